@@ -85,7 +85,9 @@ __version__ = "0.1.0"
 # `num_gpus` asks the devices, one floor up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
-base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.recorded").get_symbol
+base.loaders["get_symbol"] = lambda: (
+    importlib.import_module("d2lmini.graph.tape_to_symbol").get_symbol
+)
 
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",

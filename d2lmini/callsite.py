@@ -8,9 +8,10 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 >>> callsite.describe(None)
 'an unknown line'
 
-Backward issues dozens of operations from one line and searches for the line once (`remembered`).
-Frames of the standard library and of NumPy between the user's line and this package are skipped:
-the wait in `logging.info("%s", l)` belongs to the program, not to logging.
+Backward issues dozens of operations from one line and searches for the line once
+(`call_remembering_site`). Frames of the standard library and of NumPy between the user's line and
+this package are skipped: the wait in `logging.info("%s", l)` belongs to the program, not to
+logging.
 """
 
 from __future__ import annotations
@@ -36,31 +37,31 @@ _OURS, _BETWEEN, _USERS = 1, 2, 3
 _whose: dict[str, int] = {}
 
 
-class _Here(threading.local):
-    """The site set by `remembered`, if any."""
+class _ThreadState(threading.local):
+    """The site set by `call_remembering_site`, if any."""
 
     site: Site | None = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
-def remembered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_remembering_site(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """function(*args, **kwargs); all its operations count as issued by the present user's line."""
-    before, _here.site = _here.site, find()
+    before, _thread_state.site = _thread_state.site, find()
     try:
         return function(*args, **kwargs)
     finally:
-        _here.site = before
+        _thread_state.site = before
 
 
 def forgotten(function: Callable[..., Any], *args: Any) -> Any:
     """function(*args), a user's function: its own lines count again."""
-    before, _here.site = _here.site, None
+    before, _thread_state.site = _thread_state.site, None
     try:
         return function(*args)
     finally:
-        _here.site = before
+        _thread_state.site = before
 
 
 def find(above: int = 0) -> Site | None:
@@ -68,8 +69,8 @@ def find(above: int = 0) -> Site | None:
 
     The nearest frames, the caller's and `above` more, are known to be the library's and skipped,
     because Python needs a fifth of a microsecond to produce one."""
-    if _here.site is not None:
-        return _here.site
+    if _thread_state.site is not None:
+        return _thread_state.site
     frame: FrameType | None = sys._getframe(1 + above)
     between: Site | None = None
     while frame is not None:
@@ -83,7 +84,7 @@ def find(above: int = 0) -> Site | None:
     return between
 
 
-def raised_at(error: BaseException) -> list[Site]:
+def lines_of_error(error: BaseException) -> list[Site]:
     """The user's lines in the traceback of `error`, the outermost first."""
     found: list[Site] = []
     step = error.__traceback__
@@ -95,7 +96,7 @@ def raised_at(error: BaseException) -> list[Site]:
     return found
 
 
-def called(above: int = 0) -> CodeType | None:
+def called_function(above: int = 0) -> CodeType | None:
     """The function of this package that the user's line called and that led here; None if no
     user's line is on the stack. `above` as for `find`."""
     frame: FrameType | None = sys._getframe(1 + above)
@@ -112,8 +113,8 @@ def called(above: int = 0) -> CodeType | None:
 
 
 def name_of(function: CodeType | None) -> str:
-    """The result of `called` as text: "NDArray.asnumpy", before Python 3.11 without the class; ""
-    for None."""
+    """The result of `called_function` as text: "NDArray.asnumpy", before Python 3.11 without the
+    class; "" for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
 
 

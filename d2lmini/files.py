@@ -8,7 +8,7 @@ unchanged; a failure leaves nothing behind.
 >>> from pathlib import Path
 >>> path = Path(tempfile.mkdtemp(), "notes.txt")
 >>> write(path, "all of it")
->>> with beside(path) as [temporary]:
+>>> with replace_atomically(path) as [temporary]:
 ...     _ = Path(temporary).write_text("half of")
 ...     raise OSError("no space left")
 Traceback (most recent call last):
@@ -39,12 +39,12 @@ def write(fname: FileName, content: str | bytes | Iterable[bytes | memoryview]) 
     if isinstance(content, str):
         content = content.encode()
     pieces = [content] if isinstance(content, bytes) else content
-    with beside(fname) as [path], open(path, "wb") as file:
+    with replace_atomically(fname) as [path], open(path, "wb") as file:
         file.writelines(pieces)
 
 
 @contextmanager
-def beside(*fnames: FileName, ending: bool = False) -> Iterator[list[str]]:
+def replace_atomically(*fnames: FileName, ending: bool = False) -> Iterator[list[str]]:
     """A scope with a temporary path for each of `fnames`; at its end the written files replace
     these together, and none does if an exception ends the scope. `ending`: the paths end as the
     names do, for writers that choose a format by the ending; else they end in .tmp, so that no

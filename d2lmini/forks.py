@@ -44,7 +44,7 @@ def hold() -> None:
     _held.extend(locks)
 
 
-def let_go() -> None:
+def release() -> None:
     """After a fork, in the parent: release the locks."""
     while _held:
         _held.pop().release()

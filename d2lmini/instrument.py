@@ -132,7 +132,9 @@ def _replace(new: tuple[Instrument, ...]) -> None:
     for event, unheard in _EVENTS.items():
         methods = [(each, getattr(each, event)) for each in new]
         told[event] = [
-            (each, tell) for each, tell in methods if getattr(tell, "__func__", None) is not unheard
+            (method, tell)
+            for method, tell in methods
+            if getattr(tell, "__func__", None) is not unheard
         ]
     content = [listener for listener, _ in told["small"]]
     listeners, _told = new, told

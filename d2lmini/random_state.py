@@ -60,15 +60,15 @@ class _State:
 _state = _State()
 
 
-class _Here(threading.local):
-    """Per thread: (key, part, number of draws) inside `part_of`, the key inside `given`; else
+class _ThreadState(threading.local):
+    """Per thread: (key, part, number of draws) inside `part_of`, the key inside `use_key`; else
     None."""
 
     part: list[Any] | str | None = None
     key: Key | None = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def seed(seed_state: int, ctx: Context | str = "all") -> None:
@@ -85,10 +85,10 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
 def next_key(ctx: Context | None = None) -> Key:
     """The key of the next drawing operation on `ctx`."""
-    if _here.key is not None:
-        return _here.key
+    if _thread_state.key is not None:
+        return _thread_state.key
     device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
-    part = _here.part
+    part = _thread_state.part
     if part is not None:
         if isinstance(part, str):
             raise MXNetError(part)
@@ -151,31 +151,31 @@ def rewound() -> Iterator[None]:
 
 
 @contextmanager
-def given(key: Key) -> Iterator[None]:
+def use_key(key: Key) -> Iterator[None]:
     """A scope in which this thread's operations draw with `key`: to repeat an operation exactly."""
-    before, _here.key = _here.key, key
+    before, _thread_state.key = _thread_state.key, key
     try:
         yield
     finally:
-        _here.key = before
+        _thread_state.key = before
 
 
 @contextmanager
 def refusing(reason: str | None) -> Iterator[None]:
     """A scope in which drawing raises an MXNetError with this reason; None: drawing is allowed."""
-    before, _here.part = _here.part, reason
+    before, _thread_state.part = _thread_state.part, reason
     try:
         yield
     finally:
-        _here.part = before
+        _thread_state.part = before
 
 
 @contextmanager
 def part_of(key: Key, number: int) -> Iterator[None]:
     """A scope in which this thread's operations draw from part `number` of `key`, independent of
     other threads: a DataLoader's batches stay the same for any number of workers."""
-    before, _here.part = _here.part, [key, number, 0]
+    before, _thread_state.part = _thread_state.part, [key, number, 0]
     try:
         yield
     finally:
-        _here.part = before
+        _thread_state.part = before

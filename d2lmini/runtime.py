@@ -56,7 +56,7 @@ class Feature(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _enabled() -> frozenset[str]:
+def _list_enabled() -> frozenset[str]:
     config: Any = np.show_config(mode="dicts")
     blas = str(config.get("Build Dependencies", {}).get("blas", {}).get("name", "")).lower()
     on = {"LAPACK", "INT64_TENSOR_SIZE", "SIGNAL_HANDLER"}
@@ -69,7 +69,7 @@ def _enabled() -> frozenset[str]:
 
 def feature_list() -> list[Feature]:
     """All features that MXNet knows, in MXNet's order."""
-    on = _enabled() | _of_gpus()
+    on = _list_enabled() | _of_gpus()
     return [Feature(name, name in on) for name in _NAMES]
 
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Draw, Entry, Node, topological
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.random_state import Key
@@ -350,5 +350,5 @@ def graphs(
     chosen = draw(st.lists(st.sampled_from(last), min_size=1, max_size=outputs))
     entries = [x._entry for x in chosen]
     specs = {node: node.specs[0] for node in topological(entries) if node.op is None}
-    variables, heads = typed(entries, specs, maker.training)
+    variables, heads = infer_types(entries, specs, maker.training)
     return Graph(list(variables.values()), heads, maker.training)

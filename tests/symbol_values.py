@@ -9,7 +9,7 @@ import graphs
 import numpy as np
 
 from d2lmini.graph.ir import topological
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.ops.spec import Spec
 
 
@@ -18,6 +18,6 @@ def evaluate(symbol: Any, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     variables = [node for node in topological(symbol._entries) if node.op is None]
     arrays = [values[node.name] for node in variables]
     specs = {node: Spec(a.shape, a.dtype) for node, a in zip(variables, arrays, strict=True)}
-    made, outputs = typed(symbol._entries, specs, training=False)
+    made, outputs = infer_types(symbol._entries, specs, training=False)
     keys = [None] * graphs.draws(outputs)
     return graphs.evaluate([made[v] for v in variables], outputs, arrays, keys)[0]

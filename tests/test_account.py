@@ -43,12 +43,12 @@ def made(operations, waits=(), end=None, workers=None):
         for name, value in values.items():
             setattr(operation, name, value)
         trace.operations.append(operation)
-    issued = [each.pushed_ns for each in trace.operations]
+    issued = [operation.pushed_ns for operation in trace.operations]
     for begin, over, awaited in waits:
         pushed = bisect_right(issued, ms(1000 + begin))
         times = ms(1000 + begin), ms(1000 + over)
         trace.waits.append(Wait("wait_to_read", 1, awaited, pushed, None, "main", *times))
-    last = max(each["ran"][1] for each in operations) if operations else 10
+    last = max(operation["ran"][1] for operation in operations) if operations else 10
     trace.end_ns = ms(1000 + (last if end is None else end))
     trace.workers = workers or {"cpu": 2, "gpu(0)": 1, "gpu(1)": 1}
     return trace

@@ -65,8 +65,8 @@ FIRST = [
 def some(cases: list, most: int = 8) -> list:
     """At most so many rows of each op, from all over the table."""
     by_op: dict[str, list] = {}
-    for each in cases:
-        by_op.setdefault(find(each[0].op).name, []).append(each)
+    for case in cases:
+        by_op.setdefault(find(case[0].op).name, []).append(case)
     return [c for rows in by_op.values() for c in rows[:: -(-len(rows) // most)]]
 
 

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from test_program import check, compiled
 
 from d2lmini import MXNetError, engine, sym
-from d2lmini.graph import beside, fusion
+from d2lmini.graph import fusion, parallel_statements
 from d2lmini.graph.fusion import statements
-from d2lmini.graph.lower import lowered
+from d2lmini.graph.lower import lower
 from d2lmini.graph.program import Program
 
 
 def together(heads, shapes: dict) -> list[list[str]]:
     """The names of the ops in each statement."""
     _, graph = compiled(heads, shapes)
-    found = beside.side_by_side(statements(lowered(graph.outputs)))
-    return [[node.name for node in each.nodes] for each in found]
+    found = parallel_statements.side_by_side(statements(lower(graph.outputs)))
+    return [[node.name for node in statement.nodes] for statement in found]
 
 
 x, y, z = sym.var("x"), sym.var("y"), sym.var("z")
@@ -49,9 +49,9 @@ def test_short_ones_and_what_changes_an_input_stay_alone():
 
 
 def test_no_more_than_some_at_once():
-    heads = [product(x, y, f"p{i}") for i in range(beside.MOST + 2)]
+    heads = [product(x, y, f"p{i}") for i in range(parallel_statements.MOST + 2)]
     found = together(heads, {x: (256, 256), y: (256, 256)})
-    assert [len(each) for each in found] == [beside.MOST, 2]
+    assert [len(each) for each in found] == [parallel_statements.MOST, 2]
 
 
 def test_the_gradients_of_a_convolution():
@@ -71,7 +71,7 @@ def test_the_gradients_of_a_convolution():
 def test_programs_equal_the_interpreter(graph):
     """However short, whatever can run side by side does so."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beside, "LONG_US", -1.0)
+        patch.setattr(parallel_statements, "LONG_US", -1.0)
         patch.setattr(fusion, "SMALLEST", 2)
         joint = graph.with_gradients()
         program = Program("net", joint.variables, joint.outputs)

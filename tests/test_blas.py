@@ -80,10 +80,10 @@ def test_many_come_and_go(two_threads):
                 seen.update(dial.read() for dial in blas._dials())
 
     visitors = [threading.Thread(target=visit) for _ in range(4)]
-    for each in visitors:
-        each.start()
-    for each in visitors:
-        each.join()
+    for visitor in visitors:
+        visitor.start()
+    for visitor in visitors:
+        visitor.join()
     assert seen == {1} and blas_threads() == 2
 
 

@@ -211,8 +211,8 @@ def test_the_mended_script_learns_the_same_with_two_waits(chapter):
         with profile() as after:
             quiet_loss, quiet_norms = chapter["quiet_epoch"](*quiet_net)
     assert np.isclose(mean_loss, quiet_loss) and np.allclose(norms, quiet_norms)
-    assert [each.kind for each in before.waits] == ["bool", "float", "float"] * 10
-    assert [each.kind for each in after.waits] == ["asnumpy"] * 2
+    assert [wait.kind for wait in before.waits] == ["bool", "float", "float"] * 10
+    assert [wait.kind for wait in after.waits] == ["asnumpy"] * 2
 
 
 def test_only_the_truth_of_a_sum_waits():
@@ -224,7 +224,7 @@ def test_only_the_truth_of_a_sum_waits():
         str(y.dtype)
         assert not list(trace.waits)
         assert bool(y.sum() > 0)
-        assert [each.kind for each in trace.waits] == ["bool"]
+        assert [wait.kind for wait in trace.waits] == ["bool"]
 
 
 def test_what_is_broken_says_what_the_answers_tell():

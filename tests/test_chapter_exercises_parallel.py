@@ -217,8 +217,8 @@ def test_one_array_with_two_names(chapter):
 def test_copies_pushed_backwards_are_no_longer(chapter):
     def backwards():
         x = nd.ones((2, 2), ctx=gpu(0))
-        for each in reversed([nd.dot(x, x) for _ in range(10)]):
-            each.copyto(cpu())
+        for index in reversed([nd.dot(x, x) for _ in range(10)]):
+            index.copyto(cpu())
 
     assert chapter["steps"](chapter["on_paper"](backwards, _ones=0)) == 11
 

@@ -13,7 +13,7 @@ import pytest
 
 from d2lmini import autograd, cpu, engine, gluon, gpu, nd, profile, virtual_gpus
 from d2lmini.d2l import check
-from d2lmini.profiler.trace import Trace
+from d2lmini.profiler.tracing import Trace
 
 N = 200
 MB = 1_000_000
@@ -308,9 +308,9 @@ def test_peak_bytes():
 
 def test_the_words_that_choose(kind):
     trace = trace_of(prefetched)
-    assert len(check._chosen(trace, "copy")) == len(check._chosen(trace, "gpu(0) in")) == 6
-    assert len(check._chosen(trace, "dot")) == len(check._chosen(trace, "gpu(0)")) == 6
-    assert len(check._chosen(trace, "as_in_context(")) == 6
-    assert check._chosen(trace, "ones")[0].name == "_ones"
+    assert len(check._choose(trace, "copy")) == len(check._choose(trace, "gpu(0) in")) == 6
+    assert len(check._choose(trace, "dot")) == len(check._choose(trace, "gpu(0)")) == 6
+    assert len(check._choose(trace, "as_in_context(")) == 6
+    assert check._choose(trace, "ones")[0].name == "_ones"
     with pytest.raises(check.Wrong, match="no operation 'conv' ran; there were _ones, _mul_scalar"):
         check.overlaps(trace, "conv", "dot")

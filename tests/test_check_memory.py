@@ -12,7 +12,7 @@ import pytest
 
 from d2lmini import autograd, cpu, engine, gluon, nd, storage
 from d2lmini.device.check_memory import MemoryFault
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.device.scratch import loan, scratch
 from d2lmini.device.storage import SMALL, Chunk, Pool
 from d2lmini.gluon import nn
@@ -20,7 +20,7 @@ from d2lmini.gluon.data import DataLoader, workers
 from d2lmini.graph.arena import Arena
 from d2lmini.kvstore import create
 from d2lmini.ndarray.exchange import from_array
-from d2lmini.ops.convolve_winograd import _values_of_filters
+from d2lmini.ops.conv_winograd import _values_of_filters
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +212,7 @@ def an_array_that_its_maker_still_writes() -> Any:
 def a_batch_in_memory_that_the_next_batch_uses() -> Any:
     """What a DataLoader would give whose workers send all batches through one block."""
     block = np.zeros((64, 2), np.float32)
-    batch = workers._arrived(block, cpu())
+    batch = workers._receive(block, cpu())
     block[...] = 7
     return batch
 

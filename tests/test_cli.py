@@ -19,8 +19,19 @@ from test_repository import PYPROJECT, requirements
 
 import d2lmini
 from d2lmini import engine, nd
-from d2lmini.cli import STATUS, bench, checks, files, info, lab, main, outside, selftest, workloads
-from d2lmini.cli.check import Check, NotRun, Outcome
+from d2lmini.cli import (
+    STATUS,
+    bench,
+    checks,
+    external_checks,
+    files,
+    info,
+    lab,
+    main,
+    selftest,
+    workloads,
+)
+from d2lmini.cli.check import Check, CheckSkipped, Outcome
 from d2lmini.cli.progress import Progress
 
 ROOT = Path(__file__).parent.parent
@@ -173,7 +184,7 @@ def test_a_check_that_fails_is_told_and_is_the_status(monkeypatch, capsys):
         raise AssertionError
 
     def missing() -> str:
-        raise NotRun("no moon")
+        raise CheckSkipped("no moon")
 
     planted = [Check("sound", lambda: "fine"), Check("broken", broken), Check("moon", missing)]
     monkeypatch.setattr(checks, "CHECKS", planted)
@@ -226,7 +237,7 @@ def test_an_example_that_is_wrong_fails_and_one_without_its_extra_is_not_run(mon
     with pytest.raises(AssertionError, match=r"Expected:\n    3\nGot:\n    2"):
         selftest._examples_of("d2lmini.context")
     monkeypatch.setattr(module, "__doc__", ">>> import no_such_package\n")
-    with pytest.raises(NotRun, match="no_such_package"):
+    with pytest.raises(CheckSkipped, match="no_such_package"):
         selftest._examples_of("d2lmini.context")
 
 
@@ -245,8 +256,10 @@ def test_versions_outside_their_bounds_are_found(monkeypatch):
 
 
 def test_what_an_extra_brings_is_named_where_it_is_missing():
-    with pytest.raises(NotRun, match=r"no_moon is not installed: pip install 'd2lmini\[lab\]'"):
-        outside.needs("no_moon", "lab")
+    with pytest.raises(
+        CheckSkipped, match=r"no_moon is not installed: pip install 'd2lmini\[lab\]'"
+    ):
+        external_checks.needs("no_moon", "lab")
 
 
 def test_the_closing_line():

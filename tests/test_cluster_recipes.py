@@ -67,7 +67,7 @@ def test_the_manifest_is_an_mpi_job():
     args = launcher["args"]
     n = int(args[args.index("-n") + 1])
     assert n == spec["slotsPerWorker"] * roles["Worker"]["replicas"]
-    threads = [int(args[i + 2]) for i, each in enumerate(args) if each == "-genv"]
+    threads = [int(args[i + 2]) for i, arg in enumerate(args) if arg == "-genv"]
     cores = int(worker["resources"]["limits"]["cpu"])
     assert len(threads) == 3 and {t * spec["slotsPerWorker"] for t in threads} == {cores}
     volumes = {v["name"] for v in roles["Worker"]["template"]["spec"]["volumes"]}

@@ -29,22 +29,22 @@ from d2lmini import (
     sym,
     virtual_gpus,
 )
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.gluon import nn
-from d2lmini.gluon.nested import flatten
-from d2lmini.graph import fusion, history, parts
+from d2lmini.gluon.flatten_args import flatten
+from d2lmini.graph import fusion, partitions, program_node
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import topological
 from d2lmini.graph.program import Program
-from d2lmini.graph.split import cut, residuals
+from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.ops.core import registry
 
 
 @pytest.fixture
 def finely(monkeypatch):
     """Programs of any length have parts."""
-    monkeypatch.setattr(parts, "LEAST_US", 0.0)
+    monkeypatch.setattr(partitions, "LEAST_US", 0.0)
 
 
 @pytest.fixture
@@ -59,22 +59,25 @@ def gpus():
 
 
 def test_cuts_are_near_even_shares():
-    assert parts.cuts([400.0] * 6, {0, 1, 2, 3, 4, 5}, 3) == [2, 4, 6]
-    assert parts.cuts([400.0] * 6, {1, 2, 5}, 6) == [2, 3, 6]  # behind what finishes something
-    assert parts.cuts([100.0] * 6, {0, 1, 2, 3, 4, 5}, 6) == [3, 6]  # not shorter than LEAST_US
-    assert parts.cuts([100.0] * 5, {0, 1, 2, 3, 4}, 6) == [5]
-    assert parts.cuts([400.0, 400.0, 0.0], {0, 1}, 6) == [1, 3]  # the rest finishes nothing
+    assert partitions.cuts([400.0] * 6, {0, 1, 2, 3, 4, 5}, 3) == [2, 4, 6]
+    assert partitions.cuts([400.0] * 6, {1, 2, 5}, 6) == [2, 3, 6]  # behind what finishes something
+    assert partitions.cuts([100.0] * 6, {0, 1, 2, 3, 4, 5}, 6) == [
+        3,
+        6,
+    ]  # not shorter than LEAST_US
+    assert partitions.cuts([100.0] * 5, {0, 1, 2, 3, 4}, 6) == [5]
+    assert partitions.cuts([400.0, 400.0, 0.0], {0, 1}, 6) == [1, 3]  # the rest finishes nothing
 
 
 @given(st.lists(st.tuples(st.floats(0, 2000), st.booleans()), min_size=1), st.integers(2, 8))
 def test_cuts_cover_all_and_every_part_finishes_something(statements, most):
     times = [time for time, _ in statements]
     finished = {i for i, (_, ends) in enumerate(statements) if ends} | {0}
-    ends = parts.cuts(times, finished, most)
+    ends = partitions.cuts(times, finished, most)
     assert ends[-1] == len(times) and len(ends) <= most
     for begin, end in zip([0, *ends], ends, strict=False):
         assert begin < end and finished & {*range(begin, end)}
-        assert len(ends) == 1 or sum(times[begin:end]) >= parts.LEAST_US - 1e-6
+        assert len(ends) == 1 or sum(times[begin:end]) >= partitions.LEAST_US - 1e-6
     assert all(end - 1 in finished for end in ends[:-1])
 
 
@@ -83,7 +86,7 @@ def backward_of(graph: Graph) -> Graph:
     joint = graph.with_gradients().outputs
     outputs, grads = joint[: len(graph.outputs)], joint[len(graph.outputs) :]
     assume(grads)
-    _, grads = cut(grads, residuals(outputs, grads))
+    _, grads = cut_graph(grads, residuals(outputs, grads))
     variables = [node for node in topological(grads) if node.op is None]
     return Graph(variables, grads, graph.training)
 
@@ -91,7 +94,7 @@ def backward_of(graph: Graph) -> Graph:
 def programs(graph: Graph, groups: bool) -> tuple[Program, Program]:
     """The program in one part, and cut wherever that is allowed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "LEAST_US", 0.0)
+        patch.setattr(partitions, "LEAST_US", 0.0)
         if groups:
             patch.setattr(fusion, "SMALLEST", 2)
             patch.setattr(fusion, "BLOCK_BYTES", 32)
@@ -136,7 +139,7 @@ def test_parts_give_the_bits_of_the_whole(graph, groups):
             got[i] = result.copy()
             spoil(result)
         rest = program.parts[program.parts.index(later) :] if later else []
-        for i in {*range(len(arrays))}.difference(*[each.inputs for each in rest]):
+        for i in {*range(len(arrays))}.difference(*[node.inputs for node in rest]):
             spoil(arrays[i])
         if arena.nbytes:
             needed = np.zeros(arena.nbytes, bool)
@@ -293,7 +296,7 @@ def check_training(name, gpus, monkeypatch):
     """Three steps in parts and in one: the weights on all devices are the same to the bit."""
     weights = []
     for most in (6, 1):
-        monkeypatch.setattr(history, "MOST_PARTS", most)
+        monkeypatch.setattr(program_node, "MOST_PARTS", most)
         net = NETS[name].build()
         inputs = started(net, gpus, NETS[name].shapes[0][0])
         rates = {"learning_rate": 0.1, "momentum": 0.9}
@@ -486,8 +489,8 @@ def test_only_where_gradients_travel_and_the_time_is_worth_it(gpus):
         program = backward_program(net, ctxs[0])
         assert (len(program.parts) > 1) is several, (ctxs, shape)
         if several:
-            assert all(part.cost.us >= parts.LEAST_US for part in program.parts)
-            assert program.source.count("# Part ") == len(program.parts) <= parts.MOST_PARTS
+            assert all(part.cost.us >= partitions.LEAST_US for part in program.parts)
+            assert program.source.count("# Part ") == len(program.parts) <= partitions.MOST_PARTS
             assert program.cost.flops == sum(part.cost.flops for part in program.parts)
 
 

@@ -8,7 +8,7 @@ import pytest
 from op_rows import conv as plain
 from test_convolve_rows import all_three, check_workers_change_no_bit, way_of
 
-from d2lmini.ops import convolve_each, convolve_rows, convolve_wide, convolve_winograd
+from d2lmini.ops import conv_im2col, conv_im2col_batched, conv_toeplitz, conv_winograd
 from d2lmini.ops.windows import geometry
 from d2lmini.ops.winograd import FINITE, POINTS, of_filters, values, winograd
 
@@ -51,9 +51,9 @@ def draw_case(rng):
 def test_equal_to_one_multiplication_after_the_other(monkeypatch, held):
     """Odd sizes, oblong kernels, padding; groups of few rows of tiles, of an image, of many."""
     rng = np.random.default_rng(held[0])
-    monkeypatch.setattr(convolve_winograd, "VALUES", held[0])
-    monkeypatch.setattr(convolve_winograd, "FEWEST_TILES", held[1])
-    convolve_winograd._cut.cache_clear()
+    monkeypatch.setattr(conv_winograd, "VALUES", held[0])
+    monkeypatch.setattr(conv_winograd, "FEWEST_TILES", held[1])
+    conv_winograd._choose_tiling.cache_clear()
     for _ in range(12):
         geo, x, w, g = draw_case(rng)
         how = dict(kernel=geo.kernel, stride=geo.stride, dilate=geo.dilate, pad=geo.pad)
@@ -62,9 +62,9 @@ def test_equal_to_one_multiplication_after_the_other(monkeypatch, held):
             plain.backward_data(g, w, **how, num_group=1, shape=x.shape),
             plain.backward_weight(x, g, **how, num_group=1),
         )
-        for got, want in zip(all_three(convolve_winograd, geo, x, w, g), wants):
+        for got, want in zip(all_three(conv_winograd, geo, x, w, g), wants):
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10, err_msg=str(geo))
-    convolve_winograd._cut.cache_clear()
+    conv_winograd._choose_tiling.cache_clear()
 
 
 @pytest.mark.parametrize("side", [16, 15])
@@ -73,9 +73,9 @@ def test_arrays_may_lie_in_memory_as_they_like(side):
     geo = geometry((side, side), **THREE)
     rng = np.random.default_rng(0)
     x, w, g = (rng.normal(size=s) for s in ((6, 3, side, side), (4, 3, 3, 3), (6, 4, *geo.out)))
-    want = all_three(convolve_winograd, geo, x, w, g)
+    want = all_three(conv_winograd, geo, x, w, g)
     for crossed in (np.asfortranarray, lambda a: np.repeat(a, 2, axis=-1)[..., ::2]):
-        for a, b in zip(all_three(convolve_winograd, geo, *map(crossed, (x, w, g))), want):
+        for a, b in zip(all_three(conv_winograd, geo, *map(crossed, (x, w, g))), want):
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
@@ -84,9 +84,9 @@ def test_few_digits_are_lost():
     geo = geometry((12, 12), **THREE)
     rng = np.random.default_rng(0)
     wide = [rng.normal(size=s) for s in ((16, 128, 12, 12), (96, 128, 3, 3), (16, 96, *geo.out))]
-    exact = all_three(convolve_wide, geo, *wide)
+    exact = all_three(conv_im2col_batched, geo, *wide)
     for got, want in zip(
-        all_three(convolve_winograd, geo, *(a.astype("float32") for a in wide)), exact
+        all_three(conv_winograd, geo, *(a.astype("float32") for a in wide)), exact
     ):
         off = (got - want) / want.std()
         assert np.sqrt(np.mean(off**2)) < 3e-6
@@ -94,20 +94,20 @@ def test_few_digits_are_lost():
 
 
 def test_chosen_for_many_channels_and_windows_at_every_place():
-    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1) is convolve_winograd
-    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1) is convolve_winograd
-    assert way_of(1, (64, 64, 3, 3), (224, 224), pad=1) is convolve_winograd
-    assert way_of(16, (192, 64, 5, 5), (13, 13), pad=2) is convolve_winograd
+    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1) is conv_winograd
+    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1) is conv_winograd
+    assert way_of(1, (64, 64, 3, 3), (224, 224), pad=1) is conv_winograd
+    assert way_of(16, (192, 64, 5, 5), (13, 13), pad=2) is conv_winograd
     # Few channels, few tiles for the values of so many filters, or more of these than are held.
-    assert way_of(256, (16, 6, 5, 5), (14, 14)) is convolve_rows
-    assert way_of(32, (64, 3, 3, 3), (28, 28), pad=1) is convolve_each
-    assert way_of(1, (512, 512, 3, 3), (7, 7), pad=1) is convolve_wide
-    assert way_of(64, (1024, 512, 3, 3), (14, 14), pad=1) is convolve_wide
+    assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
+    assert way_of(32, (64, 3, 3, 3), (28, 28), pad=1) is conv_im2col
+    assert way_of(1, (512, 512, 3, 3), (7, 7), pad=1) is conv_im2col_batched
+    assert way_of(64, (1024, 512, 3, 3), (14, 14), pad=1) is conv_im2col_batched
     # Strides, more padding than the kernel is long, kernels as long as a tile or of one place.
-    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1, stride=2) is convolve_each
-    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=3) is convolve_each
-    assert way_of(32, (64, 64, 6, 6), (28, 28)) is convolve_each
-    assert way_of(32, (64, 64, 1, 3), (28, 28)) is convolve_each
+    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1, stride=2) is conv_im2col
+    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=3) is conv_im2col
+    assert way_of(32, (64, 64, 6, 6), (28, 28)) is conv_im2col
+    assert way_of(32, (64, 64, 1, 3), (28, 28)) is conv_im2col
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -115,6 +115,6 @@ def test_workers_do_not_change_a_bit(dtype):
     """Of several groups, which any of them may compute."""
     rng = np.random.default_rng(1)
     data, weight = rng.normal(size=(24, 32, 14, 14)), rng.normal(size=(48, 32, 3, 3))
-    assert way_of(24, weight.shape, (14, 14), pad=1) is convolve_winograd
-    assert len(convolve_winograd._cut(24, 48, (3, 3), (14, 14)).groups(24)) > 1
+    assert way_of(24, weight.shape, (14, 14), pad=1) is conv_winograd
+    assert len(conv_winograd._choose_tiling(24, 48, (3, 3), (14, 14)).groups(24)) > 1
     check_workers_change_no_bit(data, weight, dtype, pad=(1, 1))

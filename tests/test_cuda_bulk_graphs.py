@@ -17,7 +17,7 @@ from test_cuda_graphs import STATIC, batch, gpus, graphs_launched, lenet, made, 
 
 from d2lmini import MXNetError, autograd, engine, gluon, gpu, instrument, nd
 from d2lmini import random as mx_random
-from d2lmini.cuda import replay, replay_tasks
+from d2lmini.cuda import cuda_graph, replay_tasks
 from d2lmini.gluon import nn
 
 pytestmark = [
@@ -342,7 +342,7 @@ def broken_fits(take: Any, at: Any, to: Any) -> bool:
 
 FIRST: dict = {}
 ARRAYS = replay_tasks.Wiring.arrays.fget
-FITS = replay.Take.fits
+FITS = cuda_graph.CapturedGraph.fits
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ FITS = replay.Take.fits
             replay_tasks.Wiring, "arrays", property(frozen),
             lambda: test_steps_in_bulk_learn_what_steps_task_by_task_learn("adam"),
         ),
-        (replay.Take, "fits", broken_fits, test_what_is_held_is_not_overwritten),
+        (cuda_graph.CapturedGraph, "fits", broken_fits, test_what_is_held_is_not_overwritten),
     ],
     ids=["numbers", "held"],
 )  # fmt: skip

@@ -87,7 +87,7 @@ def test_their_memory_goes_back_when_nothing_of_ours_uses_it_any_more(cupy):
         del y, again
     nd.waitall()
     nd.zeros(1, ctx=gpu(0)).wait_to_read()
-    assert not device_of(gpu(0))._lanes["compute"].graves
+    assert not device_of(gpu(0))._lanes["compute"].pending_free
 
 
 def test_a_round_trip_is_the_same_memory(cupy):

@@ -50,7 +50,7 @@ def test_an_answer_of_another_gpu_is_doubted_where_this_one_failed(cupy, gpus):
     until(lambda: engine.stats().pending == 0)
     cupy.machine.lose(0, 700, None)
     with pytest.raises(MXNetError, match=r"gpu\(0\) failed"):
-        lane.confirm(lane.stream.seq)
+        lane.check_errors(lane.stream.seq)
     with pytest.raises(MXNetError):
         x.wait_to_read()
 
@@ -65,7 +65,7 @@ def test_an_answer_of_another_gpu_is_doubted_where_this_one_failed(cupy, gpus):
 ])  # fmt: skip
 def test_errors_that_end_a_device(cupy, gpus, status, fatal):
     device = device_of(gpu(0))
-    found = device.explained(CUDARuntimeError(status))
+    found = device.task_error(CUDARuntimeError(status))
     assert (device.dead is not None) == fatal == isinstance(found, MXNetError)
     device.dead = None
 
@@ -76,13 +76,13 @@ def test_a_number_means_what_it_means_to_its_library(cupy, gpus):
     device = device_of(gpu(0))
     nccl = fake_nccl.NcclError(5, "an invalid use")
     nccl.status = 2
-    assert device.explained(nccl) is nccl
+    assert device.task_error(nccl) is nccl
     nccl.status = 700
-    assert device.explained(nccl) is nccl and device.dead is None
-    assert isinstance(device.explained(CUDARuntimeError(2)), MemoryError)
-    assert isinstance(device.explained(CUBLASError(3)), MemoryError)
+    assert device.task_error(nccl) is nccl and device.dead is None
+    assert isinstance(device.task_error(CUDARuntimeError(2)), MemoryError)
+    assert isinstance(device.task_error(CUBLASError(3)), MemoryError)
     other = CUBLASError(13)
-    assert device.explained(other) is other and device.dead is None
+    assert device.task_error(other) is other and device.dead is None
 
 
 def test_the_event_of_a_gpu_that_failed_is_that_gpus_failure(cupy, gpus, monkeypatch):
@@ -275,9 +275,9 @@ def test_a_stream_waits_for_no_reader_of_dropped_memory(cupy, gpus, monkeypatch)
     nd.waitall()
     with cupy.cuda.Device(0):
         x._chunk.order.readers[out.stream] = out.stream.mark()
-    ask = streams.Mark.ask
+    ask = streams.StreamMark.ask
     monkeypatch.setattr(
-        streams.Mark, "ask", lambda self: False if self.stream is out.stream else ask(self)
+        streams.StreamMark, "ask", lambda self: False if self.stream is out.stream else ask(self)
     )
     monkeypatch.setattr(cupy.cuda.Stream, "wait_event", noted)
     del x

@@ -21,7 +21,7 @@ from gpu_kinds import fake_gpus
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd
 from d2lmini import random as mx_random
 from d2lmini import symbol as mx_sym
-from d2lmini.cuda import module, replay
+from d2lmini.cuda import cuda_graph, module
 from d2lmini.cuda.device import logical_gpus
 from d2lmini.gluon import nn, rnn
 from d2lmini.graph.cached_op import CachedOp
@@ -367,16 +367,16 @@ def test_a_device_that_fails_wherever_it_is_stays_dead(after):
 
 def broken_free(take: Any, at: Any, to: Any) -> bool:
     """Takes no notice of who holds what was lent."""
-    take.lent = []
+    take.borrowed = []
     return FITS(take, at, to)
 
 
 def broken_address(take: Any, at: Any, to: Any) -> bool:
     """Takes no notice of where arrays lie."""
-    return all(ref() is None for ref in take.lent)
+    return all(ref() is None for ref in take.borrowed)
 
 
-FITS = replay.Take.fits
+FITS = cuda_graph.CapturedGraph.fits
 BROKEN = [
     ("fits", broken_free, test_what_was_given_out_is_not_overwritten_while_it_is_held),
     ("fits", broken_address, test_parameters_that_are_put_elsewhere_are_followed),
@@ -385,7 +385,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("name", "broken", "test"), BROKEN)
 def test_what_is_broken_on_purpose_is_found_out(name, broken, test, monkeypatch):
-    monkeypatch.setattr(replay.Take, name, broken)
+    monkeypatch.setattr(cuda_graph.CapturedGraph, name, broken)
     with pytest.raises((AssertionError, MXNetError)):  # other values, or no order
         test()
 

@@ -28,7 +28,7 @@ from d2lmini.cuda.kernels import (
     depthwise,
     moments,
     pooling,
-    random,
+    random_numbers,
     recurrent,
     rows,
     updates,
@@ -36,22 +36,22 @@ from d2lmini.cuda.kernels import (
 )
 from d2lmini.cuda.kernels import elementwise as elementwise_module
 from d2lmini.cuda.kernels.elementwise import Operand, elementwise
-from d2lmini.cuda.kernels.fused import fused
+from d2lmini.cuda.kernels.fused import apply_fused
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.typed import TypedKernel
 from d2lmini.cuda.ops import rnn, update
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
-from d2lmini.graph.typed import typed
-from d2lmini.ops import convolve, rnn_layers
+from d2lmini.graph.typed import infer_types
+from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
-from d2lmini.ops.pool import Pool
+from d2lmini.ops.pool import PoolGeometry
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 from d2lmini.ops.windows import geometry
@@ -311,11 +311,11 @@ def _away(xp: Any, x: Any, mean: Any, *, scale: float) -> Any:
 def test_a_formula_on_arrays_is_one_pass():
     x, mean = np.arange(12.0).reshape(3, 4), np.array([[1.0], [2], [3]], "float32")
     there = [cupy.asarray(x), cupy.asarray(mean)]
-    got = fused(cupy, _away, there, scale=2.0)
+    got = apply_fused(cupy, _away, there, scale=2.0)
     assert got.dtype == np.float64
     same(got.get(), (x - mean) * 2)
     out = cupy.empty((4, 3), "float32")
-    assert fused(cupy, _away, there, out=out.T, scale=0.5) is not None
+    assert apply_fused(cupy, _away, there, out=out.T, scale=0.5) is not None
     same(out.get().T, (x - mean) / 2)
 
 
@@ -381,7 +381,7 @@ def test_a_group_is_one_kernel_whose_text_the_program_shows():
     x, b = sym.var("x"), sym.var("b")
     y = sym.broadcast_mul(sym.tanh(sym.broadcast_add(x, b)), x, name="y")
     specs = {x._entry[0]: Spec((4, 6), "float32"), b._entry[0]: Spec((6,), "float32")}
-    variables, outputs = typed(y._entries, specs, False)
+    variables, outputs = infer_types(y._entries, specs, False)
     program = on_gpu(Graph(list(variables.values()), outputs, False))
     assert program.source.count("__global__") == 1
     assert "tanhf(" in program.source and "x1[i % 6]" in program.source
@@ -445,11 +445,11 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
     ):  # fmt: skip
         want = np.empty(shape, "float32")
         wide = (a.astype("float32"), b.astype("float32"))
-        getattr(convolve, name)(np, *wide, geo, C, want)
+        getattr(conv_algorithms, name)(np, *wide, geo, C, want)
         place = cupy.empty(shape, dtype)
-        getattr(convolve, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
+        getattr(conv_algorithms, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert convolve.choose_way(cupy, N, w.shape, geo, C) is depthwise
+        assert conv_algorithms.choose_way(cupy, N, w.shape, geo, C) is depthwise
 
 
 @needs_cpp
@@ -466,7 +466,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
     for kind, pooled in (("max", pooling.max_pool), ("sum", pooling.sum_pool)):
         op = registry["Pooling"]
         want = op.compute(np, x, pool_type=kind, pooling_convention=convention, **how)
-        pool = Pool(size, kernel, stride, pad, want.shape[2:])
+        pool = PoolGeometry(size, kernel, stride, pad, want.shape[2:])
         y = cupy.empty(want.shape, dtype)
         pooled(cupy, cupy.asarray(x), y, pool)
         same(y.get(), want)
@@ -474,7 +474,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         dx = cupy.empty(x.shape, dtype)
         if kind == "sum":
             back = dict(shape=x.shape, pooling_convention=convention, **how)
-            pooling.pool_spread(cupy, cupy.asarray(g), dx, pool)
+            pooling.pool_backward(cupy, cupy.asarray(g), dx, pool)
             same(dx.get(), registry["_pooling_spread"].compute(np, g, **back))
             check_means(x, g, pool, convention, how)
             continue
@@ -489,7 +489,9 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         same(picked.get(), held)
 
 
-def check_means(x: np.ndarray, g: np.ndarray, pool: Pool, convention: str, how: dict) -> None:
+def check_means(
+    x: np.ndarray, g: np.ndarray, pool: PoolGeometry, convention: str, how: dict
+) -> None:
     """Mean pooling and its gradient, each one launch."""
     for include in (True, False):
         what = dict(pooling_convention=convention, count_include_pad=include, **how)
@@ -498,7 +500,7 @@ def check_means(x: np.ndarray, g: np.ndarray, pool: Pool, convention: str, how: 
         pooling.sum_pool(cupy, cupy.asarray(x), y, pool, mean)
         want = registry["Pooling"].compute(np, x, pool_type="avg", **what)
         same(y.get(), want, 1e-6 if x.dtype == "float32" else 2e-3)
-        pooling.pool_spread(cupy, cupy.asarray(g), dx, pool, mean)
+        pooling.pool_backward(cupy, cupy.asarray(g), dx, pool, mean)
         back = registry["_pooling_spread"].compute(np, g, shape=x.shape, average=True, **what)
         same(dx.get(), back, 1e-5 if x.dtype == "float32" else 1e-1)
 
@@ -608,12 +610,12 @@ def test_batch_normalization_and_its_gradient(training, fix_gamma, wide, dtype):
 @pytest.mark.parametrize("mode", ["lstm", "gru"])
 @pytest.mark.parametrize("backwards", [False, True])
 def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dtype):
-    """As `rnn_layers` has them on the CPU, whose results are those of plain loops (op_rows)."""
+    """As `rnn_compute` has them on the CPU, whose results are those of plain loops (op_rows)."""
     if mode == "gru" and clip:
         return
     rng = np.random.default_rng(0)
     T, N, I, H = 4, 3, 2, 5
-    plain = rnn_layers.KINDS[mode]
+    plain = rnn_compute.KINDS[mode]
     G = plain.n_gates * H
 
     def drawn(*shape: int) -> np.ndarray:
@@ -629,9 +631,9 @@ def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dty
     def run(xp: Any) -> list[np.ndarray]:
         put = [xp.asarray(a) for a in (x, g, *weights)]
         mine, ends = [xp.asarray(s.copy()) for s in states], [xp.asarray(h.copy()) for h in heads]
-        layer = rnn_layers.layer_of(xp, mode, clip and rnn_layers.Clip(xp, *clip))
+        layer = rnn_compute.layer_of(xp, mode, clip and rnn_compute.Clip(xp, *clip))
         assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
-        w = rnn_layers.Weights(*put[2:])
+        w = rnn_compute.Weights(*put[2:])
         y, kept, D = (
             [xp.zeros((T, N, k * H), dtype) for k in parts]
             for parts in ((2,), layer.keeps, layer.slopes)
@@ -682,7 +684,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     mixed = dtype == "float16"
     clip = next(name for name in op.attr_names if name.startswith("clip_grad"))
     attrs = {**op.defaults, **{k: 0.1 for k in op.required}, "wd": 0.01, clip: 0.5}
-    steps = [um.Step(op, {**attrs, "wd": 0.01 * (i > 1)}, mixed) for i in range(5)]
+    steps = [um.UpdateStep(op, {**attrs, "wd": 0.01 * (i > 1)}, mixed) for i in range(5)]
     data = []
     for i, step in enumerate(steps):
         for k in range(step.width):
@@ -721,8 +723,8 @@ def _scaled(attrs: dict[str, Any], factor: float) -> dict[str, Any]:
 @needs_cpp
 def test_philox_gives_the_published_numbers(monkeypatch):
     """Of the paper's own test of philox4x32 with 10 rounds: counter 0, key 0."""
-    monkeypatch.setattr(random, "words_of", lambda key: (0, 0))
-    low = random.integers(cupy, (), 0, 1 << 63, (1,), "int64").get()[0]
+    monkeypatch.setattr(random_numbers, "words_of", lambda key: (0, 0))
+    low = random_numbers.integers(cupy, (), 0, 1 << 63, (1,), "int64").get()[0]
     assert hex(low) == "0x6627e8d5e169c58d"
 
 
@@ -741,7 +743,7 @@ def test_numbers_have_the_moments_of_their_distribution(dtype):
         ("negative_binomial", {"k": 3.0, "p": 0.4}, 4.5, 11.25),
         ("generalized_negative_binomial", {"mu": 3.0, "alpha": 0.5}, 3.0, 7.5),
     ):
-        y = random.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), parameters).get()
+        y = random_numbers.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), parameters).get()
         y = y.astype("float64")
         if cuda_cpp.rehearsed is not None:
             continue
@@ -751,16 +753,16 @@ def test_numbers_have_the_moments_of_their_distribution(dtype):
 
 @needs_cpp
 def test_numbers_depend_on_key_and_place_alone():
-    a = random.uniform(cupy, (7, 0, 1), (100,)).get()
-    b = random.uniform(cupy, (7, 0, 1), (40,)).get()
-    c = random.uniform(cupy, (7, 0, 2), (100,)).get()
+    a = random_numbers.uniform(cupy, (7, 0, 1), (100,)).get()
+    b = random_numbers.uniform(cupy, (7, 0, 1), (40,)).get()
+    c = random_numbers.uniform(cupy, (7, 0, 2), (100,)).get()
     same(a[:40], b)
-    each = random.fill(
+    each = random_numbers.fill(
         cupy, "normal", (1,), cupy.empty((3, 50), "float32"),
         {"loc": cupy.asarray([0.0, 100, 1000]), "scale": cupy.asarray([0.0, 1, 0])},
     ).get()  # fmt: skip
-    whole = random.integers(cupy, (2,), -3, 4, (500,), "int32").get()
-    order = random.permutation(cupy, (3,), 50).get()
+    whole = random_numbers.integers(cupy, (2,), -3, 4, (500,), "int32").get()
+    order = random_numbers.permutation(cupy, (3,), 50).get()
     if cuda_cpp.rehearsed is not None:
         return
     assert not (a == c).any() and a.min() >= 0 and a.max() < 1
@@ -791,15 +793,15 @@ def fixed_kernels(chars: str) -> list[Kernel]:
         found += [*cross_entropy._kernels("f", True, is_block)]
         found += [*cross_entropy._kernels("", False, is_block)]
     if chars != "e":  # they have no float16
-        found += [each for each in vars(recurrent).values() if isinstance(each, TypedKernel)]
+        found += [var for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
     return [each.of(c, "long long" if c == "d" else "int") for each in found for c in chars]
 
 
 def drawing_kernels(chars: str) -> list[Kernel]:
     """Those that draw, with numbers for parameters and with arrays."""
-    found = [random._INTEGERS.of("i", "int")]
-    for name in random._DISTRIBUTIONS:
-        found += [random._kernel(name, c == "d").of(c, "int") for c in chars]
+    found = [random_numbers._INTEGERS.of("i", "int")]
+    for name in random_numbers._DISTRIBUTIONS:
+        found += [random_numbers._kernel(name, c == "d").of(c, "int") for c in chars]
     return found
 
 
@@ -847,7 +849,7 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
     for name in CUDAS_NAMES[dtype]:
         x = sym.var("x")
         y = getattr(sym, name)(x)
-        variables, outputs = typed(y._entries, {x._entry[0]: Spec((8, 4), dtype)}, False)
+        variables, outputs = infer_types(y._entries, {x._entry[0]: Spec((8, 4), dtype)}, False)
         text = Writer("net", list(variables.values()), outputs, on_gpu=True).text
         found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
         if found is None:  # CuPy's own kernel does it

@@ -20,7 +20,7 @@ from worlds import until
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, kvstore, nd, storage
 from d2lmini import random as mx_random
-from d2lmini.cuda import lanes, staging, streams
+from d2lmini.cuda import staging, stream_worker, streams
 from d2lmini.cuda.device import CudaDevice
 
 CONTEXTS = (cpu(), gpu(0), gpu(1))
@@ -261,13 +261,13 @@ def no_waits(monkeypatch) -> None:
 def no_wait_for_writers(monkeypatch) -> None:
     """A reader does not wait for who wrote."""
     marks = lambda self, write: list(self.readers.values()) if write else []  # noqa: E731
-    monkeypatch.setattr(streams.Order, "marks", marks)
+    monkeypatch.setattr(streams.StreamOrder, "marks", marks)
 
 
 def no_wait_for_readers(monkeypatch) -> None:
     """A writer waits for the last writer, not for those that still read."""
     marks = lambda self, write: [] if self.writer is None else [self.writer]  # noqa: E731
-    monkeypatch.setattr(streams.Order, "marks", marks)
+    monkeypatch.setattr(streams.StreamOrder, "marks", marks)
 
 
 def marks_too_early(monkeypatch) -> None:
@@ -300,25 +300,25 @@ def frees_without_order(monkeypatch) -> None:
     """Memory is given back while others still read it."""
 
     def bury(self) -> None:
-        with lanes.lock:
+        with stream_worker.lock:
             self.device.pool.drain()
-        while self.graves:
-            self.graves.popleft().array = None
+        while self.pending_free:
+            self.pending_free.popleft().array = None
 
-    monkeypatch.setattr(lanes.CudaLane, "bury", bury)
+    monkeypatch.setattr(stream_worker.StreamWorker, "free_pending", bury)
 
 
 def frees_where_it_happens(monkeypatch) -> None:
     """Another lane gives memory back, which its stream has not waited for either."""
-    bury = lanes.CudaLane.bury
+    bury = stream_worker.StreamWorker.free_pending
 
     def others(self) -> None:
         bury(self)
         for other in self.device._lanes.values():
-            while other.graves:
-                other.graves.popleft().array = None
+            while other.pending_free:
+                other.pending_free.popleft().array = None
 
-    monkeypatch.setattr(lanes.CudaLane, "bury", others)
+    monkeypatch.setattr(stream_worker.StreamWorker, "free_pending", others)
 
 
 def stages_too_soon(monkeypatch) -> None:
@@ -328,7 +328,7 @@ def stages_too_soon(monkeypatch) -> None:
 
 def reads_too_soon(monkeypatch) -> None:
     """The host takes from pinned memory what has not come yet."""
-    monkeypatch.setattr(streams.Mark, "wait", lambda self, deadline=None: True)
+    monkeypatch.setattr(streams.StreamMark, "wait", lambda self, deadline=None: True)
 
 
 def copies_by_no_stream(monkeypatch) -> None:

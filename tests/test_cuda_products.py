@@ -36,7 +36,7 @@ def laid(values: np.ndarray, layout: str) -> np.ndarray:
     return np.ascontiguousarray(values)
 
 
-def computed(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, products.Plan]:
+def computed(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, products.GemmPlan]:
     """What the calls for a @ b leave in `out`, as `products._multiply` makes them."""
     found = products.plan(
         (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), out.itemsize

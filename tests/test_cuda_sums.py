@@ -92,35 +92,35 @@ def sums_wait_for_nothing(monkeypatch) -> None:
 
 
 def nobody_waits_for_sums(monkeypatch) -> None:
-    monkeypatch.setattr(nccl.SumLane, "_mark", staticmethod(lambda lanes, sides: None))
+    monkeypatch.setattr(nccl.NcclWorker, "_mark", staticmethod(lambda lanes, sides: None))
 
 
 def only_one_gpu_waits_for_sums(monkeypatch) -> None:
-    mark = nccl.SumLane._mark
+    mark = nccl.NcclWorker._mark
     monkeypatch.setattr(
-        nccl.SumLane, "_mark", staticmethod(lambda lanes, sides: mark(lanes[:1], sides[:1]))
+        nccl.NcclWorker, "_mark", staticmethod(lambda lanes, sides: mark(lanes[:1], sides[:1]))
     )
 
 
 def sums_on_the_wrong_stream(monkeypatch) -> None:
     """Those of another GPU."""
-    sum_up = nccl.SumLane.sum_up
+    sum_up = nccl.NcclWorker.sum_up
 
     def swapped(self, contexts: Any, arrays: Any) -> None:
         sum_up(self, contexts[::-1], arrays)
 
-    monkeypatch.setattr(nccl.SumLane, "sum_up", swapped)
+    monkeypatch.setattr(nccl.NcclWorker, "sum_up", swapped)
 
 
 def one_group_for_each(monkeypatch) -> None:
     """The calls of one thread are not put in a group."""
-    clique = nccl.SumLane._clique
+    clique = nccl.NcclWorker._clique
 
     def ungrouped(self, ordinals):
         self._library.groupStart = self._library.groupEnd = lambda: None
         return clique(self, ordinals)
 
-    monkeypatch.setattr(nccl.SumLane, "_clique", ungrouped)
+    monkeypatch.setattr(nccl.NcclWorker, "_clique", ungrouped)
 
 
 BROKEN = (
@@ -188,10 +188,10 @@ def test_a_trace_knows_what_a_sum_and_a_copy_of_it_move():
         ours = [[nd.ones(size, ctx=gpu(i)) for i in range(2)] for size in (N, 10 * N)]
         with profile() as trace:
             store.pushpull([0, 1], ours)
-    sums = [each for each in trace.operations if each.name == "AllReduce"]
-    assert [(each.flops, each.nbytes) for each in sums] == [(11 * N, 2 * 11 * 4 * N)]
-    kept = [each for each in trace.operations if each.name == "Keep"]
-    assert sum(each.nbytes for each in kept) == 2 * 11 * 4 * N  # read and written
+    sums = [operation for operation in trace.operations if operation.name == "AllReduce"]
+    assert [(chunk.flops, chunk.nbytes) for chunk in sums] == [(11 * N, 2 * 11 * 4 * N)]
+    kept = [operation for operation in trace.operations if operation.name == "Keep"]
+    assert sum(chunk.nbytes for chunk in kept) == 2 * 11 * 4 * N  # read and written
     assert not any(each.flops for each in kept)
 
 

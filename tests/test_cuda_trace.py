@@ -10,17 +10,17 @@ import pytest
 from gpu_kinds import fake_gpus
 
 from d2lmini import MXNetError, autograd, gpu, nd, profile
-from d2lmini.cuda.lanes import CudaLane
+from d2lmini.cuda.stream_worker import StreamWorker
 
 
 def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
     events: list[Any] = []
 
-    def timestamp(lane: CudaLane, *, plain: Any = CudaLane.timestamp) -> Any:
+    def timestamp(lane: StreamWorker, *, plain: Any = StreamWorker.timestamp) -> Any:
         events.append(plain(lane))
         return events[-1]
 
-    monkeypatch.setattr(CudaLane, "timestamp", timestamp)
+    monkeypatch.setattr(StreamWorker, "timestamp", timestamp)
     with fake_gpus():
         x = nd.ones((50, 50), ctx=gpu(0))
         nd.waitall()
@@ -31,10 +31,10 @@ def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
         assert len(events) == 7, "two for each, and one that the host waits for"
         times = [1e9 * event.work.time_s for event in events[:6]]
         first = trace[1].began_ns - times[0]
-        for each, began, ended in zip(trace.operations, times[::2], times[1::2], strict=True):
-            assert abs(each.began_ns - began - first) < 2000  # rounded
-            assert abs(each.ended_ns - ended - first) < 2000
-            assert each.ended_ns >= each.began_ns >= each.ready_ns > 0
+        for operation, began, ended in zip(trace.operations, times[::2], times[1::2], strict=True):
+            assert abs(operation.began_ns - began - first) < 2000  # rounded
+            assert abs(operation.ended_ns - ended - first) < 2000
+            assert operation.ended_ns >= operation.began_ns >= operation.ready_ns > 0
 
 
 def test_a_trace_of_a_gpu_that_failed_keeps_the_times_of_the_host():
@@ -48,7 +48,11 @@ def test_a_trace_of_a_gpu_that_failed_keeps_the_times_of_the_host():
             z = x + 2
             nd.waitall()
         del y, z
-        assert all(each.ended_ns >= each.began_ns for each in trace.operations if each.ran)
+        assert all(
+            operation.ended_ns >= operation.began_ns
+            for operation in trace.operations
+            if operation.ran
+        )
         with pytest.raises(MXNetError):
             x.wait_to_read()
 
@@ -67,7 +71,7 @@ def test_ranges_name_operation_and_line():
         begun = [text for text in told if text != "end"]
         assert begun[0].startswith("_plus_scalar ") and "test_cuda_trace.py:" in begun[0]
         assert told.count("end") == len(begun)
-        assert [each.name for each in trace.operations] == ["_plus_scalar"]
+        assert [operation.name for operation in trace.operations] == ["_plus_scalar"]
 
 
 def test_a_replayed_step_is_timed_around_its_graph():
@@ -84,5 +88,7 @@ def test_a_replayed_step_is_timed_around_its_graph():
                     y = net(x)
                 y.backward()
                 nd.waitall()
-            assert all(each.ended_ns >= each.began_ns > 0 for each in trace.operations)
+            assert all(
+                operation.ended_ns >= operation.began_ns > 0 for operation in trace.operations
+            )
         assert "replays" in net.cuda_graphs()[0]

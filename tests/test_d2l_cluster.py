@@ -435,7 +435,9 @@ def test_the_model_is_the_library_on_a_clock(gb_s, monkeypatch):
         nd.waitall()
         with profile() as trace:
             train(net, trainer, 5, 256)
-    found_s = max(each.ended_ns for each in trace.operations) - trace.operations[0].began_ns
+    found_s = (
+        max(operation.ended_ns for operation in trace.operations) - trace.operations[0].began_ns
+    )
     foreseen = cluster.step(work, 2, link, count=5)
     assert 5 * foreseen.seconds == pytest.approx(1e-9 * found_s, rel=0.02)
 

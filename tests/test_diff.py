@@ -14,7 +14,7 @@ import pytest
 
 from d2lmini import engine, gpu, nd, profile, virtual_gpus
 from d2lmini.profiler import Trace
-from d2lmini.profiler.diff import KINDS, MANY, Diff, _paired
+from d2lmini.profiler.diff import KINDS, MANY, Diff, _pair
 
 #: Kinds of finding that say what a program does; the others say how long it takes.
 CERTAIN = ("added", "removed", "moved")
@@ -111,7 +111,7 @@ def test_a_wait_that_was_added_and_what_it_keeps_apart():
     diff = free.diff(waiting)
     assert certain(diff) == []
     waits = diff.of("newly waiting")
-    assert [(each.name, each.n) for each in waits] == [("wait_for_var", 3), ("wait_for_var", 3)]
+    assert [(wait.name, wait.n) for wait in waits] == [("wait_for_var", 3), ("wait_for_var", 3)]
     assert "engine.wait_for_var(a)" in waits[0].where
     assert waits[0].before == 0 and waits[0].after >= 0.05
     (apart,) = diff.of("no longer overlapped")
@@ -165,7 +165,7 @@ def test_the_turns_of_a_loop_are_aligned():
 def test_names_are_aligned_however_many(n: int):
     old = ["a", *["b", "c"] * n, "d"]
     new = ["x", *["c", "b"] * n, "d"]
-    pairs = _paired(old, new, str)
+    pairs = _pair(old, new, str)
     assert sorted(filter(None, (a for a, _ in pairs))) == sorted(old)
     assert sorted(filter(None, (b for _, b in pairs))) == sorted(new)
     assert all(a == b for a, b in pairs if a and b)

@@ -20,10 +20,10 @@ from test_cuda_order import errors_of
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, kvstore, nd
 from d2lmini.cuda import module
 from d2lmini.cuda.device import logical_gpus
-from d2lmini.cuda.nccl import SumLane
+from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.distributed import dist
 from d2lmini.engine.core import Var
-from d2lmini.graph import parts
+from d2lmini.graph import partitions
 
 N = 64
 
@@ -71,7 +71,7 @@ def processes(monkeypatch, size: int, each: int = 1, seed: int = 0, nccl: bool =
         gpus = logical_gpus(n)
         for first in range(0, n, each):
             some: Any = gpus.devices[first : first + each]
-            sums = SumLane(some) if each > 1 else None
+            sums = NcclWorker(some) if each > 1 else None
             for device in some:
                 device.sums = sums
         shared = {"barrier": threading.Barrier(size), "values": [None] * size}
@@ -135,15 +135,15 @@ def test_sums_over_processes_equal_numpy(size, each, monkeypatch):
 @pytest.mark.parametrize("broken", ["waits for nothing", "in no group"])
 def test_broken_sums_are_found_out(broken, monkeypatch):
     if broken == "in no group":
-        join = SumLane.join
+        join = NcclWorker.join
 
         def ungrouped(self, *args):
             self._library.groupStart = self._library.groupEnd = lambda: None
             return join(self, *args)
 
-        monkeypatch.setattr(SumLane, "join", ungrouped)
+        monkeypatch.setattr(NcclWorker, "join", ungrouped)
     else:
-        monkeypatch.setattr(SumLane, "_mark", staticmethod(lambda lanes, sides: None))
+        monkeypatch.setattr(NcclWorker, "_mark", staticmethod(lambda lanes, sides: None))
     for seed in range(10):
         with processes(monkeypatch, 2, 2, seed) as (machine, _, places):
             raised = errors_of(run_sums, seed, places)
@@ -249,7 +249,7 @@ def test_ranks_that_differ_are_told_before_the_gpus_begin(monkeypatch):
 
 def test_compiled_backward_runs_in_parts_where_gradients_travel(monkeypatch):
     """To other processes, as to other devices."""
-    monkeypatch.setattr(parts, "LEAST_US", 0.0)
+    monkeypatch.setattr(partitions, "LEAST_US", 0.0)
     with processes(monkeypatch, 2):
         tasks = []
         for kind in ("device", "dist_sync"):

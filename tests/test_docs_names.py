@@ -43,7 +43,7 @@ def faults(entry: Entry) -> list[str]:
 
 @pytest.mark.parametrize("space", SPACES)
 def test_every_name_says_what_it_is(space):
-    entries = [each for entry in entries_of(space) for each in (entry, *entry.members)]
+    entries = [member for entry in entries_of(space) for member in (entry, *entry.members)]
     found = [f"{e.path}: {fault}" for e in entries for fault in faults(e)]
     assert entries and not found, "\n".join(found)
 

@@ -19,7 +19,7 @@ from d2lmini.d2l.experiment import Experiment
 from d2lmini.d2l.experiment_plot import MOST, picture_of
 from d2lmini.d2l.experiment_results import amount, result_of
 from d2lmini.widgets import sampler
-from d2lmini.widgets.job import NAME
+from d2lmini.widgets.background_job import NAME
 
 SOON_S = 20
 ROOT = Path(__file__).parent.parent

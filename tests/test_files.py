@@ -284,7 +284,7 @@ BY_THEMSELVES = {
     "gluon/checkpoint.py": "in a folder that takes its name when it is whole",
     "d2l/claims.py": "appends a line",
     "test_utils/surroundings.py": "the null device",
-    "cli/outside.py": "programs for a check, in a temporary folder",
+    "cli/external_checks.py": "programs for a check, in a temporary folder",
 }
 
 

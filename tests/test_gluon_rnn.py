@@ -147,8 +147,8 @@ def test_unrolling_goes_back_the_same_way(name):
     for whole in (True, False):
         cell, x = ready(CELLS[name](input_size=C)), draw(T, N, C)
         states = [draw(N, H, seed=s) for s in range(len(cell.state_info()))]
-        for each in (x, *states):
-            each.attach_grad()
+        for state in (x, *states):
+            state.attach_grad()
         with autograd.record():
             y, last = (
                 cell.unroll(T, x, states, layout="TNC", merge_outputs=True)

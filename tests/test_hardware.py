@@ -118,7 +118,7 @@ def test_the_worker_is_let_go_if_issuing_fails(monkeypatch):
             raise KeyboardInterrupt
 
     with hardware._queueing(), pytest.raises(KeyboardInterrupt):
-        hardware._issued_and_run(Strange())
+        hardware._measure_issue_and_run(Strange())
     engine.waitall()
     assert engine.stats().pending == 0
 

@@ -291,8 +291,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int =
 
 def archive_of(path: Path, *members: tarfile.TarInfo) -> str:
     with tarfile.open(path, "w:gz") as archive:
-        for each in members:
-            archive.addfile(each, io.BytesIO(b"x" * each.size))
+        for member in members:
+            archive.addfile(member, io.BytesIO(b"x" * member.size))
     return str(path)
 
 

@@ -867,7 +867,7 @@ def test_compare_hybrid_finds_an_op_that_is_compiled_wrongly(monkeypatch):
     net = Turns()
     net.initialize("ones")
     net.hybridize()
-    typed = cached_op.typed
+    typed = cached_op.infer_types
 
     def wrong(entries, *how):
         """A compiler that takes 2 for 2.5."""
@@ -882,7 +882,7 @@ def test_compare_hybrid_finds_an_op_that_is_compiled_wrongly(monkeypatch):
 
         return set(topological(outputs))
 
-    monkeypatch.setattr(cached_op, "typed", wrong)
+    monkeypatch.setattr(cached_op, "infer_types", wrong)
     found = net.compare_hybrid(nd.ones((2, 2)))
     assert found.op == "_mul_scalar" and "the compiled program computes otherwise" in found.why
 

@@ -15,7 +15,7 @@ import pytest
 
 from d2lmini import MXNetError, autograd, init, nd, random
 from d2lmini.gluon import HybridBlock, compiled, nn
-from d2lmini.graph import history
+from d2lmini.graph import program_node
 
 
 class Tenfold(autograd.Function):
@@ -251,13 +251,13 @@ def test_compare_hybrid_sees_gradients(monkeypatch):
     net.initialize()
     net.hybridize()
     assert net.compare_hybrid(nd.ones((2, 2)))
-    right = history.ProgramNode.gradients
+    right = program_node.ProgramNode.gradients
 
     def wrong(self, *how):
         return [None if g is None else g * 2 for g in right(self, *how)]
 
-    monkeypatch.setattr(history.ProgramNode, "placing", False)
-    monkeypatch.setattr(history.ProgramNode, "gradients", wrong)
+    monkeypatch.setattr(program_node.ProgramNode, "placing", False)
+    monkeypatch.setattr(program_node.ProgramNode, "gradients", wrong)
     found = net.compare_hybrid(nd.ones((2, 2)))
     assert not found and all(what.startswith("gradient of ") for what in found.differences)
 

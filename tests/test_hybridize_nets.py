@@ -8,7 +8,7 @@ import pytest
 from hybrid_nets import NETS, mlp, resnet18
 
 from d2lmini import autograd, nd, random
-from d2lmini.gluon.nested import flatten
+from d2lmini.gluon.flatten_args import flatten
 
 
 def numbers(shapes, words: bool) -> list:
@@ -54,7 +54,7 @@ def test_compiled_equals_eager(name, train):
     def runs() -> list[dict[str, np.ndarray]]:
         for n, p in net.collect_params().items():
             p.set_data(before[n])
-        alike = [each for each in shapes if len(each) == len(shapes[0])]
+        alike = [shape for shape in shapes if len(shape) == len(shapes[0])]
         return [run(net, numbers(each, words), train) for each in (*alike, *alike)]
 
     eager = runs()

@@ -10,9 +10,9 @@ from d2lmini import nd, sym
 from d2lmini.graph.ir import Node, interpret, mutated_by, topological, transform, variables_of
 from d2lmini.graph.listing import graph_of
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.recompute import recomputed
-from d2lmini.graph.split import cut, residuals
-from d2lmini.graph.trace import plain
+from d2lmini.graph.recompute import recompute
+from d2lmini.graph.split import cut_graph, residuals
+from d2lmini.graph.symbolic_trace import plain
 from d2lmini.ops.core import registry
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
@@ -115,10 +115,10 @@ def test_a_deep_graph_does_not_overflow_the_stack():
     before = graph_of(y, x=(2,))
     assert len(topological(before)) == DEEP + 1
     assert simplify(before) == before
-    again = recomputed(before, [*before])
+    again = recompute(before, [*before])
     assert len(topological(again)) == DEEP + 1
     kept = residuals([before[0][0].inputs[0]], before)
-    variables, rest = cut(before, kept)
+    variables, rest = cut_graph(before, kept)
     assert [node.name for node in variables] and len(topological(rest)) == 2
     assert len(topological(plain(Symbol(tuple(before)))._entries)) == DEEP + 1
     (count,) = interpret(before, lambda node, inputs: [1 + sum(inputs)])
@@ -135,4 +135,4 @@ def test_what_is_cheap_is_found_in_one_walk():
         y = y * 2 + 1
     (grad,) = graph_of(y * w, x=(3,), w=(3,))
     outputs = [grad[0].inputs[0]]
-    assert residuals(outputs, [grad]) and not residuals(outputs, recomputed(outputs, [grad]))
+    assert residuals(outputs, [grad]) and not residuals(outputs, recompute(outputs, [grad]))

@@ -22,8 +22,8 @@ from test_random_programs import SHAPES, Pair, step
 
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
-from d2lmini.engine.road import Road
-from d2lmini.graph.lazy_recorder import MOST_NUMBERS, here, recorder
+from d2lmini.engine.scheduler import Scheduler
+from d2lmini.graph.lazy_recorder import MOST_NUMBERS, recorder, thread_state
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def nothing_is_left():
     nd.waitall()
     gc.collect()
     assert not recorder.values and not recorder.live and not recorder.sources
-    assert Road.recorder is None and not recorder.scopes
+    assert Scheduler.recorder is None and not recorder.scopes
     assert recorder._listener not in instrument.listeners
 
 
@@ -658,7 +658,7 @@ def test_ctrl_c_anywhere_leaves_all_usable(what):
 
         if what == "scope":
             struck = yield enter_and_leave
-            if struck and here.scope is scope:  # as Python was about to enter __exit__
+            if struck and thread_state.scope is scope:  # as Python was about to enter __exit__
                 scope.__exit__()
             assert value_of(x) in ([[1.0] * 3, [6.0] * 3, None] if struck else [[6.0] * 3])
         else:
@@ -673,7 +673,7 @@ def test_ctrl_c_anywhere_leaves_all_usable(what):
             assert value_of(y) in ([2.0] * 3, None) and value_of(x) in both
             assert value_of(z) in both
             assert struck or value_of(y) is not None
-        assert not recorder._busy and not here.scope
+        assert not recorder._busy and not thread_state.scope
         engine.current.check()
         with d2lmini.lazy():
             x[:] = 4

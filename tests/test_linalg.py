@@ -9,7 +9,7 @@ import pytest
 
 from d2lmini import MXNetError, nd
 from d2lmini.device import blas
-from d2lmini.ops import convolve, convolve_each, convolve_wide
+from d2lmini.ops import conv_algorithms, conv_im2col, conv_im2col_batched
 from d2lmini.ops.core import registry
 
 rng = np.random.default_rng(0)
@@ -203,11 +203,11 @@ def test_convolution_is_the_same_either_way_by_tiles_of_any_size(
         dw = registry["_conv_backward_weight"](x, y, **lists)
         return [v.asnumpy() for v in (y, dx, dw)]
 
-    monkeypatch.setattr(convolve, "choose_way", lambda *_: convolve_wide)
+    monkeypatch.setattr(conv_algorithms, "choose_way", lambda *_: conv_im2col_batched)
     whole = all_three()
-    monkeypatch.setattr(convolve_wide, "FEWEST_COLUMNS", 1)
-    for way in (convolve_wide, convolve_each):
-        monkeypatch.setattr(convolve, "choose_way", lambda *_, way=way: way)
+    monkeypatch.setattr(conv_im2col_batched, "FEWEST_COLUMNS", 1)
+    for way in (conv_im2col_batched, conv_im2col):
+        monkeypatch.setattr(conv_algorithms, "choose_way", lambda *_, way=way: way)
         for elements in (1 << 18, 2000, 300, 60, 1):
             monkeypatch.setattr(way, "TILE_ELEMENTS", elements)
             for got, want in zip(all_three(), whole):

@@ -35,19 +35,19 @@ def test_the_peak_and_who_holds_it(books, engine_kind):
         w = x + 1
     seen = trace.memory()[cpu()]
     assert seen.peak_bytes == books.live + 8 * MB == storage.stats(cpu()).peak
-    found = {each.name: (each.nbytes, each.arrays) for each in seen.holders}
+    found = {holder.name: (holder.nbytes, holder.arrays) for holder in seen.holders}
     assert found == {
         "concat": (3 * MB, 1), "_mul_scalar": (3 * MB, 3), "_ones": (MB, 1), "": (MB, 1),
     }  # fmt: skip
-    assert [each.nbytes for each in seen.holders] == sorted(
-        (each.nbytes for each in seen.holders), reverse=True
+    assert [holder.nbytes for holder in seen.holders] == sorted(
+        (holder.nbytes for holder in seen.holders), reverse=True
     )
-    lines = {each.name: each.where for each in seen.holders}
+    lines = {holder.name: holder.where for holder in seen.holders}
     assert "ys = [x * 2" in lines["_mul_scalar"] and "z = nd.concat" in lines["concat"]
     assert "h = nd.array(" in lines[""]
     assert seen.older_bytes == seen.begin_bytes == books.live
     assert seen.end_bytes == storage.stats(cpu()).live == books.live + 6 * MB
-    assert sum(each.nbytes for each in seen.made) == 9 * MB
+    assert sum(chunk.nbytes for chunk in seen.made) == 9 * MB
     text = str(trace.memory())
     assert f"{seen.peak_bytes / 1e6:.2f} MB live at the peak" in text and "3.00 MB  3  _mul" in text
     assert h.shape == w.shape == N
@@ -97,7 +97,7 @@ def test_live_bytes_are_those_of_the_books(seed: int, books, engine_kind: str):
     assert seen.end_bytes == storage.stats(cpu()).live
     assert seen.peak_bytes == storage.stats(cpu()).peak
     assert min(nbytes for _, nbytes in seen.live) >= 0
-    held = sum(each.nbytes for each in seen.holders) + seen.older_bytes
+    held = sum(holder.nbytes for holder in seen.holders) + seen.older_bytes
     assert held == seen.peak_bytes
 
 
@@ -140,7 +140,7 @@ def test_each_device_has_its_own():
     report = trace.memory()
     assert report[gpu(0)].peak_bytes == MB and report[gpu(1)].peak_bytes == 2 * MB
     assert report[gpu(0)].end_bytes == report[gpu(1)].end_bytes == 0
-    assert {each.name for each in report[gpu(1)].holders} == {"CopyGPU2GPU", "_mul_scalar"}
+    assert {holder.name for holder in report[gpu(1)].holders} == {"CopyGPU2GPU", "_mul_scalar"}
     with pytest.raises(KeyError, match=r"no memory of gpu\(7\).*gpu\(0\), gpu\(1\)"):
         report[gpu(7)]
 

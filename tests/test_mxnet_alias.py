@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import d2lmini
-from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, left_out, uninstall
+from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, uninstall, unsupported
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_what_mxnet_never_had(mxnet):
     assert not hasattr(mxnet, "__wrapped__") and not hasattr(mxnet.image, "__wrapped__")
 
 
-@pytest.mark.parametrize("name", sorted(left_out.MODULES))
+@pytest.mark.parametrize("name", sorted(unsupported.MODULES))
 def test_every_left_out_module_imports(mxnet, name):
     assert importlib.import_module(f"mxnet.{name}") is not None
 

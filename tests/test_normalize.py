@@ -7,7 +7,7 @@ import pytest
 from op_rows import nn as plain
 
 from d2lmini import autograd, engine, nd
-from d2lmini.ops import normalize_backward as backward
+from d2lmini.ops import normalization_backward as backward
 from d2lmini.ops.core import registry
 
 pytestmark = pytest.mark.usefixtures("small_pieces")

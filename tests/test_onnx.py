@@ -17,7 +17,7 @@ from test_ops import ROWS, each, find
 from d2lmini import d2l, init, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn, rnn
-from d2lmini.gluon.nested import flatten
+from d2lmini.gluon.flatten_args import flatten
 from d2lmini.graph.ir import Node
 from d2lmini.onnx.block import export_onnx
 from d2lmini.ops.core import Op
@@ -26,7 +26,7 @@ onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
 from d2lmini.onnx import export_model, get_operator_support  # noqa: E402
-from d2lmini.onnx.graph import exported  # noqa: E402
+from d2lmini.onnx.graph import export  # noqa: E402
 
 
 def run(model: Any, values: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -100,7 +100,7 @@ def test_op_equals_onnxruntime(case: Any):
     params = {k: values[k] for k in PARAMETERS.get(find(case.op).name, ())}
     inputs = {k: (v.shape, v.dtype) for k, v in values.items() if k not in params}
     try:
-        model = exported(symbol, params, inputs)
+        model = export(symbol, params, inputs)
     except MXNetError as problem:
         text = str(problem)
         known = any(words in text for words in REFUSED)
@@ -303,7 +303,7 @@ def test_what_is_known_is_computed():
     w = sym.var("w")
     y = sym.dot(sym.var("x"), sym.transpose(w * 2) + 1, name="y")
     values = {"w": random(4, 3).asnumpy(), "x": random(2, 3).asnumpy()}
-    model = exported(y, {"w": values["w"]}, {"x": ((2, 3), "float32")})
+    model = export(y, {"w": values["w"]}, {"x": ((2, 3), "float32")})
     assert [node.op_type for node in model.graph.node] == ["MatMul"]
     np.testing.assert_allclose(run(model, values)[0], evaluate(y, values)[0], rtol=1e-5)
 
@@ -313,7 +313,7 @@ def test_inputs_and_constants_as_outputs():
     y = sym.relu(x, name="y")
     both = sym.Group([x, y, w, y])
     values = {"x": random(3).asnumpy(), "w": random(2).asnumpy()}
-    model = exported(both, {"w": values["w"]}, {"x": ((3,), "float32")})
+    model = export(both, {"w": values["w"]}, {"x": ((3,), "float32")})
     for mine, theirs in zip(evaluate(both, values), run(model, values), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -324,16 +324,16 @@ def test_inputs_and_constants_as_outputs():
 def test_an_op_without_a_converter_is_named():
     y = sym.linalg.potrf(sym.var("x"), name="root") + 1
     with pytest.raises(MXNetError, match=r"node 'root': linalg_potrf: this op has no converter"):
-        exported(y, {}, {"x": ((2, 2), "float32")})
+        export(y, {}, {"x": ((2, 2), "float32")})
 
 
 def test_what_depends_on_the_batch_is_named():
     y = sym.reshape(sym.var("x"), shape=(6, 2), name="fixed")
     with pytest.raises(MXNetError, match=r"does not take a batch of any size.*'fixed'"):
-        exported(y, {}, {"x": ((None, 4), "float32")})
+        export(y, {}, {"x": ((None, 4), "float32")})
     y = sym.split(sym.var("x"), num_outputs=1, axis=0, name="halves")
     with pytest.raises(MXNetError, match=r"'halves': split: splits the batch"):
-        exported(y, {}, {"x": ((None, 4), "float32")})
+        export(y, {}, {"x": ((None, 4), "float32")})
 
 
 def test_calls_that_do_not_fit():
@@ -345,7 +345,7 @@ def test_calls_that_do_not_fit():
     with pytest.raises(MXNetError, match="opset 12 is not one of 13"):
         export_model(symbol, params, [(3, 6)], opset_version=12)
     with pytest.raises(MXNetError, match="'w' is neither a parameter nor an input"):
-        exported(sym.var("x") + sym.var("w"), {}, {"x": ((2,), "float32")})
+        export(sym.var("x") + sym.var("w"), {}, {"x": ((2,), "float32")})
     with pytest.raises(TypeError, match="expected a Symbol or a file, got int"):
         export_model(3, params, [(3, 6)])
 
@@ -353,7 +353,7 @@ def test_calls_that_do_not_fit():
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install d2lmini\[onnx\]"):
-        exported(sym.relu(sym.var("x")), {}, {"x": ((2,), "float32")})
+        export(sym.relu(sym.var("x")), {}, {"x": ((2,), "float32")})
 
 
 ALIAS = """

@@ -21,7 +21,7 @@ from op_rows.case import Case
 from test_ops import GRADIENT_ROWS, OP_ROWS, each, find, saved_value
 
 from d2lmini import random_state
-from d2lmini.cuda.kernels import random as kernels
+from d2lmini.cuda.kernels import random_numbers as kernels
 from d2lmini.device import parallel
 from d2lmini.ops.core import Op, as_specs, registry
 from d2lmini.ops.distributions import draw
@@ -114,7 +114,7 @@ def check(case: Case, got: list, want: list) -> None:
 @pytest.fixture(autouse=True)
 def same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels draw other numbers than NumPy does; here they are given NumPy's."""
-    job = parallel._Job
+    job = parallel._ParallelJob
 
     def fill(
         xp: Any, name: str, key: Any, out: Any, parameters: dict, piece: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ def same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         names = random_state.Key(*key)
         raw = np.empty(out.shape, out.dtype)
         if not piece:
-            with mock.patch.object(parallel, "_Job", job):
+            with mock.patch.object(parallel, "_ParallelJob", job):
                 draw(np, name, names, raw, parameters)
         else:
             raw[...] = names.generator(*piece).random(out.shape, dtype="float32")
@@ -147,7 +147,9 @@ def watched(case: Case) -> Iterator[None]:
     """A scope in which the host must not wait, unless it is said to, and nothing is handed to other
     workers: they have streams of their own, or none."""
     with (
-        mock.patch.object(parallel, "_Job", side_effect=AssertionError("handed out in pieces")),
+        mock.patch.object(
+            parallel, "_ParallelJob", side_effect=AssertionError("handed out in pieces")
+        ),
         nullcontext() if may_wait(case) else no_host_sync(),
     ):
         yield

@@ -9,7 +9,7 @@ from d2lmini import autograd, nd, sym
 from d2lmini.gluon import nn
 from d2lmini.graph.ir import topological
 from d2lmini.graph.listing import graph_of
-from d2lmini.graph.passes.pooled import RISING, pooled
+from d2lmini.graph.passes.pool_before_activation import RISING, pool_before_activation
 from d2lmini.graph.verify import verify
 
 POOLS = {
@@ -86,7 +86,7 @@ def test_a_chain_is_turned_link_by_link():
     net = Net("tanh", POOLS["squares"])
     before = graph_of(net(sym.var("x")), x=(2, 3, 8, 8))
     assert ops(before) == ["Activation", "Pooling"] * 2
-    after = pooled(before)
+    after = pool_before_activation(before)
     verify([node for node in topological(before) if node.op is None], after, like=before)
     assert ops(after) == ["Pooling", "Activation"] * 2
     assert [node.name for node in topological(after)[1:3]] == [
@@ -103,7 +103,7 @@ def test_the_order_stays_where_it_matters(act_type, pool_type, dtype):
     y = sym.Activation(sym.cast(x, dtype=dtype), act_type=act_type)
     y = sym.Pooling(y, pool_type=pool_type, **POOLS["squares"])
     before = graph_of(y, x=(1, 1, 4, 4))
-    assert pooled(before) == before
+    assert pool_before_activation(before) == before
 
 
 def test_an_activation_that_is_wanted_itself_stays():
@@ -111,7 +111,7 @@ def test_an_activation_that_is_wanted_itself_stays():
     y = sym.Pooling(x, **POOLS["squares"])
     for wanted in (sym.Group([y, x]), sym.Group([y, x.sum()])):
         before = graph_of(wanted, x=(1, 1, 4, 4))
-        assert pooled(before) == before
+        assert pool_before_activation(before) == before
 
 
 def test_the_gradient_of_a_bias_is_added_up_in_windows():

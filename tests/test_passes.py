@@ -21,17 +21,25 @@ from d2lmini.graph.constant import Constant, constant, uniform
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Draw, Node, topological
 from d2lmini.graph.listing import graph_of, listing
-from d2lmini.graph.passes import bound, common, folded, identities, scalars, simplify, views
-from d2lmini.graph.passes.sums import sum_of
-from d2lmini.graph.recompute import recomputed
-from d2lmini.graph.split import cut, residuals
+from d2lmini.graph.passes import (
+    bind_values,
+    constant_fold,
+    cse,
+    remove_identities,
+    scalars,
+    simplify,
+    views,
+)
+from d2lmini.graph.passes.factor_sums import sum_of
+from d2lmini.graph.recompute import recompute
+from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.verify import GraphError, effects, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.symbol import Traced
 
 #: These claim results that are equal to the bit.
-EXACT = [identities, views, folded, common, passes.dead]
+EXACT = [remove_identities, views, constant_fold, cse, passes.dce]
 
 
 def ops(outputs):
@@ -65,10 +73,10 @@ def test_every_pass_keeps_meaning(graph, joint):
     if joint:
         graph = graph.with_gradients()
     current = graph.outputs
-    for each in passes.PASSES:
-        after = each(current)
+    for pass_ in passes.PASSES:
+        after = pass_(current)
         verify(graph.variables, after, like=current)
-        check_same(graph, current, after, tolerance=0 if each in EXACT else 2e-5)
+        check_same(graph, current, after, tolerance=0 if pass_ in EXACT else 2e-5)
         current = after
 
 
@@ -81,7 +89,7 @@ def test_simplified_graphs_mean_the_same(graph, joint):
     check_same(graph, graph.outputs, after)
     assert simplify(after) == after  # the same nodes: nothing was left to do
     # But for `sums`, which makes small nodes to spare large ones, nodes only become fewer.
-    fewer = simplify(graph.outputs, [p for p in passes.PASSES if p is not passes.sums])
+    fewer = simplify(graph.outputs, [p for p in passes.PASSES if p is not passes.factor_sums])
     assert len(topological(fewer)) <= len(topological(graph.outputs))
 
 
@@ -93,11 +101,11 @@ def test_forward_and_backward_with_what_is_kept(graph):
     arrays, keys = joint.arrays(), joint.keys()
     expected, _ = evaluate(joint.variables, joint.outputs, arrays, keys)
     simple = simplify(joint.outputs)
-    outputs, grads = simple[:n], recomputed(simple[:n], simple[n:])
+    outputs, grads = simple[:n], recompute(simple[:n], simple[n:])
     kept = residuals(outputs, grads)
     verify(joint.variables, outputs + grads, like=joint.outputs)
     results, held = evaluate(joint.variables, outputs + kept, arrays, keys)
-    places, grads = cut(grads, kept)
+    places, grads = cut_graph(grads, kept)
     verify(joint.variables + places, grads)
     found, _ = evaluate(joint.variables + places, grads, held + results[n:], keys)
     for a, b in zip(expected, results[:n] + found, strict=True):
@@ -277,11 +285,11 @@ def test_fancy_func_turns_into_its_result():
     f = c + d
     before = graph_of(e + f, a=(1,), b=(1,), c=(1,), d=(1,))
     assert ops(before) == ["broadcast_add"] * 3
-    after = simplify(bound(before, {"a": 1, "b": 2, "c": 3, "d": 4}))
+    after = simplify(bind_values(before, {"a": 1, "b": 2, "c": 3, "d": 4}))
     assert listing(after).splitlines()[0].split("  ")[0].endswith("= 10.0")
     assert ops(after) == ["_graph_constant"] and variables(after) == []
     # One that is not given is all that is left.
-    after = simplify(bound(before, {"a": 1, "b": 2, "d": 4}))
+    after = simplify(bind_values(before, {"a": 1, "b": 2, "d": 4}))
     assert [v.name for v in variables(after)] == ["c"]
     assert ops(after) == ["_plus_scalar"] and after[0][0].attrs == {"scalar": 7.0}
 
@@ -289,12 +297,12 @@ def test_fancy_func_turns_into_its_result():
 def test_bound_refuses_what_is_no_constant():
     before = graph_of(x + y, x=(2,), y=(2,))
     with pytest.raises(MXNetError, match=r"'z' is no variable of this graph; variables are"):
-        bound(before, {"z": 1})
+        bind_values(before, {"z": 1})
     norm = sym.BatchNorm(x, name="n")
     shapes = {f"n_{name}": (3,) for name in ("gamma", "beta", "moving_mean", "moving_var")}
     before = graph_of(norm, True, x=(2, 3), **shapes)
     with pytest.raises(MXNetError, match="'n_moving_var' is changed when the graph runs"):
-        bound(before, {"n_moving_var": 1})
+        bind_values(before, {"n_moving_var": 1})
 
 
 def test_large_constants_are_left_to_the_run_unless_they_are_one_number():
@@ -404,9 +412,9 @@ def test_a_view_of_what_changes_is_kept_for_backward(states):
     row = mean.reshape((1, 3))
     outputs = [row._entry, changed._entry]
     grad = (traced((1, 3), name="g") * row)._entry
-    assert residuals(outputs, recomputed(outputs, [grad])) == [row._entry]
+    assert residuals(outputs, recompute(outputs, [grad])) == [row._entry]
     outputs = outputs[:1]  # now nobody changes it
-    assert residuals(outputs, recomputed(outputs, [grad])) == []
+    assert residuals(outputs, recompute(outputs, [grad])) == []
 
 
 def test_a_change_is_never_cut_off(states):
@@ -525,7 +533,7 @@ def test_passes_that_undo_each_other_are_found_out():
 
 
 def kept_of(symbol, **shapes):
-    """Names of the ops whose results are kept, without and with `recomputed`."""
+    """Names of the ops whose results are kept, without and with `recompute`."""
     outputs = graph_of(symbol, True, **shapes)
     heads = [Node(None, f"g{i}", specs=(n.specs[j],)) for i, (n, j) in enumerate(outputs)]
     wanted = [(v, 0) for v in variables(outputs)]
@@ -536,7 +544,7 @@ def kept_of(symbol, **shapes):
     def names(kept):
         return [node.name if node.op is None else node.op.name for node, _ in kept]
 
-    again = recomputed(outputs, grads)
+    again = recompute(outputs, grads)
     return names(residuals(outputs, grads)), names(residuals(outputs, again))
 
 
@@ -629,7 +637,7 @@ def test_statistics_of_other_axes_or_eps_are_no_batch_norms(states):
     mean = data.mean(axis=0)
     others = [data.mean(axis=1), (data * 2).mean(axis=0), ((data - mean) ** 2).mean(axis=0) + 0.1]
     outputs = [e for v in (changed, *others, mean) for e in v._entries]
-    after = passes.norms(outputs)
+    after = passes.reuse_batchnorm_stats(outputs)
     assert after[:3] == outputs[:3]
     assert after[-1][0].op.name == "reshape" and ops(after).count("mean") == 3
     check_same(Graph(variables(outputs), outputs, True), outputs, after)
@@ -641,7 +649,7 @@ def test_a_statistic_that_batch_norm_depends_on_is_not_taken_from_it():
     beta, mean, var = (traced((3,), name=name) for name in ("beta", "mean", "var"))
     gamma = data.mean(axis=0)
     outputs = list(norm(data, [gamma, beta, mean, var])._entries)
-    after = passes.norms(outputs)
+    after = passes.reuse_batchnorm_stats(outputs)
     verify(variables(outputs), after, like=outputs)
     assert after == outputs
 

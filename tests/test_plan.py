@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2lmini.graph.plan import ALIGNMENT, Life, aligned, arrange
+from d2lmini.graph.plan import ALIGNMENT, Life, align, arrange
 
 lives = st.lists(
     st.builds(
@@ -35,7 +35,7 @@ def test_the_arena_holds_them_all_and_no_more_than_all(found):
     for life, offset in zip(found, plan.offsets):
         assert offset % ALIGNMENT == 0 <= offset
         assert offset + life.nbytes <= plan.nbytes
-    assert plan.nbytes <= sum(aligned(life.nbytes) for life in found)
+    assert plan.nbytes <= sum(align(life.nbytes) for life in found)
     assert plan.separately == sum(life.nbytes for life in found)
 
 

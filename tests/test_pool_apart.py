@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from d2lmini.ops import pool
-from d2lmini.ops.pool_apart import cover
+from d2lmini.ops.pool_dense import cover
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -211,7 +211,7 @@ def results() -> bytes:
     gram = nd.linalg.syrk(x)
     half = nd.dot(x.astype("float16"), w.astype("float16"), transpose_b=True)
     all_of_them = [y, z, total, gram, half, x.grad, w.grad, many.grad]
-    return b"".join(each.asnumpy().tobytes() for each in all_of_them)
+    return b"".join(array.asnumpy().tobytes() for array in all_of_them)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

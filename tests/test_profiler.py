@@ -27,7 +27,7 @@ from d2lmini.draw.timeline import columns
 from d2lmini.engine.core import FunctionTask
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
-from d2lmini.graph import parts
+from d2lmini.graph import partitions
 from d2lmini.profiler import Operation, Trace
 
 
@@ -199,7 +199,7 @@ def test_a_lazy_scope_shows_what_it_pushed_and_what_that_needs():
 
 
 def test_a_compiled_net_shows_its_parts(monkeypatch):
-    monkeypatch.setattr(parts, "LEAST_US", 0.0)
+    monkeypatch.setattr(partitions, "LEAST_US", 0.0)
     net = nn.HybridSequential()
     net.add(nn.Dense(8, activation="tanh"), nn.Dense(8, activation="tanh"), nn.Dense(2))
 

@@ -217,7 +217,7 @@ def test_traces_of_every_kind_keep_the_rules(program: Any, kind: str, tmp_path):
 def test_threads_of_one_name_have_tracks_of_their_own(tmp_path):
     with engine.use("threaded", workers=2), profile() as trace:
         many_threads()
-    assert {"loader", "loader (2)"} <= {each.thread for each in trace.operations}
+    assert {"loader", "loader (2)"} <= {operation.thread for operation in trace.operations}
     names = {e["args"]["name"] for e in saved(trace, tmp_path) if e["name"] == "thread_name"}
     assert {"loader", "loader (2)"} <= names
 
@@ -231,14 +231,14 @@ def test_operations_waits_and_arrows(tmp_path, engine_kind):
         c.asnumpy()  # waits
     events = saved(trace, tmp_path)
     spans = {e["args"]["number"]: e for e in events if e["ph"] == "X" and "number" in e["args"]}
-    for each in trace.operations:
-        event = spans[each.number]
-        assert (event["name"], event["cat"]) == (each.name, "compute")
-        assert event["ts"] * 1000 == pytest.approx(each.began_ns - trace.begin_ns, abs=1)
-        assert event["dur"] * 1000 == pytest.approx(each.run_ns, abs=1)
+    for operation in trace.operations:
+        event = spans[operation.number]
+        assert (event["name"], event["cat"]) == (operation.name, "compute")
+        assert event["ts"] * 1000 == pytest.approx(operation.began_ns - trace.begin_ns, abs=1)
+        assert event["dur"] * 1000 == pytest.approx(operation.run_ns, abs=1)
         args = event["args"]
-        assert (args["FLOPs"], args["bytes"]) == (each.flops, each.nbytes)
-        assert args["issued at"] == each.where and args["issued by"] == "MainThread"
+        assert (args["FLOPs"], args["bytes"]) == (operation.flops, operation.nbytes)
+        assert args["issued at"] == operation.where and args["issued by"] == "MainThread"
     (wait,) = [e for e in events if e.get("cat") == "wait"]
     assert wait["name"] == "asnumpy" and wait["args"]["for operation"] == len(trace.operations)
     assert "# waits" in wait["args"]["at"]

@@ -18,7 +18,7 @@ from d2lmini.profiler import Trace
 def spans(trace: Trace) -> list[tuple[int, ...]]:
     """Pushed, ready, begun, ended, in nanoseconds from the begin."""
     times = [(e.pushed_ns, e.ready_ns, e.began_ns, e.ended_ns) for e in trace.operations]
-    return [tuple(t - trace.begin_ns for t in each) for each in times]
+    return [tuple(t - trace.begin_ns for t in time) for time in times]
 
 
 def length(trace: Trace) -> int:
@@ -48,7 +48,9 @@ def test_times_are_those_of_the_virtual_clock():
     assert trace.workers == {"cpu": 2, "cpu(0) wire": 1}
     # The log of the engine tells the same.
     ends = {event.number: event.time_us for event in s.log if event.kind == "end"}
-    assert [ends[each.number] * us for each in trace.operations] == [e[3] for e in spans(trace)]
+    assert [ends[operation.number] * us for operation in trace.operations] == [
+        e[3] for e in spans(trace)
+    ]
 
 
 def test_account_timeline_and_critical_path_are_of_virtual_time():
@@ -76,7 +78,7 @@ def test_an_empty_program_takes_no_time():
 def test_a_trace_that_begins_before_the_engine_is_there():
     with profile() as trace, engine.stepped(times=30):
         (nd.ones((2,)) + 1).wait_to_read()
-    assert [each.run_ns for each in trace.operations] == [30_000, 30_000]
+    assert [operation.run_ns for operation in trace.operations] == [30_000, 30_000]
     assert trace.begin_ns <= trace.operations[0].pushed_ns
 
 
@@ -155,6 +157,6 @@ def test_devices_and_links_too():
         x = nd.ones((4, 4), ctx=gpu(0))
         y = x.copyto(gpu(1)) + 1
         y.wait_to_read()
-    copies = [each for each in trace.operations if each.is_copy]
-    assert copies and {each.run_ns for each in copies} == {100_000}
+    copies = [operation for operation in trace.operations if operation.is_copy]
+    assert copies and {copy.run_ns for copy in copies} == {100_000}
     assert trace.replay().end_ns == trace.end_ns

@@ -22,14 +22,14 @@ from rows import by, over
 from test_ops import ROWS, each, find
 
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import fusion
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.blocks import in_blocks
 from d2lmini.graph.ir import Draw, Node
 from d2lmini.graph.program import Program
 from d2lmini.graph.steps import steps_of
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
 
@@ -39,7 +39,7 @@ def compiled(heads, shapes: dict, training: bool = False, dtype: str = "float32"
     heads = heads if isinstance(heads, list) else [heads]
     entries = [entry for head in heads for entry in head._entries]
     specs = {x._entry[0]: Spec(shape, dtype) for x, shape in shapes.items()}
-    variables, outputs = typed(entries, specs, training)
+    variables, outputs = infer_types(entries, specs, training)
     graph = Graph(list(variables.values()), outputs, training)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "BLOCK_BYTES", 1 << 16)  # several blocks, of no more than test data

@@ -23,8 +23,22 @@ def test_readers_come_after_the_writer_and_a_writer_after_the_readers(engine_kin
         d = b + x
         x[:] = 0  # 4 has to be done with it
         b[0] = c[1]  # the rest of b stays, so it is read
-    assert [sorted(each.needs) for each in run.operations] == [[], [], [], [1, 3], [], [1, 2]]
-    assert [sorted(each.makes_room) for each in run.operations] == [[], [], [1, 2], [], [4], [4]]
+    assert [sorted(operation.needs) for operation in run.operations] == [
+        [],
+        [],
+        [],
+        [1, 3],
+        [],
+        [1, 2],
+    ]
+    assert [sorted(operation.makes_room) for operation in run.operations] == [
+        [],
+        [],
+        [1, 2],
+        [],
+        [4],
+        [4],
+    ]
     assert str(run[4]) == "4 broadcast_add, after 1, 3"
     assert str(run[3]) == "3 _plus_scalar, after 1*, 2*"
     assert run.ordered(5, 1) and not run.ordered(1, 2) and not run.ordered(5, 6)
@@ -45,7 +59,7 @@ def test_of_the_same_array_twice():
         a = nd.ones((2,))
         b = a + a
         b += b
-    assert [sorted(each.needs) for each in run.operations] == [[], [1], [2]]
+    assert [sorted(operation.needs) for operation in run.operations] == [[], [1], [2]]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,12 +96,12 @@ def test_times_places_and_waits():
         y.wait_to_read()
         z = (y + 1).as_in_context(gpu(0))
     assert z.shape == (4, 4)
-    places = [each.place for each in run.operations]
+    places = [operation.place for operation in run.operations]
     assert places[-4:] == ["gpu(0)", "gpu(0) out", "cpu", "gpu(0) in"]
-    assert [each.is_copy for each in run.operations[-4:]] == [False, True, False, True]
-    for each in run.operations:
-        assert each.pushed_s <= each.ready_s <= each.began_s <= each.ended_s
-        assert each.failure is None and each.worker
+    assert [operation.is_copy for operation in run.operations[-4:]] == [False, True, False, True]
+    for operation in run.operations:
+        assert operation.pushed_s <= operation.ready_s <= operation.began_s <= operation.ended_s
+        assert operation.failure is None and operation.worker
     assert [kind for kind, begin, end in run.waits] == ["wait_to_read"]
     picture = run.timeline(label=lambda each: each.name)
     assert repr(picture) == "<timeline of cpu, gpu(0), gpu(0) in, gpu(0) out>"

@@ -18,7 +18,7 @@ import pytest
 from d2lmini import MXNetError, cpu, engine, gpu, nd, profile
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.rates import fit
-from d2lmini.profiler.records import Cut
+from d2lmini.profiler.records import SplitRecord
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 
@@ -41,24 +41,24 @@ class Made:
         ctx: Any = None, lane: str = "compute", worker: str = "w", thread: str = "main",
         nbytes: float = 0.0, ready: int | None = None, name: str = "op", site: Any = None,
     ) -> None:  # fmt: skip
-        each = Operation()
-        each.number = len(self.trace.operations) + 1
-        each.name, each.ctx, each.lane = name, ctx or cpu(), lane
-        each.worker = worker if worker == "caller" else f"{each.place} {worker}"
-        each.thread, each.site, each.priority, each.predicted_us = thread, site, 0, 1.0
-        each.reads, each.writes = tuple(reads), tuple(writes)
-        each.pushed_ns, each.ended_ns = BASE + pushed, BASE + ended
-        each.began_ns = 0 if began is None else BASE + began
-        each.ready_ns = each.began_ns if ready is None else BASE + ready
-        each.failure = None
-        each.footprint = lambda: nd_cost(nbytes)
-        self.trace.operations.append(each)
+        task = Operation()
+        task.number = len(self.trace.operations) + 1
+        task.name, task.ctx, task.lane = name, ctx or cpu(), lane
+        task.worker = worker if worker == "caller" else f"{task.place} {worker}"
+        task.thread, task.site, task.priority, task.predicted_us = thread, site, 0, 1.0
+        task.reads, task.writes = tuple(reads), tuple(writes)
+        task.pushed_ns, task.ended_ns = BASE + pushed, BASE + ended
+        task.began_ns = 0 if began is None else BASE + began
+        task.ready_ns = task.began_ns if ready is None else BASE + ready
+        task.failure = None
+        task.footprint = lambda: nd_cost(nbytes)
+        self.trace.operations.append(task)
 
     def wait(
         self, begin: int, end: int, operation: int | None = None, kind: str = "wait_to_read",
         site: Any = None, thread: str = "main",
     ) -> None:  # fmt: skip
-        pushed = sum(each.pushed_ns <= BASE + begin for each in self.trace.operations)
+        pushed = sum(operation.pushed_ns <= BASE + begin for operation in self.trace.operations)
         writes = self.trace.operations[operation - 1].writes if operation else ()
         self.trace.waits.append(
             Wait(kind, writes[0] if writes else None, operation or 0, pushed, site, thread,
@@ -82,7 +82,8 @@ def length(trace: Trace) -> int:
 
 def spans(trace: Trace) -> list[tuple[int, int]]:
     return [
-        (each.began_ns and each.began_ns - BASE, each.ended_ns - BASE) for each in trace.operations
+        (operation.began_ns and operation.began_ns - BASE, operation.ended_ns - BASE)
+        for operation in trace.operations
     ]
 
 
@@ -107,7 +108,7 @@ def test_a_second_worker_takes_what_is_independent():
     assert spans(faster) == [(100, 3100), (200, 2200)]
     assert length(faster) == 3150
     assert faster.workers["cpu"] == 2
-    assert len({each.worker for each in faster.operations}) == 2
+    assert len({operation.worker for operation in faster.operations}) == 2
     assert length(two(True).replay(workers=2)) == 5150
 
 
@@ -174,8 +175,8 @@ def test_who_has_the_higher_priority_runs_first():
     trace = made.end(3, 700)
     turned = trace.replay(priorities=lambda each: each.number)
     assert spans(turned) == [(1, 101), (501, 701), (101, 501)]
-    assert [each.priority for each in turned.operations] == [1, 2, 3]
-    assert [each.priority for each in trace.operations] == [0, 0, 0]
+    assert [operation.priority for operation in turned.operations] == [1, 2, 3]
+    assert [operation.priority for operation in trace.operations] == [0, 0, 0]
 
 
 def test_the_time_of_copies_grows_with_their_bytes():
@@ -191,7 +192,15 @@ def test_the_time_of_copies_grows_with_their_bytes():
     assert (link.overhead_ns, link.ns_per_byte) == pytest.approx((100, 2))
     assert length(trace.replay()) == now
     faster = trace.replay(link_gb_s=2.0)
-    assert [each.run_ns for each in faster.operations] == [150, 200, 250, 600, 650, 700, 1075]
+    assert [operation.run_ns for operation in faster.operations] == [
+        150,
+        200,
+        250,
+        600,
+        650,
+        700,
+        1075,
+    ]
 
 
 def test_copies_of_one_size_tell_a_rate_only():
@@ -213,7 +222,7 @@ def on_two_devices() -> Trace:
 
 def test_two_devices_become_one():
     one = on_two_devices().replay(devices=1)
-    assert {str(each.ctx) for each in one.operations} == {"gpu(0)"}
+    assert {str(operation.ctx) for operation in one.operations} == {"gpu(0)"}
     assert spans(one) == [(0, 1000), (1000, 2000), (1000, 1000), (2000, 3000)]
     assert length(on_two_devices().replay(devices=2)) == 6000
 
@@ -228,7 +237,7 @@ def test_idle_workers_help_with_an_operation_that_is_cut():
     """400 ns of its own and 3000 in pieces; then one of 1000 that keeps one of two workers busy."""
     made = Made()
     made.op(0, 0, 3400, writes=[1], worker="a")
-    made.trace.shared[1] = Cut(8, 3000, 3000)
+    made.trace.shared[1] = SplitRecord(8, 3000, 3000)
     made.op(1, 3400, 4400, writes=[2], worker="a")
     trace = made.end(2, 4400)
     assert spans(trace.replay()) == spans(trace)
@@ -238,10 +247,10 @@ def test_idle_workers_help_with_an_operation_that_is_cut():
     # And back: what several did together is one worker's work.
     assert length(two_workers.replay(workers=1)) == pytest.approx(4400, rel=0.001)
     # No more help than there are pieces.
-    trace.shared[1] = Cut(2, 3000, 3000)
+    trace.shared[1] = SplitRecord(2, 3000, 3000)
     assert trace.replay(workers=9)[1].run_ns == 400 + 1500
     # One that is done as a whole where nobody is idle when it begins.
-    trace.shared[1] = Cut(8, 3000, 3000, late=False)
+    trace.shared[1] = SplitRecord(8, 3000, 3000, late=False)
     assert spans(trace.replay(workers=2)) == [(0, 3400), (1, 1001)]
     # One is: it is cut, and who comes at 1001 begins the last piece at 1376.
     assert trace.replay(workers=3)[1].run_ns == 1376 + 375
@@ -270,7 +279,7 @@ def test_back_pressure_is_a_bound_on_the_bytes_pending():
     made.wait(2, 1000, kind="backpressure")
     trace = made.end(1001, 3000)
     again = trace.replay()
-    assert [each.pushed_ns - BASE for each in again.operations] == [0, 1, 1000]
+    assert [operation.pushed_ns - BASE for operation in again.operations] == [0, 1, 1000]
     assert [(w.begin_ns - BASE, w.end_ns - BASE) for w in again.waits] == [(2, 1000)]
     assert length(trace.replay(workers=2)) == 2000
 
@@ -356,13 +365,13 @@ def test_a_replay_of_a_replay_leads_back(seed: int):
 
 def test_a_replay_keeps_the_rules():
     trace = random_trace(5, 300).replay(workers=4)
-    for each in trace.operations:
-        assert each.pushed_ns <= each.ready_ns <= each.began_ns <= each.ended_ns
-        for before in (*trace.needs(each.number), *trace.makes_room(each.number)):
-            assert trace[before].ended_ns <= each.began_ns
+    for operation in trace.operations:
+        assert operation.pushed_ns <= operation.ready_ns <= operation.began_ns <= operation.ended_ns
+        for before in (*trace.needs(operation.number), *trace.makes_room(operation.number)):
+            assert trace[before].ended_ns <= operation.began_ns
     moments = sorted(
-        [(each.began_ns, 1) for each in trace.operations]
-        + [(each.ended_ns, -1) for each in trace.operations]
+        [(operation.began_ns, 1) for operation in trace.operations]
+        + [(operation.ended_ns, -1) for operation in trace.operations]
     )
     busy = most = 0
     for _, change in moments:
@@ -384,7 +393,9 @@ def test_traces_of_real_programs_replay_and_can_be_looked_at():
         b.asnumpy()
         engine.push(lambda: engine.push(lambda: None))
     again = trace.replay()
-    assert [each.name for each in again.operations] == [each.name for each in trace.operations]
+    assert [operation.name for operation in again.operations] == [
+        operation.name for operation in trace.operations
+    ]
     assert len(again.waits) == len(trace.waits)
     assert str(again.timeline("again"))
     assert trace.replay(workers=1).workers["cpu"] == 1

@@ -35,7 +35,7 @@ def test_parts_are_what_they_say(rest):
 
 def look_at_parts(length, k, shuffle, rest):
     samplers = [SplitSampler(length, k, r, shuffle=shuffle, rest=rest) for r in range(k)]
-    parts = [list(each) for each in samplers]
+    parts = [list(sampler) for sampler in samplers]
     assert [len(part) for part in parts] == [
         len(SplitSampler(length, k, r, rest=rest)) for r in range(k)
     ]
@@ -121,7 +121,7 @@ def train(k, length, rest, weighed, shuffle=True, batch_size=8):
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
     samplers = [SplitSampler(length, k, r, shuffle=shuffle, rest=rest) for r in range(k)]
     data = gdata.ArrayDataset(X[:length], Y[:length])
-    loaders = [DataLoader(data, batch_size // k, sampler=each) for each in samplers]
+    loaders = [DataLoader(data, batch_size // k, sampler=sampler) for sampler in samplers]
     assert len({len(loader) for loader in loaders}) == 1
     loss, steps = gluon.loss.L2Loss(), 0
     for _ in range(2):

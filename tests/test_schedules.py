@@ -277,7 +277,7 @@ def careless_release(task: Task) -> list[Task]:
     """As `core.release`, without its assertions, which would find the fault at once."""
     ready: list[Task] = []
     for var in task.shared:
-        var.readers = {each for each in var.readers if each is not task}
+        var.readers = {reader for reader in var.readers if reader is not task}
         if not var.readers and var.queue and var.writer is None:
             core._pass_on(var, ready)
     for var in task.writes:
@@ -332,7 +332,7 @@ def random_program(seed: int, contexts: list[Any]) -> list[bytes]:
     arrays = [nd.random.normal(shape=(3, 4), ctx=contexts[i % 3]) for i in range(5)]
     for _ in range(rng.randrange(4, 40)):
         x = rng.choice(arrays)
-        y = rng.choice([each for each in arrays if each.context == x.context])
+        y = rng.choice([array for array in arrays if array.context == x.context])
         kind = rng.randrange(8)
         if kind == 0:
             arrays.append(nd.dot(x, y, transpose_b=True).sum(axis=1, keepdims=True) + x * 0.1)

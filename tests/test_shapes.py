@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lmini import MXNetError, engine, nd
-from d2lmini.ops import order, pieces
+from d2lmini.ops import chunking, order
 from d2lmini.ops.core import registry
 from d2lmini.ops.reshape_codes import infer_reshape
 
@@ -205,7 +205,7 @@ def test_sorting_by_argsort_is_sort_and_topk_is_its_beginning(shape, data):
 def fine(monkeypatch):
     """Cut as finely as if a few dozen elements were many."""
     for name, value in {"GRAIN": 4, "RUN": 2, "TILE": 2}.items():
-        monkeypatch.setattr(pieces, name, value)
+        monkeypatch.setattr(chunking, name, value)
     monkeypatch.setattr(order, "GRAIN", 4)
 
 
@@ -217,7 +217,7 @@ def test_every_cut_gives_what_numpy_gives(fine):
         shape = tuple(rng.integers(1, 7, rng.integers(1, 5)))
         x = rng.integers(-9, 9, shape).astype("float32")
         axes = tuple(a for a in range(x.ndim) if rng.random() < 0.5)
-        cuts.add(str(pieces.plan(shape, axes))[1:2] if x.size >= 32 else "small")
+        cuts.add(str(chunking.plan(shape, axes))[1:2] if x.size >= 32 else "small")
         for name in ("sum", "max", "mean", "norm"):
             compute, defaults = registry[name].compute, registry[name].defaults
             y = compute(np, x, **{**defaults, "axis": axes})
@@ -237,7 +237,7 @@ def test_every_cut_gives_what_numpy_gives(fine):
         flat = registry["argmax"].compute(np, x, axis=None, keepdims=False)
         assert flat == x.argmax()
         source = x.transpose(rng.permutation(x.ndim))
-        assert np.array_equal(pieces.copy(np, source, np.empty(source.shape, "float32")), source)
+        assert np.array_equal(chunking.copy(np, source, np.empty(source.shape, "float32")), source)
     assert len(cuts) > 2  # uncut, cut along the first axis, and along others
 
 

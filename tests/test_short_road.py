@@ -151,11 +151,11 @@ def test_numpys_errors_are_the_callers_setting_in_every_thread():
                 np.ones(2) / np.zeros(2)
 
     threads = [threading.Thread(target=divide) for _ in range(3)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     divide()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
     assert found == [[np.inf, np.inf]] * 4
 
 

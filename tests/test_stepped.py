@@ -18,7 +18,7 @@ from test_engine_interrupts import Cells, strike_everywhere
 
 from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
 from d2lmini.engine.core import FunctionTask
-from d2lmini.engine.stepped_records import Event
+from d2lmini.engine.stepped_records import LogEntry
 
 
 def diamond() -> tuple[Any, ...]:
@@ -29,7 +29,7 @@ def diamond() -> tuple[Any, ...]:
     return a, b, c
 
 
-def brief(log: list[Event]) -> list[str]:
+def brief(log: list[LogEntry]) -> list[str]:
     """b3 for "3 begins", e3 for "3 ends"."""
     return [f"{event.kind[0]}{event.number}" for event in log if event.kind != "push"]
 
@@ -112,7 +112,9 @@ def test_devices_run_beside_the_cpu_and_copies_beside_both():
         z = x.copyto(gpu(1))
         w, v = x * 2, y * 2
         s.run_to(5)
-        running = {each.worker for each in s.operations.values() if each.status == "running"}
+        running = {
+            operation.worker for operation in s.operations.values() if operation.status == "running"
+        }
         assert running == {"gpu(1) in", "gpu(0)", "cpu 1"} and s.now_us == 10
         assert (z.as_in_context(cpu()) + w.as_in_context(cpu()) + v).asnumpy().tolist() == [5.0] * 8
 
@@ -126,7 +128,7 @@ def test_a_wait_steps_as_far_as_it_needs():
         y = x + 1
         z = y + 1
         assert y.asnumpy().tolist() == [2, 2]
-        assert s.now_us == 20 and [str(each) for each in s.ready] == ["3 _plus_scalar"]
+        assert s.now_us == 20 and [str(task) for task in s.ready] == ["3 _plus_scalar"]
         nd.waitall()
         assert s.now_us == 30 and not s.ready
         del z
@@ -161,7 +163,7 @@ def test_back_pressure_steps_until_there_is_room():
 def test_run_to_a_number_a_name_and_a_line():
     with engine.stepped(times=10) as s:
         a, b, c = diamond()
-        assert s.run_to(2) == Event("begin", 2, "_mul_scalar", "cpu 1", 10.0)
+        assert s.run_to(2) == LogEntry("begin", 2, "_mul_scalar", "cpu 1", 10.0)
         assert s.run_to("_mul_scalar").number == 3
         assert s.run_to("a += 1").number == 4
         d = b + c
@@ -204,14 +206,14 @@ def test_who_was_pushed_meanwhile_gets_in_line_behind():
         s.run()
         engine.push(lambda: None, reads=[a], name="read")
         engine.push(lambda: None, writes=[a], name="write again")
-        assert [each.number for each in s.ready] == [2]
-        assert s.back() == Event("end", 1, "write", "cpu 1", 100.0)
+        assert [task.number for task in s.ready] == [2]
+        assert s.back() == LogEntry("end", 1, "write", "cpu 1", 100.0)
         assert not s.ready and engine.stats().pending == 3
         engine.current.check()
         assert str(s.queues()).endswith("held by 1 to write; in line: 2 to read, 3 to write")
         s.back()
         engine.current.check()
-        assert [each.number for each in s.ready] == [1]
+        assert [task.number for task in s.ready] == [1]
         s.run()
         assert brief(s.log) == ["b1", "e1", "b2", "e2", "b3", "e3"]
 
@@ -225,7 +227,7 @@ def test_back_takes_back_failures_and_each_is_raised_once():
         engine.push(fail, writes=[a], name="fail")
         engine.push(lambda: None, reads=[a], writes=[b], name="reader")
         s.run()
-        assert [each.status for each in s.operations.values()] == ["failed", "skipped"]
+        assert [operation.status for operation in s.operations.values()] == ["failed", "skipped"]
         assert engine.stats().skipped == 1 and b.error is not None
         s.back(4)
         assert a.error is None and b.error is None and engine.stats().skipped == 0
@@ -275,7 +277,7 @@ def test_any_walk_to_and_fro_ends_in_the_same_values(data: st.DataObject, seed: 
 # -- seeds, logs, orders ---------------------------------------------------------------------------
 
 
-def log_of(program: Any, **options: Any) -> list[Event]:
+def log_of(program: Any, **options: Any) -> list[LogEntry]:
     with engine.stepped(**options) as s:
         program()
         s.run()
@@ -294,7 +296,7 @@ def test_the_same_seed_gives_the_same_trace_and_seeds_differ():
 
 
 def test_mingled_steps_come_between_the_pushes_and_are_replayed():
-    def began_before_all_was_pushed(log: list[Event]) -> bool:
+    def began_before_all_was_pushed(log: list[LogEntry]) -> bool:
         return [event.kind for event in log].index("begin") < 6
 
     logs = [log_of(wide, seed=seed, mingled=True) for seed in range(10)]

@@ -20,7 +20,7 @@ from d2lmini import gluon, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.draw.layers import GAP, place
 from d2lmini.graph.ir import Node, topological
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import AttrScope, NameManager, NotImplementedForSymbol, Prefix, Traced
@@ -401,7 +401,7 @@ def test_batch_norm_writes_in_training_only():
             for node in topological(symbol._entries)
             if node.op is None
         }
-        _, [(node, _)] = typed(symbol._entries, specs, training)
+        _, [(node, _)] = infer_types(symbol._entries, specs, training)
         assert len(node.mutated) == wanted
 
 

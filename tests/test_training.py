@@ -339,7 +339,7 @@ def test_steps_do_not_pile_up(name, no_collector):
         for op in registry.values():
             op.plans.clear()
             op.bound.cache_clear()
-        return nbytes, sum(type(each) is not tuple for each in gc.get_objects())
+        return nbytes, sum(type(obj) is not tuple for obj in gc.get_objects())
 
     steps(2)
     counts = [steps(4) for _ in range(4)]

@@ -202,7 +202,7 @@ def test_everything_is_sent_until_a_view_has_reported_then_the_news():
     whole = [header["whole"] for header, _ in front.sent]
     assert whole == [n % base.WHOLE_EVERY == 0 for n in range(12)]
     assert [header["n"] for header, _ in front.sent] == list(range(1, 13)), "each has its number"
-    base._heard(weakref.ref(widget), None, {"kind": "ready"}, [])
+    base._on_message(weakref.ref(widget), None, {"kind": "ready"}, [])
     until(lambda: len(front.sent) == 13)
     header, buffers = front.sent[-1]
     assert header["whole"] and buffers == [b"all"]
@@ -214,7 +214,7 @@ def test_everything_is_sent_until_a_view_has_reported_then_the_news():
 def test_what_a_view_sends_is_received_on_the_samplers_thread():
     widget = Count()
     widget._front = Posted()
-    base._heard(weakref.ref(widget), None, {"kind": "click", "at": 3}, [])
+    base._on_message(weakref.ref(widget), None, {"kind": "click", "at": 3}, [])
     until(lambda: widget.got)
     assert widget.got == [({"kind": "click", "at": 3}, sampler.NAME)]
 

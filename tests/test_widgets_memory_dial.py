@@ -10,8 +10,8 @@ from test_sanitizer import sanitize
 
 from d2lmini import cpu, engine, nd, storage, widgets
 from d2lmini.widgets import sampler
+from d2lmini.widgets.background_job import NAME
 from d2lmini.widgets.dial import KEPT, MemoryDial, _control
-from d2lmini.widgets.job import NAME
 
 SOON_S = 20
 MB = 1_000_000
@@ -101,7 +101,7 @@ def test_turned_while_it_runs(runs_ahead):
     until = time.monotonic() + SOON_S
     while engine.stats().pending_bytes < 35 * MB and time.monotonic() < until:
         time.sleep(0.005)
-    places = [float(word) for word in dial.controls[0].described()["choices"]]
+    places = [float(word) for word in dial.controls[0].describe()["choices"]]
     dial.received({"kind": "turn", "values": {"limit": places.index(5.0)}})
     assert dial.limit_mb == 5 and engine.stats().limit_bytes == 5 * MB
     assert dial.wait(SOON_S)

@@ -11,13 +11,13 @@ from worlds import until
 
 from d2lmini import MXNetError, engine, nd
 from d2lmini.draw.timeline import timeline
-from d2lmini.engine.road import interrupts
+from d2lmini.engine.scheduler import interrupts
 from d2lmini.widgets import sampler
+from d2lmini.widgets.background_job import NAME, BackgroundJob, Cancelled
+from d2lmini.widgets.cached_picture import CachedPicture
+from d2lmini.widgets.captured_output import capture_prints
 from d2lmini.widgets.controls import control, word
-from d2lmini.widgets.job import NAME, Cancelled, Job
-from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.panel import Panel
-from d2lmini.widgets.printed import printed
 
 SOON_S = 20
 
@@ -134,9 +134,9 @@ def test_what_a_view_sends_is_taken_to_the_nearest_allowed_value():
 
 
 def test_views_are_told_plain_values():
-    assert control("p", [1, 2, 4], 2).described()["rising"] is True
-    assert control("p", [2, 1]).described()["rising"] is False
-    told = control("p", [nd.dot, nd.ones((1,)), None]).described()
+    assert control("p", [1, 2, 4], 2).describe()["rising"] is True
+    assert control("p", [2, 1]).describe()["rising"] is False
+    told = control("p", [nd.dot, nd.ones((1,)), None]).describe()
     assert told["choices"] == ["dot", "<NDArray>", "None"] and told["value"] == 0
     assert [word(v) for v in (0.1 + 0.2, 7, "x", True)] == ["0.3", "7", "x", "True"]
 
@@ -146,7 +146,7 @@ def test_views_are_told_plain_values():
 
 def test_a_job_runs_beside_and_its_result_is_kept():
     over = []
-    job = Job(lambda job: float(nd.ones((3,)).sum().asscalar()), over.append)
+    job = BackgroundJob(lambda job: float(nd.ones((3,)).sum().asscalar()), over.append)
     assert (job.state, job.alive) == ("new", False)
     job.start()
     assert job.join(SOON_S)
@@ -156,7 +156,7 @@ def test_a_job_runs_beside_and_its_result_is_kept():
 
 def test_what_was_pushed_belongs_to_the_run(gate):
     """The run is over when all is computed; what fails late fails the run."""
-    job = Job(lambda job: gate.push() and None)
+    job = BackgroundJob(lambda job: gate.push() and None)
     job.start()
     until(lambda: engine.stats().pending)
     assert job.alive
@@ -171,19 +171,19 @@ def test_what_was_pushed_belongs_to_the_run(gate):
         raise ValueError("this, too")
 
     for function, begin in ((drops, ""), (fails, "ValueError: this, too\n")):
-        late = Job(lambda job, function=function: function())
+        late = BackgroundJob(lambda job, function=function: function())
         late.start()
         assert late.join(SOON_S)
         assert late.state == "failed" and late.problem.startswith(begin)
         assert "_random_normal: scale must be 0 or more, got -1.0\n  issued at" in late.problem
-        assert engine.current.untold() == ([], [])  # told there, and nowhere again
+        assert engine.current.take_unreported() == ([], [])  # told there, and nowhere again
 
 
 def test_an_error_is_told_with_the_users_lines():
     def inner(x):
         raise ValueError(f"{x} is too small")
 
-    job = Job(lambda job: inner(3))
+    job = BackgroundJob(lambda job: inner(3))
     job.start()
     assert job.join(SOON_S)
     said, at, by = job.problem.splitlines()
@@ -201,7 +201,7 @@ def test_cancel_ends_a_loop_at_its_next_wait(kind):
             while True:
                 rounds.append((x + 1).asnumpy())
 
-        job = Job(forever)
+        job = BackgroundJob(forever)
         job.start()
         until(lambda: rounds)
         job.cancel()
@@ -224,7 +224,7 @@ def test_cancel_ends_a_wait_that_lasts_and_keeps_what_was_pushed(gate):
         finally:
             left.append(True)
 
-    job = Job(waits)
+    job = BackgroundJob(waits)
     job.start()
     until(lambda: engine.stats().pending)
     job.cancel()
@@ -245,7 +245,7 @@ def test_cancelled_twice_drops_what_has_not_begun(gate):
         made.append(after)
         engine.waitall()
 
-    job = Job(pushes)
+    job = BackgroundJob(pushes)
     job.start()
     until(lambda: made and engine.stats().pending == 2)
     job.cancel()
@@ -270,7 +270,7 @@ def test_what_cleans_up_may_wait_and_bare_excepts_cannot_go_on():
             finally:
                 seen.append((x * 3).asnumpy().sum())  # a wait on the way out
 
-    job = Job(stubborn)
+    job = BackgroundJob(stubborn)
     job.start()
     until(lambda: len(seen) > 3)
     job.cancel()
@@ -285,7 +285,7 @@ def test_what_cleans_up_may_wait_and_bare_excepts_cannot_go_on():
                 if len(seen) > 100:
                     raise
 
-    job = Job(swallows)
+    job = BackgroundJob(swallows)
     job.start()
     job.cancel()
     assert job.join(SOON_S) and job.state == "cancelled"  # each step says it again
@@ -299,7 +299,7 @@ def test_an_engine_of_its_own_is_left_in_order(gate):
         with engine.use("threaded", workers=1):
             engine.wait_for_var(gate.push())
 
-    job = Job(switches)
+    job = BackgroundJob(switches)
     job.start()
     until(lambda: engine.current is not outer and engine.stats().pending)
     job.cancel()
@@ -310,7 +310,7 @@ def test_an_engine_of_its_own_is_left_in_order(gate):
 
 def test_cancel_concerns_the_jobs_thread_alone(gate):
     """A wait of another thread, this one, goes on."""
-    job = Job(lambda job: engine.wait_for_var(gate.push()))
+    job = BackgroundJob(lambda job: engine.wait_for_var(gate.push()))
     job.start()
     until(lambda: engine.stats().pending)
     mine = nd.ones((2,))
@@ -321,12 +321,12 @@ def test_cancel_concerns_the_jobs_thread_alone(gate):
 
 
 def test_progress_of_a_count_and_of_a_loop():
-    job = Job(lambda job: job.progress(3, 10))
+    job = BackgroundJob(lambda job: job.progress(3, 10))
     job.run()
     assert (job.done, job.total, job.alive) == (3, 10, False)
-    job = Job(lambda job: list(job.progress("abc")))
+    job = BackgroundJob(lambda job: list(job.progress("abc")))
     assert job.run() == ["a", "b", "c"] and (job.done, job.total) == (3, 3)
-    job = Job(lambda job: list(job.progress(iter("ab"))))
+    job = BackgroundJob(lambda job: list(job.progress(iter("ab"))))
     assert job.run() == ["a", "b"] and (job.done, job.total) == (2, None)
 
 
@@ -339,7 +339,7 @@ def test_on_this_thread_errors_and_ctrl_c_pass_through():
 
     for function, error, state in ((fails, ValueError, "failed"),
                                    (interrupted, KeyboardInterrupt, "cancelled")):  # fmt: skip
-        job = Job(function)
+        job = BackgroundJob(function)
         with pytest.raises(error):
             job.run()
         assert (job.state, job.alive) == (state, False)
@@ -353,7 +353,7 @@ def test_prints_of_one_thread_are_kept_and_others_pass(capsys):
     kept = []
 
     def prints():
-        with printed() as text:
+        with capture_prints() as text:
             print("from the run")
             inside.set()
             go_on.wait(SOON_S)
@@ -400,7 +400,7 @@ class Doubling(Panel):
 
     def draw(self):
         self.drawn_on.append(threading.current_thread().name)
-        return KeptPicture(timeline([("one", [("compute", 0.0, 1.0)])]))
+        return CachedPicture(timeline([("one", [("compute", 0.0, 1.0)])]))
 
 
 @pytest.fixture
@@ -527,7 +527,7 @@ def test_without_a_notebook_nothing_is_shown_and_nobody_beats(capsys):
 
 def test_watching_a_run_costs_its_thread_nothing(panel):
     """What goes to the view goes from the sampler's thread: `progress` only notes a number."""
-    job = Job(lambda job: None)
+    job = BackgroundJob(lambda job: None)
     job.enter()
     begin = time.thread_time()
     for i in range(100_000):
@@ -543,6 +543,6 @@ def test_pictures_below_one_another():
     def height(picture):
         return image.imread(io.BytesIO(picture._repr_png_()[0])).shape[0]
 
-    both = KeptPicture(lanes(1), below=lanes(3))
+    both = CachedPicture(lanes(1), below=lanes(3))
     pixels = height(lanes(1)) + height(lanes(3))  # odd with some versions of matplotlib
     assert height(both) == pixels and both.size["height"] == pixels // 2

@@ -13,8 +13,8 @@ from d2lmini import autograd, engine, gluon, instrument, nd
 from d2lmini.widgets import sampler
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.stepper import Stepper
-from d2lmini.widgets.stepper_play import Play
-from d2lmini.widgets.stepper_program import recorded
+from d2lmini.widgets.stepper_play import Playback
+from d2lmini.widgets.stepper_program import record_program
 
 
 def program():
@@ -62,8 +62,8 @@ def random_program(seed, n=12):
 
 
 def test_the_record_has_lines_names_and_values():
-    record = recorded(program)
-    assert [each.line for each in record.operations.values()] == [
+    record = record_program(program)
+    assert [operation.line for operation in record.operations.values()] == [
         "a = nd.ones((1, 2))", "b = a * 2", "c = a * 3", "a += 1", "return b + c",
     ]  # fmt: skip
     assert list(record.names.values()) == ["a", "b", "c", "result of 5"]
@@ -80,7 +80,13 @@ def test_a_name_that_is_bound_anew_is_told_from_the_one_before():
         parts = [x * 2, x * 3]
         return parts
 
-    assert list(recorded(again).names.values()) == ["x", "x #2", "x #3", "parts[0]", "parts[1]"]
+    assert list(record_program(again).names.values()) == [
+        "x",
+        "x #2",
+        "x #3",
+        "parts[0]",
+        "parts[1]",
+    ]
 
 
 def test_what_the_program_finds_has_its_name_and_its_contents():
@@ -91,7 +97,7 @@ def test_what_the_program_finds_has_its_name_and_its_contents():
         weights[:] = 0
         return y
 
-    record = recorded(use)
+    record = record_program(use)
     var = next(var for var, name in record.names.items() if name == "weights")
     assert record.values == {var: "[1. 2.]"}
     stepper = Stepper(use)
@@ -111,12 +117,12 @@ def test_parameters_and_gradients_have_the_names_of_the_net():
             y = net(x)
         y.backward()
 
-    names = set(recorded(backward).names.values())
+    names = set(record_program(backward).names.values())
     assert {f"{net.prefix}weight", f"{net.prefix}bias", "x", "x.grad", "y"} <= names
 
 
 def test_waits_of_the_program_are_part_of_the_record():
-    play = Play(recorded(waiting))
+    play = Playback(record_program(waiting))
     assert [n for n, status in play.status.items() if status == "later"] == [4, 5]
     assert play.awaited is not None and play.awaited[1] == {3}
     play.run_to(4)
@@ -151,7 +157,7 @@ def test_a_failing_operation_is_told_of_and_troubles_nobody():
 
     stepper = Stepper(fails)
     nd.waitall()  # raises nothing
-    assert [each.status for each in stepper.program.operations.values()] == [
+    assert [operation.status for operation in stepper.program.operations.values()] == [
         "done", "failed", "skipped",
     ]  # fmt: skip
     stepper.run()
@@ -183,7 +189,7 @@ def test_operations_that_operations_push():
         a, b = engine.new_var(), engine.new_var()
         engine.push(lambda: engine.push(print, reads=[a], name="inner"), writes=[b], name="outer")
 
-    play = Play(recorded(inside))
+    play = Playback(record_program(inside))
     assert play.status == {1: "ready", 2: "later"} and "issues it" in words.why_not(play, 2)
     play.run()
     assert play.order == [1, 2]
@@ -196,7 +202,7 @@ def test_operations_that_operations_push():
 @given(st.integers(0, 10**6), st.one_of(st.none(), st.integers(0, 99)), st.integers(1, 3))
 def test_a_play_is_what_the_stepped_engine_does(what, seed, workers):
     run = random_program(what)
-    play = Play(recorded(run, workers), seed)
+    play = Playback(record_program(run, workers), seed)
     play.run()
     with engine.stepped(seed=seed, workers=workers, times=10) as stepped:
         run()
@@ -214,7 +220,7 @@ def test_whatever_the_reader_picks_is_legal(what, picks):
     """Of two operations that name an array, one to write it, the second begins after the first has
     ended, whoever chooses."""
     draw = random.Random(picks)
-    play = Play(recorded(random_program(what)))
+    play = Playback(record_program(random_program(what)))
     while able := play.able():
         if play.steps and draw.random() < 0.2:
             play.back()
@@ -352,7 +358,7 @@ def test_every_button_does_what_it_says():
         stepper.received(message)
         assert stepper.play.steps == step, message
     assert stepper.play.seed == 3 and stepper.right == 1
-    refused = [each["state"]["problem"] for each in stepper.messages]
+    refused = [message["state"]["problem"] for message in stepper.messages]
     assert any("5 can neither begin nor end" in problem for problem in refused)
 
 

@@ -19,7 +19,7 @@ from d2lmini.base import MXNetError
 from d2lmini.profiler.order import order_of
 from d2lmini.widgets import sampler
 from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
-from d2lmini.widgets.watch_records import Recent, waiting_now
+from d2lmini.widgets.watch_records import RecentRecords, waiting_now
 
 SIZE = 300  # of arrays that are too large to be computed where they are called
 
@@ -30,7 +30,7 @@ def nothing_is_left():
     yield
     nd.waitall()
     gc.collect()
-    assert not any(isinstance(each, Recent) for each in instrument.listeners)
+    assert not any(isinstance(listener, RecentRecords) for listener in instrument.listeners)
     until(lambda: not sampler.running())
 
 
@@ -88,16 +88,18 @@ def test_operations_and_waits_as_they_were(kind):
         total = c.sum().asscalar()
     assert total == 4 * SIZE * SIZE
     operations = sorted(w.operations, key=lambda each: each.number)
-    assert [each.number for each in operations] == list(range(1, w.count + 1))
-    names = [each.name for each in operations]
+    assert [operation.number for operation in operations] == list(range(1, w.count + 1))
+    names = [operation.name for operation in operations]
     assert names[:4] == ["_ones", "_plus_scalar", "_mul_scalar", "broadcast_mul"]
-    assert [each.after for each in operations] == order_of(operations), "by the trace's own rule"
+    assert [operation.after for operation in operations] == order_of(operations), (
+        "by the trace's own rule"
+    )
     assert operations[2].after == ((1,), (2,)), "it needs the first, and room of the second"
-    for each in operations:
-        assert w._recent.begin_ns <= each.pushed_ns <= each.ready_ns <= each.began_ns
-        assert each.began_ns <= each.ended_ns and each.worker
-        assert "test_widgets_watch.py" in each.where
-    wait = next(each for each in w.waits if each.kind == "asscalar")
+    for operation in operations:
+        assert w._recent.begin_ns <= operation.pushed_ns <= operation.ready_ns <= operation.began_ns
+        assert operation.began_ns <= operation.ended_ns and operation.worker
+        assert "test_widgets_watch.py" in operation.where
+    wait = next(wait for wait in w.waits if wait.kind == "asscalar")
     assert operations[wait.operation - 1].name == "sum" and "c.sum().asscalar()" in wait.where
 
 
@@ -116,9 +118,13 @@ def test_it_agrees_with_a_trace_of_the_same_run():
             small = nd.ones((2,)) + 1
         small.asnumpy()
     seen = sorted(w.operations, key=lambda each: each.number)
-    assert [str(each) for each in seen] == [str(each) for each in trace.operations]
+    assert [str(operation) for operation in seen] == [
+        str(operation) for operation in trace.operations
+    ]
     assert [each.after for each in seen] == trace.order
-    assert [each.reads for each in seen] == [each.reads for each in trace.operations]
+    assert [operation.reads for operation in seen] == [
+        operation.reads for operation in trace.operations
+    ]
 
 
 def test_the_ring_forgets_and_the_order_of_the_rest_stays_right():
@@ -130,15 +136,15 @@ def test_the_ring_forgets_and_the_order_of_the_rest_stays_right():
     assert w.count == 401
     w._look()
     assert len(w.operations) == 50 and len(w._recent.samples) <= 50
-    numbers = sorted(each.number for each in w.operations)
+    numbers = sorted(operation.number for operation in w.operations)
     assert numbers[-1] == 401
     assert len(w._recent._after) == 0 and not w._recent._open
     # Nothing is known any more of Vars that only forgotten operations touched.
     assert len(w._recent._ordering.writer) <= 50
     assert sum(map(len, w._recent._ordering._readers.values())) <= 50
-    for each in w.operations:
-        if each.name == "_mul_scalar":
-            assert each.after[0] == (each.number - 1,)
+    for operation in w.operations:
+        if operation.name == "_mul_scalar":
+            assert operation.after[0] == (operation.number - 1,)
 
 
 def test_what_failed_says_why_and_stop_raises_nothing():
@@ -146,7 +152,9 @@ def test_what_failed_says_why_and_stop_raises_nothing():
         a = nd.array(np.ones((SIZE, SIZE)))
         bad = nd.linalg.potrf(-a)
         worse = bad + 1
-    failures = {each.name: each.failure for each in w.operations if each.failure}
+    failures = {
+        operation.name: operation.failure for operation in w.operations if operation.failure
+    }
     assert len(failures) == 2 and all("potrf" in text for text in failures.values())
     with pytest.raises(MXNetError, match="potrf"):
         worse.asnumpy()
@@ -160,13 +168,13 @@ def test_the_queue_and_the_memory_over_time():
             ys.append(x + 1)
             time.sleep(0.0002)
         nd.waitall()
-    times = [each.when_ns for each in w.samples]
+    times = [sample.when_ns for sample in w.samples]
     assert times == sorted(times) and len(times) > 3
     assert w.samples[-1].queued == 0
     held = {ctx: sizes for ctx, *sizes in w.samples[-1].held}
     live, _cached, pending = held[cpu()]
     assert live >= 300 * SIZE * SIZE * 4 and pending == 0
-    assert max(each.process for each in w.samples) > 1e6
+    assert max(sample.process for sample in w.samples) > 1e6
 
 
 def test_devices_and_their_links_have_lanes_and_memory_of_their_own():
@@ -177,7 +185,7 @@ def test_devices_and_their_links_have_lanes_and_memory_of_their_own():
         w._look()
         rows, *_ = read(w.whole())
         devices = w.whole()[0]["devices"]
-    lanes = {each["row"] for each in rows.values()}
+    lanes = {row["row"] for row in rows.values()}
     assert {"gpu(0)", "gpu(1)", "gpu(1) in", "gpu(1) out"} <= lanes
     assert {"gpu(0)", "gpu(1)"} <= set(devices)
 
@@ -189,7 +197,7 @@ def test_small_operations_are_seen_and_do_not_take_the_long_road():
         for _ in range(10):
             y = x + 1
         assert not instrument.apart, "nobody wants them event by event"
-    assert [each.worker for each in w.operations] == ["caller"] * 10
+    assert [operation.worker for operation in w.operations] == ["caller"] * 10
     assert (y.asnumpy() == 2).all()
 
 
@@ -213,7 +221,7 @@ def test_a_wait_is_seen_while_it_lasts():
         go.set()
         waiter.join(10)
         assert not any(each.thread == "a waiter" for each in waiting_now())
-    assert [each.thread for each in w.waits] == ["a waiter"]
+    assert [wait.thread for wait in w.waits] == ["a waiter"]
 
 
 # --- its life ---
@@ -268,7 +276,7 @@ def test_the_ring_is_emptied_between_looks_by_the_sampler():
 
 
 def test_if_nobody_looks_the_oldest_are_lost_and_nothing_grows():
-    recent = Recent(keep=100)
+    recent = RecentRecords(keep=100)
     x = nd.ones((2,))
     with instrument.listening(recent):
         for _ in range(30_000):

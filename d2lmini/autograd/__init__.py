@@ -25,7 +25,7 @@ Every write counts the version of its memory, so `backward` notices, and names t
 
 scopes    the switches: record, pause, train_mode, predict_mode
 tape      the record of each operation
-walk      backward, grad, mark_variables
+backward_pass  backward, grad, mark_variables
 function  Function, for gradients written by hand
 """
 
@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.autograd.backward_pass import backward, grad, mark_variables
 from d2lmini.autograd.function import Function
 from d2lmini.autograd.scopes import (
     is_recording,
@@ -44,13 +45,13 @@ from d2lmini.autograd.scopes import (
     set_training,
     train_mode,
 )
-from d2lmini.autograd.tape import Leaf, Node, check_in_place, recorded
-from d2lmini.autograd.walk import backward, grad, mark_variables
+from d2lmini.autograd.tape import Leaf, Node, check_in_place, record_op
 from d2lmini.base import loaders
+from d2lmini.renamed import RENAMED, find_renamed
 
 __all__ = [
     "Function", "Leaf", "Node", "backward", "check_in_place", "grad", "is_recording",
-    "is_training", "mark_variables", "pause", "predict_mode", "record", "recorded",
+    "is_training", "mark_variables", "pause", "predict_mode", "record", "record_op",
     "set_recording", "set_training", "train_mode",
 ]  # fmt: skip
 
@@ -58,4 +59,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "get_symbol":  # Symbols are defined on a higher floor
         return loaders["get_symbol"]()
+    if f"{__name__}.{name}" in RENAMED:
+        return find_renamed(__name__, name)
     raise AttributeError(f"autograd has no {name!r}; it has {', '.join(__all__)}")

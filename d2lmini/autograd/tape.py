@@ -144,7 +144,7 @@ class OpNode(Node):
             if version is not None and (
                 type(version) is list or kept._chunk.version != version or graph
             ):
-                saved = self._checked(graph)
+                saved = self._check_versions(graph)
                 break
         if len(gs) == 1:
             return op.gradients(gs[0], saved, self.attrs, needs, places)
@@ -154,7 +154,7 @@ class OpNode(Node):
                 gs[i] = zeros(self.outputs[i], self.ctx)
         return op.gradients(gs, saved, self.attrs, needs, places)
 
-    def _checked(self, graph: bool) -> list[Any]:
+    def _check_versions(self, graph: bool) -> list[Any]:
         """The saved values, unless overwritten since; with their history if `graph`."""
         values = []
         for kept, version, (place, _) in zip(self.saved or (), self.versions, self.op.keeps):
@@ -203,7 +203,7 @@ def check_version(node: Node, x: Any, version: int) -> None:
         )
 
 
-def recorded(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
+def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
     while recording, when an input has a node. `outs` are all its outputs, including those that
     only backward sees."""

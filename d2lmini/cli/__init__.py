@@ -21,7 +21,7 @@ from pathlib import Path
 
 import d2lmini
 from d2lmini.cli import bench, info, lab, programs, selftest
-from d2lmini.cli.refused import Refused
+from d2lmini.cli.errors import CommandError
 
 #: The meaning of each exit status.
 STATUS = """exit status:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit, from argparse, if the words make no sense.
     """
     parser = argparse.ArgumentParser(
-        _called(),
+        _program_name(),
         description=(d2lmini.__doc__ or "").split("\n")[0],
         epilog=STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = options.do(options)
         sys.stdout.flush()
         return status
-    except Refused as problem:
+    except CommandError as problem:
         parser.error(f"{options.command}: {problem}")
     except KeyboardInterrupt:
         print(f"{options.command}: stopped by Ctrl-C", file=sys.stderr)
@@ -65,6 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _called() -> str:
+def _program_name() -> str:
     """The command that started this program, for its messages."""
     return "d2lmini" if Path(sys.argv[0]).stem == "d2lmini" else "python -m d2lmini"

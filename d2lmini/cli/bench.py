@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import d2lmini
+from d2lmini.cli.errors import CommandError
 from d2lmini.cli.progress import Progress
-from d2lmini.cli.refused import Refused
 
 
 def add_to(commands: Any) -> None:
@@ -45,9 +45,9 @@ def bench(options: argparse.Namespace) -> int:
     chosen = [w for w in WORKLOADS if not options.words or any(x in w.name for x in options.words)]
     if not chosen:
         names = "; ".join(workload.name for workload in WORKLOADS)
-        raise Refused(f"no workload is named so: {' '.join(options.words)}; there are {names}")
+        raise CommandError(f"no workload is named so: {' '.join(options.words)}; there are {names}")
     if options.rounds < 5:
-        raise Refused(f"--rounds is 5 or more for a verdict, got {options.rounds}")
+        raise CommandError(f"--rounds is 5 or more for a verdict, got {options.rounds}")
     rows: list[dict[str, Any]] = []
     with Progress(len(chosen)) as bar:
         if not options.json:
@@ -69,7 +69,7 @@ def bench(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"d2lmini": d2lmini.__version__, "workloads": rows}, indent=2))
     else:
-        print(f"\nbelow 1: d2lmini is faster. {_disturbed(rows)}")
+        print(f"\nbelow 1: d2lmini is faster. {_find_disturbed(rows)}")
     return int(any(row["problem"] for row in rows))
 
 
@@ -97,7 +97,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['name']:<26}{numpy:>10}{ours:>10}{row['ratio']:>8.2f}  {spread:<18}{row['what']}"
 
 
-def _disturbed(rows: list[dict[str, Any]]) -> str:
+def _find_disturbed(rows: list[dict[str, Any]]) -> str:
     most = max((row.get("elsewhere_cores") or 0.0 for row in rows), default=0.0)
     if most < 0.2:
         return "The machine was quiet."

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 
-class NotRun(Exception):
+class CheckSkipped(Exception):
     """A check cannot run here: the message says what is missing."""
 
 
 class Check(NamedTuple):
-    """`run()` returns the finding in a few words; raises if the check fails, or `NotRun`."""
+    """`run()` returns the finding in a few words; raises if the check fails, or `CheckSkipped`."""
 
     name: str
     run: Callable[[], str]

@@ -1,8 +1,9 @@
 """The checks of `d2lmini test`: each function, in this order, compares with an oracle of its own.
 
 First the foundations (versions, files, NumPy's BLAS), then the library from the engine up. A check
-returns its finding in a few words; a failure is an exception, and `NotRun` says that the object of
-the check is missing. `outside.py` has the checks that need an extra, a GPU, or other processes.
+returns its finding in a few words; a failure is an exception, and `CheckSkipped` says that the
+object of the check is missing. `external_checks.py` has the checks that need an extra, a GPU, or
+other processes.
 
 >>> from d2lmini.cli.checks import CHECKS
 >>> [check.name for check in CHECKS][:4]
@@ -24,8 +25,8 @@ import numpy as np
 import d2lmini
 from d2lmini import autograd, cpu, engine, gluon, nd, storage
 from d2lmini.base import MXNetError
-from d2lmini.cli import files, outside
-from d2lmini.cli.check import Check, NotRun
+from d2lmini.cli import external_checks, files
+from d2lmini.cli.check import Check, CheckSkipped
 
 
 def versions() -> str:
@@ -33,7 +34,7 @@ def versions() -> str:
     try:
         required = importlib.metadata.requires("d2lmini") or []
     except importlib.metadata.PackageNotFoundError:
-        raise NotRun("d2lmini runs from its files, it is not installed") from None
+        raise CheckSkipped("d2lmini runs from its files, it is not installed") from None
     looked_at: dict[str, str] = {}
     for line in required:
         name, *bounds = re.split(r"(?=[<>])|,", line.split(";")[0].split("[")[0].strip())
@@ -67,7 +68,7 @@ def its_files() -> str:
         recorded = []
     ours = [file for file in recorded if file.parts[0] == "d2lmini"]
     if not ours or Path(str(ours[0].locate())).parts[:-1] == ():
-        raise NotRun("not installed from a wheel")
+        raise CheckSkipped("not installed from a wheel")
     for file in ours:
         if file.hash is None:
             continue  # Python's compiled files
@@ -221,7 +222,7 @@ def gradients() -> str:
     return f"{len(functions)} by differences, one of second order"
 
 
-def compiled() -> str:
+def check_compiled() -> str:
     """A hybridized net gives the values of the eager net, forward and backward."""
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Conv2D(4, 3, activation="relu"), gluon.nn.MaxPool2D(), gluon.nn.Dense(5))
@@ -339,11 +340,11 @@ CHECKS = [
     Check("random numbers", random_numbers),
     Check("operators", operators),
     Check("gradients", gradients),
-    Check("hybridize", compiled),
+    Check("hybridize", check_compiled),
     Check("files of nets", round_trip),
     Check("training", training),
     Check("devices", devices),
     Check("profiler", profiler),
     Check("chapters", chapters),
-    *outside.CHECKS,
+    *external_checks.CHECKS,
 ]

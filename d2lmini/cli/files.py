@@ -13,8 +13,8 @@ import shutil
 from pathlib import Path
 
 import d2lmini
-from d2lmini.cli.refused import Refused
-from d2lmini.files import beside, write
+from d2lmini.cli.errors import CommandError
+from d2lmini.files import replace_atomically, write
 
 PACKAGE = Path(d2lmini.__file__).parent
 #: The file that names the version of a copy.
@@ -42,9 +42,9 @@ def copy(folder: Path) -> list[str]:
     source = originals()
     chapters = sorted((source / "chapters").glob("*.ipynb"))
     if not chapters:
-        raise Refused(f"the chapters are not at {source}: install d2lmini anew")
+        raise CommandError(f"the chapters are not at {source}: install d2lmini anew")
     if folder.exists() and not folder.is_dir():
-        raise Refused(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
+        raise CommandError(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
     note, kept = folder / NOTE, 0
     try:
         (folder / "chapters").mkdir(parents=True, exist_ok=True)
@@ -54,14 +54,16 @@ def copy(folder: Path) -> list[str]:
             if target.exists():
                 kept += path.suffix == ".ipynb"
             else:
-                with beside(target) as [place]:
+                with replace_atomically(target) as [place]:
                     shutil.copyfile(path, place)
         _library_beside(folder)
         before = note.read_text(encoding="utf-8").strip() if note.exists() else None
         if before is None:
             write(note, d2lmini.__version__ + "\n")
     except OSError as problem:
-        raise Refused(f"{folder} cannot be written: {problem.strerror}; name another") from None
+        raise CommandError(
+            f"{folder} cannot be written: {problem.strerror}; name another"
+        ) from None
     told = [f"{len(chapters) - kept} chapters copied to {folder / 'chapters'}"]
     if kept:
         told.append(f"{kept} were there, and are as you left them")

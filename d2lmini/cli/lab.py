@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from d2lmini.cli import files
-from d2lmini.cli.refused import Refused
+from d2lmini.cli.errors import CommandError
 
 DEFAULT_FOLDER = "d2lmini-chapters"
 
@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
 def open_lab(options: argparse.Namespace) -> int:
     """Copy the chapters, if need be, and run JupyterLab; returns its exit status."""
     if not options.copy and importlib.util.find_spec("jupyterlab") is None:
-        raise Refused("JupyterLab is not installed: pip install 'd2lmini[lab]'")
+        raise CommandError("JupyterLab is not installed: pip install 'd2lmini[lab]'")
     root = files.tree()
     if options.folder is not None or root is None or options.copy:
         root = Path(options.folder or DEFAULT_FOLDER).resolve()

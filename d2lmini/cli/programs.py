@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from d2lmini import addons
-from d2lmini.cli.refused import Refused
+from d2lmini.cli.errors import CommandError
 
 
 def add_to(commands: Any) -> None:
@@ -44,20 +44,20 @@ def run(options: argparse.Namespace) -> int:
     try:
         return addons.find("run")(options.file, options.args)
     except ValueError as problem:
-        raise Refused(problem) from None
+        raise CommandError(problem) from None
 
 
 def launch(options: argparse.Namespace) -> int:
     """Run a job of several processes; 0 if all ended well."""
     _look_for(options.file)
     if options.n < 1:
-        raise Refused(f"-n is the number of processes, 1 or more, got {options.n}")
+        raise CommandError(f"-n is the number of processes, 1 or more, got {options.n}")
     try:
         return addons.find("launch")(options.n, options.file, options.args)
     except ValueError as problem:
-        raise Refused(problem) from None
+        raise CommandError(problem) from None
 
 
 def _look_for(file: str) -> None:
     if not os.path.isfile(file):
-        raise Refused(f"there is no file {file!r}")
+        raise CommandError(f"there is no file {file!r}")

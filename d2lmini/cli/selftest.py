@@ -25,9 +25,9 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import d2lmini
-from d2lmini.cli.check import Check, NotRun, Outcome
+from d2lmini.cli.check import Check, CheckSkipped, Outcome
+from d2lmini.cli.errors import CommandError
 from d2lmini.cli.progress import Progress
-from d2lmini.cli.refused import Refused
 
 
 def add_to(commands: Any) -> None:
@@ -55,7 +55,7 @@ def test(options: argparse.Namespace) -> int:
         names = {check.name for check in checks}
         checks = [c for c in checks if any(_means(word, c.name, names) for word in options.words)]
         if not checks:
-            raise Refused(f"no check is named so: {' '.join(options.words)}; see test --list")
+            raise CommandError(f"no check is named so: {' '.join(options.words)}; see test --list")
     if options.list:
         print("\n".join(check.name for check in checks))
         return 0
@@ -94,7 +94,7 @@ def _outcome(check: Check) -> Outcome:
     try:
         said = check.run()
         d2lmini.engine.waitall()
-    except NotRun as why:
+    except CheckSkipped as why:
         result, said = "not run", str(why)
     except Exception as problem:
         result, said = "FAILED", "".join(traceback.format_exception(problem)).rstrip()
@@ -148,16 +148,16 @@ def _examples_of(name: str) -> str:
     except ModuleNotFoundError as problem:
         if (problem.name or "").split(".")[0] == "d2lmini":
             raise
-        raise NotRun(f"{problem.name} is not installed") from None
+        raise CheckSkipped(f"{problem.name} is not installed") from None
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     tests = [each for each in doctest.DocTestFinder().find(module, name) if each.examples]
-    for each in tests:
-        runner.run(each, out=told.append)
+    for test in tests:
+        runner.run(test, out=told.append)
         d2lmini.engine.waitall()
     missing = [line for text in told for line in text.splitlines() if "ModuleNotFoundError" in line]
     if runner.failures and missing:
-        raise NotRun(missing[0].strip())
+        raise CheckSkipped(missing[0].strip())
     if runner.failures:
         raise AssertionError("".join(told))
     return f"{runner.tries} examples"

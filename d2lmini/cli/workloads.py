@@ -40,7 +40,7 @@ def _sum(n: int) -> tuple[Function, Function]:
     return lambda: a + a, lambda: x + x
 
 
-def _queued() -> AbstractContextManager[Any]:
+def _queue_ops() -> AbstractContextManager[Any]:
     return engine.use("threaded", inline_below=0)
 
 
@@ -126,7 +126,7 @@ def _pipeline() -> tuple[Function, Function]:
 
 WORKLOADS = [
     Workload("a small sum", "4 numbers, computed where it is called", lambda: _sum(4)),
-    Workload("a small sum, queued", "4 numbers, handed to a worker", lambda: _sum(4), _queued),
+    Workload("a small sum, queued", "4 numbers, handed to a worker", lambda: _sum(4), _queue_ops),
     Workload("a large sum", "4 million numbers", lambda: _sum(4_000_000)),
     Workload("a product", "matrices of 1000 x 1000", _product),
     Workload("a chain", "7 operations on 4 million numbers", lambda: _chain(nullcontext)),

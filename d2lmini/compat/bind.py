@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.compat.executor import Executor, resized
+from d2lmini.compat.executor import Executor, resize
 from d2lmini.context import Context
 from d2lmini.graph.ir import topological
 from d2lmini.ndarray import NDArray, zeros
@@ -39,9 +39,9 @@ def bind(
     """
     _check_groups(self, ctx, group2ctx)
     names, states = self.list_arguments(), self.list_auxiliary_states()
-    arrays = _listed("args", names, args)
-    grads = _listed("args_grad", names, {} if args_grad is None else args_grad, missing=True)
-    aux = _listed("aux_states", states, [] if aux_states is None else aux_states)
+    arrays = _to_list("args", names, args)
+    grads = _to_list("args_grad", names, {} if args_grad is None else args_grad, missing=True)
+    aux = _to_list("aux_states", states, [] if aux_states is None else aux_states)
     for name, x, g in zip(names, arrays, grads):
         if g is not None and g._spec != x._spec:
             raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
@@ -99,7 +99,7 @@ def simple_bind(
         x = shared_buffer.get(name)
         if x is None or x.size < np.prod(shape) or x.dtype != dtype or x.context != ctx:
             x = shared_buffer[name] = zeros(shape, ctx, dtype=dtype)
-        return resized(x, shape)
+        return resize(x, shape)
 
     args = [new(*each) for each in zip(names, found[0], types[0])]
     aux = [zeros(s, ctx, dtype=t or np.float32) for s, t in zip(found[2], types[2])]
@@ -111,7 +111,7 @@ def simple_bind(
     return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
 
 
-def _listed(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
+def _to_list(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
     """Arrays in the order of `names`, from a list or a dict."""
     if isinstance(given, Mapping):
         for name in names:

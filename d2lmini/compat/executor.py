@@ -66,10 +66,10 @@ class Executor:
         self._watch: tuple[Callable[..., Any], bool] | None = None
         self._told: set[Node] = set()  # variables that the monitor has seen in this forward
         self._heads: list[NDArray] | None = None
-        self._inputs = self._bound()
+        self._inputs = self._list_arrays()
         self.outputs: list[NDArray] = self._outputs()
 
-    def _bound(self) -> list[NDArray]:
+    def _list_arrays(self) -> list[NDArray]:
         """The arrays in the order of the graph's variables, under the executor's own handles: on
         the tape each handle refers to its gradient."""
         found: dict[Node, NDArray] = {}
@@ -247,7 +247,7 @@ class Executor:
                     f"{shape}; allow that with partial_shaping=True"
                 )
             if np.prod(shape) <= x.size:
-                return resized(x, shape)
+                return resize(x, shape)
             if not allow_up_sizing:
                 raise MXNetError(
                     f"reshape: new shape of arg: {name} is larger than original, {shape} after "
@@ -270,7 +270,7 @@ class Executor:
         return "\n\n".join(map(str, programs)) or self._symbol.debug_str()
 
 
-def resized(x: NDArray, shape: tuple[int, ...]) -> NDArray:
+def resize(x: NDArray, shape: tuple[int, ...]) -> NDArray:
     """The first elements of `x` in another shape."""
     return x if x.shape == shape else x.reshape(-1)[: int(np.prod(shape))].reshape(shape)
 

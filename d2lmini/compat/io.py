@@ -166,8 +166,8 @@ class NDArrayIter(DataIter):
                 "NDArrayIter: last_batch_handle must be 'pad', 'discard' or 'roll_over', got "
                 f"{last_batch_handle!r}"
             )
-        self.data = _named(data, data_name, allow_empty=False)
-        self.label = _named(label, label_name, allow_empty=True)
+        self.data = _name_arrays(data, data_name, allow_empty=False)
+        self.label = _name_arrays(label, label_name, allow_empty=True)
         self.num_source = len(self.data)
         self.num_data = self.data[0][1].shape[0]
         for name, array in self.data + self.label:
@@ -188,14 +188,14 @@ class NDArrayIter(DataIter):
     @property
     def provide_data(self) -> list[DataDesc]:
         """Descriptions of the arrays that `getdata` gives."""
-        return self._described(self.data)
+        return self._describe(self.data)
 
     @property
     def provide_label(self) -> list[DataDesc]:
         """Descriptions of the arrays that `getlabel` gives."""
-        return self._described(self.label)
+        return self._describe(self.label)
 
-    def _described(self, arrays: list[tuple[str, NDArray]]) -> list[DataDesc]:
+    def _describe(self, arrays: list[tuple[str, NDArray]]) -> list[DataDesc]:
         return [
             DataDesc(name, (self.batch_size, *array.shape[1:]), array.dtype, self.layout)
             for name, array in arrays
@@ -256,7 +256,7 @@ class NDArrayIter(DataIter):
         return [nd.take(array, from_array(places, array.context)) for _, array in arrays]
 
 
-def _named(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
     """(name, NDArray) pairs of the user's data."""
     if data is None or (isinstance(data, (list, dict)) and not data):
         if allow_empty:
@@ -327,13 +327,13 @@ class PrefetchingIter(DataIter):
     def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None):
         self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
         super().__init__(self.iters[0].batch_size)
-        self.provide_data = self._renamed("provide_data", rename_data)
-        self.provide_label = self._renamed("provide_label", rename_label)
+        self.provide_data = self._rename("provide_data", rename_data)
+        self.provide_label = self._rename("provide_label", rename_label)
         self.current_batch: list[DataBatch] = []
         self._thread = ThreadPoolExecutor(1, "d2lmini-prefetch")
         self._coming: Future = self._thread.submit(_next_of, self.iters)
 
-    def _renamed(self, attribute: str, names: Any) -> list[DataDesc]:
+    def _rename(self, attribute: str, names: Any) -> list[DataDesc]:
         return [
             DataDesc(renames.get(d.name, d.name), d.shape, d.dtype, d.layout)
             for it, renames in zip(self.iters, names or itertools.repeat({}))

@@ -28,7 +28,7 @@ from typing import Any
 from d2lmini import engine, files, instrument
 from d2lmini.base import MXNetError
 from d2lmini.profiler.chrome import Mark, document
-from d2lmini.profiler.trace import Trace
+from d2lmini.profiler.tracing import Trace
 
 #: Options: default value, and purpose.
 OPTIONS: dict[str, tuple[Any, str]] = {

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: Ordinals of the GPUs on which this process has made a stream, and so a context.
 in_use: set[int] = set()
 
-_askers: dict[int, _Asker] = {}
-_door = threading.Lock()
+_askers: dict[int, _QueryThread] = {}
+_lock = threading.Lock()
 
 
 def is_in_use(cuda: Any) -> bool:
@@ -35,10 +35,10 @@ def is_in_use(cuda: Any) -> bool:
 def ask(device: CudaDevice, question: Callable[[], Any]) -> Any:
     """Call `question()` on a thread whose current GPU is that of `device`; return its result or
     raise its error. `question` must not wait for another thread that calls `ask`."""
-    with _door:
+    with _lock:
         asker = _askers.get(device.ordinal)
         if asker is None:
-            asker = _askers[device.ordinal] = _Asker(device)
+            asker = _askers[device.ordinal] = _QueryThread(device)
     if asker is threading.current_thread():
         return question()
     answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
@@ -49,7 +49,7 @@ def ask(device: CudaDevice, question: Callable[[], Any]) -> Any:
     return answer
 
 
-class _Asker(threading.Thread):
+class _QueryThread(threading.Thread):
     """Helper thread: runs the CUDA calls for one GPU, one after the other."""
 
     def __init__(self, device: CudaDevice):

@@ -21,11 +21,11 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
-from d2lmini.cuda import current, lanes, module, recording
-from d2lmini.cuda.lanes import CudaLane
+from d2lmini.cuda import capture, current, module, stream_worker
 from d2lmini.cuda.memory import CudaPool
-from d2lmini.cuda.nccl import SumLane
-from d2lmini.cuda.staging import is_pinned, pieces, pinned
+from d2lmini.cuda.nccl import NcclWorker
+from d2lmini.cuda.staging import alloc_pinned, is_pinned, pieces
+from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.device import devices
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
@@ -73,7 +73,7 @@ class CudaDevice(Device):
         self.dead: str | None = None
         self.allocator = self.xp.cuda.MemoryPool()
         self.pool: CudaPool = CudaPool(self)
-        self._lanes = {name: CudaLane(self, name) for name in _LANES}
+        self._lanes = {name: StreamWorker(self, name) for name in _LANES}
         _all.add(self)
 
     def lanes(self) -> dict[tuple[Context, str], int]:
@@ -85,9 +85,9 @@ class CudaDevice(Device):
             runners["sum"] = self.sums
         return {(self.ctx, name): runner for name, runner in runners.items()}
 
-    def lane_here(self) -> CudaLane:
+    def lane_here(self) -> StreamWorker:
         """The lane whose task this thread runs."""
-        lane = lanes.here.lane
+        lane = stream_worker.thread_state.lane
         assert lane is not None and lane.device is self, "memory of a GPU is taken by its tasks"
         return lane
 
@@ -151,15 +151,15 @@ class CudaDevice(Device):
                 mark, piece, place = before
                 mark.wait()
                 flat[place] = piece[: (place.stop - place.start) * flat.itemsize].view(flat.dtype)
-                lane.staging.give(piece)
+                lane.staging.give_back(piece)
             before = coming
         if flat.base is not target and flat is not target:
             target[...] = flat.reshape(target.shape)
 
-    def pinned(self, nbytes: int) -> np.ndarray | None:
+    def alloc_pinned(self, nbytes: int) -> np.ndarray | None:
         if self.dead is not None:
             return None
-        return current.ask(self, lambda: pinned(self.xp.cuda, nbytes))
+        return current.ask(self, lambda: alloc_pinned(self.xp.cuda, nbytes))
 
     # -- other libraries ---------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class CudaDevice(Device):
             # Call __dlpack__ on this thread, on whose current stream the other library has pending
             # work; the library lets our stream wait for that work.
             stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
-            with recording.none():
+            with capture.none():
                 source = source.__dlpack__(stream=stream)
         return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 
@@ -212,11 +212,11 @@ class CudaDevice(Device):
     def trim(self) -> None:
         """Free the memory cached for reuse, on a thread that runs a task of this device."""
         lane = self.lane_here()
-        lane.bury(at_once=True)
+        lane.free_pending(at_once=True)
         for other in self._lanes.values():
             if other is not lane and other._busy.acquire(blocking=False):
                 try:
-                    other.bury(at_once=True)
+                    other.free_pending(at_once=True)
                 finally:
                     other._busy.release()
         self.allocator.free_all_blocks()
@@ -242,7 +242,7 @@ class CudaDevice(Device):
         if self.dead is not None:
             raise MXNetError(self.dead)
 
-    def failed(self, problem: BaseException) -> None:
+    def note_failure(self, problem: BaseException) -> None:
         """Record that CUDA reported an error on the GPU: its contents cannot be trusted."""
         if self.dead is None:
             self.dead = (
@@ -250,12 +250,12 @@ class CudaDevice(Device):
                 f"can. CUDA says: {problem}"
             )
 
-    def explained(self, problem: Exception) -> Exception:
+    def task_error(self, problem: Exception) -> Exception:
         """The error to store on a task, from an error raised while its work was put on the
         stream."""
         kind, status = type(problem).__name__, getattr(problem, "status", None)
         if kind in _OF_CUDA and status in _FATAL:
-            self.failed(problem)
+            self.note_failure(problem)
             return MXNetError(self.dead)
         text = str(problem)
         if is_short_of_memory(problem):
@@ -263,14 +263,14 @@ class CudaDevice(Device):
             return problem if known else MemoryError(f"out of memory on {self.ctx}: {text}")
         return problem
 
-    def told(self, problem: Exception) -> Exception:
+    def waiting_error(self, problem: Exception) -> Exception:
         """The error to raise to a waiting thread, from an error that a query of the GPU raised."""
-        known = self.explained(problem)
+        known = self.task_error(problem)
         if isinstance(known, (MXNetError, MemoryError)):
             return known
         if type(problem).__name__ in _OF_CUDA:
             return MXNetError(f"{self.ctx}: {problem}")
-        self.failed(problem)
+        self.note_failure(problem)
         return MXNetError(self.dead)
 
 
@@ -292,7 +292,7 @@ def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
     """n devices, dealt out in turn over the available GPUs."""
     made = [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
     if n > 1:
-        sums = SumLane(made)
+        sums = NcclWorker(made)
         for device in made:
             device.sums = sums
     return list(made)

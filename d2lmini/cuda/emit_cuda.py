@@ -5,11 +5,11 @@ body; the kernel stands in the program's text, for the reader and for the compil
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.codegen import Writer
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
 >>> y = sym.sigmoid(x * 2, name="y")
->>> variables, outputs = typed(y._entries, {x._entry[0]: Spec((8, 4), "float32")}, False)
+>>> variables, outputs = infer_types(y._entries, {x._entry[0]: Spec((8, 4), "float32")}, False)
 >>> text = Writer("net", list(variables.values()), outputs, on_gpu=True).text
 >>> print(text[: text.index("extern")], "...", text[text.index("    def run") :], sep="")
 def net(xp, arena):
@@ -41,12 +41,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from d2lmini.cuda.kernels.elementwise import Operand, completed, elementwise
+from d2lmini.cuda.kernels.elementwise import Operand, complete, elementwise
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.graph.layout import Kind, Layout
+from d2lmini.graph.layout import Layout, Placement
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def is_in_c(node: Node) -> bool:
     """True if this node can be written in C."""
     body = Body()
     try:
-        value_of(node, [e and body.given("x", spec_of(e).dtype) for e in node.inputs])
+        value_of(node, [e and body.add_input("x", spec_of(e).dtype) for e in node.inputs])
     except NotTraceable:
         return False
     return True
@@ -82,7 +82,7 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
     domain, nodes = statement.shape, statement.nodes
     assert domain is not None
     inputs = statement.inputs
-    results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Kind.BUFFER]
+    results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Placement.BUFFER]
 
     def formula(*given: Proxy) -> list[Proxy]:
         values: dict[Entry, Proxy] = dict(zip(inputs, given))
@@ -110,7 +110,7 @@ def _operand(layout: Layout, entry: Entry) -> Operand:
 def _array(writer: Writer, entry: Entry) -> str:
     """The name of an array with the strides of its operand."""
     name = writer.name_of(entry)
-    fresh = writer.layout.kinds[entry] is Kind.FRESH
+    fresh = writer.layout.kinds[entry] is Placement.FRESH
     return f"xp.ascontiguousarray({name})" if fresh else name
 
 
@@ -128,7 +128,7 @@ def _title(nodes: Sequence[Node]) -> str:
 def kernel(name: str, source: str) -> Kernel:
     """The kernel for a source text in a program; helper functions that the text calls, such as
     `maximum` with NumPy's rules, are added to the kernel's own `source`."""
-    return completed(name, textwrap.dedent(source).lstrip("\n"))
+    return complete(name, textwrap.dedent(source).lstrip("\n"))
 
 
 def lines_of(name: str, made: Kernel) -> list[str]:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini.cuda.streams import Order
+from d2lmini.cuda.streams import StreamOrder
 from d2lmini.device.storage import Chunk, Pool
 from d2lmini.engine.core import lock
 
 if TYPE_CHECKING:
     from d2lmini.cuda.device import CudaDevice
-    from d2lmini.cuda.lanes import CudaLane
+    from d2lmini.cuda.stream_worker import StreamWorker
 
 
 class Block:
@@ -31,11 +31,11 @@ class Block:
 
     __slots__ = ("array", "foreign", "lane", "order")
 
-    def __init__(self, array: Any, lane: CudaLane):
+    def __init__(self, array: Any, lane: StreamWorker):
         self.array = array
         self.foreign = False
         self.lane = lane
-        self.order = Order()
+        self.order = StreamOrder()
 
     @property
     def is_done_with(self) -> bool:
@@ -46,7 +46,7 @@ class Block:
                     return False
             except Exception as problem:
                 # A failed GPU, this one or another, does no more work on the memory.
-                mark.stream.lane.device.explained(problem)
+                mark.stream.lane.device.task_error(problem)
         return True
 
 
@@ -76,7 +76,7 @@ class CudaPool(Pool):
             self.check_limit(prod(shape) * dtype.itemsize)
         return self.xp.empty(shape, dtype)
 
-    def leased(self, array: Any, chunk: Chunk) -> Any:
+    def make_lease(self, array: Any, chunk: Chunk) -> Any:
         cuda, at = self.xp.cuda, array.data
         memory = cuda.UnownedMemory(at.ptr, max(array.nbytes, 1), chunk, at.device_id)
         return self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))
@@ -91,7 +91,7 @@ class CudaPool(Pool):
             nbytes, block = self.freed[0]
             self.live -= nbytes
             self.freed.popleft()
-            block.lane.graves.append(block)
+            block.lane.pending_free.append(block)
         if self.gone:
             self.tell_gone()
 

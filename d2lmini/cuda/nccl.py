@@ -23,8 +23,8 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.cuda import module
-from d2lmini.cuda.lanes import CudaLane
-from d2lmini.cuda.streams import Mark, order_of
+from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.cuda.streams import StreamMark, order_of
 from d2lmini.engine.core import Task
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ _DTYPES = {
 }  # fmt: skip
 
 
-class SumLane:
+class NcclWorker:
     """The lane that runs the sums; see this module."""
 
     def __init__(self, devices: Sequence[Any]):
         self.ctx = devices[0].ctx  # the device that the lane belongs to
         self._library = module.nccl()
-        self._lanes = {device.ctx: CudaLane(device, "sum") for device in devices}
+        self._lanes = {device.ctx: StreamWorker(device, "sum") for device in devices}
         self._cliques: dict[tuple[int, ...], list[Any]] = {}
         #: The communicators of cliques over several processes, by this process's devices in them.
         self.cliques_across: dict[tuple[Context, ...], list[Any]] = {}
@@ -68,9 +68,9 @@ class SumLane:
             lane.device.check()
         # Make one of these GPUs current on this thread for good: CuPy's `Device` then returns to
         # that GPU, and not to GPU 0, which may not be in use (`current`).
-        with self._busy, lanes[0].entered():
+        with self._busy, lanes[0].enter_scope():
             for lane, side in zip(lanes, sides):
-                marks: list[Mark] = []
+                marks: list[StreamMark] = []
                 for var in side.reads:
                     marks += [] if var.order is None else var.order.marks(False)
                 for var in side.writes:
@@ -79,20 +79,20 @@ class SumLane:
             try:
                 task.run()
             except Exception as problem:
-                raise self._explained(lanes, problem) from None
+                raise self._explain(lanes, problem) from None
             finally:
                 self._mark(lanes, sides)
 
     @staticmethod
-    def _on(lane: CudaLane, call: Callable[[], Any]) -> Any:
+    def _on(lane: StreamWorker, call: Callable[[], Any]) -> Any:
         """Run the part that concerns one device; that device explains an error."""
         try:
             return call()
         except Exception as problem:
-            raise lane.device.explained(problem) from None
+            raise lane.device.task_error(problem) from None
 
     @staticmethod
-    def _explained(lanes: Sequence[CudaLane], problem: Exception) -> Exception:
+    def _explain(lanes: Sequence[StreamWorker], problem: Exception) -> Exception:
         """The error of a call that concerns several devices: each device is queried, and the failed
         one explains the error. If none has failed, NCCL's own message is kept."""
         for lane in lanes:
@@ -102,21 +102,21 @@ class SumLane:
                     lane.check(last)
             except MXNetError as failure:
                 return failure
-        return lanes[0].device.explained(problem)
+        return lanes[0].device.task_error(problem)
 
     @staticmethod
-    def _mark(lanes: Sequence[CudaLane], sides: Sequence[Side]) -> None:
+    def _mark(lanes: Sequence[StreamWorker], sides: Sequence[Side]) -> None:
         reads = [var for side in sides for var in side.reads]
-        doubts = [lane.stream.doubts(reads) for lane in lanes]  # before any is overwritten
+        doubts = [lane.stream.unverified(reads) for lane in lanes]  # before any is overwritten
         for lane, side, doubt in zip(lanes, sides, doubts):
             with lane.device.xp.cuda.Device(lane.device.ordinal):
-                mark = SumLane._on(lane, lane.stream.mark)
+                mark = NcclWorker._on(lane, lane.stream.mark)
             for order in map(order_of, side.reads):
                 if order is not None:
                     order.readers[lane.stream] = mark
             for order in map(order_of, side.writes):
                 if order is not None:
-                    order.written(mark, doubt)
+                    order.record_write(mark, doubt)
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""

@@ -22,9 +22,9 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.context import Context
 from d2lmini.cuda import module
-from d2lmini.cuda.nccl import SumLane
+from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.device.devices import device_of
-from d2lmini.engine import lanes
+from d2lmini.engine import worker_pools
 from d2lmini.kvstore.allreduce import AllReduce, Sum
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
@@ -37,7 +37,7 @@ class AllReduceAcross(AllReduce):
 
     __slots__ = ("job", "plan")
 
-    def __init__(self, lane: SumLane, sums: Sequence[Sum], job: Any, plan: Any):
+    def __init__(self, lane: NcclWorker, sums: Sequence[Sum], job: Any, plan: Any):
         super().__init__(lane, sums)
         self.reads = (*self.reads, job.order)
         self.writes = (*self.writes, job.order)
@@ -63,7 +63,7 @@ class AllReduceAcross(AllReduce):
         self.lanes.sum_up(self.contexts, pairs, clique)
 
 
-def lane_of(values: Sequence[NDArray], outs: Sequence[NDArray]) -> SumLane | None:
+def lane_of(values: Sequence[NDArray], outs: Sequence[NDArray]) -> NcclWorker | None:
     """The lane that can sum these arrays, one of each GPU, into the targets; None if NCCL
     cannot."""
     contexts = [x.context for x in values]
@@ -76,16 +76,16 @@ def lane_of(values: Sequence[NDArray], outs: Sequence[NDArray]) -> SumLane | Non
     return lane if lane is not None and lane.covers(contexts, np.dtype(dtypes.pop())) else None
 
 
-def _lane(ctx: Context) -> SumLane | None:
+def _lane(ctx: Context) -> NcclWorker | None:
     """The sum lane of a device; made here if the device is the only GPU of its process."""
     device = device_of(ctx)
     if device.kind == "cuda" and device.sums is None:
-        lane = device.sums = SumLane([device])
-        lanes.add({(ctx, "sum"): 1}, {(ctx, "sum"): lane})
+        lane = device.sums = NcclWorker([device])
+        worker_pools.add({(ctx, "sum"): 1}, {(ctx, "sum"): lane})
     return device.sums
 
 
-def all_reduce(lane: SumLane, sums: Sequence[Sum], job: Any, plan: Any) -> None:
+def all_reduce(lane: NcclWorker, sums: Sequence[Sum], job: Any, plan: Any) -> None:
     """Push sums over the same devices as one task."""
     task = AllReduceAcross(lane, sums, job, plan)
     task.site = note_writes([y for each in sums for y in each.targets])

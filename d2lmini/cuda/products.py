@@ -36,9 +36,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda import lanes, module
-from d2lmini.cuda.kernels.elementwise import merged
-from d2lmini.cuda.recording import outside
+from d2lmini.cuda import module, stream_worker
+from d2lmini.cuda.capture import outside
+from d2lmini.cuda.kernels.elementwise import merge_axes
 
 Shape = tuple[int, ...]
 #: Shape and strides in bytes.
@@ -67,7 +67,7 @@ class Matrix(NamedTuple):
         return f"Matrix({self.transpose}, {self.ld}, {self.step})"
 
 
-class Call(NamedTuple):
+class GemmCall(NamedTuple):
     """One call of gemm: `batch` products (m, k) x (k, n) -> (m, n). Distances are in elements,
     `begin` from the first elements of a, b and out."""
 
@@ -86,13 +86,13 @@ class Call(NamedTuple):
         return f"Call({fields}, begin=...)"
 
 
-class Plan(NamedTuple):
+class GemmPlan(NamedTuple):
     """The calls that compute a product. `copies`: which of a, b and out have strides that cuBLAS
     cannot use and must be copied; then there are no calls. `turned`: is a the left operand?"""
 
     copies: tuple[bool, bool, bool]
     turned: bool
-    calls: tuple[Call, ...]
+    calls: tuple[GemmCall, ...]
 
 
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
@@ -107,7 +107,7 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     if is_fresh:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
-    lane = lanes.here.lane
+    lane = stream_worker.thread_state.lane
     library = None if lane is None else library_of(xp)
     if library is None or out.dtype.char not in KINDS or not a.dtype == b.dtype == out.dtype:
         outside(partial(xp.matmul, a, b, out=out))
@@ -142,13 +142,15 @@ def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> Non
 
 
 @lru_cache(maxsize=4096)
-def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> Plan:
+def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> GemmPlan:
     """How to write a @ b to `out`; no array is empty."""
     (M, K), N, batch = a[0][-2:], b[0][-1], out[0][:-2]
     (a0, a1), (b0, b1), (out0, out1) = (
         (strides[-2] // itemsize, strides[-1] // itemsize) for _, strides in (a, b, out)
     )
-    sizes, walks = merged(batch, [_walk(layout, len(batch), itemsize) for layout in (a, b, out)])
+    sizes, walks = merge_axes(
+        batch, [_walk(layout, len(batch), itemsize) for layout in (a, b, out)]
+    )
     if sizes and walks[1][-1] == 0 and (
         M == 1 or (walks[0][-1], walks[2][-1]) == (M * a0, M * out0)
     ):  # fmt: skip
@@ -171,7 +173,7 @@ def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> Plan:
         m, n, read_a, read_b = N, M, right, left
     if place is None or place.transpose or left is None or right is None:
         is_bad = place is None or bool(place.transpose)
-        return Plan((read_a is None, read_b is None, is_bad), turned, ())
+        return GemmPlan((read_a is None, read_b is None, is_bad), turned, ())
 
     together = sizes[longest] if sizes else 1
     if max(m, n, K, together, left.ld, right.ld, place.ld) > _MOST:
@@ -179,8 +181,8 @@ def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> Plan:
     calls = []
     for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):
         begin = tuple(sum(i * s for i, s in zip(at, walk)) for walk in walks)
-        calls.append(Call(m, n, K, left, right, place.ld, step_out, together, begin))
-    return Plan((False, False, False), turned, tuple(calls))
+        calls.append(GemmCall(m, n, K, left, right, place.ld, step_out, together, begin))
+    return GemmPlan((False, False, False), turned, tuple(calls))
 
 
 def _walk(layout: Layout, axes: int, itemsize: int) -> Shape:
@@ -241,7 +243,7 @@ class Library:
             char: tuple(ctypes.byref(kind[2](x)) for x in (1, 0)) for char, kind in KINDS.items()
         }
 
-    def gemm(self, lane: Any, call: Call, turned: bool, a: Any, b: Any, out: Any) -> None:
+    def gemm(self, lane: Any, call: GemmCall, turned: bool, a: Any, b: Any, out: Any) -> None:
         """Put one call on the stream of a lane."""
         char = out.dtype.char
         kind, arithmetic, _ = KINDS[char]

@@ -8,9 +8,9 @@
 
 A segment of `engine.bulk` is a list of tasks that run one after the other. If one of the tasks is a
 call of a program that may be replayed, the whole segment is replayed: a `SegmentProgram` describes
-the tasks, with numbers for arrays, and `Replays` records it like any other program. Its inputs are
-the arrays that existed before, including those that the tasks change; its outputs are the arrays
-that the tasks make.
+the tasks, with numbers for arrays, and `CapturedGraphs` records it like any other program. Its
+inputs are the arrays that existed before, including those that the tasks change; its outputs are
+the arrays that the tasks make.
 
 Segments that run the same tasks on arrays connected in the same way have the same `key`. The first
 segment with a key runs task by task, the second is recorded, later ones are replayed. A segment
@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini.context import Context
+from d2lmini.cuda.cuda_graph import CapturedGraphs
 from d2lmini.cuda.ops.update import numbers_of
-from d2lmini.cuda.replay import Replays
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import Chunk
-from d2lmini.engine.bulk import Segment
+from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task
 from d2lmini.graph.arena import Run
 from d2lmini.graph.call import ProgramTask, push
@@ -77,7 +77,7 @@ def push_replayed(
 
 def replay_calls(program: Program) -> Callable[..., list[NDArray]] | None:
     """The function that pushes replayed calls of a program; None if it cannot be replayed."""
-    program.replays = Replays(program)
+    program.replays = CapturedGraphs(program)
     return push_replayed if program.replays.reason is None else None
 
 
@@ -116,14 +116,14 @@ class Wiring:
     owner    the recordings of the first program, which also keep those of the segment
     """
 
-    def __init__(self, segment: Segment):
+    def __init__(self, segment: BulkSegment):
         self.tasks: list[Any] = list(segment.parts)
         numbers: dict[Any, int] = {}  # of chunks and operands
         made: dict[Chunk, Spec] = {}
         self.keys: list[Any] = []
         self.numbers: list[float] = []
         self.key: tuple | None = None
-        self.owner: Replays | None = None
+        self.owner: CapturedGraphs | None = None
         key: list[Any] = []
         for task in self.tasks:
             if type(task) in (ProgramTask, ReplayTask):
@@ -175,8 +175,8 @@ class Wiring:
 
 
 class SegmentProgram:
-    """The tasks of a segment as a program for `Replays`: from `inputs`, the arrays that existed
-    before, to arrays of `specs`, which the tasks make.
+    """The tasks of a segment as a program for `CapturedGraphs`: from `inputs`, the arrays that
+    existed before, to arrays of `specs`, which the tasks make.
 
     mutated  positions of the inputs that the tasks change
     at       index of the running task
@@ -271,7 +271,7 @@ class SegmentTask(Task):
 
     __slots__ = ("ran", "replays", "wiring")
 
-    def __init__(self, segment: Segment, wiring: Wiring, replays: Replays):
+    def __init__(self, segment: BulkSegment, wiring: Wiring, replays: CapturedGraphs):
         reads = dict.fromkeys(var for task in wiring.tasks for var in task.reads)
         super().__init__(replays.program.name, tuple(reads), (), segment.ctx, segment.priority)
         self.shared, self.writes = tuple(segment.shared), tuple(segment.writes)
@@ -301,7 +301,7 @@ class SegmentTask(Task):
             chunk.adopt(result)
 
 
-def as_one(segment: Segment) -> SegmentTask | None:
+def as_one(segment: BulkSegment) -> SegmentTask | None:
     """One task for a whole segment; None: its tasks run one by one."""
     if len(segment.parts) < 2 or not any(type(task) is ReplayTask for task in segment.parts):
         return None
@@ -316,8 +316,8 @@ def as_one(segment: Segment) -> SegmentTask | None:
     if replays is None:
         if len(owner.segments) >= MOST_KINDS:
             return None
-        replays = owner.segments[wiring.key] = Replays(SegmentProgram(wiring))
+        replays = owner.segments[wiring.key] = CapturedGraphs(SegmentProgram(wiring))
     return SegmentTask(segment, wiring, replays) if replays.reason is None else None
 
 
-Segment.as_one = as_one
+BulkSegment.as_one = as_one

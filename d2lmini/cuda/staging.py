@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.streams import Mark
+from d2lmini.cuda.streams import StreamMark
 
 #: Bytes of a piece. Larger arrays are copied piece by piece, one filled while another is on its
 #: way.
@@ -29,7 +29,7 @@ class Staging:
     def __init__(self, cuda: Any):
         self._cuda = cuda
         self._free: dict[int, list[np.ndarray]] = {}
-        self._away: deque[tuple[Mark, np.ndarray]] = deque()
+        self._away: deque[tuple[StreamMark, np.ndarray]] = deque()
 
     def take(self, nbytes: int) -> np.ndarray:
         """A piece of at least `nbytes`, as bytes. At most `PIECE`."""
@@ -38,17 +38,17 @@ class Staging:
             mark, piece = self._away[0]
             mark.wait()
             self._away.popleft()
-            self.give(piece)
+            self.give_back(piece)
         free = self._free.get(size)
         if free:
             return free.pop()
-        return pinned(self._cuda, size)
+        return alloc_pinned(self._cuda, size)
 
-    def give(self, piece: np.ndarray) -> None:
+    def give_back(self, piece: np.ndarray) -> None:
         """Return a piece that is not in use."""
         self._free.setdefault(piece.nbytes, []).append(piece)
 
-    def give_after(self, mark: Mark, piece: np.ndarray) -> None:
+    def give_after(self, mark: StreamMark, piece: np.ndarray) -> None:
         """Return a piece that is in use until `mark` has passed."""
         self._away.append((mark, piece))
 
@@ -57,13 +57,13 @@ class Pinned(np.ndarray):
     """Bytes of pinned memory. Arrays in it have it as their base, by which they are recognized."""
 
 
-def pinned(cuda: Any, nbytes: int) -> np.ndarray:
+def alloc_pinned(cuda: Any, nbytes: int) -> np.ndarray:
     """New pinned memory, which goes back to CuPy when the last array in it is gone."""
     return np.frombuffer(cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes).view(Pinned)
 
 
 def is_pinned(array: np.ndarray) -> bool:
-    """True if an array lies in memory from `pinned`."""
+    """True if an array lies in memory from `alloc_pinned`."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, Pinned):

@@ -1,9 +1,9 @@
 """Marks on streams: which GPU work must wait for which, and which waits can be omitted.
 
 Work on one stream runs in the order in which it was put there; two streams are independent. After
-each task its stream gets a `Mark`: an event that passes when the GPU has done all work before it.
-An `Order`, on the Var, remembers the mark of the last writer and, for each stream, the newest mark
-of the readers since then. Before a task runs, its stream is made to wait for
+each task its stream gets a `StreamMark`: an event that passes when the GPU has done all work before
+it. An `StreamOrder`, on the Var, remembers the mark of the last writer and, for each stream, the
+newest mark of the readers since then. Before a task runs, its stream is made to wait for
 
     what it reads      the last writer
     what it writes     the last writer and all readers
@@ -15,8 +15,8 @@ before; nor for a mark before that one, on the same stream or on any other strea
 stream had itself waited for. To decide this, each stream knows how far it has `seen` the others.
 
 One wait cannot be omitted: a failed GPU does no more work, but its events pass. Other GPUs cannot
-know that values they read from it are wrong. So an `Order` has `doubts`, marks of other GPUs that
-its contents depend on, and a wait on the host also queries those GPUs.
+know that values they read from it are wrong. So an `StreamOrder` has `unverified`, marks of other
+GPUs that its contents depend on, and a wait on the host also queries those GPUs.
 
 After MXNet 2.0 (its pull request 20331), where marks are events of a ring and may be overwritten;
 here each mark has its own event. When the last reference to the mark is gone, its stream reuses the
@@ -44,7 +44,7 @@ _POLL_S = 2e-4
 _DONE, _NOT_READY = 0, 600
 
 
-class Mark:
+class StreamMark:
     """A point on a stream: number `seq`, its event, and how far the stream had seen other streams
     at that point."""
 
@@ -104,25 +104,25 @@ class Mark:
         return True
 
 
-class Order:
+class StreamOrder:
     """When a Var is written and read on the GPU: the mark of the last writer and of the readers
     since. Also the marks of streams of other GPUs that its values came from, which may have failed
     since."""
 
-    __slots__ = ("doubts", "readers", "writer")
+    __slots__ = ("unverified", "readers", "writer")
 
     def __init__(self) -> None:
-        self.writer: Mark | None = None
-        self.readers: dict[Stream, Mark] = {}
-        self.doubts: dict[Stream, int] = _NONE
+        self.writer: StreamMark | None = None
+        self.readers: dict[Stream, StreamMark] = {}
+        self.unverified: dict[Stream, int] = _NONE
 
-    def written(self, mark: Mark, doubts: dict[Stream, int]) -> None:
+    def record_write(self, mark: StreamMark, doubts: dict[Stream, int]) -> None:
         """Remember the last writer."""
         self.writer = mark
         self.readers = {}
-        self.doubts = doubts
+        self.unverified = doubts
 
-    def marks(self, write: bool) -> list[Mark]:
+    def marks(self, write: bool) -> list[StreamMark]:
         """The marks that a reader must wait for; with `write`, also those of the readers."""
         marks = [] if self.writer is None else [self.writer]
         return marks + list(self.readers.values()) if write else marks
@@ -131,13 +131,13 @@ class Order:
         """Block this thread until the marked work is done. MXNetError if the device failed."""
         for mark in self.marks(write):
             mark.stream.lane.wait(mark)
-        confirm(self.doubts)
+        confirm(self.unverified)
 
 
 def confirm(doubts: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in doubts.items():
-        stream.lane.confirm(seq)
+        stream.lane.check_errors(seq)
 
 
 class Stream:
@@ -162,7 +162,7 @@ class Stream:
         self.handle = handle
         self.lane = lane
         self.device = getattr(lane, "device", None)
-        self.last: Mark | None = None
+        self.last: StreamMark | None = None
         self.seq = 0
         self.passed = 0
         self.events: deque[Any] = deque()
@@ -171,15 +171,15 @@ class Stream:
         self._owned: list[Any] = []
         self.seen: dict[Stream, int] = {}  # replaced, never changed: marks share it
 
-    def has_seen(self, marks: Iterable[Mark]) -> bool:
+    def has_seen(self, marks: Iterable[StreamMark]) -> bool:
         """True if all future work on this stream already comes after these marks."""
         return all(
             mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq for mark in marks
         )
 
-    def wait(self, marks: Iterable[Mark]) -> None:
+    def wait(self, marks: Iterable[StreamMark]) -> None:
         """Make all future work on this stream come after these marks."""
-        newest: dict[Stream, Mark] = {}
+        newest: dict[Stream, StreamMark] = {}
         for mark in marks:
             other = newest.get(mark.stream)
             if other is None or other.seq < mark.seq:
@@ -196,7 +196,7 @@ class Stream:
                 raise
             self._learn(mark)
 
-    def _learn(self, mark: Mark) -> None:
+    def _learn(self, mark: StreamMark) -> None:
         seen = dict(self.seen)
         for stream, seq in ((mark.stream, mark.seq), *mark.seen.items()):
             if stream is not self and seen.get(stream, 0) < seq:
@@ -214,7 +214,7 @@ class Stream:
         assert self.device is not None
         return current.ask(self.device, question)
 
-    def mark(self) -> Mark:
+    def mark(self) -> StreamMark:
         """A new mark behind all work so far; the stream's device is current."""
         try:
             event = self.events.pop()
@@ -224,12 +224,12 @@ class Stream:
             self._owned.append(event)
         event.record(self.handle)
         self.seq += 1
-        self.last = mark = Mark(self, self.seq, event, self.seen)
+        self.last = mark = StreamMark(self, self.seq, event, self.seen)
         return mark
 
     def begin(self, task: Task) -> None:
         """Make the work that `task` will put here come after its dependencies."""
-        marks: list[Mark] = []
+        marks: list[StreamMark] = []
         for var in task.shared:
             if var.order is not None:
                 marks += var.order.marks(False)
@@ -242,7 +242,7 @@ class Stream:
     def end(self, task: Task) -> None:
         """Record on the Vars of `task` that its work is on this stream."""
         mark = self.mark()
-        doubts = self.doubts(task.reads)
+        doubts = self.unverified(task.reads)
         for var in task.shared:
             order = order_of(var)
             if order is not None:
@@ -250,18 +250,18 @@ class Stream:
         for var in task.writes:
             order = order_of(var)
             if order is not None:
-                order.written(mark, doubts)
+                order.record_write(mark, doubts)
             elif doubts:  # on the host, where the values have arrived
                 confirm(doubts)
 
-    def doubts(self, reads: Iterable[Var]) -> dict[Stream, int]:
+    def unverified(self, reads: Iterable[Var]) -> dict[Stream, int]:
         """The marks of other GPUs that results computed from `reads` depend on."""
         found = _NONE
         for var in reads:
             order = var.order
-            if order is None or (order.writer is None and not order.doubts):
+            if order is None or (order.writer is None and not order.unverified):
                 continue
-            marks = [*order.doubts.items()]
+            marks = [*order.unverified.items()]
             writer = order.writer
             if writer is not None and writer.stream.device is not self.device:
                 marks.append((writer.stream, writer.seq))
@@ -273,9 +273,9 @@ class Stream:
         return found
 
 
-def order_of(var: Var) -> Order | None:
+def order_of(var: Var) -> StreamOrder | None:
     """The GPU order of a Var: memory has one from its first contents on, a bare tag from its first
     use. None for host memory, whose readers and writers are done when they return."""
     if var.order is None and type(var) is Var:
-        var.order = Order()
+        var.order = StreamOrder()
     return var.order

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         train_and_predict_rnn_gluon,
     )
     from d2lmini.d2l.classes import family
+    from d2lmini.d2l.conformance import check_engine
     from d2lmini.d2l.context import try_all_gpus, try_gpu
     from d2lmini.d2l.data import (
         data_iter,
@@ -80,7 +81,6 @@ if TYPE_CHECKING:
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.programs import folding
-    from d2lmini.d2l.promises import check_engine
     from d2lmini.d2l.recorder import Recording, dependency_graph, recording
     from d2lmini.d2l.text import (
         data_iter_consecutive,
@@ -115,7 +115,7 @@ _FILES = {
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "programs": "folding",
-    "promises": "check_engine",
+    "conformance": "check_engine",
     "recorder": "Recording dependency_graph recording",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7

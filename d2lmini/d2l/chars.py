@@ -200,7 +200,7 @@ def _train(
             if data_iter is data_iter_random:
                 state = begin_state()
             else:  # the gradient stops at the beginning of the batch
-                state = _detached(state)
+                state = _detach(state)
             with autograd.record():
                 y_hat, state = forward(X, state)
                 y = Y.T.reshape((-1,))
@@ -216,7 +216,7 @@ def _train(
                 print(" -", write(prefix))
 
 
-def _detached(state: Any) -> Any:
+def _detach(state: Any) -> Any:
     if isinstance(state, (list, tuple)):
-        return [_detached(s) for s in state]
+        return [_detach(s) for s in state]
     return state.detach()

@@ -26,7 +26,7 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.trace import Trace
+from d2lmini.profiler.tracing import Trace
 
 #: This many neighbours in program order, on either side, are tried as partners.
 _NEAR = 8
@@ -53,19 +53,19 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
     The first copy has no partner, so one may lack a partner. Wrong, with a hint: "missing",
     "waits", "needs", "room", "worker", "inline".
     """
-    return _partners(trace, _chosen(trace, a), _chosen(trace, b), a, b, but)
+    return _partners(trace, _choose(trace, a), _choose(trace, b), a, b, but)
 
 
 def parallel(trace: Trace, *kinds: str) -> Sentence:
     """May the operations of these kinds run side by side: each beside one of every other kind, or,
     if there is only one kind, beside another of its own? Wrong, with a hint as in `overlaps`."""
     if len(kinds) == 1:
-        chosen = _chosen(trace, kinds[0])
+        chosen = _choose(trace, kinds[0])
         return _partners(trace, chosen, chosen, kinds[0], kinds[0], 0)
     for a in kinds:
         for b in kinds:
             if a != b:
-                _partners(trace, _chosen(trace, a), _chosen(trace, b), a, b, 0)
+                _partners(trace, _choose(trace, a), _choose(trace, b), a, b, 0)
     return Sentence(f"{' and '.join(kinds)} may run side by side")
 
 
@@ -73,7 +73,7 @@ def before(trace: Trace, a: str, b: str) -> Sentence:
     """Is each `a` over before `b` begins, in every legal order? If there are equally many of both,
     they are compared pair by pair; else all with all. Wrong, with a hint: "missing", "late" (issued
     after it), "free" (nothing orders them)."""
-    first, second = _chosen(trace, a), _chosen(trace, b)
+    first, second = _choose(trace, a), _choose(trace, b)
     if len(first) == len(second):
         pairs = list(zip(first, second))
     else:
@@ -170,16 +170,20 @@ def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
 # -- which operations ------------------------------------------------------------------------------
 
 
-def _chosen(trace: Trace, what: str) -> list[Operation]:
+def _choose(trace: Trace, what: str) -> list[Operation]:
     """The operations that the word selects; Wrong if there are none."""
-    ran = [each for each in trace.operations if each.began_ns]
+    ran = [operation for operation in trace.operations if operation.began_ns]
     if what == "copy":
-        found = [each for each in ran if each.is_copy]
+        found = [operation for operation in ran if operation.is_copy]
     else:
-        found = [each for each in ran if what in (each.name, each.name.lstrip("_"), each.place)]
-        found = found or [each for each in ran if what in each.line]
+        found = [
+            operation
+            for operation in ran
+            if what in (operation.name, operation.name.lstrip("_"), operation.place)
+        ]
+        found = found or [operation for operation in ran if what in operation.line]
     if not found:
-        names = ", ".join(dict.fromkeys(each.name for each in ran)) or "none at all"
+        names = ", ".join(dict.fromkeys(operation.name for operation in ran)) or "none at all"
         raise Wrong("missing", f"no operation {what!r} ran; there were {names}")
     return found
 
@@ -187,12 +191,12 @@ def _chosen(trace: Trace, what: str) -> list[Operation]:
 def _ends(trace: Trace, per: str) -> list[int]:
     """The numbers of the operations that end a batch, or another unit."""
     if per != "batch":
-        return [each.number for each in _chosen(trace, per)]
+        return [each.number for each in _choose(trace, per)]
     updates: dict[int, list[int]] = defaultdict(list)  # of each weight
-    for each in trace.operations:
-        if "update" in each.name:
-            for serial in each.writes:
-                updates[serial].append(each.number)
+    for operation in trace.operations:
+        if "update" in operation.name:
+            for serial in operation.writes:
+                updates[serial].append(operation.number)
     if not updates:
         raise Wrong(
             "missing",

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from d2lmini import callsite, engine
 from d2lmini.d2l import claims
-from d2lmini.d2l.observed import Observed, observed
+from d2lmini.d2l.observed import Observed, summarize
 from d2lmini.d2l.verdict import Verdict
 from d2lmini.device import blas
 from d2lmini.profiler import profile
@@ -189,7 +189,7 @@ def _observe(function: Function, repeats: int) -> Observed:
             marks.append(len(trace.operations))
         returned = time.perf_counter()
         in_flight = engine.stats().pending
-    return observed(trace, begin, returned, marks, in_flight)
+    return summarize(trace, begin, returned, marks, in_flight)
 
 
 def _warn_of_pending(name: str, pending: int) -> None:

@@ -23,7 +23,7 @@ square(x=5): 25
 square(x=7): 49
 49
 
-How a run is cancelled: see `widgets/job.py`. Allowed results of the function: see
+How a run is cancelled: see `widgets/background_job.py`. Allowed results of the function: see
 `experiment_results.py`; how they are drawn: see `experiment_plot.py`.
 """
 
@@ -37,9 +37,9 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
+from d2lmini.widgets.background_job import BackgroundJob
+from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.controls import MISSING, Control, control, word
-from d2lmini.widgets.job import Job
-from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.panel import Panel
 
 
@@ -99,16 +99,16 @@ class Experiment(Panel):
         self.unit = unit
         self.runs: list[Run] = []
         self._f = f
-        controls, self._fixed = _sorted(f, parameters)
+        controls, self._fixed = _split_parameters(f, parameters)
         self._order = tuple(parameters)
         super().__init__(controls)
-        over = ", ".join(each.name for each in controls)
+        over = ", ".join(control.name for control in controls)
         self.words = f"experiment {self.name}" + (f" over {over}" if over else "")
         self.run()
 
     # -- a run, as `Panel` asks for it -------------------------------------------------------------
 
-    def work(self, job: Job, values: dict[str, Any]) -> Run:
+    def work(self, job: BackgroundJob, values: dict[str, Any]) -> Run:
         given = {name: (self._fixed | values)[name] for name in self._order}
         own = _takes(self._f, "progress") and "progress" not in given
         value = self._f(**given, progress=job.progress) if own else self._f(**given)
@@ -120,7 +120,7 @@ class Experiment(Panel):
         elapsed_s = time.perf_counter() - job.begin_s
         return Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
 
-    def note(self, job: Job, values: dict[str, Any]) -> None:
+    def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         run: Run = job.result
         run.number = self.runs[-1].number + 1 if self.runs else 1
         run.elapsed_s = job.elapsed_s
@@ -162,7 +162,7 @@ class Experiment(Panel):
     def table(self) -> tuple[list[str], list[list[str]]]:
         runs = list(self.runs)
         names = list(dict.fromkeys(name for run in runs for name in run.result.values))
-        parameters = [each.name for each in self.controls]
+        parameters = [control.name for control in self.controls]
         head = ["run", *parameters, *(name or self.title or "result" for name in names)]
         rows = []
         for run in runs:
@@ -174,13 +174,13 @@ class Experiment(Panel):
             )
         return head, rows
 
-    def draw(self) -> KeptPicture | None:
+    def draw(self) -> CachedPicture | None:
         """All runs as a picture; the timeline of the last run beneath, if it has one."""
         from d2lmini.d2l.experiment_plot import picture_of
 
         if not self.runs:
             return None
-        return KeptPicture(picture_of(self), self.runs[-1].result.picture)
+        return CachedPicture(picture_of(self), self.runs[-1].result.picture)
 
     def forget(self) -> None:
         self.runs.clear()
@@ -214,7 +214,7 @@ def _follow(generator: Any, points: list[Any], step: Callable[[], object]) -> An
         generator.close()
 
 
-def _sorted(
+def _split_parameters(
     f: Callable[..., Any], parameters: dict[str, Any]
 ) -> tuple[list[Control], dict[str, Any]]:
     """The parameters with a control, and the values that are passed as they are."""

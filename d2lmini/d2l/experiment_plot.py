@@ -93,7 +93,7 @@ def _over(experiment: Experiment, runs: list[Run], groups: dict[str, list[str]],
                 xs, ys, color=BLUES[at % len(BLUES)], linestyle=DASHES[at % len(DASHES)],
                 marker=MARKERS[at % len(MARKERS)], label=_plain(name) if name else None,
             )  # fmt: skip
-            _spread(ax, xs, ys, [run.result.spread.get(name) for run in some], factor, at)
+            _draw_spread(ax, xs, ys, [run.result.spread.get(name) for run in some], factor, at)
             if runs[-1] in some:
                 here = some.index(runs[-1])
                 ax.plot(
@@ -110,7 +110,7 @@ def _over(experiment: Experiment, runs: list[Run], groups: dict[str, list[str]],
     return figure
 
 
-def _spread(ax: Any, xs: Any, ys: Any, spreads: Any, factor: float, at: int) -> None:
+def _draw_spread(ax: Any, xs: Any, ys: Any, spreads: Any, factor: float, at: int) -> None:
     """The range of the middle half of the times."""
     for x, y, spread in zip(xs, ys, spreads, strict=True):
         if spread is not None:

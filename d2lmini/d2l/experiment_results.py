@@ -26,7 +26,7 @@ from d2lmini.d2l.verdict import Verdict
 from d2lmini.draw.picture import Picture
 from d2lmini.ndarray import NDArray
 from d2lmini.profiler.summary import in_time
-from d2lmini.profiler.trace import Trace
+from d2lmini.profiler.tracing import Trace
 
 #: The name of a value or curve without a name.
 UNNAMED = ""
@@ -59,7 +59,7 @@ def result_of(value: Any, points: list[Any], elapsed_s: float) -> Result:
         return _of_verdict(value)
     if isinstance(value, Trace):
         seconds = (value.end_ns - value.begin_ns) / 1e9
-        picture = value.timeline() if any(each.ran for each in value.operations) else None
+        picture = value.timeline() if any(operation.ran for operation in value.operations) else None
         text = f"{len(value.operations)} operations in the trace"
         return Result({"time": seconds}, timed=True, text=text, picture=picture)
     result = _numbers(value)

@@ -144,12 +144,12 @@ def machine() -> Machine:
         inline_s = _best_s(lambda: x + 1, 1000)
     with _queueing():
         hand_over_s = _best_s(lambda: (x + 1).wait_to_read(), 100)
-        issue_s, run_s = map(min, zip(*(_issued_and_run(x) for _ in range(_ROUNDS))))
+        issue_s, run_s = map(min, zip(*(_measure_issue_and_run(x) for _ in range(_ROUNDS))))
     return Machine(
         cores, psutil.virtual_memory().total, one, together,
         _best_s(lambda: None, 10_000), _best_s(lambda: np.add(four, 1, out=place), 10_000),
         inline_s, issue_s, run_s, hand_over_s,
-        {nbytes: _read_s(nbytes) for nbytes in ROOMS},
+        {nbytes: _measure_random_read_s(nbytes) for nbytes in ROOMS},
         tuple(_link(device.ctx) for device in devices.gpus() if device.kind == "cuda"),
     )  # fmt: skip
 
@@ -179,7 +179,7 @@ def _best_s(function: Callable[[], object], n: int) -> float:
     return min(timeit.repeat(function, number=n, repeat=_ROUNDS)) / n
 
 
-def _issued_and_run(x: Any) -> tuple[float, float]:
+def _measure_issue_and_run(x: Any) -> tuple[float, float]:
     """Seconds of an addition's two halves: the worker is held up while the caller issues the
     additions, and the caller waits while the worker runs them."""
     gate = threading.Event()
@@ -195,7 +195,7 @@ def _issued_and_run(x: Any) -> tuple[float, float]:
     return (issued_s - begin_s) / _ISSUED, (time.perf_counter() - issued_s) / _ISSUED
 
 
-def _read_s(nbytes: int) -> float:
+def _measure_random_read_s(nbytes: int) -> float:
     """Seconds to fetch one number from random places, with several fetches in flight at once (if
     each place is only known from the previous number, a fetch takes longer)."""
     numbers = np.ones(nbytes // 4, np.float32)  # untouched zeros would be one page, many times

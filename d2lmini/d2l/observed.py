@@ -8,7 +8,7 @@ time.
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
 ...     y = nd.ones((2, 2)) + 1
->>> seen = observed(trace, begin_s=trace.begin_ns / 1e9, returned_s=trace.end_ns / 1e9)
+>>> seen = summarize(trace, begin_s=trace.begin_ns / 1e9, returned_s=trace.end_ns / 1e9)
 >>> seen.operations, seen.inline, seen.waits
 (2.0, 2.0, {})
 """
@@ -66,7 +66,7 @@ class Observed:
         return self.returned_s + self.drain_s
 
 
-def observed(
+def summarize(
     trace: Trace,
     begin_s: float,
     returned_s: float,
@@ -93,10 +93,10 @@ def observed(
             line = callsite.describe(wait.site).partition(": ")[0]
             times, seconds = lines.get(line, (0.0, 0.0))
             lines[line] = (times + 1 / calls, seconds + wait.seconds / calls)
-    inline = [each for each in operations if each.inline]
-    inline_ns = sum(each.run_ns for each in inline)
-    all_ns = sum(each.run_ns for each in operations)
-    places = {each.place for each in operations if not each.inline}
+    inline = [operation for operation in operations if operation.inline]
+    inline_ns = sum(operation.run_ns for operation in inline)
+    all_ns = sum(operation.run_ns for operation in operations)
+    places = {operation.place for operation in operations if not operation.inline}
     return Observed(
         operations=len(operations) / calls,
         inline=len(inline) / calls,
@@ -116,16 +116,16 @@ def observed(
 def _longest_chain_ns(trace: Trace, operations: Sequence[Operation]) -> int:
     """The longest serial chain, on whatever threads it runs."""
     lengths = [0]
-    for each in operations:
-        before = (*trace.needs(each.number), *trace.makes_room(each.number))
-        lengths.append(each.run_ns + max((lengths[n] for n in before), default=0))
+    for operation in operations:
+        before = (*trace.needs(operation.number), *trace.makes_room(operation.number))
+        lengths.append(operation.run_ns + max((lengths[n] for n in before), default=0))
     return max(lengths)
 
 
 def _longest(operations: Sequence[Operation], marks: Sequence[int]) -> tuple[str, float]:
     """Name and seconds of a call's longest operation, from the averages over the calls."""
     calls = [operations[begin:end] for begin, end in zip([0, *marks], marks)]
-    longest = [max(call, key=lambda each: each.run_ns) for call in calls if call]
+    longest = [max(call, key=lambda operation: operation.run_ns) for call in calls if call]
     if not longest:
         return "", 0.0
-    return longest[0].name, sum(each.run_ns for each in longest) / 1e9 / len(longest)
+    return longest[0].name, sum(operation.run_ns for operation in longest) / 1e9 / len(longest)

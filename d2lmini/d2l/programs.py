@@ -45,7 +45,7 @@ _ARITHMETIC: dict[type, Any] = {
 }
 
 
-class Step(NamedTuple):
+class PassResult(NamedTuple):
     """A program after one pass, and what the pass did."""
 
     title: str
@@ -55,7 +55,7 @@ class Step(NamedTuple):
         return f"# {self.title}\n{self.source}"
 
 
-def folding(source: str) -> list[Step]:
+def folding(source: str) -> list[PassResult]:
     """The program after each pass, from the original to the result.
 
     A call is replaced if the function is defined once, assigns to names and ends with `return`, and
@@ -75,9 +75,9 @@ def folding(source: str) -> list[Step]:
     return steps
 
 
-def _step(number: int, title: str, tree: ast.AST) -> Step:
+def _step(number: int, title: str, tree: ast.AST) -> PassResult:
     lines = [line for line in ast.unparse(tree).splitlines() if line]
-    return Step(f"{number}. {title}", "\n".join(lines))
+    return PassResult(f"{number}. {title}", "\n".join(lines))
 
 
 class _Calls(ast.NodeTransformer):
@@ -85,7 +85,7 @@ class _Calls(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module):
         self.known: dict[str, ast.FunctionDef] = {}
-        bound = Counter(_bound_names(tree))
+        bound = Counter(_find_bound_names(tree))
         for node in tree.body:
             # A function may call earlier functions only, so none calls itself.
             once = isinstance(node, ast.FunctionDef) and bound[node.name] == 1
@@ -179,7 +179,7 @@ def _is_plain(value: ast.expr, names: Container[str] | None, known: Container[st
     if isinstance(value, ast.Call):
         f = value.func
         called = isinstance(f, ast.Name) and f.id in known and not value.keywords
-        return called and all(_is_plain(each, names, known) for each in value.args)
+        return called and all(_is_plain(arg, names, known) for arg in value.args)
     if isinstance(value, ast.BinOp):
         return all(_is_plain(each, names, known) for each in (value.left, value.right))
     if isinstance(value, ast.UnaryOp):
@@ -195,7 +195,7 @@ def _fits(call: ast.Call, function: ast.FunctionDef) -> bool:
     return arguments and not call.keywords and len(call.args) == len(function.args.args)
 
 
-def _bound_names(tree: ast.Module) -> Iterator[str]:
+def _find_bound_names(tree: ast.Module) -> Iterator[str]:
     """Every name that is defined or assigned to, once for each time."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

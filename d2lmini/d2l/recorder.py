@@ -29,13 +29,13 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.draw.picture import Picture
-from d2lmini.profiler.graph import described
-from d2lmini.profiler.order import implied_left_out
+from d2lmini.profiler.graph import describe
+from d2lmini.profiler.order import drop_implied
 from d2lmini.profiler.records import Operation
-from d2lmini.profiler.trace import Profile, Trace
+from d2lmini.profiler.tracing import Profile, Trace
 
 
-class Step:
+class RecordedStep:
     """An operation of a trace, and its dependencies.
 
     needs              numbers of the operations whose results it uses
@@ -57,7 +57,7 @@ class Step:
         return getattr(object.__getattribute__(self, "operation"), name)
 
     def __str__(self) -> str:
-        return described(self.operation, self.needs, self.makes_room)
+        return describe(self.operation, self.needs, self.makes_room)
 
     __repr__ = __str__
 
@@ -71,15 +71,17 @@ class Recording:
 
     def __init__(self, trace: Trace):
         self.trace = trace
-        self._steps: list[Step] = []
+        self._steps: list[RecordedStep] = []
 
     @property
-    def operations(self) -> list[Step]:
+    def operations(self) -> list[RecordedStep]:
         """The operations pushed so far."""
         trace = self.trace
         if len(self._steps) != len(trace.operations):
-            after = implied_left_out(trace.order)
-            self._steps = [Step(each, *which) for each, which in zip(trace.operations, after)]
+            after = drop_implied(trace.order)
+            self._steps = [
+                RecordedStep(operation, *which) for operation, which in zip(trace.operations, after)
+            ]
         return self._steps
 
     @property
@@ -87,7 +89,7 @@ class Recording:
         """Kind, begin and end of each wait, in seconds of `time.perf_counter`."""
         return [(wait.kind, wait.begin_ns / 1e9, wait.end_ns / 1e9) for wait in self.trace.waits]
 
-    def __getitem__(self, number: int) -> Step:
+    def __getitem__(self, number: int) -> RecordedStep:
         """The operation of that number."""
         return self.operations[number - 1]
 

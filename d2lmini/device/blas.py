@@ -33,7 +33,7 @@ from d2lmini import forks
 SERIAL_PRODUCT = 1 << 18
 
 
-class _Dial:
+class _BlasThreads:
     """The number of threads of one BLAS library: functions to read and set it, and its value
     before the first thread entered `alone`."""
 
@@ -46,24 +46,24 @@ class _Dial:
         self.kept: int | None = None  # the value before `stay_serial`
 
 
-_door = threading.Lock()
+_lock = threading.Lock()
 _inside = 0  # number of entries into `alone` that have not left
 
 
 def threads() -> int:
     """Number of threads that BLAS uses for one product while no thread is in `alone`."""
-    with _door:
+    with _lock:
         return max((d.found if _inside else d.read() for d in _dials()), default=1)
 
 
-class _Alone:
+class _SingleThreadScope:
     """The scope that `alone` returns, one object for all. To enter and leave takes 2 us."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
         global _inside
-        with _door:
+        with _lock:
             if _inside == 0:
                 for dial in _dials():
                     dial.found = dial.read()
@@ -73,13 +73,13 @@ class _Alone:
 
     def __exit__(self, *_: object) -> None:
         global _inside
-        with _door:
+        with _lock:
             _inside -= 1
             if _inside == 0:
-                _put_back()
+                _restore()
 
 
-_alone = _Alone()
+_alone = _SingleThreadScope()
 
 
 def alone() -> AbstractContextManager[None]:
@@ -92,7 +92,7 @@ def alone() -> AbstractContextManager[None]:
 
 def stay_serial(on: bool) -> None:
     """Let BLAS use one thread for everything from now on; False restores the former number."""
-    with _door:
+    with _lock:
         _stay_serial(on)
 
 
@@ -106,7 +106,7 @@ def _stay_serial(on: bool) -> None:
             dial.kept = None
 
 
-def _turn_dial(dial: _Dial, n: int) -> None:
+def _turn_dial(dial: _BlasThreads, n: int) -> None:
     """Set the number of threads now, or when the last thread leaves `alone`."""
     if _inside:
         dial.found = n
@@ -114,7 +114,7 @@ def _turn_dial(dial: _Dial, n: int) -> None:
         dial.turn_to(n)
 
 
-def _put_back() -> None:
+def _restore() -> None:
     """Restore the numbers of threads, except those that other code has changed since."""
     for dial in _dials():
         if dial.found != 1 and dial.read() == 1:
@@ -122,7 +122,7 @@ def _put_back() -> None:
 
 
 @cache
-def _dials() -> list[_Dial]:
+def _dials() -> list[_BlasThreads]:
     with forks.importing:  # the search for the libraries takes the loader's lock
         import threadpoolctl
 
@@ -130,7 +130,7 @@ def _dials() -> list[_Dial]:
         return [_dial(library) for library in controller.select(user_api="blas").lib_controllers]
 
 
-def _dial(library: Any) -> _Dial:
+def _dial(library: Any) -> _BlasThreads:
     """Calls OpenBLAS directly: threadpoolctl would take 4 us, and obeys only the thread that came
     first. PyDLL keeps the interpreter lock during the call, since getting it back may take 5 ms."""
     if getattr(library, "threading_layer", "") == "pthreads":
@@ -139,7 +139,7 @@ def _dial(library: Any) -> _Dial:
             for suffix in ("", "64_", "_64"):
                 name = f"{prefix}openblas_{{}}_num_threads{suffix}"
                 if hasattr(handle, name.format("set")):
-                    return _Dial(
+                    return _BlasThreads(
                         getattr(handle, name.format("get")), getattr(handle, name.format("set"))
                     )
 
@@ -148,16 +148,16 @@ def _dial(library: Any) -> _Dial:
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread()
 
-    return _Dial(library.get_num_threads, turn_to)
+    return _BlasThreads(library.get_num_threads, turn_to)
 
 
 def _after_fork_in_child() -> None:
     """The threads that were inside `alone` do not exist in the child."""
-    global _door, _inside
-    _door = threading.Lock()
+    global _lock, _inside
+    _lock = threading.Lock()
     if _inside:
         _inside = 0
-        _put_back()
+        _restore()
 
 
 if hasattr(os, "register_at_fork"):

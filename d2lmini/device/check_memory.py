@@ -73,7 +73,7 @@ class MemoryFault(MXNetError):
     program that writes into memory it no longer owns."""
 
 
-class Piece:
+class WatchedBlock:
     """Memory that is watched: `nbytes` of it are, or were, lent; a red zone follows.
 
     root   weak reference to the array of bytes that owns the memory
@@ -85,14 +85,15 @@ class Piece:
     """
 
     __slots__ = (
-        "begin", "busy", "end", "epoch", "free", "nbytes", "root", "seen", "told", "what", "who",
+        "begin", "busy", "end", "epoch", "free", "nbytes", "root", "seen", "reported",
+        "what", "who",
     )  # fmt: skip
 
     def __init__(self, root: np.ndarray):
         self.root = weakref.ref(root)
         self.begin = self.end = self.nbytes = self.seen = self.epoch = 0
         self.free = self.busy = False
-        self.told = -1
+        self.reported = -1
         self.what = ""
         self.who: str | Site | None = None
 
@@ -109,13 +110,13 @@ class Checker:
     """
 
     def __init__(self) -> None:
-        self.pieces: dict[int, Piece] = {}
+        self.pieces: dict[int, WatchedBlock] = {}
         self.log: deque[str] = deque(maxlen=64)
         self.count = 0
         self.faults: deque[str] = deque(maxlen=16)
         self._order: deque[int] = deque()  # ids of pieces, the next to verify first
         self._adopted: deque[tuple[weakref.ref, weakref.ref, int, int, int]] = deque(maxlen=ADOPTED)
-        self._last: deque[Piece] = deque(maxlen=LAST)  # given back last
+        self._last: deque[WatchedBlock] = deque(maxlen=LAST)  # given back last
 
     # -- records of use ----------------------------------------------------------------------------
 
@@ -133,12 +134,12 @@ class Checker:
         red zone. All of it holds the pattern."""
         piece = self.pieces.get(id(root))
         if piece is None or piece.root() is not root:
-            piece = Piece(root)
+            piece = WatchedBlock(root)
             if not what.startswith("scratch"):  # only its own thread verifies scratch memory
                 self._order.append(id(root))
         if piece.free and piece.end == end:
             self._verify(piece)
-            whole = piece.told != piece.epoch
+            whole = piece.reported != piece.epoch
         else:
             whole = False
         piece.epoch += 1
@@ -156,12 +157,12 @@ class Checker:
             return  # lent before the checker was turned on
         self._verify(piece)
         piece.epoch += 1
-        if not piece.free or piece.told >= 0:
+        if not piece.free or piece.reported >= 0:
             _fill(root[piece.begin : piece.end])
-        piece.free, piece.seen, piece.told = True, self.count, -1
+        piece.free, piece.seen, piece.reported = True, self.count, -1
         self._last.append(piece)
 
-    def guarded(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
+    def guard(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
         """Wrap a program's function that works in an arena; between calls the arena holds the
         pattern."""
         piece = self.pieces.get(id(root))
@@ -180,7 +181,7 @@ class Checker:
             self._verify(piece)
             piece.epoch += 1
             _fill(root[piece.begin : piece.end])
-            piece.seen, piece.free, piece.busy, piece.told = self.count, True, False, -1
+            piece.seen, piece.free, piece.busy, piece.reported = self.count, True, False, -1
 
         def check(results: Iterable[Any]) -> None:
             for i, result in enumerate(results):
@@ -239,7 +240,7 @@ class Checker:
         self.lend(block, 0, nbytes, nbytes + RED, f"scratch memory {name!r}", asking)
         return block[:nbytes]
 
-    def adopted(self, chunk: Any, array: np.ndarray) -> None:
+    def note_adoption(self, chunk: Any, array: np.ndarray) -> None:
         """`array` becomes the contents of `chunk`; nothing else may see it."""
         base: Any = array
         while isinstance(base, np.ndarray) and base.base is not None:
@@ -251,13 +252,13 @@ class Checker:
         if piece is not None and piece.root() is base:
             self.fault(
                 f"an array of shape {array.shape} was adopted as unshared, but "
-                f"lies in {piece.what} of {_named(piece.who)}"
+                f"lies in {piece.what} of {_describe_owner(piece.who)}"
             )
         elif array.nbytes <= LARGEST and chunk.writer is None and not chunk.queue:
             refs = weakref.ref(chunk), weakref.ref(array)
             self._adopted.append((*refs, chunk.version, _checksum(array), self.count))
 
-    def shared(self, chunk: Any) -> None:
+    def mark_shared(self, chunk: Any) -> None:
         """A view or DLPack may now write the contents of `chunk`."""
         for each in list(self._adopted):
             if each[0]() is chunk:
@@ -286,7 +287,7 @@ class Checker:
             self._order.append(key)
             if not piece.busy:
                 self._verify(piece)
-        self._verify_adopted()
+        self._verify_adoption()
         found = []
         while self.faults:
             found.append(self.faults.popleft())
@@ -298,22 +299,22 @@ class Checker:
         if text not in self.faults:
             self.faults.append(text)
 
-    def _verify(self, piece: Piece) -> None:
+    def _verify(self, piece: WatchedBlock) -> None:
         """Check the pattern of `piece`. A fault is reported once."""
         epoch, root = piece.epoch, piece.root()
-        if root is None or piece.told == epoch:
+        if root is None or piece.reported == epoch:
             return
         begin = piece.begin if piece.free else piece.begin + piece.nbytes
         region = root[begin : piece.end]
         if _is_whole(region, begin - piece.begin):
             piece.seen = self.count
             return
-        text = self._explained(piece, region, begin - piece.begin)
+        text = self._explain(piece, region, begin - piece.begin)
         if piece.epoch == epoch:  # else it was lent while this thread looked
-            piece.told = epoch
+            piece.reported = epoch
             self.fault(text)
 
-    def _explained(self, piece: Piece, region: np.ndarray, offset: int) -> str:
+    def _explain(self, piece: WatchedBlock, region: np.ndarray, offset: int) -> str:
         wrong = np.flatnonzero(region != _tile(region.size, offset))
         if not wrong.size:
             return ""
@@ -330,7 +331,7 @@ class Checker:
         else:
             what = f"memory of {piece.what} was written after its release"
         return (
-            f"{what}: {where}\n  it was of   {_named(piece.who)}, {piece.nbytes} bytes"
+            f"{what}: {where}\n  it was of   {_describe_owner(piece.who)}, {piece.nbytes} bytes"
             f"\n  meanwhile   {self._since(piece.seen)}"
         )
 
@@ -344,7 +345,7 @@ class Checker:
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         return f"these operations began: {', '.join(names[-8:])}{more}"
 
-    def _verify_adopted(self) -> None:
+    def _verify_adoption(self) -> None:
         for each in list(self._adopted):
             chunk, array, (version, checksum, count) = each[0](), each[1](), each[2:]
             if chunk is None or array is None or chunk.version != version or chunk.writer:
@@ -374,7 +375,7 @@ def _asking() -> str | Site | None:
     return callsite.find()
 
 
-def _named(who: str | Site | None) -> str:
+def _describe_owner(who: str | Site | None) -> str:
     return who if isinstance(who, str) else callsite.describe(who)
 
 

@@ -19,11 +19,11 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
 from d2lmini.device.numpy_device import NumpyDevice
-from d2lmini.engine import lanes
-from d2lmini.engine.road import Runner
+from d2lmini.engine import worker_pools
+from d2lmini.engine.scheduler import Runner
 
 _devices: dict[Context, Device] = {}
-_door = forks.guard(threading.RLock())
+_lock = forks.guard(threading.RLock())
 _looked = False  # has this process looked for the machine's GPUs?
 
 
@@ -47,7 +47,7 @@ def exists(ctx: Context) -> bool:
     return ctx.is_cpu or ctx in _devices
 
 
-def known(ctx: Context) -> Device | None:
+def find_known(ctx: Context) -> Device | None:
     """The device that `ctx` names, if it was found before; searches for none."""
     return _devices.get(ctx)
 
@@ -55,28 +55,28 @@ def known(ctx: Context) -> Device | None:
 def gpus() -> list[Device]:
     """The devices that are not CPUs, in order."""
     _look()
-    return _known()
+    return _known_devices()
 
 
-def named() -> list[Device]:
+def list_named() -> list[Device]:
     """All devices that were used so far."""
     return list(_devices.values())
 
 
-def _known() -> list[Device]:
+def _known_devices() -> list[Device]:
     return [device for ctx, device in list(_devices.items()) if not ctx.is_cpu]
 
 
 def state() -> tuple[list[Device], int | None]:
     """The arguments with which `install` restores the present devices."""
-    return _known(), lanes.most_for_cpu
+    return _known_devices(), worker_pools.most_for_cpu
 
 
 def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
     """Replace all devices but the CPU; the engine must be idle. None: the devices of this machine,
     searched for when needed. `cpu_workers`: number of workers the CPU keeps, None for all."""
     global _looked
-    for device in _known():
+    for device in _known_devices():
         del _devices[device.ctx]
         if device.pool is not None:
             device.pool.there = False
@@ -85,7 +85,7 @@ def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
         if device.pool is not None:  # it was installed before
             device.pool.there = True
     _looked = bool(devices)
-    lanes.install(*_lanes(devices, cpu_workers))
+    worker_pools.install(*_lanes(devices, cpu_workers))
 
 
 def _look() -> None:
@@ -93,11 +93,11 @@ def _look() -> None:
     global _looked
     if _looked:
         return
-    with _door:
+    with _lock:
         if not _looked:
             cuda = addons.find("gpu", required=False)
             found = cuda.find() if cuda is not None else []
-            lanes.add(*_lanes(found, None)[::2])
+            worker_pools.add(*_lanes(found, None)[::2])
             _devices.update((device.ctx, device) for device in found)
             _looked = True
 
@@ -122,7 +122,7 @@ def _reason() -> str:
 
 
 def _missing(ctx: Context) -> str:
-    found = _known()
+    found = _known_devices()
     count = f"{len(found) or 'no'} GPU{'' if len(found) == 1 else 's'}"
     why = "" if found else f". {_reason()}"
     return (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from d2lmini.device.storage import Pool
 
 
-def not_shared(ctx: Context, by: str) -> MXNetError:
+def sharing_error(ctx: Context, by: str) -> MXNetError:
     """The error for lending a device's memory to another library, where that is impossible."""
     return MXNetError(
         f"{by}: the array is on {ctx}, whose memory is not shared with other libraries; "
@@ -57,7 +57,7 @@ class Device:
 
     def runners(self) -> dict[tuple[Context, str], Any]:
         """The runners of its lanes, where the device works asynchronously to the host; see
-        `engine.lanes`."""
+        `engine.worker_pools`."""
         return {}
 
     def replay_calls(self, program: Any) -> Callable[..., Any] | None:
@@ -71,7 +71,7 @@ class Device:
         `target` (on a device with an order of its own: later tasks in that order)."""
         raise NotImplementedError
 
-    def pinned(self, nbytes: int) -> np.ndarray | None:
+    def alloc_pinned(self, nbytes: int) -> np.ndarray | None:
         """Host memory, as bytes, that this device reads and writes by itself; None where that
         would be no faster."""
         return None
@@ -83,15 +83,15 @@ class Device:
 
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
         """A DLPack capsule of an array that lies here; it keeps `owner` alive."""
-        raise not_shared(self.ctx, "dlpack")
+        raise sharing_error(self.ctx, "dlpack")
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
         """`take(array)` of a DLPack source that lies here; waits."""
-        raise not_shared(self.ctx, "from_dlpack")
+        raise sharing_error(self.ctx, "from_dlpack")
 
     def dlpack_device(self) -> tuple[int, int]:
         """DLPack's (kind, number) of this device."""
-        raise not_shared(self.ctx, "dlpack")
+        raise sharing_error(self.ctx, "dlpack")
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes."""

@@ -25,8 +25,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from d2lmini import engine, instrument
-from d2lmini.device.quiet import run_quietly
-from d2lmini.engine.road import here
+from d2lmini.device.errstate import run_quietly
+from d2lmini.engine.scheduler import thread_state
 
 #: Elements per piece of an elementwise operation.
 GRAIN = 1 << 18
@@ -40,16 +40,18 @@ def parallel_for(
     The first exception of a piece is raised after the others have ended. `whole` does the work of
     all pieces in one call, with the same bits; it is called when no other thread can help.
     """
-    if n < 2 or here.cut or not instrument.listeners:  # a cut within a piece belongs to the piece
+    if (
+        n < 2 or thread_state.cut or not instrument.listeners
+    ):  # a cut within a piece belongs to the piece
         _run_pieces(n, body, whole)
         return
     begin_ns = engine.current.clock()
     try:
-        here.cut = True
+        thread_state.cut = True
         own, over_ns = _run_pieces(n, body, whole)
     finally:
-        here.cut = False
-    instrument.emit("share", here.task, n, begin_ns, own, over_ns, whole is None)
+        thread_state.cut = False
+    instrument.emit("share", thread_state.task, n, begin_ns, own, over_ns, whole is None)
 
 
 def _run_pieces(
@@ -57,7 +59,7 @@ def _run_pieces(
 ) -> tuple[int, int]:
     """The number of pieces this thread took itself, and when the last of those was over."""
     current = engine.current
-    job = _Job(n, body)
+    job = _ParallelJob(n, body)
     called = current.helpers(n - 1, job, late=whole is None) if n > 1 else None
     if whole is not None and not called:
         whole()
@@ -86,7 +88,7 @@ def _run_pieces(
     return own, over_ns
 
 
-class _Job:
+class _ParallelJob:
     """The pieces of one operation, and how many are done.
 
     taken  no pieces are left to take; is_over: all are done
@@ -104,8 +106,8 @@ class _Job:
         self.body = body
         self.numbers = count()  # next() on it is atomic
         self.finished = count(1)
-        self.news: SimpleQueue[_Job | None] = SimpleQueue()
-        self.outer: _Job | None = here.job
+        self.news: SimpleQueue[_ParallelJob | None] = SimpleQueue()
+        self.outer: _ParallelJob | None = thread_state.job
         self.problem: BaseException | None = None
         self.taken = False
         self.is_over = False
@@ -120,7 +122,7 @@ class _Job:
     def work(self) -> int:
         """Take pieces until none is left; returns how many."""
         mine = 0
-        before, here.job = here.job, self
+        before, thread_state.job = thread_state.job, self
         try:
             for i in self.numbers:
                 if i >= self.n:
@@ -135,5 +137,5 @@ class _Job:
                     self.is_over = True
                     self.news.put(None)
         finally:
-            here.job = before
+            thread_state.job = before
         return mine

@@ -85,7 +85,7 @@ def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
     nbytes = prod(shape) * dtype.itemsize
     checker = storage.checker
     is_lent = nbytes >= LEAST_LENT
-    block = _kept(nbytes) if is_lent else None
+    block = _find_cached(nbytes) if is_lent else None
     if block is None:
         block = np.empty(nbytes + RED if is_lent or checker else nbytes, np.uint8)
     if checker is not None:
@@ -99,7 +99,7 @@ def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
             _blocks.append(block)
 
 
-def _kept(nbytes: int) -> np.ndarray | None:
+def _find_cached(nbytes: int) -> np.ndarray | None:
     """A returned block, large enough and not more than twice as large."""
     for _ in range(MOST_LENT):
         try:

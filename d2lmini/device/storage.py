@@ -39,12 +39,12 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context, gpu
-from d2lmini.device import quiet
+from d2lmini.device import errstate
 from d2lmini.device.check_memory import RED, Checker
 from d2lmini.device.check_memory import MemoryFault as MemoryFault
-from d2lmini.device.devices import device_of, exists, known, named
+from d2lmini.device.devices import device_of, exists, find_known, list_named
 from d2lmini.device.interface import Device
-from d2lmini.engine.budget import Account, WeightedVar
+from d2lmini.engine.budget import ByteAccount, WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
 
 #: Arrays below this many bytes lie in NumPy's own memory.
@@ -64,7 +64,7 @@ class Memory(NamedTuple):
     limit: int | None
 
 
-class Pool(Account):
+class Pool(ByteAccount):
     """The memory of one context: free blocks by size class, and the counts.
 
     Arrays of `xp` live there. If `xp` is not NumPy, the module takes memory itself (`new`), and the
@@ -191,10 +191,10 @@ class Pool(Account):
         """A new array of `xp`, which allocates the memory itself (the lock is not held)."""
         return self.xp.empty(shape, dtype)
 
-    def leased(self, array: Any, chunk: Chunk) -> Any:
+    def make_lease(self, array: Any, chunk: Chunk) -> Any:
         """The memory of `array`, a view of `chunk`, as an `xp` array that keeps `chunk` alive."""
         if checker is not None:
-            checker.shared(chunk)
+            checker.mark_shared(chunk)
         return np.asarray(Lease(array, chunk))
 
     def block_of(self, array: Any) -> Any:
@@ -229,8 +229,8 @@ class PinnedPool(Pool):
     adopts = False
 
     def fresh(self, nbytes: int) -> np.ndarray:
-        device = known(gpu(self.ctx.device_id))
-        pinned = None if device is None else device.pinned(nbytes)
+        device = find_known(gpu(self.ctx.device_id))
+        pinned = None if device is None else device.alloc_pinned(nbytes)
         return super().fresh(nbytes) if pinned is None else pinned
 
 
@@ -297,7 +297,7 @@ class Chunk(WeightedVar):
                 self.block = self.pool.block_of(array)
                 self.order = self.block.order
             elif checker is not None:
-                checker.adopted(self, array)
+                checker.note_adoption(self, array)
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
@@ -317,7 +317,7 @@ class Chunk(WeightedVar):
 
     def lease(self) -> Any:
         """The contents as an array that keeps the chunk alive, as do all views made of it."""
-        return self.pool.leased(self.data, self)
+        return self.pool.make_lease(self.data, self)
 
     def note_write(self, begin: int, end: int, site: Site | None) -> None:
         """Record that a push of the line `site` will overwrite elements `begin` to `end`."""
@@ -357,7 +357,7 @@ def check(on: bool = True) -> None:
     global checker
     with lock:
         checker = Checker() if on else None
-        quiet.began = checker.began if checker else None
+        errstate.began = checker.began if checker else None
         instrument.after_wait = _at_wait if checker else None
 
 
@@ -419,7 +419,7 @@ def stats(ctx: Context | None = None) -> Memory:
 
 def settle() -> None:
     """Update the counts of all devices; listeners hear of freed memory."""
-    for device in named():
+    for device in list_named():
         if device.pool is not None:
             device.pool.stats()
 

@@ -228,7 +228,7 @@ def fit(
             "fit: a line needs sums of two sizes or more, over two processes or more; got "
             f"{len(groups)} sizes and n = {n}"
         )
-    if min(min(each) for each in groups.values()) <= 0:
+    if min(min(group) for group in groups.values()) <= 0:
         raise ValueError(f"fit: some sums take no time, or less than sending: {send_s} s a message")
     chance = random.Random(seed)
     draws = [{size: statistics.median(each) for size, each in groups.items()}]

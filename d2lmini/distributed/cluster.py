@@ -45,10 +45,10 @@ from d2lmini.distributed.alpha_beta import (
     fit,
     rounds_of,
 )
-from d2lmini.distributed.dist import grouped, in_turns
+from d2lmini.distributed.dist import group_by_bucket, in_turns
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.profiler.recorder import serial_of
-from d2lmini.profiler.trace import Trace
+from d2lmini.profiler.tracing import Trace
 
 __all__ = [
     "WAYS", "Fit", "Gradient", "Link", "Prediction", "Rounds", "Scaling", "Step", "Work",
@@ -123,7 +123,9 @@ def works_of(trace: Trace, trainer: Trainer) -> list[Work]:
 
     def close() -> None:
         if begin:
-            times = [[1e-9 * (at - begin) for at in each.values()] for each in (ready, needed)]
+            times = [
+                [1e-9 * (at - begin) for at in operation.values()] for operation in (ready, needed)
+            ]
             compute_s, update_s = 1e-9 * (done - begin), 1e-9 * (updated - done)
             found.append(Work(compute_s, tuple(map(Gradient, nbytes, *times)), update_s))
 
@@ -234,7 +236,7 @@ def _buckets(work: Work) -> list[list[int]]:
     """The buckets of `DistKVStore`, the last gradient first, in the order of a Trainer's step, in
     which some follow after backward."""
     places = range(len(work.gradients))[::-1]
-    groups = grouped([work.gradients[i].nbytes for i in places], ["float32"] * len(places))
+    groups = group_by_bucket([work.gradients[i].nbytes for i in places], ["float32"] * len(places))
     return [[places[i] for i in group] for group in in_turns(groups)]
 
 

@@ -36,7 +36,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import Plan, world
-from d2lmini.engine import lanes
+from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
 from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
@@ -60,7 +60,7 @@ class Exchange(FunctionTask):
     __slots__ = ("nbytes",)
 
     nbytes: int
-    lane = lanes.WIRE
+    lane = worker_pools.WIRE
 
     def keeps(self, var: Any) -> bool:
         return False  # a failed sum: later exchanges must not go ahead on this process alone
@@ -128,7 +128,7 @@ class DistKVStore(KVStore):
     def init(self, key: Any, value: Any) -> None:
         """Store a copy of each value: that of rank 0, in all processes."""
         super().init(key, value)
-        self._spread([k for k, _ in self._pairs("init", key, value)])
+        self._broadcast([k for k, _ in self._pairs("init", key, value)])
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
         """`init`, or a new value for existing keys, then `pull`."""
@@ -138,7 +138,7 @@ class DistKVStore(KVStore):
                 self._replace(k, values[0])
             else:
                 super().init(k, values[0])
-        self._spread([k for k, _ in pairs])
+        self._broadcast([k for k, _ in pairs])
         self.pull(key, out, priority)
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
@@ -165,7 +165,7 @@ class DistKVStore(KVStore):
         pairs = self._pairs("push", key, value)
         with engine.prioritized(priority):
             by_nccl = self._sum_by_nccl(pairs, outs, in_turns)
-            self._sum([each for each in pairs if each[0] not in by_nccl], outs, in_turns)
+            self._sum([pair for pair in pairs if pair[0] not in by_nccl], outs, in_turns)
             for k, arrays in outs.items():
                 for x in arrays if k not in by_nccl else ():
                     if not _is_like(x, self._store[k]):
@@ -180,10 +180,10 @@ class DistKVStore(KVStore):
 
     # -- exchanges ---------------------------------------------------------------------------------
 
-    def _spread(self, keys: list[Key]) -> None:
+    def _broadcast(self, keys: list[Key]) -> None:
         """Give all processes the values of rank 0."""
         values = [operand(self._value(k)) for k in keys]
-        plan = ("begin with the values of rank 0 for", *self._described(keys, values))
+        plan = ("begin with the values of rank 0 for", *self._describe(keys, values))
         chunks = [chunk for chunk, *_ in values]
         job = self._world
         self._exchange(
@@ -265,7 +265,7 @@ class DistKVStore(KVStore):
 
     def _send(self, bucket: Bucket, sources: list[NDArray], targets: list[list[NDArray]]) -> None:
         given = [operand(x) for x in sources]
-        wanted = [[operand(y) for y in each] for each in targets]
+        wanted = [[operand(y) for y in target] for target in targets]
         job, half = self._world, self._half
 
         def run() -> None:
@@ -274,7 +274,7 @@ class DistKVStore(KVStore):
             )
 
         nbytes = sum(spec.nbytes for *_, spec in given)
-        site = note_writes([y for each in targets for y in each])
+        site = note_writes([y for target in targets for y in target])
         self._exchange(
             "AllReduce", bucket.plan, run,
             [chunk for chunk, *_ in given], [chunk for each in wanted for chunk, *_ in each],
@@ -319,10 +319,10 @@ class DistKVStore(KVStore):
             way = f"{way} as float16" if self._half else way
             if self.divisor is not None:
                 way = f"{way} for step({self.divisor:g})"
-            described = self._described(keys, [operand(x) for x in arrays])
+            described = self._describe(keys, [operand(x) for x in arrays])
             self._plans[known] = [
                 Bucket(some, (way, *(described[i] for i in some)))
-                for some in grouped([s.nbytes for s in specs], [s.dtype for s in specs])
+                for some in group_by_bucket([s.nbytes for s in specs], [s.dtype for s in specs])
             ]
         return self._plans[known]
 
@@ -331,17 +331,17 @@ class DistKVStore(KVStore):
         buckets = self._buckets(keys[::-1], [self._store[k] for k in keys[::-1]])
         return [[keys[-1 - i] for i in bucket.members] for bucket in in_turns(buckets)]
 
-    def _described(self, keys: list[Key], operands: list[Operand]) -> list[tuple[str, str]]:
+    def _describe(self, keys: list[Key], operands: list[Operand]) -> list[tuple[str, str]]:
         return [
             (str(self.names.get(k, k)), f"{np.dtype(spec.dtype).name} {spec.shape}")
             for k, (*_, spec) in zip(keys, operands)
         ]
 
 
-def grouped(nbytes: Sequence[int], dtypes: Sequence[Any]) -> list[list[int]]:
+def group_by_bucket(nbytes: Sequence[int], dtypes: Sequence[Any]) -> list[list[int]]:
     """The indices of arrays of these sizes and dtypes that share a bucket, in order.
 
-    >>> grouped([100, 100, 1 << 18, 8 << 20, 40, 40], ["f4"] * 4 + ["f4", "f8"])
+    >>> group_by_bucket([100, 100, 1 << 18, 8 << 20, 40, 40], ["f4"] * 4 + ["f4", "f8"])
     [[0, 1], [2], [3], [4], [5]]
     """
     found: list[list[int]] = []

@@ -33,7 +33,7 @@ from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.distributed import server
 from d2lmini.distributed.dist import DistKVStore, operand
-from d2lmini.distributed.server import How, Request
+from d2lmini.distributed.server import OptimizerSettings, Request
 from d2lmini.kvstore.local import Key, Pairs
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ndarray.compute import array_of
@@ -105,7 +105,7 @@ class AsyncKVStore(DistKVStore):
 
     def load_optimizer_states(self, fname: str | os.PathLike[str]) -> None:
         """As in `KVStore`, on rank 0; AssertionError on others."""
-        with self._lock, server.without_bound():
+        with self._lock, server.suspend_bound():
             super().load_optimizer_states(fname)
             if self._optimizer is not None:
                 vars(self._optimizer).update(vars(self._updater.optimizer))
@@ -124,19 +124,23 @@ class AsyncKVStore(DistKVStore):
         how = None
         if self._optimizer is not None:
             scheduled = self._optimizer.lr_scheduler is not None
-            how = How(self._optimizer.rescale_grad, None if scheduled else self._optimizer.lr)
+            how = OptimizerSettings(
+                self._optimizer.rescale_grad, None if scheduled else self._optimizer.lr
+            )
         with engine.prioritized(priority):
             keys, totals = self._totals(pairs)
             if self.rank == 0:
-                self.updated(Request("push", self._number, tuple(keys), how, ends=True), totals, 0)
+                self.push_update(
+                    Request("push", self._number, tuple(keys), how, ends=True), totals, 0
+                )
                 return
             buckets = self._buckets(keys, totals)
-            for each in buckets:
+            for bucket in buckets:
                 request = Request(
-                    "push", self._number, tuple(keys[i] for i in each.members), how, self._half,
-                    each is buckets[-1],
+                    "push", self._number, tuple(keys[i] for i in bucket.members), how, self._half,
+                    bucket is buckets[-1],
                 )  # fmt: skip
-                self._push(request, [totals[i] for i in each.members])
+                self._push(request, [totals[i] for i in bucket.members])
 
     def pull(
         self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True
@@ -208,9 +212,11 @@ class AsyncKVStore(DistKVStore):
         """Dtype, shape and size of a value."""
         return self._store[key]._spec
 
-    def updated(self, request: Request, grads: Sequence[np.ndarray | NDArray], rank: int) -> None:
+    def push_update(
+        self, request: Request, grads: Sequence[np.ndarray | NDArray], rank: int
+    ) -> None:
         """Push the update for the gradients that a rank has pushed."""
-        with self._lock, server.without_bound():
+        with self._lock, server.suspend_bound():
             arrays = [
                 g if isinstance(g, NDArray) else array(g, dtype=self.spec(k).dtype)
                 for k, g in zip(request.keys, grads)

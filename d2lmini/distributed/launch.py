@@ -96,17 +96,17 @@ def _environment(n: int) -> dict[str, str]:
 def _watch(job: subprocess.Popen, folder: Path) -> int:
     """Wait until the job ends, or a process is gone that did not end well."""
     known: dict[str, psutil.Process | None] = {}
-    while job.poll() is None and not _failed(folder, known):
+    while job.poll() is None and not _find_failed(folder, known):
         time.sleep(LOOK_S)
-    failed = _failed(folder, known)
+    failed = _find_failed(folder, known)
     if failed:
         _wait(job, GRACE_S)
-        told = "; ".join(f"rank {rank} {_why(folder, rank)}" for rank in failed)
+        told = "; ".join(f"rank {rank} {_read_reason(folder, rank)}" for rank in failed)
         print(f"d2lmini: {told}. The job has ended", file=sys.stderr)
     return job.returncode or bool(failed)
 
 
-def _failed(folder: Path, known: dict[str, psutil.Process | None]) -> list[str]:
+def _find_failed(folder: Path, known: dict[str, psutil.Process | None]) -> list[str]:
     """The ranks that noted why they end, or that are gone without a note."""
     for path in folder.glob("*.pid"):
         if path.stem not in known:
@@ -133,7 +133,7 @@ def _end_of(folder: Path, rank: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def _why(folder: Path, rank: str) -> str:
+def _read_reason(folder: Path, rank: str) -> str:
     return _end_of(folder, rank) or "was killed, or left without ending its program"
 
 

@@ -177,7 +177,7 @@ class World:
             if last < self._begun:
                 raise MXNetError(
                     f"dist: rank {rank} has ended its program, while rank {self.rank} waits for it "
-                    f"to {_told(self._plan)}; all ranks must take the same number of steps"
+                    f"to {_describe_plan(self._plan)}; all ranks must take the same number of steps"
                 )
 
     def _note_who_is_gone(self) -> None:
@@ -219,7 +219,7 @@ def _difference(plans: Sequence[Plan]) -> str:
     here, odd = plans.index(usual), next(r for r, plan in enumerate(plans) if plan != usual)
     a, b = usual, plans[odd]
     if a[0] != b[0]:
-        what = f"rank {odd} is to {_told(b)}; rank {here} is to {_told(a)}"
+        what = f"rank {odd} is to {_describe_plan(b)}; rank {here} is to {_describe_plan(a)}"
     else:
         pairs = zip_longest(a[1:], b[1:], fillvalue=("none", "as there are no more"))
         nth, pair = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
@@ -228,7 +228,7 @@ def _difference(plans: Sequence[Plan]) -> str:
     return f"dist: the ranks differ: {what}. All ranks must run the same model and the same steps"
 
 
-def _told(plan: Plan) -> str:
+def _describe_plan(plan: Plan) -> str:
     names = [name for name, _ in plan[1:]]
     more = "" if len(names) <= 3 else f" and {len(names) - 3} more"
     return f"{plan[0]} {', '.join(names[:3])}{more}".strip()

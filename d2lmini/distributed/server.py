@@ -28,7 +28,7 @@ import numpy as np
 from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import SLEEP_S, World, wait_until
 from d2lmini.engine.core import Task
-from d2lmini.engine.road import here
+from d2lmini.engine.scheduler import thread_state
 
 _REQUEST, _GRADS, _VALUES = range(3)  # the tags of messages
 
@@ -36,7 +36,7 @@ _REQUEST, _GRADS, _VALUES = range(3)  # the tags of messages
 Spec = Any
 
 
-class How(NamedTuple):
+class OptimizerSettings(NamedTuple):
     """The settings of a worker's optimizer; lr is None if the server has a scheduler."""
 
     rescale_grad: float
@@ -50,7 +50,7 @@ class Request(NamedTuple):
     what: str
     store: int
     keys: tuple[Any, ...]
-    how: How | None = None
+    how: OptimizerSettings | None = None
     half: bool = False
     ends: bool = False
 
@@ -60,7 +60,7 @@ class Request(NamedTuple):
 
 def push(job: World, request: Request, grads: Sequence[np.ndarray]) -> None:
     """Send gradients; returns when the server has begun to receive them."""
-    sent = packed(job, grads, request.half)
+    sent = pack(job, grads, request.half)
     throttle.current().hold(time.monotonic(), sent.nbytes)
     asked = job.served.isend(request, 0, _REQUEST)
     job.until(job.served.Issend(sent, 0, _GRADS))
@@ -74,12 +74,12 @@ def pull(job: World, request: Request, targets: Sequence[Sequence[np.ndarray]]) 
     asked = job.served.isend(request, 0, _REQUEST)
     job.until(job.served.Irecv(buffer, 0, _VALUES))
     job.until(asked)
-    for copies, value in zip(targets, unpacked(buffer, [copies[0] for copies in targets], False)):
+    for copies, value in zip(targets, unpack(buffer, [copies[0] for copies in targets], False)):
         for target in copies:
             np.copyto(target, value)
 
 
-def packed(job: World, arrays: Sequence[np.ndarray], half: bool) -> np.ndarray:
+def pack(job: World, arrays: Sequence[np.ndarray], half: bool) -> np.ndarray:
     """The bytes of the arrays, one array after the other."""
     wires = [_wire(x, half) for x in arrays]
     sizes = [x.size * wire.itemsize for x, wire in zip(arrays, wires)]
@@ -91,7 +91,7 @@ def packed(job: World, arrays: Sequence[np.ndarray], half: bool) -> np.ndarray:
     return buffer
 
 
-def unpacked(buffer: np.ndarray, like: Sequence[Spec], half: bool) -> Iterator[np.ndarray]:
+def unpack(buffer: np.ndarray, like: Sequence[Spec], half: bool) -> Iterator[np.ndarray]:
     """The arrays in `buffer`; views."""
     end = 0
     for spec in like:
@@ -152,8 +152,8 @@ class Server:
                 nbytes = sum(s.size * _wire(s, request.half).itemsize for s in specs)
                 buffer = np.empty(nbytes, np.uint8)
                 wait_until(comm.Irecv(buffer, rank, _GRADS).Test)
-                grads = list(unpacked(buffer, specs, request.half))
-                store.updated(request, grads, rank)
+                grads = list(unpack(buffer, specs, request.half))
+                store.push_update(request, grads, rank)
                 return
         values = store.values(request, rank)
         sent = np.concatenate([x.reshape(-1).view(np.uint8) for x in values])
@@ -165,10 +165,10 @@ _SERVER = Task("update by the server of dist_async", (), ())
 
 
 @contextmanager
-def without_bound() -> Iterator[None]:
+def suspend_bound() -> Iterator[None]:
     """A scope in which this thread pushes like a task: the bound on pending bytes is off."""
-    before, here.task = here.task, _SERVER
+    before, thread_state.task = thread_state.task, _SERVER
     try:
         yield
     finally:
-        here.task = before
+        thread_state.task = before

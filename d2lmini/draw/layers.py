@@ -60,7 +60,7 @@ def place(widths: Sequence[float], edges: Sequence[Edge]) -> Places:
     for i, r in enumerate(row):
         rows[r].append(i)
     _order(rows, up, down)
-    x = _settled(rows, up, down, wide, pull)
+    x = _settle(rows, up, down, wide, pull)
     return Places(row[:n], x[:n], {edge: [x[i] for i in found] for edge, found in bends.items()})
 
 
@@ -112,7 +112,7 @@ def _crossings(rank: list[float], rows: list[list[int]], down: list[list[int]]) 
     return count
 
 
-def _settled(
+def _settle(
     rows: list[list[int]], up: list[list[int]], down: list[list[int]], widths: Sequence[float],
     pull: Sequence[float],
 ) -> list[float]:  # fmt: skip

@@ -33,7 +33,7 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file; the suffix (.png, .svg, .pdf) selects the format."""
-        with files.beside(path, ending=True) as [place]:
+        with files.replace_atomically(path, ending=True) as [place]:
             self.figure.savefig(place)
 
     def _repr_png_(self) -> Any:

@@ -51,7 +51,7 @@ class Box(NamedTuple):
     label: str = ""
 
 
-class Arranged(NamedTuple):
+class Arrangement(NamedTuple):
     """Positions of boxes: `x` of the centres (without the margin), `y` of the upper edges; for each
     edge the paths of its line and its head; the total size."""
 
@@ -62,7 +62,7 @@ class Arranged(NamedTuple):
     height: float
 
 
-def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arranged:
+def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arrangement:
     """Find positions for boxes of these widths and heights; every edge leads to a higher number."""
     places = place([width for width, _ in sizes], edges)
     row_height = [0.0] * (max(places.row, default=-1) + 1)
@@ -82,7 +82,7 @@ def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arra
         points.append((MARGIN + places.x[b], y[b] - 1))
         arrows[a, b] = smooth_path(points), _head(*points[-1])
     right = max([x + width / 2 for x, (width, _) in zip(places.x, sizes)], default=0.0)
-    return Arranged(places.x, y, arrows, right + 2 * MARGIN, tops[-1] - BETWEEN + MARGIN)
+    return Arrangement(places.x, y, arrows, right + 2 * MARGIN, tops[-1] - BETWEEN + MARGIN)
 
 
 def smooth_path(points: Sequence[tuple[float, float]]) -> str:

@@ -38,7 +38,7 @@ from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
-from d2lmini.engine.road import here
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
@@ -148,7 +148,7 @@ def cancel_pending() -> int:
 
 def set_bulk_size(size: int) -> int:
     """Hand up to `size` tasks of this thread to a worker at once; 0 or 1: one. The old size."""
-    old, here.bulk_size = here.bulk_size, int(size)
+    old, thread_state.bulk_size = thread_state.bulk_size, int(size)
     with current.lock:
         current._flush(())
     return old
@@ -158,11 +158,11 @@ def set_bulk_size(size: int) -> int:
 def prioritized(priority: int) -> Iterator[None]:
     """Add `priority` to every task that this thread pushes in the scope; ready tasks of higher
     priority begin first."""
-    before, here.priority = here.priority, here.priority + priority
+    before, thread_state.priority = thread_state.priority, thread_state.priority + priority
     try:
         yield
     finally:
-        here.priority = before
+        thread_state.priority = before
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def bulk(size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        here.bulk_size = old
+        thread_state.bulk_size = old
         set_bulk_size(old)
 
 
@@ -269,7 +269,7 @@ def _drain_at_exit() -> None:
     could not end later; from then on a finalizer that pushes or waits runs its tasks itself."""
     deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
-        if _ended_by_interrupt() and current.stats().pending:
+        if _was_interrupted() and current.stats().pending:
             _tell_leftovers("when Ctrl-C ended the program")
         elif not current.wait_all("exit", deadline_s):
             _tell_leftovers(f"{deadline_s:g} s after the program ended")
@@ -281,7 +281,7 @@ def _drain_at_exit() -> None:
         engine.end()
 
 
-def _ended_by_interrupt() -> bool:
+def _was_interrupted() -> bool:
     """Did an uncaught KeyboardInterrupt end the program?"""
     kind = getattr(sys, "last_type", None)  # at a prompt this is only the last error
     return kind is not None and issubclass(kind, KeyboardInterrupt) and not hasattr(sys, "ps1")
@@ -303,13 +303,13 @@ def _before_fork() -> None:
 
 def _after_fork_in_parent() -> None:
     core.lock.release()
-    forks.let_go()
+    forks.release()
 
 
 def _after_fork_in_child() -> None:
     forks.begin_anew()
     core.lock._at_fork_reinit()  # type: ignore[attr-defined]
-    here.task = here.pool = None
+    thread_state.task = thread_state.pool = None
     for engine in list(Engine.alive):
         engine.after_fork()
 

@@ -28,7 +28,7 @@ from d2lmini.engine.core import Task, Var
 _dropped: deque[WeightedVar] = deque()
 
 
-class Account:
+class ByteAccount:
     """The pending bytes of one device and their bound; None: no bound of the device's own."""
 
     pending = 0
@@ -41,7 +41,7 @@ class WeightedVar(Var):
     __slots__ = ("counted", "filled", "held", "pins", "weight")
 
     #: The account of the device that holds the memory; memory sets it (`storage.Pool`).
-    pool: Any = Account()
+    pool: Any = ByteAccount()
 
     def __init__(self, weight: int):
         super().__init__()
@@ -124,7 +124,7 @@ class Budget:
     def admits(self, task: Task) -> bool:
         """Can `task` be queued now without passing the bound?"""
         extra = 0
-        account: Account | None = None
+        account: ByteAccount | None = None
         for var in task.writes:
             if var.weight and not (var.filled or var.counted):  # type: ignore[attr-defined]
                 extra += var.weight

@@ -1,7 +1,7 @@
 """Bulk execution: several tasks of one thread are handed to a worker as one.
 
 Handing a task to a worker costs tens of microseconds. Inside `engine.bulk(n)` up to n tasks of
-this thread are collected in a `Segment`, which is itself a task: the segment claims the Vars of
+this thread are collected in a `BulkSegment`, which is itself a task: the segment claims the Vars of
 each task at its push, and becomes ready when it is closed. A segment is closed when it is full,
 when the scope ends, when another thread pushes to or waits for one of its Vars, and when any thread
 waits for everything. MXNet calls the same thing bulk execution.
@@ -20,13 +20,13 @@ from d2lmini.engine.core import Task, Var
 OPEN = 1 << 30
 
 
-class Segment(Task):
+class BulkSegment(Task):
     """A batch of tasks, claimed and run as one, in push order. A task leaves it after running.
 
     as_one  a task that does the work of all, where the device has one (`cuda.replay_tasks`)
     """
 
-    as_one: ClassVar[Callable[[Segment], Any]] = lambda segment: None
+    as_one: ClassVar[Callable[[BulkSegment], Any]] = lambda segment: None
 
     __slots__ = ("lane", "open", "parts")
 
@@ -90,7 +90,7 @@ class Segment(Task):
                 self.writes[var] = None
                 core.claim_var(self, var, True)
 
-    def all_granted(self) -> bool:
+    def close_and_claim(self) -> bool:
         """Count the Vars that a closed segment waits for; True if none, so that it is ready."""
         self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
         return self.waits == 0

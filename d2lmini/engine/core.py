@@ -236,7 +236,7 @@ class FunctionTask(Task):
                 var.order.wait(True)
 
 
-class Gate(Task):
+class WaitRequest(Task):
     """A user thread's wait, queued like a task: granted when all earlier tasks on its Var are done.
 
     The thread claims one Var, as reader or writer, and blocks on the gate's lock.

@@ -13,9 +13,9 @@ from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.engine import core
-from d2lmini.engine.bulk import Segment
+from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.failure import Failure
-from d2lmini.engine.road import open_all
+from d2lmini.engine.scheduler import open_all
 from d2lmini.engine.waits import Waits
 
 
@@ -61,7 +61,7 @@ class Engine(Waits):
         with self.lock:
             self.budget.drain()
             pending = len(self.pending) + len(self._late)
-            pending += sum(len(t.parts) - 1 for t in self.pending if isinstance(t, Segment))
+            pending += sum(len(t.parts) - 1 for t in self.pending if isinstance(t, BulkSegment))
             executed = self.ran + self.inlined
             return Stats(
                 executed + self.skipped + pending, executed, self.inlined, self.skipped,
@@ -87,10 +87,10 @@ class Engine(Waits):
     def _cancel_all(self, site: Site | None) -> int:
         count = 0
         for task in self.pending:
-            for each in list(task.parts)[task in self.running :]:
-                if each.cancelled is None:
-                    problem = MXNetError(f"{each.name}: cancelled before it ran")
-                    each.cancelled = Failure(each.name, each.site or site, problem)
+            for part in list(task.parts)[task in self.running :]:
+                if part.cancelled is None:
+                    problem = MXNetError(f"{part.name}: cancelled before it ran")
+                    part.cancelled = Failure(part.name, part.site or site, problem)
                     count += 1
         return count
 
@@ -100,19 +100,19 @@ class Engine(Waits):
             for var in (*task.shared, *task.writes):
                 core.forget(var)
         for task in self.pending:
-            for each in task.parts:
-                self.budget.unpin(each)
+            for part in task.parts:
+                self.budget.unpin(part)
                 problem = MXNetError(
-                    f"{each.name}: pending at fork; only the parent process computes it"
+                    f"{part.name}: pending at fork; only the parent process computes it"
                 )
-                failure = Failure(each.name, each.site, problem)
+                failure = Failure(part.name, part.site, problem)
                 failure.sudden = True  # the parent may have been running it
-                self._fail(each, failure, ran=False)
+                self._fail(part, failure, ran=False)
         sequence = self._sequence
         self._begin_anew()
         self._sequence = sequence
 
-    def lanes_changed(self) -> None:
+    def reset_lanes(self) -> None:
         """The devices or the numbers of workers have changed; see `lanes`."""
 
     def stop(self) -> None:

@@ -34,28 +34,30 @@ class OutOfRangeError(MXNetError, IndexError):
 class Report:
     """The message of a Failure, which it outlives, and whether a wait has raised it."""
 
-    __slots__ = ("failure", "order", "seen", "site", "text", "told")
+    __slots__ = ("failure", "order", "seen", "site", "text", "reported_at")
 
     def __init__(self, failure: Failure, text: str, site: Site | None):
         self.failure: Callable[[], Failure | None] = weakref.ref(failure)
         self.text = text
         self.site = site
         self.seen = False
-        self.told: tuple[object, int] | None = None  # (engine of the wait, its last push number)
+        self.reported_at: tuple[object, int] | None = (
+            None  # (engine of the wait, its last push number)
+        )
         self.order = 0  # number of the failed push
 
     def tell(self, engine: object, order: int) -> None:
         """Note that a wait of `engine`, whose last push was number `order`, raises the failure."""
         if not self.seen:
             self.seen = True
-            self.told = engine, order
+            self.reported_at = engine, order
 
-    def known(self, engine: object, order: int | None = None) -> bool:
+    def was_reported(self, engine: object, order: int | None = None) -> bool:
         """Was the failure raised before push number `order` of `engine`? None: before now."""
-        if self.told is None or order is None:
-            return self.told is not None
+        if self.reported_at is None or order is None:
+            return self.reported_at is not None
         # Engines are idle when they are switched: tasks of another engine were pushed later.
-        return self.told[0] is not engine or order > self.told[1]
+        return self.reported_at[0] is not engine or order > self.reported_at[1]
 
     def summary(self) -> str:
         """The failure and the line that issued the operation, as two lines."""
@@ -105,7 +107,7 @@ class Failure:
         )
 
 
-class Unchanged(Failure):
+class WriteSkipped(Failure):
     """Why a write in place did not happen: the Var still has its old value.
 
     The value counts as missing until a wait has raised the failure: no task pushed before that
@@ -122,7 +124,7 @@ class Unchanged(Failure):
         self.kind = origin.kind
         self.report = report = origin.report
         self.sudden = False
-        if report.known(engine, order):  # the user knows of the failure, not of this write
+        if report.was_reported(engine, order):  # the user knows of the failure, not of this write
             self.report = Report(self, report.text, report.site)
 
     @property
@@ -130,7 +132,7 @@ class Unchanged(Failure):
         return self._origin
 
     def blocks(self, engine: object, order: int | None = None) -> bool:
-        return not self.report.known(engine, order)
+        return not self.report.was_reported(engine, order)
 
 
 class Reports:
@@ -171,7 +173,7 @@ class Reports:
         other._unseen += moved
 
 
-def listed(summaries: Sequence[str], most: int = 10) -> str:
+def join_summaries(summaries: Sequence[str], most: int = 10) -> str:
     """The summaries joined by newlines, at most `most` of them."""
     more = len(summaries) - most
     return "\n".join(summaries[:most]) + (f"\n... and {more} more" if more > 0 else "")

@@ -52,5 +52,5 @@ class NaiveEngine(Engine):
     def _hand_out(self, task: Task) -> None:
         self._ready.append(task)
 
-    def _handed_out(self) -> set[Task]:
+    def _dispatched(self) -> set[Task]:
         return set(self._ready)

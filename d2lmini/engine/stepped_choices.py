@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.engine.core import Task
-from d2lmini.engine.stepped_records import Event
+from d2lmini.engine.stepped_records import LogEntry
 
 if TYPE_CHECKING:
     from d2lmini.engine.stepped_engine import SteppedEngine
@@ -75,7 +75,7 @@ class Seeded(InOrder):
         return random.Random(f"{self.seed}, {what}").randrange(n)
 
 
-class Listed(InOrder):
+class ListOrder(InOrder):
     """One task at a time, in the order of a list of numbers; then the others by age."""
 
     def __init__(self, order: Iterable[int]):
@@ -94,11 +94,11 @@ class Listed(InOrder):
         return None if first is None else Move(first, True)
 
 
-class Replayed(InOrder):
+class LogOrder(InOrder):
     """The steps of a log; after its end, as `InOrder`."""
 
     def __init__(self, log: Iterable[Sequence[Any]]):
-        events = [Event(*event) for event in log]
+        events = [LogEntry(*event) for event in log]
         self.moves = [event for event in events if event.kind != "push"]
         self.before: dict[int, int] = {}
         moves = 0
@@ -153,5 +153,5 @@ def choice(
     if seed is not None:
         return Seeded(seed, mingled)
     if order is not None:
-        return Listed(order)
-    return InOrder() if replay is None else Replayed(replay)
+        return ListOrder(order)
+    return InOrder() if replay is None else LogOrder(replay)

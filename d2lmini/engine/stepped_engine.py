@@ -49,23 +49,23 @@ from weakref import WeakKeyDictionary
 
 from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
-from d2lmini.engine import core, lanes, signals
+from d2lmini.engine import core, signals, worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.failure import Failure, Report
-from d2lmini.engine.meeting import Watch
 from d2lmini.engine.operation import place_of
-from d2lmini.engine.road import here
+from d2lmini.engine.rendezvous import StallDetector
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_choices import Move, choice
-from d2lmini.engine.stepped_records import Event, SteppedOperation, Times, clock_of, lane_of
+from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, clock_of, lane_of
 from d2lmini.engine.stepped_view import View
 from d2lmini.engine.waits import block
 
 
-class Past(NamedTuple):
+class UndoRecord(NamedTuple):
     """A step as `back` needs it: the event and the operation; for an end also the outcome and the
     errors and reports that it changed."""
 
-    event: Event
+    event: LogEntry
     task: Task
     outcome: tuple[Failure | None, bool]
     errors: dict[Var, Failure | None]
@@ -113,7 +113,7 @@ class SteppedEngine(View):
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self._serial = threading.RLock()
-        self.log: list[Event] = []
+        self.log: list[LogEntry] = []
         self.now_us = 0.0
         self._made_ns = time.perf_counter_ns()
         self.steps = 0  # begins and ends, less those taken back
@@ -121,7 +121,7 @@ class SteppedEngine(View):
         self._ready: dict[object, list[Task]] = {}  # by lane; by priority and age
         self._ends: dict[Task, float] = {}  # running tasks: when they end
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
-        self._past: deque[Past] = deque(maxlen=self._remember)
+        self._past: deque[UndoRecord] = deque(maxlen=self._remember)
         self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
         self._named: dict[int, str] = {}
         self._n_vars = 0
@@ -145,9 +145,9 @@ class SteppedEngine(View):
         if self._is_for_later(task):
             return
         task.site = task.site or callsite.find()
-        task.priority += here.priority
+        task.priority += thread_state.priority
         task.prepare()
-        user = here.task is None
+        user = thread_state.task is None
         due = self._choice.steps_before_push(self) if user else 0
         while self.steps < due and self._step() is not None:
             continue
@@ -162,11 +162,13 @@ class SteppedEngine(View):
         """The record of `task`, made when the task is pushed (for a meeting: complete)."""
         operation = self.operations.get(task.seq)
         if operation is None:
-            by = getattr(here.task, "seq", 0)
-            reads, writes = (tuple(map(self._number, each)) for each in (task.shared, task.writes))
+            by = getattr(thread_state.task, "seq", 0)
+            reads, writes = (
+                tuple(map(self._number, write)) for write in (task.shared, task.writes)
+            )
             operation = SteppedOperation(task, reads, writes, by, self.clock())
             self.operations[task.seq] = operation
-            self.log.append(Event("push", task.seq, task.name, "", self.now_us))
+            self.log.append(LogEntry("push", task.seq, task.name, "", self.now_us))
         return operation
 
     def _number(self, var: Var) -> int:
@@ -183,15 +185,15 @@ class SteppedEngine(View):
         self._make_ready(task)
 
     def _make_ready(self, task: Task) -> None:
-        insort(self._ready.setdefault(lanes.key_of(task), []), task, key=_rank)
+        insort(self._ready.setdefault(worker_pools.key_of(task), []), task, key=_rank)
 
     def _is_ready(self, task: Task) -> bool:
-        return task in self._ready.get(lanes.key_of(task), ())
+        return task in self._ready.get(worker_pools.key_of(task), ())
 
     def _no_longer_ready(self, task: Task) -> None:
-        self._ready[lanes.key_of(task)].remove(task)
+        self._ready[worker_pools.key_of(task)].remove(task)
 
-    def _handed_out(self) -> set[Task]:
+    def _dispatched(self) -> set[Task]:
         return set(self.waiting_to_begin())
 
     # -- which tasks may begin or end -------------------------------------------------------------
@@ -202,7 +204,7 @@ class SteppedEngine(View):
 
     def able_to_begin(self) -> Iterator[Task]:
         """The ready tasks for which a worker is free, by priority and age."""
-        busy = Counter(lanes.key_of(task) for task in self._ends)
+        busy = Counter(worker_pools.key_of(task) for task in self._ends)
         able = [
             tasks
             for lane, tasks in self._ready.items()
@@ -215,27 +217,27 @@ class SteppedEngine(View):
         return sorted(self._ends, key=lambda task: (self._ends[task], task.seq))
 
     def _workers_of(self, task: Task) -> int:
-        return lanes.threads.get(lanes.key_of(task), self._size)  # type: ignore[call-overload]
+        return worker_pools.threads.get(worker_pools.key_of(task), self._size)  # type: ignore[call-overload]
 
     def _free_worker(self, task: Task) -> str:
         """The first worker of the lane that runs nothing."""
         place, n = place_of(task.ctx, lane_of(task)), self._workers_of(task)
         names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
-        busy = {self.operations[each.seq].worker for each in self._ends}
+        busy = {self.operations[end.seq].worker for end in self._ends}
         return next(name for name in names if name not in busy)
 
     # -- stepping ----------------------------------------------------------------------------------
 
-    def step(self) -> Event | None:
+    def step(self) -> LogEntry | None:
         """Begin or end one operation; returns the event, or None if nothing can happen. MXNetError
         inside a task: only the program may step."""
-        if here.task is not None:
+        if thread_state.task is not None:
             raise MXNetError(
-                f"step inside the task {here.task.name!r}: step where the program pushes"
+                f"step inside the task {thread_state.task.name!r}: step where the program pushes"
             )
         return self._step()
 
-    def _step(self) -> Event | None:
+    def _step(self) -> LogEntry | None:
         with self._serial:
             move = self._choice.next(self)
             if move is None:
@@ -255,10 +257,10 @@ class SteppedEngine(View):
         while self.step() is not None:
             continue
 
-    def run_to(self, target: int | str) -> Event:
+    def run_to(self, target: int | str) -> LogEntry:
         """Step until an operation begins: the one of that number, the next of that name, or the
         next from a line with that text, "train.py:12" or "c = a * 3". ValueError if none will."""
-        wanted = {each.number for each in self._yet_to_begin() if _is_meant(each, target)}
+        wanted = {each.number for each in self._yet_to_begin() if _matches(each, target)}
         while wanted:
             event = self.step()
             if event is None:
@@ -268,7 +270,7 @@ class SteppedEngine(View):
         left = ", ".join(map(str, self._yet_to_begin())) or "none"
         raise ValueError(f"run_to: nothing that is {target!r} will begin; yet to begin: {left}")
 
-    def back(self, steps: int = 1) -> Event | None:
+    def back(self, steps: int = 1) -> LogEntry | None:
         """Take back the last steps (not their values, see the module); returns the last event that
         was taken back, or None at the beginning."""
         event = None
@@ -278,7 +280,7 @@ class SteppedEngine(View):
                     event = self._back()
         return event
 
-    def _begin(self, move: Move) -> Event:
+    def _begin(self, move: Move) -> LogEntry:
         task = move.task
         operation = self.operations[task.seq]
         duration_us = self._duration_us(task)
@@ -290,7 +292,7 @@ class SteppedEngine(View):
             self._no_longer_ready(task)
         operation.status, operation.worker = "running", worker
         operation.began_ns = self.clock()
-        event = Event("begin", task.seq, task.name, worker, self.now_us)
+        event = LogEntry("begin", task.seq, task.name, worker, self.now_us)
         self.log.append(event)
         if task in self._outcomes:  # it has run, and its begin was taken back
             if instrument.listeners:
@@ -299,16 +301,16 @@ class SteppedEngine(View):
             self._outcomes[task] = self._execute(task, worker)
         ran = self._outcomes[task][1]
         self._ends[task] = self.now_us + (duration_us if ran else 0.0)
-        return self._stepped(Past(event, task, self._outcomes[task], {}, []))
+        return self._remember_step(UndoRecord(event, task, self._outcomes[task], {}, []))
 
-    def _end(self, move: Move) -> Event:
+    def _end(self, move: Move) -> LogEntry:
         task = move.task
         operation = self.operations[task.seq]
         end_us = self._ends[task] if move.time_us is None else move.time_us
         self.now_us = max(self.now_us, end_us)
         failure, ran = outcome = self._outcomes[task]
         errors = {var: var.error for var in task.writes}
-        event = Event("end", task.seq, task.name, operation.worker, self.now_us)
+        event = LogEntry("end", task.seq, task.name, operation.worker, self.now_us)
         with self.lock:
             reports = list(self.reports._unseen)
             self._settle(task, failure, ran)
@@ -317,9 +319,9 @@ class SteppedEngine(View):
             operation.ended_ns = self.clock()
             self.log.append(event)
             self._finish(task)
-        return self._stepped(Past(event, task, outcome, errors, reports))
+        return self._remember_step(UndoRecord(event, task, outcome, errors, reports))
 
-    def _stepped(self, past: Past) -> Event:
+    def _remember_step(self, past: UndoRecord) -> LogEntry:
         self.steps += 1
         self._past.append(past)
         return past.event
@@ -342,14 +344,16 @@ class SteppedEngine(View):
 
     # -- stepping back (lock held) -----------------------------------------------------------------
 
-    def _back(self) -> Event:
+    def _back(self) -> LogEntry:
         if not self._past or self.gates:
             why = "another thread waits" if self.gates else f"only {self._remember} are remembered"
             raise MXNetError(f"back: this step cannot be taken back: {why} (remember=)")
         event, task, outcome, errors, reports = self._past[-1]
         operation = self.operations[event.number]
         if event.kind == "begin":
-            pushed = [each for each in self.operations.values() if each.by == event.number]
+            pushed = [
+                operation for operation in self.operations.values() if operation.by == event.number
+            ]
             if pushed:
                 raise MXNetError(
                     f"back: {operation} has pushed {', '.join(map(str, pushed))} as it began, "
@@ -391,7 +395,9 @@ class SteppedEngine(View):
         Var too: so each queue is claimed anew, by the rule, with `task` first."""
         behind: set[Task] = set()
         for var in (*task.shared, *task.writes):
-            line = [(each, False) for each in sorted(var.readers, key=lambda each: each.seq)]
+            line = [
+                (reader, False) for reader in sorted(var.readers, key=lambda reader: reader.seq)
+            ]
             line += [(var.writer, True)] if var.writer is not None else []
             line += var.queue
             core.forget(var)
@@ -411,7 +417,7 @@ class SteppedEngine(View):
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
         """Step until `lock` is open."""
-        watch = Watch(self)
+        watch = StallDetector(self)
         while True:
             while lock.locked() and self._step() is not None:
                 continue
@@ -434,7 +440,7 @@ def _rank(task: Task) -> tuple[int, int]:
     return -task.priority, task.seq
 
 
-def _is_meant(operation: SteppedOperation, target: int | str) -> bool:
+def _matches(operation: SteppedOperation, target: int | str) -> bool:
     if isinstance(target, int):
         return operation.number == target
     return operation.name == target or target in operation.where

@@ -116,7 +116,7 @@ class _Explorer:
         """Does `order` give the outcome of serial execution?"""
         if order not in self.outcomes:
             self.outcomes[order], engine = self.run(order=order)
-            self.begun.add(_begun(engine))
+            self.begun.add(_list_begun(engine))
         return self.outcomes[order] == self.expected
 
     def watch(self, order: Order, those: Sequence[int], undo: int | None = None) -> _Watch:
@@ -136,7 +136,7 @@ class _Explorer:
             outcome = "error", type(error).__name__, str(error).splitlines()[:1]
         engine.wait_idle("explore")
         with engine.lock:
-            engine.untold()  # later waits must not raise these errors
+            engine.take_unreported()  # later waits must not raise these errors
         return outcome
 
     def explore(self, most: int, reduced: bool, seeds: int) -> Exploration:
@@ -162,7 +162,7 @@ class _Explorer:
             found.schedules += 1
             collision = _collision(engine)
             if collision is not None or outcome != self.expected:
-                found.wrong = _begun(engine)
+                found.wrong = _list_begun(engine)
                 _blame_engine(found, engine, collision)
                 break
         return found
@@ -178,7 +178,7 @@ class _Explorer:
             run = self.watch(first, first)
             engine = run.engine
             pair = [engine.operations[number] for number in first]
-            found.var, why = _unnamed_write(pair, (run,)) or (None, "the cause is unknown")
+            found.var, why = _find_unnamed_write(pair, (run,)) or (None, "the cause is unknown")
             found.why = "even program order does not, when the operations are queued: "
             found.why += why.format("" if found.var is None else engine.name_of(found.var))
             return
@@ -190,11 +190,11 @@ class _Explorer:
             engine.operations[max(good[i : i + 2])],
         )
         found.var, why = (
-            _unnamed_write(found.pair, runs)
-            or _unnamed_read(found.pair, runs, self.watch)
-            or _unnamed(one, other)
+            _find_unnamed_write(found.pair, runs)
+            or _find_unnamed_read(found.pair, runs, self.watch)
+            or _find_unnamed(one, other)
         )
-        those = [found.var] if found.var is not None else _named_by_one(one, other)
+        those = [found.var] if found.var is not None else _vars_of_one(one, other)
         why = why.format(", ".join(map(engine.name_of, those)) or "what no operation names")
         found.why = f"{one} and {other} may run in either order, and must not: {why}"
         found.why += "".join(f"\n  {each}: issued at {each.where}" for each in found.pair)
@@ -277,7 +277,7 @@ class _Watch(instrument.Instrument):
     def _contents(self) -> dict[int, Any]:
         return {number: _copy_of(var) for var, number in self.engine.numbers.items()}
 
-    def changed(self, number: int) -> set[int]:
+    def changed_vars(self, number: int) -> set[int]:
         """The Vars whose contents operation `number` changed."""
         before, after = self.before.get(number, {}), self.after.get(number, {})
         return {v for v in after if bits_of(before.get(v)) != bits_of(after[v])}
@@ -295,17 +295,17 @@ def _copy_of(var: Var) -> Any:
     return None if missing or data is None else data.copy()
 
 
-def _unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame | None:
+def _find_unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame | None:
     """A Var that one of the operations changes without naming it."""
     for run in runs:
-        for each in those:
-            hidden = run.changed(each.number) - set(each.writes)
+        for task in those:
+            hidden = run.changed_vars(task.number) - set(task.writes)
             if hidden:
-                return min(hidden), f"{each} changes {{}} and does not name it in writes"
+                return min(hidden), f"{task} changes {{}} and does not name it in writes"
     return None
 
 
-def _unnamed_read(
+def _find_unnamed_read(
     pair: Sequence[Operation], runs: tuple[_Watch, _Watch], watch: Callable[..., _Watch]
 ) -> Blame | None:
     """A Var that one operation changes and the other reads without naming it: without the change,
@@ -315,28 +315,28 @@ def _unnamed_read(
         alone = reverse.did(second.number, second.writes)
         if run.did(second.number, second.writes) == alone:
             continue
-        for var in sorted(run.changed(first.number)):
+        for var in sorted(run.changed_vars(first.number)):
             undone = watch(run.order, run.those, var)
             if undone.did(second.number, second.writes) == alone:
                 return var, f"{second} uses {{}} and does not name it in reads"
     return None
 
 
-def _unnamed(one: Operation, other: Operation) -> Blame:
+def _find_unnamed(one: Operation, other: Operation) -> Blame:
     """If there are no contents to compare: the Vars that only one of the operations names."""
-    those = _named_by_one(one, other)
+    those = _vars_of_one(one, other)
     found = those[0] if len(those) == 1 else None
     return found, "one of them\nuses and does not name one of: {}"
 
 
-def _named_by_one(one: Operation, other: Operation) -> list[int]:
+def _vars_of_one(one: Operation, other: Operation) -> list[int]:
     return sorted({*one.reads, *one.writes} ^ {*other.reads, *other.writes})
 
 
 # -- the engine itself -----------------------------------------------------------------------------
 
 
-def _begun(engine: SteppedEngine) -> Order:
+def _list_begun(engine: SteppedEngine) -> Order:
     return tuple(event.number for event in engine.log if event.kind == "begin")
 
 

@@ -31,7 +31,7 @@ class Orders:
     """The legal orders of operations, given in push order."""
 
     def __init__(self, operations: Sequence[Operation]):
-        self.numbers = [each.number for each in operations]
+        self.numbers = [operation.number for operation in operations]
         self._operations = operations
         #: For each operation, the later ones that can only begin when it has ended; the reverse.
         self.after = {number: self._blocked_by(number) for number in self.numbers}
@@ -45,14 +45,14 @@ class Orders:
         variables: dict[int, Var] = {}
         shadows: dict[Task, int] = {}
         ready = []
-        for each in self._operations:
+        for operation in self._operations:
             reads, writes = (
                 tuple([variables.setdefault(v, Var()) for v in numbers])
-                for numbers in (each.reads, each.writes)
+                for numbers in (operation.reads, operation.writes)
             )
-            shadow = Task(each.name, reads, writes)
+            shadow = Task(operation.name, reads, writes)
             shadow.prepare()
-            shadows[shadow] = each.number
+            shadows[shadow] = operation.number
             if core.claim(shadow):
                 ready.append(shadow)
         begun = set()

@@ -3,8 +3,8 @@
 Nothing here holds an array or a Var: the log of a program is numbers and names, and can be written
 as JSON and read back.
 
->>> from d2lmini.engine.stepped_records import Event
->>> print(Event("begin", 3, "dot", "cpu 1", 20.0))
+>>> from d2lmini.engine.stepped_records import LogEntry
+>>> print(LogEntry("begin", 3, "dot", "cpu 1", 20.0))
 20 us: cpu 1 begins 3 dot
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from d2lmini.engine.core import Task
-from d2lmini.engine.lanes import WIRE
 from d2lmini.engine.operation import Operation
+from d2lmini.engine.worker_pools import WIRE
 
 #: Duration in microseconds of an operation whose run time is not predicted.
 UNKNOWN_US = 100.0
@@ -27,7 +27,7 @@ LINK_BYTES_PER_US = 12e3
 Times = float | Mapping[str, float] | Callable[[Task], float] | None
 
 
-class Event(NamedTuple):
+class LogEntry(NamedTuple):
     """One line of the log.
 
     kind      "push", "begin" or "end"
@@ -89,7 +89,7 @@ def lane_of(task: Task) -> str:
     return "compute" if task.ctx.is_cpu and task.lane != WIRE else task.lane
 
 
-def predicted_us(task: Task) -> float:
+def predict_us(task: Task) -> float:
     """The engine's prediction; for a copy, the time a link takes; else `UNKNOWN_US`."""
     if task.predicted_us < 1e9:
         return task.predicted_us
@@ -100,14 +100,14 @@ def predicted_us(task: Task) -> float:
 def clock_of(times: Times) -> Callable[[Task], float]:
     """A function that gives a task's duration in microseconds of the virtual clock."""
     if times is None:
-        asked: Callable[[Task], float] = predicted_us
+        asked: Callable[[Task], float] = predict_us
     elif callable(times):
         asked = times
     elif isinstance(times, Mapping):
         named = dict(times)
 
         def asked(task: Task) -> float:
-            return named[task.name] if task.name in named else predicted_us(task)
+            return named[task.name] if task.name in named else predict_us(task)
 
     elif isinstance(times, (int, float)) and not isinstance(times, bool):
         same = float(times)

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.stepped_orders import Orders
-from d2lmini.engine.stepped_records import Event, SteppedOperation, Text
+from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class View(Engine):
 
     operations: dict[int, SteppedOperation]
     numbers: WeakKeyDictionary[Var, int]
-    log: list[Event]
+    log: list[LogEntry]
     now_us: float
     steps: int
     _made_ns: int
@@ -59,7 +59,9 @@ class View(Engine):
         operation that wrote the Var first: `v3 (of 2 _mul_scalar)`."""
         if number in self._named:
             return self._named[number]
-        writers = (each for each in self.operations.values() if number in each.writes)
+        writers = (
+            operation for operation in self.operations.values() if number in operation.writes
+        )
         writer = next(writers, None)
         return f"v{number}" if writer is None else f"v{number} (of {writer})"
 
@@ -97,7 +99,7 @@ class View(Engine):
         lines = []
         for number, var in self._busy():
             name = self.name_of(number)
-            ahead = [(each, False) for each in _by_number(var.readers)]
+            ahead = [(reader, False) for reader in _by_number(var.readers)]
             ahead += [(var.writer, True)] if var.writer is not None else []
             for task, writes in var.queue:
                 for other, wrote in ahead:
@@ -137,8 +139,8 @@ class View(Engine):
         """The clock, and a line for each operation."""
         rows = [each for _, each in sorted(self.operations.items())]
         counts = {status: 0 for status in ("done", "failed", "skipped", "running", "ready")}
-        for each in rows:
-            counts[each.status] = counts.get(each.status, 0) + 1
+        for row in rows:
+            counts[row.status] = counts.get(row.status, 0) + 1
         summary = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
         head = f"{self.now_us:g} us: {summary or 'nothing was pushed'}"
         table = [(str(each), each.status, each.worker, self._when(each)) for each in rows]

@@ -17,11 +17,11 @@ from itertools import count
 from typing import Any
 
 from d2lmini import callsite, instrument
-from d2lmini.engine import lanes, signals
-from d2lmini.engine.bulk import Segment
+from d2lmini.engine import signals, worker_pools
+from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
-from d2lmini.engine.road import here
+from d2lmini.engine.scheduler import thread_state
 
 
 def default_workers() -> int:
@@ -53,7 +53,7 @@ class _Worker:
             self.awake.release()
 
 
-class Pool:
+class WorkerPool:
     """The workers of one lane and their ready tasks (engine's lock held)."""
 
     __slots__ = ("idle", "jobs", "name", "ready", "size", "workers")
@@ -84,12 +84,12 @@ class ThreadedEngine(Engine):
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
-        self._pools: dict[Any, Pool] = {}
+        self._pools: dict[Any, WorkerPool] = {}
         self._stopped = self._ended = False
 
     @property
     def workers(self) -> int:
-        most = lanes.most_for_cpu
+        most = worker_pools.most_for_cpu
         return self._size if self._asked or most is None else min(self._size, most)
 
     # -- pushing ----------------------------------------------------------------------------------
@@ -102,14 +102,14 @@ class ThreadedEngine(Engine):
             or self.recorder is not None
         ) and self._is_for_later(task):
             return
-        user = here.task is None
+        user = thread_state.task is None
         small = task.predicted_us < self.inline_below and task.ctx.is_cpu
         if user and small and self.run_inline(task):
             return
         task.site = task.site or callsite.find()
-        task.priority += here.priority
+        task.priority += thread_state.priority
         task.prepare()
-        enter = self._join_segment if user and here.bulk_size > 1 else self._enter
+        enter = self._join_segment if user and thread_state.bulk_size > 1 else self._enter
         while not enter(task, user):
             self.pause(task)
         if self._ended and user:
@@ -127,7 +127,7 @@ class ThreadedEngine(Engine):
             self._sequence += 1
             task.seq = self._sequence
             if mine not in self.segments:
-                self.segments[mine] = Segment(task)
+                self.segments[mine] = BulkSegment(task)
                 self.pending.add(self.segments[mine])
             segment = self.segments[mine]
             try:
@@ -140,7 +140,7 @@ class ThreadedEngine(Engine):
                     self.budget.pin(task)
                 raise
             # A wait for room or for everything must not depend on this thread's next push.
-            if len(segment.parts) >= here.bulk_size or self.idle_locks or self.room_locks:
+            if len(segment.parts) >= thread_state.bulk_size or self.idle_locks or self.room_locks:
                 self._close(mine)
         if self._late:
             self._push_late()
@@ -149,11 +149,11 @@ class ThreadedEngine(Engine):
     # -- workers ----------------------------------------------------------------------------------
 
     def _hand_out(self, task: Task) -> None:
-        pool = self.pool(lanes.key_of(task))
+        pool = self.pool(worker_pools.key_of(task))
         heapq.heappush(pool.ready, (-task.priority, task.seq, task))
         self._wake(pool)
 
-    def _handed_out(self) -> set[Task]:
+    def _dispatched(self) -> set[Task]:
         known: set[Task] = set()
         for pool in self._pools.values():
             known.update(entry[2] for entry in pool.ready)
@@ -166,27 +166,27 @@ class ThreadedEngine(Engine):
                 self._wake(pool)
         return known
 
-    def pool(self, key: Any) -> Pool:
+    def pool(self, key: Any) -> WorkerPool:
         """The workers of a lane."""
         pool = self._pools.get(key)
         if pool is None:
             name = "worker" if key == "cpu" else "{}-{}".format(*key)
-            pool = self._pools[key] = Pool(lanes.threads.get(key, self.workers), name)
+            pool = self._pools[key] = WorkerPool(worker_pools.threads.get(key, self.workers), name)
         return pool
 
-    def lanes_changed(self) -> None:
+    def reset_lanes(self) -> None:
         with self.lock:
             pools, self._pools = self._pools, {}
             self._retire(pools.values())
 
-    def _retire(self, pools: Iterable[Pool]) -> None:
+    def _retire(self, pools: Iterable[WorkerPool]) -> None:
         for pool in pools:
             pool.size = 0
             pool.idle.clear()
             for worker in pool.workers:
                 worker.wake()
 
-    def _wake(self, pool: Pool, job: Any = None) -> None:
+    def _wake(self, pool: WorkerPool, job: Any = None) -> None:
         """Wake an idle worker to look for work, or start one if the pool has room."""
         if self._ended:
             return
@@ -206,9 +206,9 @@ class ThreadedEngine(Engine):
             except RuntimeError:  # no more threads are allowed, or the interpreter is ending
                 pool.workers.remove(worker)
 
-    def _work(self, pool: Pool, worker: _Worker) -> None:
-        here.task = worker
-        here.pool = pool
+    def _work(self, pool: WorkerPool, worker: _Worker) -> None:
+        thread_state.task = worker
+        thread_state.pool = pool
         while True:
             task = job = None
             with self.lock:
@@ -217,7 +217,7 @@ class ThreadedEngine(Engine):
                 elif pool.ready:
                     task = heapq.heappop(pool.ready)[2]
                     self.running.add(task)
-                elif pool.jobs and (job := _unfinished(pool.jobs)) is not None:
+                elif pool.jobs and (job := _find_unfinished(pool.jobs)) is not None:
                     pass  # the job began while this worker was busy
                 elif self._stopped or not pool.size:
                     if worker in pool.workers:
@@ -240,7 +240,7 @@ class ThreadedEngine(Engine):
             while (task := self._left_over(pool)) is not None:
                 self._run_here(task)
 
-    def _left_over(self, pool: Pool) -> Task | None:
+    def _left_over(self, pool: WorkerPool) -> Task | None:
         """The next task that no worker will take."""
         with self.lock:
             alone = self._ended or not pool.workers
@@ -250,7 +250,7 @@ class ThreadedEngine(Engine):
         if self.lock._is_owned():  # type: ignore[attr-defined]
             return None  # the operation runs inline: a helper would need the lock to begin
         with self.lock:
-            pool = here.pool or self.pool("cpu")
+            pool = thread_state.pool or self.pool("cpu")
             if self._stopped or pool.size < 2:
                 return None
             free = 0 if pool.ready else len(pool.idle) + max(0, pool.size - len(pool.workers))
@@ -261,9 +261,9 @@ class ThreadedEngine(Engine):
 
     def shared(self, job: Any) -> None:
         with self.lock:
-            (here.pool or self.pool("cpu")).jobs.remove(job)
+            (thread_state.pool or self.pool("cpu")).jobs.remove(job)
 
-    def _call(self, pool: Pool, n: int, job: Any) -> int:
+    def _call(self, pool: WorkerPool, n: int, job: Any) -> int:
         for _ in range(n):
             self._wake(pool, job)
         return n
@@ -316,6 +316,6 @@ class ThreadedEngine(Engine):
 _numbers = count()
 
 
-def _unfinished(jobs: list[Any]) -> Any:
+def _find_unfinished(jobs: list[Any]) -> Any:
     """The first job with pieces left to take; None if there is none."""
     return next((job for job in jobs if not job.taken), None)

@@ -1,8 +1,8 @@
 """Waiting: every wait passes through `Waits._wait`, so that no wait stays hidden.
 
-A user thread that needs a value queues for its Var with a `Gate`, like any task, and blocks until
-the Gate is granted. A wait for everything blocks until nothing is pending; a push that finds too
-much pending blocks until the bound admits it. Ctrl-C interrupts all three, and all three are
+A user thread that needs a value queues for its Var with a `WaitRequest`, like any task, and blocks
+until the Gate is granted. A wait for everything blocks until nothing is pending; a push that finds
+too much pending blocks until the bound admits it. Ctrl-C interrupts all three, and all three are
 refused where blocking could never end: on a worker, and in a finalizer that runs inside the engine.
 """
 
@@ -19,10 +19,10 @@ from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
 from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
-from d2lmini.engine.core import Gate, Task, Var
-from d2lmini.engine.failure import Failure, listed
-from d2lmini.engine.meeting import Watch
-from d2lmini.engine.road import Road, here, interrupts
+from d2lmini.engine.core import Task, Var, WaitRequest
+from d2lmini.engine.failure import Failure, join_summaries
+from d2lmini.engine.rendezvous import StallDetector
+from d2lmini.engine.scheduler import Scheduler, interrupts, thread_state
 
 # Windows delivers Ctrl-C only between waits. Elsewhere Ctrl-C interrupts a wait, unless it came in
 # the instant before the thread fell asleep.
@@ -31,14 +31,14 @@ _PATIENCE_S = 0.1 if os.name == "nt" else 0.5
 T = TypeVar("T")
 
 
-class Waits(Road):
+class Waits(Scheduler):
     """The part of an engine that waits."""
 
     def wait(self, by: str, var: Var, write: bool = False) -> None:
         """Block until the earlier writes of `var` are done, and for `write` the earlier reads too.
         Raises the Var's error. `by` names the calling function in messages and traces."""
         if self.recorder is not None:
-            self.recorder.wanted(by, var, write)
+            self.recorder.run_for_wait(by, var, write)
         # In this order: a task seen in the queue cannot have become the writer since.
         if var.queue or var.writer is not None or var.error is not None or (write and var.readers):
             self.read(by, var, _nothing, write)
@@ -48,16 +48,16 @@ class Waits(Road):
     def read(self, by: str, var: Var, get: Callable[[], T], write: bool = False) -> T:
         """`wait`, and return `get()`; no task writes `var` meanwhile."""
         if self.recorder is not None:
-            self.recorder.wanted(by, var, write)
-        gate = Gate(by, var, write)
-        outer = here.task
+            self.recorder.run_for_wait(by, var, write)
+        gate = WaitRequest(by, var, write)
+        outer = thread_state.task
         try:
             self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing), write)
             if var.error is not None:
                 self._raise_error(by, var)
             return get()
         finally:
-            here.task = outer
+            thread_state.task = outer
             try:
                 self._let_go(gate)
             except BaseException:  # Ctrl-C during `_let_go`, or before it began
@@ -78,7 +78,7 @@ class Waits(Road):
     def wait_idle(self, by: str, timeout_s: float | None = None) -> bool:
         """Block until nothing is pending; raises no error of a task. False after `timeout_s`."""
         if self.recorder is not None:
-            self.recorder.wanted(by, None)
+            self.recorder.run_for_wait(by, None)
         return self._wait(by, None, lambda: self._stand_idle(timeout_s))
 
     def wait_all(self, by: str = "waitall", timeout_s: float | None = None) -> bool:
@@ -101,9 +101,10 @@ class Waits(Road):
     def _wait(self, by: str, var: Var | None, block: Callable[[], T], write: bool = False) -> T:
         """The one wait: refuse where it could not end, block, notify listeners. A value that is
         complete for the engine may be pending on its device; then wait for the device too."""
-        if here.task is not None:
+        if thread_state.task is not None:
             raise MXNetError(
-                f"{by} inside the task {here.task.name!r}: a task must not wait, because it would "
+                f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because it "
+                "would "
                 "hold a worker that the awaited work may need. Name its inputs in reads= instead."
             )
         if core.lock._is_owned():  # type: ignore[attr-defined]
@@ -135,22 +136,22 @@ class Waits(Road):
     def _report(self, by: str) -> None:
         """Raise the errors that no wait has raised, as one; warn of those whose values died."""
         with self.lock:
-            failures, dropped = self.untold()
+            failures, dropped = self.take_unreported()
         try:
             if dropped:
                 callsite.warn(
                     f"{len(dropped)} operation(s) failed and the results were dropped unseen:\n"
-                    + listed([report.summary() for report in dropped])
+                    + join_summaries([report.summary() for report in dropped])
                 )
         finally:  # warnings may be errors
             if failures:
                 error = failures[0].error(callsite.find(), by)
-                also = listed([f"also failed: {f.report.summary()}" for f in failures[1:]])
+                also = join_summaries([f"also failed: {f.report.summary()}" for f in failures[1:]])
                 raise type(error)(f"{error}\n{also}" if also else str(error))
 
     # -- what the waits block on ------------------------------------------------------------------
 
-    def _stand_in_line(self, gate: Gate, hold: bool) -> None:
+    def _stand_in_line(self, gate: WaitRequest, hold: bool) -> None:
         """Block until the gate's Var is granted. Without `hold`, do not claim a free Var."""
         var = gate.var
         with core.lock:
@@ -159,14 +160,14 @@ class Waits(Road):
             free = var.writer is None and not var.queue and not (gate.writes and var.readers)
             if free and not hold:
                 return
-            here.task = gate  # a thread in the queue must not wait for later tasks
+            thread_state.task = gate  # a thread in the queue must not wait for later tasks
             self.gates.add(gate)
             if gate.claim():
                 return
         self._work_off()
         self._block(gate.opened)
 
-    def _let_go(self, gate: Gate) -> None:
+    def _let_go(self, gate: WaitRequest) -> None:
         """Leave the queue, wherever the gate stands in it; idempotent."""
         if gate not in self.gates:
             return
@@ -190,7 +191,7 @@ class Waits(Road):
                 self._flush()
                 opened = None
                 if self.pending or self._late:
-                    opened = _shut(self.idle_locks)
+                    opened = _make_shut_lock(self.idle_locks)
             if opened is None:
                 return self._finish_devices(deadline)
             self._work_off()
@@ -217,13 +218,13 @@ class Waits(Road):
                 self._flush()
                 if self._admits(task):
                     return
-                opened = _shut(self.room_locks)
+                opened = _make_shut_lock(self.room_locks)
             self._work_off()
-            block(opened, Watch(self).until(None))
+            block(opened, StallDetector(self).until(None))
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
         """`block`; while there are meetings, end them if waiting is in vain."""
-        watch = Watch(self)
+        watch = StallDetector(self)
         while not block(lock, soon := watch.until(deadline)):
             if soon == deadline:
                 return False
@@ -242,7 +243,7 @@ def _nothing() -> None:
     """The `get` of a wait that needs no value; also the `block` of a wait for a free Var."""
 
 
-def _shut(locks: list[threading.Lock]) -> threading.Lock:
+def _make_shut_lock(locks: list[threading.Lock]) -> threading.Lock:
     """A locked lock to block on, appended to `locks`, which another thread will open."""
     lock = threading.Lock()
     lock.acquire()

@@ -38,9 +38,9 @@ from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.gluon import structure
+from d2lmini.gluon.flatten_args import flatten as _flatten
+from d2lmini.gluon.flatten_args import regroup as _regroup
 from d2lmini.gluon.naming import _BlockScope
-from d2lmini.gluon.nested import flatten as _flatten
-from d2lmini.gluon.nested import regroup as _regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
 from d2lmini.gluon.summary import print_summary
@@ -130,14 +130,14 @@ class Block:
             block = outer
         return f"{name} of {type(block).__name__}"
 
-    def _shown(self) -> dict[str, Block]:
+    def _repr_children(self) -> dict[str, Block]:
         """The children that `repr` shows."""
         return {name: x for name, x in self.__dict__.items() if isinstance(x, Block)}
 
     def __repr__(self) -> str:
         lines = [
             f"  ({name}): " + repr(block).replace("\n", "\n  ")
-            for name, block in self._shown().items()
+            for name, block in self._repr_children().items()
         ]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
@@ -379,7 +379,10 @@ class Block:
     def save(self, prefix: str) -> None:
         """Write the structure of the net to PREFIX-model.json and its parameters to
         PREFIX-model.params, for `load`. Waits for the parameters."""
-        with files.beside(f"{prefix}-model.params", f"{prefix}-model.json") as [params, model]:
+        with files.replace_atomically(f"{prefix}-model.params", f"{prefix}-model.json") as [
+            params,
+            model,
+        ]:
             self.save_parameters(params)
             structure.save(self, model)
 

@@ -101,7 +101,7 @@ class Checkpoint:
     @property
     def steps(self) -> list[int]:
         """The steps that can be restored if their files are undamaged; the newest is last."""
-        return sorted({step for step, _, _ in self._found()})
+        return sorted({step for step, _, _ in self._find_all()})
 
     # -- write -------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Checkpoint:
         (unfinished / "whole.json").write_text(json.dumps(whole, indent=1))
         _flush(unfinished / "whole.json")
         _flush(unfinished)
-        others = self._found()
+        others = self._find_all()
         count = 1 + max((nth for at, nth, _ in others if at == step), default=0)
         unfinished.rename(_path(self.folder, step, count))
         _flush(self.folder)
@@ -191,7 +191,7 @@ class Checkpoint:
         the errors of `load_parameters`.
         """
         rank, ranks = self._place()
-        chosen = self._agreed(self._newest() if rank == 0 else None)
+        chosen = self._agree(self._newest() if rank == 0 else None)
         if chosen is None:
             self._last = -1
             return None
@@ -248,7 +248,7 @@ class Checkpoint:
     def _newest(self) -> tuple[int, int] | None:
         """Step and count of the newest complete checkpoint."""
         problems: list[str] = []
-        for step, count, path in reversed(self._found()):
+        for step, count, path in reversed(self._find_all()):
             problem = _damage(path)
             if problem is None:
                 for each in problems:
@@ -262,7 +262,7 @@ class Checkpoint:
             )
         return None
 
-    def _found(self) -> list[tuple[int, int, Path]]:
+    def _find_all(self) -> list[tuple[int, int, Path]]:
         """Step, count and folder of each checkpoint, oldest first."""
         names = [(_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*")]
         return sorted((int(m[1]), int(m[2] or 1), path) for m, path in names if m)
@@ -307,7 +307,7 @@ class Checkpoint:
         if self._place()[1] > 1:
             self._talk().barrier()
 
-    def _agreed(self, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
+    def _agree(self, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
         """The choice of rank 0, broadcast to all processes."""
         if self._place()[1] == 1:
             return chosen

@@ -34,11 +34,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini import autograd, random_state
-from d2lmini.gluon.compiled import CompiledForward, Placed
-from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.gluon.compiled import CompiledForward, PlacedTrace
+from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import Node, topological
-from d2lmini.graph.trace import Trace
+from d2lmini.graph.symbolic_trace import SymbolicTrace
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
@@ -82,9 +82,9 @@ def compare(
     compiled: CompiledForward = block._compiled()
     flat, form = flatten(list(inputs))
     log: list[tuple[str, NDArray]] = []
-    with _unchanged(block), imperative(block), _logged(log):
+    with _restore_after(block), imperative(block), _log_ops(log):
         eager = _run(block, flat, form, train)
-    with _unchanged(block):
+    with _restore_after(block):
         now = _run(block, flat, form, train)
     differences, largest = {}, 0.0
     for what in [*eager, *[each for each in now if each not in eager]]:
@@ -96,7 +96,7 @@ def compare(
     n = sum(what.startswith("output") for what in now)
     if not differences:
         return Comparison({}, largest, n)
-    with _unchanged(block):
+    with _restore_after(block):
         node, why = _first(block, compiled, flat, form, train, log, rtol, atol)
     if node is None:
         return Comparison(differences, largest, n, why=why)
@@ -184,10 +184,10 @@ def _first(
             for y in arrays if alike else ():
                 if not any(_close(y, each, rtol, atol) for each in alike or ()):
                     return node, _ELSE
-        return _miscompiled(placed, flat, values, rtol, atol)
+        return _find_miscompiled(placed, flat, values, rtol, atol)
 
 
-def _values(placed: Placed, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
+def _values(placed: PlacedTrace, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
     """The values of all nodes of the graph, computed op by op."""
     found: dict[Node, list[np.ndarray]] = {}
 
@@ -200,12 +200,12 @@ def _values(placed: Placed, flat: list[Any]) -> dict[Node, list[np.ndarray]]:
 
 
 def _rewritten(
-    block: Any, trace: Trace, flat: list[Any], form: Any
+    block: Any, trace: SymbolicTrace, flat: list[Any], form: Any
 ) -> tuple[Node | None, str] | None:
     """The first node where a new trace of the Block's Python differs from the compiled graph; None
     if the graphs are equal."""
     fresh, _ = CompiledForward(block)._trace(block, flat, form, _first_array(flat)._ctx)
-    was, now = _numbered(trace), _numbered(fresh)
+    was, now = _number_nodes(trace), _number_nodes(fresh)
     for (before, sources), (after, others) in zip(was, now):
         assert before.op is not None and after.op is not None
         if before.op is not after.op:
@@ -220,7 +220,7 @@ def _rewritten(
     return None
 
 
-def _numbered(trace: Trace) -> list[tuple[Node, list[Any]]]:
+def _number_nodes(trace: SymbolicTrace) -> list[tuple[Node, list[Any]]]:
     """The nodes of a graph, each with the sources of its inputs."""
     nodes = topological(trace.symbol._entries)
     numbers = {node: i for i, node in enumerate(nodes)}
@@ -231,13 +231,17 @@ def _numbered(trace: Trace) -> list[tuple[Node, list[Any]]]:
     ]
 
 
-def _outputs(trace: Trace, nodes: list[tuple[Node, list[Any]]]) -> list[Any]:
+def _outputs(trace: SymbolicTrace, nodes: list[tuple[Node, list[Any]]]) -> list[Any]:
     numbers = {node: i for i, (node, _) in enumerate(nodes)}
     return [(numbers.get(node, node.name), i) for node, i in trace.symbol._entries]
 
 
-def _miscompiled(
-    placed: Placed, flat: list[Any], values: dict[Node, list[np.ndarray]], rtol: float, atol: float
+def _find_miscompiled(
+    placed: PlacedTrace,
+    flat: list[Any],
+    values: dict[Node, list[np.ndarray]],
+    rtol: float,
+    atol: float,
 ) -> tuple[Node | None, str]:
     """The first node whose value changes when the graph up to that node is compiled."""
     arrays = dict(zip(placed.op.variables, placed.arrays_for(flat)))
@@ -245,8 +249,8 @@ def _miscompiled(
         part = CachedOp(Symbol(tuple((node, i) for i in range(len(expected)))))
         with random_state.rewound():
             results = part(*[arrays[variable] for variable in part.variables])
-        for y, each in zip(expected, results if isinstance(results, list) else [results]):
-            if not _close(y, each.asnumpy(), rtol, atol):
+        for y, result in zip(expected, results if isinstance(results, list) else [results]):
+            if not _close(y, result.asnumpy(), rtol, atol):
                 return node, "which the compiled program computes otherwise than the op itself"
     return None, "each value of the graph is right: it is the backward program that differs"
 
@@ -272,7 +276,7 @@ def imperative(block: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _unchanged(block: Any) -> Iterator[None]:
+def _restore_after(block: Any) -> Iterator[None]:
     """A scope that restores moving averages, gradients and random generators at its end."""
     moving = [p for p in block.collect_params().values() if p.grad_req == "null" and p._data]
     before = [[x.copy() for x in p._data] for p in moving]
@@ -286,7 +290,7 @@ def _unchanged(block: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _logged(log: list[tuple[str, NDArray]]) -> Iterator[None]:
+def _log_ops(log: list[tuple[str, NDArray]]) -> Iterator[None]:
     """A scope that logs the results of all ops on arrays: (op, result)."""
     arrays: Any = NDArray
     apply, mine = arrays._apply, get_ident()

@@ -1,8 +1,8 @@
 """The call path of a hybridized Block: from `net(x)` to a compiled program.
 
 `hybridize` replaces the Block's `forward` by a `CompiledForward`. The first call traces the Block's
-Python (`graph.trace`). Every call passes the inputs and the parameters' arrays, in a list made
-once, to a `CachedOp`.
+Python (`graph.symbolic_trace`). Every call passes the inputs and the parameters' arrays, in a list
+made once, to a `CachedOp`.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -31,14 +31,20 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.autograd.tape import history
 from d2lmini.context import Context
+from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.guards import Guards
-from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
 from d2lmini.graph.ir import Node
-from d2lmini.graph.kept import Kept
-from d2lmini.graph.trace import AsWritten, Trace, here, input_names, one_at_a_time
+from d2lmini.graph.program_cache import ProgramCache
+from d2lmini.graph.symbolic_trace import (
+    FallbackToEager,
+    SymbolicTrace,
+    input_names,
+    one_at_a_time,
+    thread_state,
+)
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -49,7 +55,7 @@ from d2lmini.symbol.symbol import output_name
 _told: set[callsite.Site] = set()
 
 
-class _Watched(CachedOp):
+class _TrackedCachedOp(CachedOp):
     """A CachedOp that calls back when it compiles and when its last program is dropped."""
 
     noted: Callable[..., None]
@@ -71,7 +77,7 @@ class _Watched(CachedOp):
 Last = tuple[Any, list[Any], "Compiled | None", Any, bool]
 
 
-class Placed:
+class PlacedTrace:
     """A trace in one context: its CachedOp, and the arrays that fill its variables.
 
     spec, training  the only kind of input the trace is for; spec is None if it is for all kinds
@@ -79,13 +85,13 @@ class Placed:
     """
 
     def __init__(
-        self, trace: Trace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards,
-        kept: Kept, emptied: Callable[[], None],
+        self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards,
+        kept: ProgramCache, emptied: Callable[[], None],
     ):  # fmt: skip
         self.trace = trace
         self.form = form
         self.ctx = ctx
-        self.op = _Watched(trace.symbol, flags, name, kept)
+        self.op = _TrackedCachedOp(trace.symbol, flags, name, kept)
         self.op.emptied = emptied
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
@@ -141,7 +147,7 @@ class Placed:
     def __call__(self, flat: Sequence[NDArray | None]) -> Any:
         inputs = self.arrays_for(flat)
         results = self.op(*inputs) if self.trace.symbol._entries else []
-        return self.nested(results if isinstance(results, list) else [results])
+        return self.unflatten(results if isinstance(results, list) else [results])
 
     def arrays_for(self, flat: Sequence[NDArray | None]) -> list[NDArray]:
         """All arrays for one call."""
@@ -152,12 +158,12 @@ class Placed:
                 inputs[place] = x
         return inputs
 
-    def nested(self, results: list[NDArray]) -> Any:
+    def unflatten(self, results: list[NDArray]) -> Any:
         """The outputs as the traced function returned them."""
         found = [results[i] if isinstance(i, int) else i[0] for i in self.trace.outputs]
         return regroup(found, self.form)[0]
 
-    def watched(self, flat: Sequence[NDArray | None], hooks: Sequence[tuple]) -> Any:
+    def run_with_hooks(self, flat: Sequence[NDArray | None], hooks: Sequence[tuple]) -> Any:
         """Call op by op, and call every hook for every op."""
 
         def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
@@ -170,7 +176,7 @@ class Placed:
                     callback(name, node.op.name, array)
 
         values = dict(zip(self.op.variables, self.arrays_for(flat)))
-        return self.nested(evaluate(self.trace.symbol._entries, values, watch, self.ctx))
+        return self.unflatten(evaluate(self.trace.symbol._entries, values, watch, self.ctx))
 
 
 class CompiledForward:
@@ -180,17 +186,17 @@ class CompiledForward:
         self._block = weakref.ref(block)
         self.flags = flags
         self.guards = Guards()
-        self.kept = Kept(CachedOp.flag(flags, "static_alloc"))
-        self.traces: dict[Any, tuple[Trace, Any]] = {}
-        self.placed: dict[Any, Placed] = {}
+        self.kept = ProgramCache(CachedOp.flag(flags, "static_alloc"))
+        self.traces: dict[Any, tuple[SymbolicTrace, Any]] = {}
+        self.placed: dict[Any, PlacedTrace] = {}
         self.form: Any = None  # nesting of the inputs of the first trace
         self._general = False  # True if that nesting holds for all inputs
         self._as_written: set[bool] = set()  # the modes that run uncompiled
-        self._last: Placed | None = None
+        self._last: PlacedTrace | None = None
 
     def __call__(self, *args: Any) -> Any:
         last = self._last
-        if last is not None and len(args) == last.n_inputs and here.trace is None:
+        if last is not None and len(args) == last.n_inputs and thread_state.trace is None:
             ctx, spec = last.ctx, last.spec
             for x in args:
                 if type(x) is not NDArray or x._ctx is not ctx:
@@ -205,35 +211,35 @@ class CompiledForward:
         assert block is not None
         flat, form = flatten(list(args))
         if any(isinstance(x, Symbol) for x in flat):
-            if any(isinstance(x, NDArray) for x in flat) and here.trace is None:
+            if any(isinstance(x, NDArray) for x in flat) and thread_state.trace is None:
                 raise ValueError(
                     "In HybridBlock, we do not support mixed NDArrays and Symbols types for the "
                     "input. Please check the type of the args."
                 )
-            if here.trace is not None and block._sees_shapes:
-                here.trace.shaped = True
-                args = regroup([here.trace.seen(x) for x in flat], form)[0]
+            if thread_state.trace is not None and block._sees_shapes:
+                thread_state.trace.shaped = True
+                args = regroup([thread_state.trace.with_shape(x) for x in flat], form)[0]
             return type(block).forward(block, *args)
         ctx = _context(block, flat)
-        if here.trace is not None:
+        if thread_state.trace is not None:
             # Only arrays, inside the trace of an outer Block: they become variables of the outer
             # graph.
-            stood = [x if x is None else here.trace.stands_for(x) for x in flat]
+            stood = [x if x is None else thread_state.trace.stands_for(x) for x in flat]
             return type(block).forward(block, *regroup(stood, form)[0])
         if modes.training in self._as_written:
             return type(block).forward(block, *args)
         try:
             placed = self.place(block, flat, form, ctx)
-        except AsWritten as reason:
+        except FallbackToEager as reason:
             self._run_as_written(reason)
             return type(block).forward(block, *args)
         if block._op_hooks:
-            return placed.watched(flat, block._op_hooks)
+            return placed.run_with_hooks(flat, block._op_hooks)
         if placed.single or (placed.trace.general and form == [0] * len(flat)):
             self._last = placed
         return placed(flat)
 
-    def _run_as_written(self, reason: AsWritten) -> None:
+    def _run_as_written(self, reason: FallbackToEager) -> None:
         """Run uncompiled in this mode from now on; warn once for each source line at fault."""
         self._as_written.add(modes.training)
         if reason.site is not None and reason.site not in _told:
@@ -250,10 +256,10 @@ class CompiledForward:
         block = self._block()
         try:
             self.place(block, flat, form, _context(block, flat))
-        except AsWritten as reason:
+        except FallbackToEager as reason:
             self._run_as_written(reason)
 
-    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
+    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> PlacedTrace:
         """The graph for such inputs, traced if needed, in the context of the inputs."""
         found = self.placed.get((self._key(flat, form, ctx), ctx))
         if found is not None:
@@ -277,7 +283,7 @@ class CompiledForward:
             )
         return None
 
-    def _place(self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context) -> Placed:
+    def _place(self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context) -> PlacedTrace:
         trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
         if not self.traces:
             self.form = form
@@ -291,7 +297,7 @@ class CompiledForward:
                 compiled._forget(key, ctx)
 
         name = block.name or type(block).__name__.lower()
-        found = Placed(
+        found = PlacedTrace(
             trace, outputs, ctx, name, self.flags, self.guards, self.kept, emptied
         )  # fmt: skip
         self.traces[key] = trace, outputs
@@ -309,10 +315,10 @@ class CompiledForward:
 
     def _trace(
         self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None
-    ) -> tuple[Trace, Any]:
+    ) -> tuple[SymbolicTrace, Any]:
         """Trace the Block's Python with Symbols; returns (trace, nesting of the outputs)."""
         specs = [None if x is None else x._spec for x in flat]
-        trace = Trace(input_names(len(flat)), specs, block._sees_shapes)
+        trace = SymbolicTrace(input_names(len(flat)), specs, block._sees_shapes)
         result = trace.run(
             lambda *args: type(block).forward(block, *args),
             lambda values: regroup(values, form)[0],

@@ -21,11 +21,11 @@ from typing import Any
 
 from d2lmini import files, symbol
 from d2lmini import ndarray as nd
-from d2lmini.gluon.nested import flatten, regroup
+from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import topological
-from d2lmini.graph.trace import input_names, outside, plain
-from d2lmini.ops.rnn_one import rnn_layer
+from d2lmini.graph.symbolic_trace import input_names, outside, plain
+from d2lmini.ops.rnn_layer import rnn_layer
 from d2lmini.symbol import Symbol
 
 
@@ -79,6 +79,9 @@ def export(block: Any, compiled: Any, path: str, epoch: int) -> None:
     for node, used in trace.uses.items():
         kind = "aux" if node.name in auxiliary else "arg"
         values[f"{kind}:{node.name}"] = used if isinstance(used, nd.NDArray) else used._reduce()
-    with files.beside(f"{path}-symbol.json", f"{path}-{epoch:04d}.params") as [symbol, params]:
+    with files.replace_atomically(f"{path}-symbol.json", f"{path}-{epoch:04d}.params") as [
+        symbol,
+        params,
+    ]:
         graph.save(symbol)
         nd.save(params, values)

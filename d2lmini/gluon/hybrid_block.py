@@ -38,11 +38,11 @@ from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compare_hybrid import Comparison, compare
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
+from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.graphs import complete_shapes, complete_types, export
-from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.trace import here, one_at_a_time, outside
+from d2lmini.graph.symbolic_trace import one_at_a_time, outside, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
@@ -113,10 +113,10 @@ class HybridBlock(Block):
 
     def _forward_symbols(self, x: Any, args: tuple) -> Any:
         """`hybrid_forward` with F = sym and parameters' variables; nodes get the Block's prefix."""
-        trace = here.trace
+        trace = thread_state.trace
         if trace is not None and any(not p._data for p in self._reg_params.values()):
             flat, form = flatten([x, *args])
-            self._finish_deferred(*regroup([trace.seen(value) for value in flat], form)[0])
+            self._finish_deferred(*regroup([trace.with_shape(value) for value in flat], form)[0])
         params = {name: p.var() for name, p in self._reg_params.items()}
         with self.name_scope():
             return self.hybrid_forward(symbol, x, *args, **params)

@@ -18,16 +18,16 @@ import threading
 from typing import Any
 
 from d2lmini.gluon.parameter_dict import ParameterDict
-from d2lmini.symbol.naming import NameManager, Prefix, numbered
+from d2lmini.symbol.naming import NameManager, Prefix, next_name
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """Per thread: the innermost scope."""
 
     scope: _BlockScope | None = None
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 class _BlockScope:
@@ -44,12 +44,12 @@ class _BlockScope:
         prefix: str | None, params: ParameterDict | None, hint: str
     ) -> tuple[str, ParameterDict]:
         """The prefix and parameters of a new Block of kind `hint` in the current scope."""
-        scope = _here.scope
+        scope = _thread_state.scope
         if prefix is None:
             if scope is None:
                 prefix = NameManager.current.get(None, hint) + "_"
             else:
-                prefix = numbered(scope._counter, hint) + "_"
+                prefix = next_name(scope._counter, hint) + "_"
         if params is not None:
             params = ParameterDict(params.prefix, params)
         elif scope is None:
@@ -61,9 +61,9 @@ class _BlockScope:
 
     def __enter__(self) -> _BlockScope:
         # A Block with an empty prefix leaves the naming to the enclosing scope.
-        self._outer.append(_here.scope)
+        self._outer.append(_thread_state.scope)
         if not self._block._empty_prefix:
-            _here.scope = self
+            _thread_state.scope = self
             prefix = Prefix(self._block.prefix)
             prefix.__enter__()
             self._prefixes.append(prefix)
@@ -72,4 +72,4 @@ class _BlockScope:
     def __exit__(self, *exc: object) -> None:
         if not self._block._empty_prefix:
             self._prefixes.pop().__exit__()
-        _here.scope = self._outer.pop()
+        _thread_state.scope = self._outer.pop()

@@ -33,9 +33,9 @@ from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.gluon.utils import merged, shape_is_known
+from d2lmini.gluon.utils import merge_shapes, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
-from d2lmini.graph.trace import here, one_at_a_time
+from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
@@ -137,7 +137,7 @@ class Parameter:
 
     @shape.setter
     def shape(self, shape: Shape) -> None:
-        both = tuple(shape) if self._shape is None else merged(self._shape, tuple(shape))
+        both = tuple(shape) if self._shape is None else merge_shapes(self._shape, tuple(shape))
         assert both is not None, (
             f"Expected shape {tuple(shape)} is incompatible with given shape {self._shape}"
             f"{self._place()}."
@@ -262,7 +262,7 @@ class Parameter:
         )
         failed = f"Failed loading Parameter '{self.name}'{self._place()} from saved params:"
         if self._shape is not None:
-            assert merged(self._shape, data.shape) == data.shape, (
+            assert merge_shapes(self._shape, data.shape) == data.shape, (
                 f"{failed} shape incompatible expected {self._shape} vs saved {data.shape}"
             )
         self._shape = data.shape
@@ -297,7 +297,7 @@ class Parameter:
         `initialize` and for a context without a copy, and DeferredInitializationError while the
         shape is unknown.
         """
-        if here.trace is not None:
+        if thread_state.trace is not None:
             return self.var()  # type: ignore[return-value]  # like an array, see graph.trace
         one = self._one
         if one is not None and (ctx is None or ctx is one._ctx):

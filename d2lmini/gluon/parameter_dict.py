@@ -28,7 +28,7 @@ from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.gluon.constant import Constant
 from d2lmini.gluon.parameter import Parameter
-from d2lmini.gluon.utils import merged
+from d2lmini.gluon.utils import merge_shapes
 from d2lmini.ndarray import NDArray
 
 FileName = str | os.PathLike[str]
@@ -260,7 +260,7 @@ def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:
     """True if `get` may ask for `wanted` where the parameter has `stored`. Completes a shape."""
     if key == "shape":
         wanted = (wanted,) if isinstance(wanted, int) else tuple(wanted)
-        both = merged(stored, wanted)
+        both = merge_shapes(stored, wanted)
         if both is not None:
             parameter.shape = both
         return both is not None

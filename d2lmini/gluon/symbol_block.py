@@ -27,13 +27,13 @@ from typing import Any
 
 from d2lmini import symbol
 from d2lmini.context import Context
+from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.graphs import complete
 from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.nested import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
-from d2lmini.graph.trace import here, one_at_a_time, outside, plain
+from d2lmini.graph.symbolic_trace import one_at_a_time, outside, plain, thread_state
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
 
@@ -54,7 +54,7 @@ class SymbolBlock(HybridBlock):
             inputs = [inputs]
         flat, self._out_form = flatten(outputs)
         self._graph = plain(Symbol(tuple(entry for each in flat for entry in each._entries)))
-        self._input_names = [_name_of(x) for each in flatten(list(inputs))[0] for x in each]
+        self._input_names = [_name_of(x) for input_ in flatten(list(inputs))[0] for x in input_]
         auxiliary = mutated_by(topological(self._graph._entries))
         for node in variables_of(self._graph._entries):
             if node.name not in self._input_names:
@@ -107,7 +107,7 @@ class SymbolBlock(HybridBlock):
                 f"SymbolBlock: {len(flat)} values for {len(self._input_names)} inputs: {names}"
             )
         ctx = self._context_of(args[0] if args else None, args[1:])
-        if ctx is not None or here.trace is not None:
+        if ctx is not None or thread_state.trace is not None:
             self._complete(flat)
         given = dict(zip(self._input_names, flat, strict=True))
         values: dict[Node, Any] = {}
@@ -123,8 +123,8 @@ class SymbolBlock(HybridBlock):
         """Infer unknown shapes from the shapes of the inputs, and make the deferred arrays."""
         if all(p._data is not None for p in self._params.values()):
             return
-        trace = here.trace
-        values = flat if trace is None else [trace.seen(value) for value in flat]
+        trace = thread_state.trace
+        values = flat if trace is None else [trace.with_shape(value) for value in flat]
         shapes = {name: value.shape for name, value in zip(self._input_names, values)}
         complete(self._params, self._graph, shapes)
         with one_at_a_time(), outside():

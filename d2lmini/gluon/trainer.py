@@ -193,7 +193,7 @@ class Trainer:
         if there:
             copies = [param.list_data() for param in there]
             keys = [self._param2idx[param.name] for param in there]
-            store.broadcast(keys, [each[0] for each in copies], copies)
+            store.broadcast(keys, [copy[0] for copy in copies], copies)
 
     def _prepare(self) -> None:
         if not self._kv_initialized:

@@ -113,7 +113,7 @@ def shape_is_known(shape: tuple[int, ...] | None) -> bool:
     return len(shape) >= least and all(size >= least for size in shape)
 
 
-def merged(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
+def merge_shapes(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
     """Both shapes combined, known sizes replacing unknown ones; None if sizes contradict."""
     if len(known) != len(wanted):
         return None
@@ -200,7 +200,7 @@ def download(
     for left in range(retries, -1, -1):
         try:
             print(f"Downloading {target} from {url}...")
-            with files.beside(target) as [part]:
+            with files.replace_atomically(target) as [part]:
                 with open(part, "xb") as file:
                     _fetch(url, file, verify_ssl)
                 if sha1_hash is not None and not check_sha1(part, sha1_hash):

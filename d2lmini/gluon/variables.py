@@ -18,7 +18,7 @@ import numpy as np
 
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import Node
-from d2lmini.graph.trace import here
+from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope
@@ -37,11 +37,11 @@ arrays = _Arrays()
 
 def variable_of(parameter: Any) -> Symbol:
     """The variable of a parameter: outside traces always the same, and one in each trace."""
-    if here.trace is not None:
+    if thread_state.trace is not None:
         if not shape_is_known(parameter.shape):
             parameter._check_and_get("_data", None)  # raises the fitting error
         spec = Spec(parameter.shape, np.dtype(parameter.dtype))
-        return here.trace.parameter(parameter, spec, labels_of(parameter))
+        return thread_state.trace.parameter(parameter, spec, labels_of(parameter))
     if parameter._var is None:
         labels = AttrScope.current.get(labels_of(parameter))
         parameter._var = Symbol(((Node(None, parameter.name, labels=labels), 0),))

@@ -68,7 +68,7 @@ class Arena:
             if storage.checker is not None and isinstance(self._block, np.ndarray):
                 lease: Any = self._block.base
                 root = lease.chunk.block.base
-                run = storage.checker.guarded(run, getattr(program, "name", "a program"), root)
+                run = storage.checker.guard(run, getattr(program, "name", "a program"), root)
             found = self._functions[id(program)] = run, weakref.ref(program, self._forgetting())
         return found[0]
 

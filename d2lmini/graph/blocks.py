@@ -25,8 +25,8 @@ import numpy as np
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
+from d2lmini.ops.chunking import split_evenly as cut_evenly
 from d2lmini.ops.core import Shape
-from d2lmini.ops.pieces import cut as cut_evenly
 
 #: There are so many pieces at most, each of as many blocks as any other, or one less.
 PIECES = 16
@@ -103,6 +103,6 @@ def _room(xp: Any, number: int, rows: int, shape: Shape, dtype: Any) -> Any:
     return memory.array(f"block{number}", rows * prod(shape), dtype).reshape(rows, *shape)
 
 
-def given_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:
+def place_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:
     """Where an output goes: the place that was given for it, else new memory."""
     return xp.empty(shape, dtype) if place is None else place

@@ -27,18 +27,18 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.call import Calls
-from d2lmini.graph.call_parts import way_of
+from d2lmini.graph.call_partitions import way_of
 from d2lmini.graph.gradient import gradients
-from d2lmini.graph.history import Backward, ProgramNode
 from d2lmini.graph.ir import Entry, Node, variables_of
-from d2lmini.graph.kept import Kept, now
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.passes.pooled import pooled
+from d2lmini.graph.passes.pool_before_activation import pool_before_activation
 from d2lmini.graph.program import Program
-from d2lmini.graph.recompute import recomputed
-from d2lmini.graph.split import cut, residuals
-from d2lmini.graph.trace import one_at_a_time
-from d2lmini.graph.typed import typed
+from d2lmini.graph.program_cache import ProgramCache, now
+from d2lmini.graph.program_node import Backward, ProgramNode
+from d2lmini.graph.recompute import recompute
+from d2lmini.graph.split import cut_graph, residuals
+from d2lmini.graph.symbolic_trace import one_at_a_time
+from d2lmini.graph.typed import infer_types
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -56,7 +56,8 @@ class CachedOp:
     """A Symbol as a function of arrays, in the order of its variables (arguments and auxiliary
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
     with static_alloc the memory for intermediate results is kept from call to call, with
-    static_shape too calls on a GPU are replayed (`cuda.replay`). CachedOps of one net share `kept`.
+    static_shape too calls on a GPU are replayed (`cuda.cuda_graph`). CachedOps of one net share
+    `kept`.
 
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
     whole, of which it reads each once."""
@@ -64,12 +65,16 @@ class CachedOp:
     is_np_sym = False
 
     def __init__(
-        self, symbol: Symbol, flags: Any = (), name: str = "cached_op", kept: Kept | None = None
+        self,
+        symbol: Symbol,
+        flags: Any = (),
+        name: str = "cached_op",
+        kept: ProgramCache | None = None,
     ):
         self.symbol = symbol
         self.name = name
         self.flags = dict(flags)
-        self.kept = kept or Kept(self.flag(flags, "static_alloc"))
+        self.kept = kept or ProgramCache(self.flag(flags, "static_alloc"))
         self.variables = variables_of(symbol._entries)
         self._compiled: dict[tuple, Compiled] = {}
         self._known: dict[tuple, tuple[Kind, Compiled]] = {}
@@ -188,7 +193,7 @@ class CachedOp:
                 f"{self.name}: {len(inputs)} arrays for {len(self.variables)} inputs: {names}"
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
-        variables, outputs = typed(self.symbol._entries, specs, modes.training)
+        variables, outputs = infer_types(self.symbol._entries, specs, modes.training)
         static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
         return Compiled(
             self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
@@ -204,7 +209,7 @@ class Compiled:
              which `kept_at` says where among its results they are
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
-    used     when it was asked for last, as `Kept` counts
+    used     when it was asked for last, as `ProgramCache` counts
     nbytes   about how much memory the programs and their graphs take, by the length of their text
     """
 
@@ -222,7 +227,7 @@ class Compiled:
         self.variables = variables
         self.training = modes.training
         self.typed = outputs
-        outputs = pooled(outputs)
+        outputs = pool_before_activation(outputs)
         self.wanted = [i for i, needed in enumerate(needs) if needed]
         self.heads: list[Node] = []
         kept: list[Entry] = []
@@ -238,9 +243,9 @@ class Compiled:
             # One graph for both, so that neither computes what the other has.
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
-            found = recomputed(outputs, joint[len(outputs) :])
+            found = recompute(outputs, joint[len(outputs) :])
             needed = residuals(outputs, found)
-            self.kept_variables, self.grads = cut(found, needed)
+            self.kept_variables, self.grads = cut_graph(found, needed)
             # What is an output anyway is not kept a second time.
             kept = [entry for entry in needed if entry not in outputs]
             self.kept_at = [(outputs + kept).index(entry) for entry in needed]
@@ -254,7 +259,7 @@ class Compiled:
         ctx = self.ctx
         forward = self.forward
         keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
-        results = self._calls(inputs, keys, () if out is None else self._checked(out))
+        results = self._calls(inputs, keys, () if out is None else self._check_out(out))
         if not self.wanted:
             return results
         node = ProgramNode(self, inputs, results, keys)
@@ -263,7 +268,7 @@ class Compiled:
             y._node = (node, i)
         return results
 
-    def _checked(self, out: Any) -> Sequence[Any]:
+    def _check_out(self, out: Any) -> Sequence[Any]:
         """What was given as `out=`, as a list; an error at the call if it does not fit."""
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(self.outputs):

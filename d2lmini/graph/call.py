@@ -16,7 +16,7 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
 from d2lmini.graph.program import Program

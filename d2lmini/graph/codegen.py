@@ -4,14 +4,14 @@ What is printed has two parts. The outer function is called once for each arena:
 of what lies there. The inner one is called with the arrays:
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
 >>> h = sym.relu(sym.FullyConnected(x, w, b, num_hidden=4, name="dense0"), name="relu0")
 >>> y = sym.square(h, name="y")
 >>> shapes = {x: (2, 3), w: (4, 3), b: (4,)}
 >>> specs = {v._entry[0]: Spec(shape, "float32") for v, shape in shapes.items()}
->>> variables, outputs = typed(y._entries, specs, training=False)
+>>> variables, outputs = infer_types(y._entries, specs, training=False)
 >>> print(Writer("net", list(variables.values()), outputs).text)
 def net(xp, arena):
     add, matmul, maximum, square = xp.add, xp.matmul, xp.maximum, xp.square
@@ -40,16 +40,16 @@ from typing import Any
 import numpy as np
 
 from d2lmini import addons
-from d2lmini.graph.blocks import given_or_new, in_blocks, side_by_side
+from d2lmini.graph.blocks import in_blocks, place_or_new, side_by_side
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.emit_numpy import is_product, lines_of, product, write_group
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
-from d2lmini.graph.layout import Buffer, Kind, laid_out
-from d2lmini.graph.lower import lowered
-from d2lmini.graph.parts import Part, parts_of
+from d2lmini.graph.layout import Buffer, Placement, lay_out
+from d2lmini.graph.lower import lower
+from d2lmini.graph.partitions import Partition, parts_of
 from d2lmini.graph.steps import Number, steps_of
-from d2lmini.graph.text import WIDTH, assigned, fitted, indented, literal, unpacked
-from d2lmini.graph.views import reshaped, view_text
+from d2lmini.graph.text import WIDTH, assign_lines, fit_line, indent, literal, unpack_text
+from d2lmini.graph.views import reshape_text, view_text
 from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalar_cache import at_least, at_most, exact, fit, level, limit
@@ -58,7 +58,7 @@ from d2lmini.ops.scalar_cache import at_least, at_most, exact, fit, level, limit
 _COMMON = {
     "exact": exact, "fit": fit, "limit": limit, "level": level,
     "at_least": at_least, "at_most": at_most,
-    "given_or_new": given_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
+    "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
     "side_by_side": side_by_side,
 }  # fmt: skip
 
@@ -77,8 +77,8 @@ class Writer:
         self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1,
         on_gpu: bool = False,
     ):  # fmt: skip
-        outputs = lowered(outputs)
-        self.layout = laid_out(inputs, outputs, most_parts > 1, on_gpu)
+        outputs = lower(outputs)
+        self.layout = lay_out(inputs, outputs, most_parts > 1, on_gpu)
         self.statements = self.layout.statements
         costs = [cost_of(self.layout, statement) for statement in self.statements]
         self.parts = parts_of(self.layout, costs, most_parts)
@@ -121,9 +121,9 @@ class Writer:
                     self._gpu.write_kernel(self, statement)
                 else:
                     write_group(self, statement)
-                self._let_go(when)
+                self._drop_dead(when)
             self._close(part)
-        self._put_together()
+        self._assemble()
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -150,20 +150,20 @@ class Writer:
             # One of several that follow each other in a place, which is named after another.
             buffer = self.layout.buffers[entry]
             name, own = self._names[buffer], spec_of(entry).shape
-            name = self._names[entry] = self._seen(
+            name = self._names[entry] = self._view_name(
                 name, buffer.spec.shape, own, entry[0].name, self._in_arena(entry)
             )
         return name
 
-    def shaped(self, entry: Entry, shape: Shape) -> str:
+    def name_in_shape(self, entry: Entry, shape: Shape) -> str:
         """The name of a value, as an array of this shape."""
         name = self.name_of(entry)
         how = {0: "number", 1: "row"}.get(len(shape), "x".join(map(str, shape)))
         # Out of order in memory, it is copied when it is reshaped, so by each call.
         static = self._in_arena(entry) and self.layout.is_straight(entry)
-        return self._seen(name, spec_of(entry).shape, shape, f"{name}_{how}", static)
+        return self._view_name(name, spec_of(entry).shape, shape, f"{name}_{how}", static)
 
-    def _seen(self, name: str, shape: Shape, wanted: Shape, text: str, static: bool) -> str:
+    def _view_name(self, name: str, shape: Shape, wanted: Shape, text: str, static: bool) -> str:
         """The name of the array `name` of `shape` in the shape `wanted`: a line is written for it
         unless there is one."""
         if shape == wanted:
@@ -171,7 +171,7 @@ class Writer:
         if (name, wanted) not in self._views:
             view = self._views[name, wanted] = self.identifier(text)
             is_row = wanted != () and shape == (1, *wanted)
-            self._name_view(view, name + ("[0]" if is_row else reshaped(wanted)), static)
+            self._name_view(view, name + ("[0]" if is_row else reshape_text(wanted)), static)
         return self._views[name, wanted]
 
     def _name_view(self, name: str, text: str, static: bool) -> None:
@@ -232,14 +232,14 @@ class Writer:
             self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
         if names:
-            self.write(unpacked(names) + " = arrays")
+            self.write(unpack_text(names) + " = arrays")
         copied = {number for _, number in self.layout.copied}
         self._results = [
             self.identifier(f"copy_of_{e[0].name}" if number in copied else _value_name(e))
             for number, e in enumerate(outputs)
         ]
 
-    def _open(self, part: Part, outputs: Sequence[Entry]) -> None:
+    def _open(self, part: Partition, outputs: Sequence[Entry]) -> None:
         """The places of the outputs that it begins with; what lies in the arena has names from the
         first part on."""
         if len(self.parts) > 1:
@@ -256,9 +256,11 @@ class Writer:
                 self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
             elif buffer.output in part.opens:
                 name, result = self._results[buffer.output], spec_of(outputs[buffer.output])
-                self._names[buffer] = self._seen(name, result.shape, shape, entry[0].name, False)
+                self._names[buffer] = self._view_name(
+                    name, result.shape, shape, entry[0].name, False
+                )
 
-    def _close(self, part: Part) -> None:
+    def _close(self, part: Partition) -> None:
         """What could not be computed into its place comes there; what is finished is given out."""
         for entry, number in self.layout.copied:
             if number in part.finishes:
@@ -278,7 +280,7 @@ class Writer:
         self._groups.append(("", None))
         self._groups += [("    " + line, None) for line in head]
         for line, node in body:
-            self._groups += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
+            self._groups += [("        " + part, node) for part in fit_line(line, WIDTH - 8)]
 
     def kernel(self, made: Any) -> str:
         """The name of a kernel, whose text is written down when it is first asked for."""
@@ -287,7 +289,7 @@ class Writer:
             self.define(self._gpu.lines_of(name, made), [])
         return self._kernels[made]
 
-    def _let_go(self, when: int) -> None:
+    def _drop_dead(self, when: int) -> None:
         """Drop fresh memory that nobody needs any more."""
         layout = self.layout
         dead = [
@@ -295,7 +297,7 @@ class Writer:
             for node in self.statements[when].nodes
             for base in [*node.inputs, *node.outputs]
             for entry in (layout.owners[base] if base is not None else ())
-            if layout.kinds[entry] is Kind.FRESH and layout.last[entry] == when
+            if layout.kinds[entry] is Placement.FRESH and layout.last[entry] == when
         ]
         if dead:
             self.write("del " + ", ".join(dict.fromkeys(dead)))
@@ -307,7 +309,7 @@ class Writer:
         op, entry = node.op, (node, 0)
         assert op is not None
         kind = self.layout.kinds[entry]
-        if kind is Kind.CONSTANT:
+        if kind is Placement.CONSTANT:
             name = self._names[entry] = self.identifier(node.name)
             value = node.attrs["value"].array
             if self.on_gpu:
@@ -316,14 +318,14 @@ class Writer:
                 self._frame.append(f"{name} = xp.asarray({host})")
             else:
                 self.namespace[name] = value
-        elif kind is Kind.VIEW:
+        elif kind is Placement.VIEW:
             self._view(node)
-        elif kind is Kind.FRESH:
+        elif kind is Placement.FRESH:
             names = []
             for output in node.outputs:
                 names.append(self.identifier(_value_name(output)))
                 self._names[output] = names[-1]
-            target = unpacked(names) if len(names) > 1 else names[0]
+            target = unpack_text(names) if len(names) > 1 else names[0]
             self.write(f"{target} = {self.call(node, self._inputs(node))}", node)
         elif is_product(node):
             self.write(product(self, node), node)
@@ -334,8 +336,8 @@ class Writer:
             if steps_of(node) is not None and (row := _one_row(node)):
                 # NumPy is quicker where it need not find out that nothing is broadcast.
                 shape = row
-                inputs = [self.shaped(e, row) for e in node.sources]
-                outs = [self.shaped(entry, row)]
+                inputs = [self.name_in_shape(e, row) for e in node.sources]
+                outs = [self.name_in_shape(entry, row)]
             for line in lines_of(self, node, inputs, outs, shape):
                 self.write(line, node)
 
@@ -357,7 +359,7 @@ class Writer:
         self.write("side_by_side(")
         for node, text in zip(nodes, texts):
             call, mark, name = text.partition("  #")
-            for line in fitted(f"lambda: {call},{mark}{name}", WIDTH - 12):
+            for line in fit_line(f"lambda: {call},{mark}{name}", WIDTH - 12):
                 self.write("    " + line, node)
         self.write(")")
 
@@ -385,19 +387,19 @@ class Writer:
 
     # -- the whole ---------------------------------------------------------------------------------
 
-    def _put_together(self) -> None:
+    def _assemble(self) -> None:
         """The text of all parts, and which line belongs to which node."""
         head = [f"def {self.name}(xp, arena):"]
         if self._ufuncs:
             found = sorted(self._ufuncs)
-            head += indented(assigned(found, [f"xp.{name}" for name in found]))
+            head += indent(assign_lines(found, [f"xp.{name}" for name in found]))
         if self._numbers:
-            head += indented(assigned(list(self._numbers.values()), list(self._numbers)))
-        lines = head + indented(self._frame)
+            head += indent(assign_lines(list(self._numbers.values()), list(self._numbers)))
+        lines = head + indent(self._frame)
         self.nodes: dict[int, Node] = {}
         inner: list[tuple[str, Node | None]] = [("    def run(arrays, places, keys):", None)]
         for line, node in self._body:
-            inner += [("        " + part, node) for part in fitted(line, WIDTH - 8)]
+            inner += [("        " + part, node) for part in fit_line(line, WIDTH - 8)]
         for line, node in [*self._groups, ("", None), *inner]:
             lines.append(line)
             if node is not None:

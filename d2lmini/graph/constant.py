@@ -102,7 +102,7 @@ _FILLS = {
 }
 
 
-def filled(spec: Spec, number: Any, name: str) -> Entry:
+def make_filled(spec: Spec, number: Any, name: str) -> Entry:
     """A node all of whose elements are `number`."""
     attrs = {"shape": spec.shape, "value": number, "dtype": spec.dtype}
     return Node(registry["_full"], name, (), attrs, (spec,)), 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, spec_of
-from d2lmini.graph.layout import Kind, Layout
+from d2lmini.graph.layout import Layout, Placement
 from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, PRODUCT_FLOPS_PER_US
 
 #: A statement without its work, in microseconds; what a product of a matrix with a vector reads.
@@ -43,7 +43,7 @@ def cost_of(layout: Layout, statement: Statement) -> Cost:
     bytes_per_us = BYTES_PER_US
     moved: dict[Entry, int] = {}
     for node in statement.nodes:
-        if layout.kinds[node, 0] in (Kind.VIEW, Kind.CONSTANT):
+        if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
             continue
         op = node.op
         assert op is not None
@@ -55,7 +55,7 @@ def cost_of(layout: Layout, statement: Statement) -> Cost:
         else:
             compute_us += count / FLOPS_PER_US
         for entry in node.sources + node.outputs:
-            if layout.kinds[entry] is not Kind.BLOCK:
+            if layout.kinds[entry] is not Placement.BLOCK:
                 moved[entry] = spec_of(entry).nbytes
     nbytes = sum(moved.values())
     us = STATEMENT_US + max(compute_us, nbytes / bytes_per_us) if moved else 0.0

@@ -10,12 +10,12 @@ after the other, so a result that is needed no more gives its place to the next 
 others than the group will read is written where it is to stay.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
 >>> a = sym.exp(x, name="a")
 >>> y = sym.elemwise_add(sym.square(a, name="b"), a, name="y")
->>> v, outputs = typed(y._entries, {x._entry[0]: Spec((3,), "float32")}, False)
+>>> v, outputs = infer_types(y._entries, {x._entry[0]: Spec((3,), "float32")}, False)
 >>> x, a, b, y = nodes = topological(outputs)
 >>> places = {(x, 0): "x", (y, 0): "y"}
 >>> find_scratch(nodes[1:], places, str)            # b goes where y will be
@@ -36,16 +36,16 @@ from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.fusion import (
     REDUCTIONS,
     Statement,
+    axes_of_reduction,
     cut_shape,
     is_reduction,
     leading,
-    reduced,
     rows_per_block,
 )
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
-from d2lmini.graph.layout import Kind
+from d2lmini.graph.layout import Placement
 from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
-from d2lmini.graph.text import broken, listed, plain
+from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.core import Shape
 from d2lmini.ops.scalar_cache import ROW
 
@@ -120,13 +120,13 @@ def product(writer: Writer, node: Node) -> str:
     small = small and not writer.on_gpu
     if small and rows == 1:
         b += "" if b_is_transposed else ".T"
-        a = writer.shaped(left, (inner,))
-        text = f"{b}.dot({a}, out={writer.shaped((node, 0), (columns,))})"
+        a = writer.name_in_shape(left, (inner,))
+        text = f"{b}.dot({a}, out={writer.name_in_shape((node, 0), (columns,))})"
     else:
         shape = spec_of(left).shape if a_is_transposed else (rows, inner)
-        a = writer.shaped(left, shape) + (".T" if a_is_transposed else "")
+        a = writer.name_in_shape(left, shape) + (".T" if a_is_transposed else "")
         b += ".T" if b_is_transposed else ""
-        out = writer.shaped((node, 0), (rows, columns))
+        out = writer.name_in_shape((node, 0), (rows, columns))
         if small:
             text = f"{writer.ufunc('matmul')}({a}, {b}, out={out})"
         else:
@@ -142,11 +142,11 @@ def write_group(writer: Writer, statement: Statement) -> None:
     domain = statement.shape
     assert domain is not None
     nodes = statement.nodes
-    results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Kind.BUFFER]
+    results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Placement.BUFFER]
     totals = [entry for entry in results if is_reduction(entry[0])]
     entries = [e for e in dict.fromkeys([*statement.inputs, *results]) if e not in totals]
     axes = leading([spec_of(e).shape for e in entries], domain)
-    axes = min([axes, *(_most_axes(reduced(node)) for node, _ in totals)])
+    axes = min([axes, *(_most_axes(axes_of_reduction(node)) for node, _ in totals)])
 
     # The name in the blocks -> the array.
     cut: dict[str, str] = {}
@@ -155,17 +155,17 @@ def write_group(writer: Writer, statement: Statement) -> None:
     names = _names(writer, entries, results)
     for entry in entries:
         shape, is_cut = cut_shape(spec_of(entry).shape, domain, axes)
-        (cut if is_cut else whole)[names[entry]] = writer.shaped(entry, shape)
+        (cut if is_cut else whole)[names[entry]] = writer.name_in_shape(entry, shape)
     lines: dict[Node, list[str]] = {}
     for entry in totals:
         node = entry[0]
         shape, over = _total(node, domain, axes)
         name = names[entry] = writer.name_of(entry)
         ufunc = writer.ufunc(REDUCTIONS[node.op.name])  # type: ignore[union-attr]
-        if 0 in reduced(node):
-            parts[name] = f"({ufunc}, {writer.shaped(entry, shape)})"
+        if 0 in axes_of_reduction(node):
+            parts[name] = f"({ufunc}, {writer.name_in_shape(entry, shape)})"
         else:
-            cut[name] = writer.shaped(entry, shape)
+            cut[name] = writer.name_in_shape(entry, shape)
         lines[node] = [f"{ufunc}.reduce({{}}, axis={over}, out={name})"]
     scratch = find_scratch(nodes, names, writer.identifier)
     for node in nodes:
@@ -176,7 +176,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
             lines[node] = lines_of(writer, node, given, [names[node, 0]])
 
     function = writer.identifier(nodes[-1].name + "_block")
-    title = f'"""{listed([n.name for n in nodes])}: {prod(domain)} elements."""'
+    title = f'"""{list_text([n.name for n in nodes])}: {prod(domain)} elements."""'
     writer.define(
         [*broken(f"def {function}(", [*cut, *parts, *whole, *scratch], "):"), "    " + title],
         [(line, node) for node in nodes for line in lines[node]],
@@ -226,7 +226,7 @@ def _most_axes(over: tuple[int, ...]) -> int:
 def _total(node: Node, domain: Shape, axes: int) -> tuple[Shape, tuple[int, ...] | None]:
     """The shape of what a reduction gives for one block (for all, if the cut axis is reduced), and
     the axes of a block that it reduces."""
-    over = reduced(node)
+    over = axes_of_reduction(node)
     kept = tuple(n for a, n in enumerate(domain) if a >= axes and a not in over)
     block_axes = tuple(a - axes + 1 for a in over if a >= axes)
     if 0 in over:

@@ -10,12 +10,12 @@ keeps the order possible: a group that nobody outside has read yet may run later
 any other one the op can move only if all else it needs is there before.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
 >>> c = sym.elemwise_mul(sym.exp(x, name="a"), sym.dot(x, x, name="p"), name="c")
 >>> y = sym.tanh(c, name="b")
->>> _, outputs = typed(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
+>>> _, outputs = infer_types(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
 >>> [[node.name for node in each.nodes] for each in statements(outputs)]
 [['p'], ['a', 'c', 'b']]
 """
@@ -27,7 +27,7 @@ from math import prod
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
-from d2lmini.graph.passes.sums import axes_of
+from d2lmini.graph.passes.factor_sums import axes_of
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
 
@@ -87,7 +87,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
             continue
         new = Statement([node], number[node], _shape_in_blocks(node, changed, on_gpu))
         if new.shape is not None:
-            new = _joined(new, home)
+            new = _join_groups(new, home)
             new.nodes.sort(key=number.__getitem__)
         if new.nodes == [node] and is_reduction(node):
             new.shape = None  # there is nothing to join
@@ -113,21 +113,21 @@ def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statemen
     return {home[e[0]] for node in nodes for e in node.sources if e[0] in home}
 
 
-def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
+def _predecessors(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
     """The statements that must be done before these nodes: they read what those reduce."""
     entries = [e for node in nodes for e in node.sources]
     return {home[node] for node, _ in entries if node in home and is_reduction(node)}
 
 
-def _joined(new: Statement, home: dict[Node, Statement]) -> Statement:
+def _join_groups(new: Statement, home: dict[Node, Statement]) -> Statement:
     """The statement that `new` becomes together with the groups of its inputs."""
     alone = new
     near = {s for s in _sources(new.nodes, home) if s.shape == new.shape}
-    near -= _finished(new.nodes, home)
+    near -= _predecessors(new.nodes, home)
     movable = near
     while True:
         inside = [node for s in movable for node in s.nodes]
-        finished = _finished(inside, home)
+        finished = _predecessors(inside, home)
         stay = {s for s in movable if s.users <= movable and s not in finished}
         if stay == movable:
             break
@@ -136,7 +136,7 @@ def _joined(new: Statement, home: dict[Node, Statement]) -> Statement:
     needed = _sources(members, home) - movable
     hosts = [
         host
-        for host in near - movable - _finished(members, home)
+        for host in near - movable - _predecessors(members, home)
         if all(s is host or s.position < host.position for s in needed)
     ]
     if hosts:
@@ -186,14 +186,14 @@ def is_reduction(node: Node) -> bool:
     return node.op is not None and node.op.name in REDUCTIONS
 
 
-def reduced(node: Node) -> tuple[int, ...]:
+def axes_of_reduction(node: Node) -> tuple[int, ...]:
     """The axes that a reduction reduces."""
     return axes_of(node, spec_of(node.sources[0]).shape)
 
 
 def _is_reduced_in_blocks(node: Node) -> bool:
     """On floats, and with results of blocks that are small beside the blocks."""
-    axes, data = reduced(node), node.inputs[0]
+    axes, data = axes_of_reduction(node), node.inputs[0]
     assert data is not None
     shape, dtype = spec_of(data)
     if not axes or dtype.char not in "fd":

@@ -5,10 +5,10 @@ traced values as well; what comes out is a graph, which is compiled like any oth
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.ir import Node, topological
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
->>> variables, heads = typed((x ** 2)._entries, {x._entry[0]: Spec((3,), "float32")}, True)
+>>> variables, heads = infer_types((x ** 2)._entries, {x._entry[0]: Spec((3,), "float32")}, True)
 >>> g = Node(None, "g", specs=(Spec((3,), "float32"),))
 >>> dx, = gradients(heads, [(g, 0)], [(variables[x._entry[0]], 0)])
 >>> [node.op.name for node in topological([dx]) if node.op]
@@ -79,7 +79,7 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     if len(specs) > 1:
         for i in range(node.n_outputs):
             if gs[i] is None:
-                gs[i] = filled("_zeros", specs[i])
+                gs[i] = make_filled("_zeros", specs[i])
     grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
     # An op of several outputs gives arrays as a list, and here a group.
     if len(grads) == 1 and isinstance(grads[0], Traced):
@@ -87,7 +87,7 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     return grads
 
 
-def filled(name: str, spec: Spec) -> Traced:
+def make_filled(name: str, spec: Spec) -> Traced:
     """The result of an op without inputs: `_zeros` or `_ones`."""
     attrs = {"shape": spec.shape, "dtype": spec.dtype}
     node = Node(registry[name], NameManager.current.get(None, name), (), attrs, (spec,))

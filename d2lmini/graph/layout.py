@@ -20,17 +20,17 @@ from enum import Enum
 
 import numpy as np
 
-from d2lmini.graph.beside import side_by_side
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
+from d2lmini.graph.parallel_statements import side_by_side
 from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.steps import may_overwrite, steps_of
-from d2lmini.graph.views import seen, view_text
+from d2lmini.graph.views import try_view, view_text
 from d2lmini.ops.spec import Spec
 
 
-class Kind(Enum):
+class Placement(Enum):
     """How a value comes to its memory."""
 
     INPUT = "input"
@@ -82,7 +82,7 @@ class Layout:
         self.outputs = outputs
         self.statements = ordered
         self.mutated = mutated_by(node for statement in ordered for node in statement.nodes)
-        self.kinds: dict[Entry, Kind] = {}
+        self.kinds: dict[Entry, Placement] = {}
         self.owners: dict[Entry, frozenset[Entry]] = {}
         self.last: dict[Entry, int] = {}
         self.buffers: dict[Entry, Buffer] = {}
@@ -104,7 +104,7 @@ class Layout:
 
     def _find_kinds(self) -> None:
         for node in self.inputs:
-            self._enter((node, 0), Kind.INPUT)
+            self._enter((node, 0), Placement.INPUT)
         outside = set(self.outputs)
         for statement in self.statements:
             outside.update(statement.inputs)
@@ -112,15 +112,15 @@ class Layout:
             for node in statement.nodes:
                 for entry in node.outputs:
                     stays = statement.shape is not None and entry not in outside
-                    self._enter(entry, Kind.BLOCK if stays else self._kind_of(node))
+                    self._enter(entry, Placement.BLOCK if stays else self._kind_of(node))
 
-    def _kind_of(self, node: Node) -> Kind:
+    def _kind_of(self, node: Node) -> Placement:
         assert node.op is not None
         if node.op is CONSTANT:
-            return Kind.CONSTANT
+            return Placement.CONSTANT
         if self._view(node) is not None:
-            return Kind.VIEW
-        return Kind.BUFFER if node.op.takes_out else Kind.FRESH
+            return Placement.VIEW
+        return Placement.BUFFER if node.op.takes_out else Placement.FRESH
 
     def _view(self, node: Node) -> np.ndarray | None:
         """What this op sees, if it is a view of something that does not change under it."""
@@ -129,24 +129,26 @@ class Layout:
             return None
         base = node.inputs[0]
         assert base is not None
-        if self.kinds[base] is Kind.FRESH or self.owners[base] & {(v, 0) for v in self.mutated}:
+        if self.kinds[base] is Placement.FRESH or self.owners[base] & {
+            (v, 0) for v in self.mutated
+        }:
             return None
-        return seen(self._shadow(base), text)
+        return try_view(self._shadow(base), text)
 
     def _shadow(self, entry: Entry) -> np.ndarray:
         """An array with the shape and strides of this value; its contents mean nothing."""
         shadow = self._shadows.get(entry)
         if shadow is None:
             shape, dtype = spec_of(entry)
-            view = self._view(entry[0]) if self.kinds[entry] is Kind.VIEW else None
+            view = self._view(entry[0]) if self.kinds[entry] is Placement.VIEW else None
             shadow = self._shadows[entry] = np.empty(shape, dtype) if view is None else view
         return shadow
 
-    def _enter(self, entry: Entry, kind: Kind) -> None:
+    def _enter(self, entry: Entry, kind: Placement) -> None:
         self.kinds[entry] = kind
-        if kind is Kind.VIEW:
+        if kind is Placement.VIEW:
             self.owners[entry] = self.owners[entry[0].inputs[0]]  # type: ignore[index]
-        elif kind is Kind.FRESH:
+        elif kind is Placement.FRESH:
             bases = [self.owners[e] for e in entry[0].inputs if e is not None]
             self.owners[entry] = frozenset({entry}).union(*bases)
         else:
@@ -154,13 +156,13 @@ class Layout:
 
     def is_straight(self, entry: Entry) -> bool:
         """Do its elements follow each other in memory?"""
-        if self.kinds[entry] is Kind.VIEW:
+        if self.kinds[entry] is Placement.VIEW:
             return self._shadow(entry).flags.c_contiguous
-        return self.kinds[entry] is not Kind.FRESH
+        return self.kinds[entry] is not Placement.FRESH
 
     def strides(self, entry: Entry) -> tuple[int, ...] | None:
         """Those of a view, in bytes; None where elements follow each other."""
-        straight = self.kinds[entry] is not Kind.VIEW
+        straight = self.kinds[entry] is not Placement.VIEW
         return None if straight else self._shadow(entry).strides
 
     def _find_lives(self) -> None:
@@ -178,7 +180,7 @@ class Layout:
 
     def _make_buffers(self, node: Node, when: int, statement: Statement) -> None:
         for entry in node.outputs:
-            if self.kinds[entry] is not Kind.BUFFER:
+            if self.kinds[entry] is not Placement.BUFFER:
                 continue
             buffer = self._in_place(node, when, statement)
             if buffer is None:
@@ -245,7 +247,7 @@ class Layout:
         return copied
 
 
-def laid_out(
+def lay_out(
     inputs: Sequence[Node], outputs: Sequence[Entry], last_first: bool, on_gpu: bool = False
 ) -> Layout:
     """The layout with the smaller arena: what comes last may just as well be computed first.
@@ -254,17 +256,17 @@ def laid_out(
     last to the first: in that order what each of them needs does not have to wait for the others.
     With `last_first` so it is where both arenas are as large and the statements the same.
     """
-    layout = Layout(inputs, outputs, _ordered(outputs, on_gpu))
+    layout = Layout(inputs, outputs, _order(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
-    other = Layout(inputs, outputs, _ordered(outputs[::-1], on_gpu))
+    other = Layout(inputs, outputs, _order(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
     if last_first and other.plan.nbytes == layout.plan.nbytes:
         better = _groups(other) == _groups(layout)
     return other if better and len(other.statements) <= len(layout.statements) else layout
 
 
-def _ordered(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:
+def _order(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:
     """The statements in the order in which they run; a GPU runs one operation after the other."""
     found = statements(outputs, on_gpu)
     return found if on_gpu else side_by_side(found)
@@ -272,7 +274,9 @@ def _ordered(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:
 
 def _groups(layout: Layout) -> set[tuple[Node, ...]]:
     """The ops of each group, in whatever order these run."""
-    return {tuple(each.nodes) for each in layout.statements if each.shape is not None}
+    return {
+        tuple(statement.nodes) for statement in layout.statements if statement.shape is not None
+    }
 
 
 def _is_pointwise(node: Node) -> bool:

@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.graph.lazy_recorder import here, recorder
+from d2lmini.graph.lazy_recorder import recorder, thread_state
 from d2lmini.graph.program import Program
 
 
@@ -66,10 +66,10 @@ class lazy:
     def __enter__(self) -> lazy:
         if self in recorder.scopes:
             raise MXNetError("this lazy scope is open already; make another: with d2lmini.lazy():")
-        self.outer = here.scope
+        self.outer = thread_state.scope
         try:
             recorder.begin(self)
-            here.scope = self
+            thread_state.scope = self
         except BaseException:  # Ctrl-C: the end of this scope will not be told of
             self.__exit__()
             raise
@@ -77,7 +77,7 @@ class lazy:
 
     def __exit__(self, *exc: Any) -> None:
         try:
-            here.scope = self.outer
+            thread_state.scope = self.outer
             recorder.finish(self)
         finally:
             try:

@@ -1,11 +1,11 @@
 """What a lazy scope records: steps that have not been taken, and what they are to read.
 
-A `Step` is one call of an op. It holds on to what it reads, steps or contents of memory, and to
-nothing that it makes: the recorder knows weakly which memory a step's outputs belong to. So a
-result that nobody can read any more takes its step with it, and dead code is gone before anybody
+A `RecordedCall` is one call of an op. It holds on to what it reads, steps or contents of memory,
+and to nothing that it makes: the recorder knows weakly which memory a step's outputs belong to. So
+a result that nobody can read any more takes its step with it, and dead code is gone before anybody
 looks for it.
 
-`Deed` is a number of steps that are to be taken together, written down so that two of the same
+`Subgraph` is a number of steps that are to be taken together, written down so that two of the same
 form are equal: `key` says the ops, their attributes and who reads what, and no arrays. For a key
 one program is compiled; a loop that records the same thing again compiles nothing.
 """
@@ -38,10 +38,10 @@ class Source:
         self.chunk = chunk
 
 
-class Step(Node):
+class RecordedCall(Node):
     """One call of an op that was recorded: a node without a name, which is part of no graph yet.
 
-    inputs   what each input reads, as a `Reading`: `Deed.graph` makes entries of them
+    inputs   what each input reads, as a `Reading`: `Subgraph.graph` makes entries of them
     attrs    attributes, with the random key that was drawn and the mode at the call
     number   counts up as steps are recorded
     scope    the lazy scope that counts it
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
     """What is read: a source, or an output of a step; of it `spec`, from element `offset` on, or
     the whole."""
 
-    origin: Source | Step
+    origin: Source | RecordedCall
     output: int
     offset: int | None
     spec: Spec
@@ -88,19 +88,19 @@ class Reading(NamedTuple):
     def now(self) -> Reading:
         """The same; from memory, if the step was pushed meanwhile."""
         origin = self.origin
-        if isinstance(origin, Step) and origin.results is not None:
+        if isinstance(origin, RecordedCall) and origin.results is not None:
             source = origin.results[self.output]
             assert source is not None, "a value that is needed was not kept"
             return Reading(source, 0, self.offset, self.spec)
         return self
 
 
-def readings(step: Step) -> list[Reading]:
+def readings(step: RecordedCall) -> list[Reading]:
     """What a step reads."""
     return [reading.now for reading in step.inputs if reading is not None]
 
 
-def cone(roots: Iterable[Step]) -> set[Step]:
+def cone(roots: Iterable[RecordedCall]) -> set[RecordedCall]:
     """The steps that are to be taken for these: those that were not pushed, without end."""
     found = {step for step in roots if step.results is None}
     path = list(found)
@@ -108,7 +108,7 @@ def cone(roots: Iterable[Step]) -> set[Step]:
         for reading in path.pop().inputs:
             if reading is not None:
                 step = reading.origin
-                if isinstance(step, Step) and step.results is None and step not in found:
+                if isinstance(step, RecordedCall) and step.results is None and step not in found:
                     found.add(step)
                     path.append(step)
     return found
@@ -120,7 +120,7 @@ def cone(roots: Iterable[Step]) -> set[Step]:
 Ref = tuple[int, int, "int | None", Spec]
 
 
-class Deed:
+class Subgraph:
     """Steps to be taken together, inputs before those who use them, and what shall come out.
 
     rows      (step, what it reads)
@@ -132,11 +132,11 @@ class Deed:
 
     __slots__ = ("key", "keys", "operands", "outputs", "rows")
 
-    def __init__(self, steps: Iterable[Step], outputs: Sequence[tuple[Step, int]]):
+    def __init__(self, steps: Iterable[RecordedCall], outputs: Sequence[tuple[RecordedCall, int]]):
         ordered = sorted(steps, key=lambda step: step.number)
         places = {step: n for n, step in enumerate(ordered)}
         found: dict[tuple[Chunk, int | None, Spec], int] = {}
-        self.rows: list[tuple[Step, list[Ref | None]]] = []
+        self.rows: list[tuple[RecordedCall, list[Ref | None]]] = []
         key: list[Any] = []
         for step in ordered:
             refs: list[Ref | None] = []

@@ -25,9 +25,9 @@ from d2lmini.device.storage import Chunk, Pool, pool_of
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.core import lock as engine_lock
-from d2lmini.engine.road import Road
-from d2lmini.engine.road import here as engine_here
-from d2lmini.graph.lazy_graph import Deed, Reading, Source, Step, cone, readings
+from d2lmini.engine.scheduler import Scheduler
+from d2lmini.engine.scheduler import thread_state as engine_state
+from d2lmini.graph.lazy_graph import Reading, RecordedCall, Source, Subgraph, cone, readings
 from d2lmini.graph.lazy_task import LazyTask
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
@@ -46,16 +46,16 @@ MOST_PROGRAMS = 256
 MOST_NUMBERS = 8
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """Per thread: the innermost lazy scope, or None."""
 
     scope: Any = None
 
 
-here = _Here()
+thread_state = _ThreadState()
 
 
-class _Everything(instrument.Instrument):
+class _AllEventsListener(instrument.Instrument):
     """Listens so that every operation is pushed: none is computed on the short roads, past the
     engine."""
 
@@ -75,9 +75,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.values: WeakKeyDictionary[Chunk, tuple[Step, int]] = WeakKeyDictionary()
+        self.values: WeakKeyDictionary[Chunk, tuple[RecordedCall, int]] = WeakKeyDictionary()
         self.sources: WeakValueDictionary[int, Source] = WeakValueDictionary()
-        self.live: WeakSet[Step] = WeakSet()
+        self.live: WeakSet[RecordedCall] = WeakSet()
         self.scopes: set[Any] = set()
         # By key; with the specs that it names by their identity, so that they stay alive.
         self._programs: dict[tuple, tuple[Program, list[Spec]]] = {}
@@ -85,7 +85,7 @@ class Recorder:
         self._pools: dict[Context, Pool] = {}  # of the devices that they were compiled for
         # By device: bytes of sources since they were last added up.
         self._fresh_nbytes: dict[Pool, int] = {}
-        self._listener = _Everything()
+        self._listener = _AllEventsListener()
 
     # -- scopes ------------------------------------------------------------------------------------
 
@@ -93,13 +93,13 @@ class Recorder:
         """Be told of pushes and waits from now on."""
         with self.lock:
             self.scopes.add(scope)
-            if Road.recorder is None:
+            if Scheduler.recorder is None:
                 instrument.add(self._listener)
-                Road.recorder = self
+                Scheduler.recorder = self
 
     def finish(self, scope: Any) -> None:
         """Push what can still be read of what `scope` recorded."""
-        self._push([chunk for chunk, (step, _) in self._recorded() if step.scope is scope])
+        self._push([chunk for chunk, (step, _) in self._make_task() if step.scope is scope])
 
     def end(self, scope: Any) -> None:
         """A scope is over; after the last one nobody need tell us anything. Harmless when
@@ -110,7 +110,7 @@ class Recorder:
 
     def _leave(self) -> None:
         if not self.scopes and not self.values:
-            Road.recorder = None
+            Scheduler.recorder = None
             self._fresh_nbytes.clear()
             instrument.remove(self._listener)
 
@@ -120,7 +120,7 @@ class Recorder:
             steps = list(self.live)
         return sum(step.scope is scope for step in steps)
 
-    def _recorded(self) -> list[tuple[Chunk, tuple[Step, int]]]:
+    def _make_task(self) -> list[tuple[Chunk, tuple[RecordedCall, int]]]:
         with self.lock:
             return list(self.values.items())
 
@@ -131,8 +131,8 @@ class Recorder:
         if self._busy:  # a finalizer pushes in the midst of our work
             engine.current._lay_aside(task)
             return True
-        scope = here.scope
-        if scope is not None and engine_here.task is None and type(task) is OpTask and _pure(task):
+        scope = thread_state.scope
+        if scope is not None and engine_state.task is None and type(task) is OpTask and _pure(task):
             self._record(task, scope)
             return True
         self._settle(task)
@@ -146,9 +146,9 @@ class Recorder:
             self._settle(task)
         return True
 
-    def wanted(self, by: str, var: Var | None, write: bool = False) -> None:
+    def run_for_wait(self, by: str, var: Var | None, write: bool = False) -> None:
         """A wait for `var`, for everything if it is None; `write`: for its readers, too."""
-        if engine_here.task is not None or engine_lock._is_owned():  # type: ignore[attr-defined]
+        if engine_state.task is not None or engine_lock._is_owned():  # type: ignore[attr-defined]
             return  # such a wait is refused
         if self._busy:
             raise MXNetError(
@@ -156,7 +156,7 @@ class Recorder:
                 "not wait. Push what is to be done instead."
             )
         if var is None:
-            self._push([chunk for chunk, _ in self._recorded()])
+            self._push([chunk for chunk, _ in self._make_task()])
         elif isinstance(var, Chunk):
             self._push((var,), (var,) if write else ())
 
@@ -172,10 +172,10 @@ class Recorder:
             pool = task.outputs[0][0].pool
             full = len(self.live) > MOST_STEPS or self._holds_too_much(pool)
         if full:
-            self._push([chunk for chunk, _ in self._recorded()])
+            self._push([chunk for chunk, _ in self._make_task()])
 
     def _note_step(self, task: OpTask, scope: Any) -> None:
-        step = Step(
+        step = RecordedCall(
             task.op,
             tuple([None if x is None else self._reading(x) for x in task.inputs]),
             task.attrs,
@@ -247,7 +247,7 @@ class Recorder:
                 with self.lock:
                     self._leave()
 
-    def _offer(self, task: LazyTask, found: dict[tuple[Step, int], Chunk]) -> bool:
+    def _offer(self, task: LazyTask, found: dict[tuple[RecordedCall, int], Chunk]) -> bool:
         """Push `task`, if the engine takes it now, and note where its outputs lie."""
         entered = False
         try:
@@ -260,14 +260,18 @@ class Recorder:
                 raise
         return entered
 
-    def _note(self, task: LazyTask, entered: bool, found: dict[tuple[Step, int], Chunk]) -> None:
+    def _note(
+        self, task: LazyTask, entered: bool, found: dict[tuple[RecordedCall, int], Chunk]
+    ) -> None:
         """If it was pushed, so were its steps. Harmless when repeated."""
         if not (entered or task.began or task in engine.current.pending):
             return
         rows = task.deed.rows
         for step, _ in rows:
             if step.results is None:
-                step.results = [self._kept(found.get((step, i))) for i in range(len(step.specs))]
+                step.results = [
+                    self._source_kept(found.get((step, i))) for i in range(len(step.specs))
+                ]
         for entry, chunk in found.items():
             if self.values.get(chunk) == entry:
                 del self.values[chunk]
@@ -277,7 +281,7 @@ class Recorder:
                 self.live.discard(step)
                 step.scope.computed += 1
 
-    def _kept(self, chunk: Chunk | None) -> Source | None:
+    def _source_kept(self, chunk: Chunk | None) -> Source | None:
         if chunk is None:
             return None
         source = self.sources[id(chunk)] = Source(chunk)
@@ -285,7 +289,7 @@ class Recorder:
 
     def _task(
         self, chunks: tuple, overwritten: tuple
-    ) -> tuple[LazyTask | None, dict[tuple[Step, int], Chunk], bool]:
+    ) -> tuple[LazyTask | None, dict[tuple[RecordedCall, int], Chunk], bool]:
         """What is to be pushed for `chunks`, and before `overwritten` are, on one device; None if
         nothing is. Where its outputs go, and whether there is something to do on others.
 
@@ -318,16 +322,16 @@ class Recorder:
         for step in rest:
             for origin, i, _, _ in readings(step):
                 if origin in due and (origin, i) not in targets:
-                    assert isinstance(origin, Step)
+                    assert isinstance(origin, RecordedCall)
                     targets[origin, i] = Chunk(pool_of(origin.ctx), origin.specs[i].nbytes)
         entries = sorted(targets, key=lambda entry: (entry[0].number, entry[1]))
-        deed = Deed(due, entries)
+        deed = Subgraph(due, entries)
         program, singly = self._program(deed)
         outputs: list[Operand] = [(targets[step, i], None, step.specs[i]) for step, i in entries]
         task = LazyTask(program, singly, deed, outputs, deed.rows[-1][0].ctx)
         return task, targets, len(places) > 1
 
-    def _program(self, deed: Deed) -> tuple[Program, bool]:
+    def _program(self, deed: Subgraph) -> tuple[Program, bool]:
         """The program for a deed, which is found by its key if it was compiled before. Or one for
         other numbers, and True: the steps are to be taken one by one."""
         scope, place = deed.rows[-1][0].scope, _place(deed.rows[-1][0])
@@ -365,7 +369,7 @@ def _pure(task: OpTask) -> bool:
     )
 
 
-def _place(step: Step) -> Context:
+def _place(step: RecordedCall) -> Context:
     """The device of a step; all contexts of the CPU are one."""
     return cpu() if step.ctx.is_cpu else step.ctx
 
@@ -375,7 +379,7 @@ def _count_versions(task: Task) -> None:
         var.version += 1
 
 
-def _reads(step: Step, old: set[Chunk], new: set[tuple[Step, int]]) -> bool:
+def _reads(step: RecordedCall, old: set[Chunk], new: set[tuple[RecordedCall, int]]) -> bool:
     """Does it read what lies in one of `old` now, or an output in `new`?"""
     for origin, i, _, _ in readings(step):
         if origin.chunk in old if isinstance(origin, Source) else (origin, i) in new:
@@ -389,7 +393,7 @@ recorder = Recorder()
 def _after_fork_in_child() -> None:
     """The scopes of other threads did not come along; what they recorded can be computed here."""
     recorder.lock._at_fork_reinit()  # type: ignore[attr-defined]
-    recorder.scopes, scope = set(), here.scope
+    recorder.scopes, scope = set(), thread_state.scope
     while scope is not None:
         recorder.scopes.add(scope)
         scope = scope.outer

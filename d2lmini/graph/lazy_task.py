@@ -13,12 +13,12 @@ from typing import Any
 from d2lmini import engine
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.engine.core import Var
 from d2lmini.engine.failure import Failure
 from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.ir import Node, compute, interpret
-from d2lmini.graph.lazy_graph import Deed
+from d2lmini.graph.lazy_graph import Subgraph
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
 
@@ -33,7 +33,7 @@ class LazyTask(ProgramTask):
     counts = 0  # the versions were counted as its steps were recorded
 
     def __init__(
-        self, program: Program, singly: bool, deed: Deed, outputs: list[Operand], ctx: Context
+        self, program: Program, singly: bool, deed: Subgraph, outputs: list[Operand], ctx: Context
     ):
         super().__init__(program, deed.operands, outputs, ctx, deed.keys)
         self.site = deed.rows[-1][0].site

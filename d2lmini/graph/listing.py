@@ -20,7 +20,7 @@ import numpy as np
 
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.ir import Entry, Node, topological
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import Shape, Spec
 from d2lmini.symbol.symbol import Symbol
 
@@ -33,7 +33,7 @@ def graph_of(symbol: Symbol, training: bool = False, **shapes: Shape) -> list[En
         for node in topological(symbol._entries)
         if node.op is None and node.name in shapes
     }
-    return typed(symbol._entries, specs, training)[1]
+    return infer_types(symbol._entries, specs, training)[1]
 
 
 def listing(outputs: Sequence[Entry]) -> str:
@@ -61,13 +61,13 @@ def _call(node: Node, names: dict[Node, str]) -> str:
     if node.op is CONSTANT:
         return repr(node.attrs["value"])
     inputs = ["None" if e is None else _value(e, names) for e in node.inputs]
-    defaults = {k: _shown(v) for k, v in node.op.defaults.items()}
-    values = {k: _shown(node.attrs[k]) for k in (*node.op.attr_names, *node.op.injects)}
+    defaults = {k: _format_value(v) for k, v in node.op.defaults.items()}
+    values = {k: _format_value(node.attrs[k]) for k in (*node.op.attr_names, *node.op.injects)}
     attrs = [f"{k}={text}" for k, text in values.items() if defaults.get(k) != text]
     return f"{node.op.name}({', '.join(inputs + attrs)})"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return repr(value.name if isinstance(value, np.dtype) else value)
 
 

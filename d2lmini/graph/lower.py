@@ -11,14 +11,14 @@ All keep the values to the bit.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.ir import topological
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
 >>> y = sym.FullyConnected(x, w, b, num_hidden=4, name="dense0")
 >>> shapes = {x: (2, 3), w: (4, 3), b: (4,)}
 >>> specs = {v._entry[0]: Spec(shape, "float32") for v, shape in shapes.items()}
->>> _, outputs = typed(y._entries, specs, training=True)
->>> [node for node in topological(lowered(outputs)) if node.op]
+>>> _, outputs = infer_types(y._entries, specs, training=True)
+>>> [node for node in topological(lower(outputs)) if node.op]
 [<FullyConnected dense0>, <broadcast_add dense0>]
 """
 
@@ -27,12 +27,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
-from d2lmini.graph.passes.views import SPREADS, reshaped, shape_before
+from d2lmini.graph.passes.views import SPREADS, reshape, shape_before
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import registry
 
 
-def lowered(outputs: Sequence[Entry]) -> list[Entry]:
+def lower(outputs: Sequence[Entry]) -> list[Entry]:
     """The graph behind `outputs` in these pieces."""
     return transform(outputs, _lower)
 
@@ -51,14 +51,14 @@ def _lower(node: Node, inputs: Inputs) -> Node | None:
             op=registry["_greater_scalar"], inputs=inputs[1:2], attrs={"scalar": 0.0}, labels={}
         )
         op, inputs, attrs = registry["broadcast_mul"], ((mask, 0), inputs[0]), {}
-    if op.elementwise and any(e and _is_spread(e) for e in inputs):
+    if op.elementwise and any(e and _is_broadcast(e) for e in inputs):
         inputs = _unspread(node, inputs)
     if op is node.op and inputs == node.inputs:
         return node
     return node.replace(op=op, inputs=inputs, attrs=attrs)
 
 
-def _is_spread(entry: Entry) -> bool:
+def _is_broadcast(entry: Entry) -> bool:
     return entry[0].op is not None and entry[0].op.name in SPREADS
 
 
@@ -68,13 +68,13 @@ def _unspread(node: Node, inputs: Inputs) -> Inputs:
     if steps_of(node) is None or len(inputs) < 2:
         return inputs
     shape = node.specs[0].shape
-    whole = [e for e in inputs if e and spec_of(e).shape == shape and not _is_spread(e)]
+    whole = [e for e in inputs if e and spec_of(e).shape == shape and not _is_broadcast(e)]
     if not whole:
         return inputs
-    return tuple([_source(e) if e and _is_spread(e) else e for e in inputs])
+    return tuple([_source(e) if e and _is_broadcast(e) else e for e in inputs])
 
 
 def _source(entry: Entry) -> Entry:
     """What a spread starts from, in as many axes as its result has."""
     source, shape = entry[0].sources[0], shape_before(entry[0])
-    return source if shape == spec_of(source).shape else reshaped(source, shape, entry[0])
+    return source if shape == spec_of(source).shape else reshape(source, shape, entry[0])

@@ -42,7 +42,7 @@ class Life(NamedTuple):
         return self.begin <= other.end and other.begin <= self.end
 
 
-class Plan(NamedTuple):
+class MemoryPlan(NamedTuple):
     """Where each buffer lies in the arena, and the size of that."""
 
     lives: list[Life]
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
         return "\n".join([*lines, f"{self.nbytes} bytes in place of {self.separately}"])
 
 
-def arrange(lives: Sequence[Life]) -> Plan:
+def arrange(lives: Sequence[Life]) -> MemoryPlan:
     """Offsets such that no two buffers that are alive at once overlap."""
     offsets = [0] * len(lives)
     placed: list[int] = []  # by offset
@@ -77,14 +77,14 @@ def arrange(lives: Sequence[Life]) -> Plan:
             if lives[i].meets(lives[j]):
                 if offset + lives[i].nbytes <= offsets[j]:
                     break  # it fits in the gap before j
-                offset = max(offset, aligned(offsets[j] + lives[j].nbytes))
+                offset = max(offset, align(offsets[j] + lives[j].nbytes))
         offsets[i] = offset
-        nbytes = max(nbytes, aligned(offset + lives[i].nbytes))
+        nbytes = max(nbytes, align(offset + lives[i].nbytes))
         placed.append(i)
         placed.sort(key=offsets.__getitem__)
-    return Plan(list(lives), offsets, nbytes)
+    return MemoryPlan(list(lives), offsets, nbytes)
 
 
-def aligned(nbytes: int) -> int:
+def align(nbytes: int) -> int:
     """The next multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

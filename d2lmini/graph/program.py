@@ -1,11 +1,11 @@
 """A Program: a typed graph as a Python function, whose source can be read.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
 >>> y = sym.relu(sym.negative(x, name="a"), name="y")
->>> variables, outputs = typed(y._entries, {x._entry[0]: Spec((3,), "float32")}, False)
+>>> variables, outputs = infer_types(y._entries, {x._entry[0]: Spec((3,), "float32")}, False)
 >>> program = Program("net", list(variables.values()), outputs)
 >>> import numpy as np
 >>> program.run([np.array([-1, 0, 1], np.float32)], [None], [])
@@ -68,7 +68,7 @@ class Program:
     cost          of one call
     predicted_us  predicted run time
     parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
-    replays       its recordings as CUDA graphs, where such are wanted; see `cuda.replay`
+    replays       its recordings as CUDA graphs, where such are wanted; see `cuda.cuda_graph`
     arenas        where its calls find memory for intermediate results
 
     `ctx` is where it will run. Programs that are given the same `arenas` share those; without, it
@@ -142,7 +142,7 @@ class Program:
         try:
             return run(arrays, places, keys)
         except Exception as problem:
-            raise self._explained(problem) from problem
+            raise self._explain(problem) from problem
 
     def begin(
         self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray | None], keys: Sequence[Any]
@@ -154,7 +154,7 @@ class Program:
         try:
             yield from arena.function(self)(arrays, places, keys)  # type: ignore[misc]
         except Exception as problem:
-            raise self._explained(problem) from problem
+            raise self._explain(problem) from problem
         finally:
             self.arenas.give_back(arena)
 
@@ -166,7 +166,7 @@ class Program:
         """The function bound to an arena of its own, which it keeps alive."""
         return Arena(self._ctx, self.arena_nbytes).function(self)
 
-    def _explained(self, problem: Exception) -> Exception:
+    def _explain(self, problem: Exception) -> Exception:
         """The error with the name of the node in whose line it came up."""
         lines = [
             line

@@ -10,7 +10,7 @@
 >>> outputs = [grad[0].inputs[0]]
 >>> residuals(outputs, [grad])
 [(<_mul_scalar _mulscalar0>, 0)]
->>> residuals(outputs, recomputed(outputs, [grad]))
+>>> residuals(outputs, recompute(outputs, [grad]))
 []
 
 Here backward reads x, which is an input and there anyway, and turns and doubles it itself. A kept
@@ -34,7 +34,7 @@ from d2lmini.graph.split import residuals
 PARTS = ("slice", "slice_axis", "_getitem", "reverse", "cast")
 
 
-def recomputed(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
+def recompute(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
     """The gradients, with what is cheap computed again from inputs and from what is kept anyway.
 
     Values that all elements of another can be read from by a view are replaced by that one even if

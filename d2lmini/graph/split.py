@@ -8,7 +8,7 @@
 >>> kept = residuals(y._entries, dx._entries)
 >>> kept == [y._entry]
 True
->>> variables, (dx,) = cut(dx._entries, kept)
+>>> variables, (dx,) = cut_graph(dx._entries, kept)
 >>> variables, dx[0].inputs
 ([<variable kept_exp0>], ((<variable kept_exp0>, 0),))
 """
@@ -31,7 +31,7 @@ def residuals(forward: Sequence[Entry], backward: Sequence[Entry]) -> list[Entry
     return [entry for entry in used if entry[0].op is not None]
 
 
-def cut(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node], list[Entry]]:
+def cut_graph(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node], list[Entry]]:
     """The graph behind `entries` with variables in the place of the values `at`; the variables."""
     replaced: dict[Entry, Entry] = {}
     variables = []

@@ -5,10 +5,11 @@ that each work on the result so far, it needs no memory but the result's own, an
 program can print the calls, run them block by block, and join them to those of its neighbours:
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
->>> _, [(node, _)] = typed(sym.sigmoid(x)._entries, {x._entry[0]: Spec((3,), "float32")}, False)
+>>> known = {x._entry[0]: Spec((3,), "float32")}
+>>> _, [(node, _)] = infer_types(sym.sigmoid(x)._entries, known, False)
 >>> for step in steps_of(node):
 ...     print(step)
 y = negative(0)

@@ -1,6 +1,6 @@
 """Python as text: literals, assignments, lines that are not too long.
 
->>> for line in fitted("y = f(x, pad=(0, 0), kernel=(5, 5), out=y)", 24):
+>>> for line in fit_line("y = f(x, pad=(0, 0), kernel=(5, 5), out=y)", 24):
 ...     print(line)
 y = f(x, pad=(0, 0),
     kernel=(5, 5), out=y)
@@ -35,12 +35,12 @@ def literal(value: Any) -> str | None:
     return "..." if value is ... else None
 
 
-def unpacked(names: Sequence[str]) -> str:
+def unpack_text(names: Sequence[str]) -> str:
     """The left side of an assignment that takes a sequence apart."""
     return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
 
 
-def assigned(names: Sequence[str], values: Sequence[str]) -> list[str]:
+def assign_lines(names: Sequence[str], values: Sequence[str]) -> list[str]:
     """Lines that give `names` their values, several in one."""
     lines: list[str] = []
     while names:
@@ -57,7 +57,7 @@ def plain(name: str) -> str:
     return re.sub(r"[^\w.:/-]", "_", name)
 
 
-def listed(names: Sequence[str]) -> str:
+def list_text(names: Sequence[str]) -> str:
     """A few names, or the first and the last of many."""
     names = [plain(name) for name in names]
     return (
@@ -65,17 +65,17 @@ def listed(names: Sequence[str]) -> str:
     )
 
 
-def indented(lines: Iterable[str]) -> list[str]:
+def indent(lines: Iterable[str]) -> list[str]:
     """The lines one step to the right; empty ones stay empty."""
     return ["    " + line if line else "" for line in lines]
 
 
 def broken(begin: str, items: Sequence[str], end: str) -> list[str]:
     """A line, or if it is too long, one for what is between the brackets."""
-    return fitted(begin + ", ".join(items) + end, WIDTH - 4)
+    return fit_line(begin + ", ".join(items) + end, WIDTH - 4)
 
 
-def fitted(line: str, width: int) -> list[str]:
+def fit_line(line: str, width: int) -> list[str]:
     """The line broken after commas, outside of inner brackets if possible."""
     if line.endswith(" = arrays") and len(line) > width:
         line = f"({line[:-9]}) = arrays"

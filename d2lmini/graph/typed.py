@@ -4,7 +4,8 @@
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
 >>> y = sym.dot(x, x, transpose_b=True)
->>> variables, (output,) = typed(y._entries, {x._entry[0]: Spec((2, 3), "float32")}, training=False)
+>>> specs = {x._entry[0]: Spec((2, 3), "float32")}
+>>> variables, (output,) = infer_types(y._entries, specs, training=False)
 >>> output[0].specs
 (Spec((2, 2), float32),)
 """
@@ -17,12 +18,12 @@ from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Draw, Entry, Inputs, Node, spec_of, topological, transform
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.infer import completed
+from d2lmini.symbol.infer import complete_shapes
 
 Variables = dict[Node, Node]
 
 
-def typed(
+def infer_types(
     entries: Sequence[Entry], specs: Mapping[Node, Spec], training: bool
 ) -> tuple[Variables, list[Entry]]:
     """The graph behind `entries`, made anew with the specs of its variables given: (new variable of
@@ -32,7 +33,7 @@ def typed(
     the node and the line that made it.
     """
     variables: Variables = {}
-    entries = completed(entries, {node: spec.shape for node, spec in specs.items()})
+    entries = complete_shapes(entries, {node: spec.shape for node, spec in specs.items()})
     draws = {node: number for number, node in enumerate(_drawing(topological(entries)))}
 
     def rule(node: Node, inputs: Inputs) -> Node:

@@ -1,11 +1,11 @@
 """What a typed graph is, as a program that checks it.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> from d2lmini.graph.ir import Node
 >>> x = sym.var("x")
->>> variables, (y,) = typed((x * 2)._entries, {x._entry[0]: Spec((3,), "float32")}, False)
+>>> variables, (y,) = infer_types((x * 2)._entries, {x._entry[0]: Spec((3,), "float32")}, False)
 >>> verify(variables.values(), [y])
 >>> wrong = Node(y[0].op, "wrong", y[0].inputs, y[0].attrs, (Spec((4,), "float32"),))
 >>> verify(variables.values(), [(wrong, 0)])
@@ -130,7 +130,7 @@ def _check_specs(node: Node) -> None:
     _check(
         list(node.specs) == given,
         node.name,
-        f"{op.name} gives {_shown(given)}, its node says {_shown(node.specs)}",
+        f"{op.name} gives {_format_specs(given)}, its node says {_format_specs(node.specs)}",
     )
 
 
@@ -139,7 +139,9 @@ def _check_like(outputs: Sequence[Entry], like: Sequence[Entry]) -> None:
     for (node, i), (before, j) in zip(outputs, like):
         now, then = node.specs[i], before.specs[j]  # type: ignore[index]
         _check(
-            now == then, node.name, f"is {_shown([now])}, and {before.name} was {_shown([then])}"
+            now == then,
+            node.name,
+            f"is {_format_specs([now])}, and {before.name} was {_format_specs([then])}",
         )
     now_touched, then_touched = effects(outputs), effects(like)
     for name, then_steps in then_touched.items():
@@ -151,5 +153,5 @@ def _check_like(outputs: Sequence[Entry], like: Sequence[Entry]) -> None:
         _check([s for s in steps if s[1]] == writers, name, f"is not changed by {writers} any more")
 
 
-def _shown(specs: Iterable[Spec]) -> str:
+def _format_specs(specs: Iterable[Spec]) -> str:
     return ", ".join(f"{spec.shape} {spec.dtype.name}" for spec in specs)

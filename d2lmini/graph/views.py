@@ -1,10 +1,11 @@
 """Views: ops that only look at memory in another way, written as NumPy writes them.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.typed import typed
+>>> from d2lmini.graph.typed import infer_types
 >>> from d2lmini.ops.spec import Spec
 >>> x = sym.var("x")
->>> _, [(node, _)] = typed(sym.transpose(x)._entries, {x._entry[0]: Spec((2, 3), "float32")}, False)
+>>> specs = {x._entry[0]: Spec((2, 3), "float32")}
+>>> _, [(node, _)] = infer_types(sym.transpose(x)._entries, specs, False)
 >>> view_text(node)
 '.T'
 """
@@ -24,19 +25,19 @@ from d2lmini.ops.subscript import is_at
 
 def view_text(node: Node) -> str | None:
     """What to write behind the name of the first input to have this op's result, which perhaps is
-    a view of it (`seen` says so); None for ops that compute."""
+    a view of it (`try_view` says so); None for ops that compute."""
     assert node.op is not None and node.specs is not None
     text = _VIEWS.get(node.op.name)
     return None if text is None else text(node)
 
 
-def seen(base: np.ndarray, text: str) -> np.ndarray | None:
+def try_view(base: np.ndarray, text: str) -> np.ndarray | None:
     """`base` looked at in this way, if that is a view and no copy: NumPy is asked."""
     view = eval("base" + text, {"base": base})
     return view if np.may_share_memory(view, base) or not base.size else None
 
 
-def reshaped(shape: Shape) -> str:
+def reshape_text(shape: Shape) -> str:
     """The text that brings an array into a shape."""
     return f".reshape({', '.join(map(str, shape)) or '()'})"
 
@@ -50,26 +51,26 @@ def _to_shape(node: Node) -> str | None:
     data = node.inputs[0]
     assert data is not None
     shape = _shape(node)
-    return reshaped(shape) if prod(shape) == spec_of(data).size else None
+    return reshape_text(shape) if prod(shape) == spec_of(data).size else None
 
 
-def _transposed(node: Node) -> str:
+def _transpose(node: Node) -> str:
     n = len(_shape(node))
     axes = [a % n for a in node.attrs.get("axes") or range(n)[::-1]]
     return ".T" if axes == list(range(n)[::-1]) else f".transpose({', '.join(map(str, axes))})"
 
 
-def _swapped(node: Node) -> str:
+def _swapaxes(node: Node) -> str:
     return f".swapaxes({node.attrs['dim1']}, {node.attrs['dim2']})"
 
 
-def _sliced(node: Node) -> str:
+def _slice(node: Node) -> str:
     begin, end = node.attrs["begin"], node.attrs["end"]
     steps = node.attrs.get("step") or (None,) * len(begin)
     return _subscript(map(_bounds, begin, end, steps))
 
 
-def _sliced_axis(node: Node) -> str:
+def _slice_axis(node: Node) -> str:
     axis = node.attrs["axis"] % len(_shape(node))
     part = _bounds(node.attrs["begin"], node.attrs["end"], None)
     return _subscript([":"] * axis + [part])
@@ -97,9 +98,9 @@ def _subscript(items: Any) -> str:
 
 _VIEWS: dict[str, Callable[[Node], str | None]] = {
     **dict.fromkeys("reshape flatten expand_dims squeeze reshape_like _spread".split(), _to_shape),
-    "transpose": _transposed,
-    "swapaxes": _swapped,
-    "slice": _sliced,
-    "slice_axis": _sliced_axis,
+    "transpose": _transpose,
+    "swapaxes": _swapaxes,
+    "slice": _slice,
+    "slice_axis": _slice_axis,
     "_getitem": _item,
 }

@@ -18,8 +18,8 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.kvstore.base import KVStoreBase
-from d2lmini.kvstore.by_name import create
 from d2lmini.kvstore.compression import Compression
+from d2lmini.kvstore.factory import create
 from d2lmini.kvstore.local import KVStore
 
 __all__ = [

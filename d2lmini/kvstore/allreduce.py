@@ -95,7 +95,7 @@ class AllReduce(Task):
         )
 
 
-class Keep(Task):
+class CopyTask(Task):
     """Copies some results of one device into other arrays on that device."""
 
     __slots__ = ("ends",)
@@ -117,7 +117,7 @@ class Keep(Task):
             device.copy(array_of(target), array_of(source))
 
 
-def summed_by(contexts: Sequence, dtypes: Sequence) -> Any:
+def find_summer(contexts: Sequence, dtypes: Sequence) -> Any:
     """The library that sums arrays of these dtypes over these devices; None: the KVStore does."""
     if any(ctx.is_cpu for ctx in contexts) or len(set(dtypes)) > 1:
         return None
@@ -129,7 +129,7 @@ def takes(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> bool:
     """Does a library compute this sum?"""
     contexts = [x.context for x in sources]
     dtypes = [a._spec.dtype for a in (*sources, *targets)]
-    return contexts == [y.context for y in targets] and summed_by(contexts, dtypes) is not None
+    return contexts == [y.context for y in targets] and find_summer(contexts, dtypes) is not None
 
 
 def all_reduce(sums: Sequence[Sum]) -> None:
@@ -148,7 +148,7 @@ def keep(ends: Sequence[tuple[NDArray, NDArray]]) -> None:
     for pair in ends:
         by_place.setdefault(pair[1].context, []).append(pair)
     for some in by_place.values():
-        task = Keep(some)
+        task = CopyTask(some)
         task.site = note_writes([y for _, y in some])
         engine.current.push(task)
 

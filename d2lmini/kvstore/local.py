@@ -27,7 +27,7 @@ from d2lmini import engine, files
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
-from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, keep, summed_by, takes
+from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
@@ -127,7 +127,7 @@ class KVStore(KVStoreBase):
         allreduce by NCCL if it is installed."""
         out = value if out is None else out
         if self._spreads and self._updater is None and self._compression is None:
-            key, value, out = self._reduced(key, value, out, priority)
+            key, value, out = self._reduce_by_library(key, value, out, priority)
         self.push(key, value, priority)
         self.pull(key, out, priority)
 
@@ -144,7 +144,9 @@ class KVStore(KVStoreBase):
 
     # -- sums --------------------------------------------------------------------------------------
 
-    def _reduced(self, key: Any, value: Any, out: Any, priority: int) -> tuple[Any, Any, Any]:
+    def _reduce_by_library(
+        self, key: Any, value: Any, out: Any, priority: int
+    ) -> tuple[Any, Any, Any]:
         """Run the sums that a library computes; returns the other keys, values and outs."""
         pairs, outs = self._pairs("push", key, value), dict(self._pairs("pull", key, out))
         left = []
@@ -183,7 +185,7 @@ class KVStore(KVStoreBase):
     def has_sums(self, contexts: list[Context]) -> bool:
         """Would a library (NCCL) sum over these devices? Then each device should update its own
         weights, because the sum is already there, and nothing travels back."""
-        return self._spreads and summed_by(contexts, [np.dtype(np.float32)]) is not None
+        return self._spreads and find_summer(contexts, [np.dtype(np.float32)]) is not None
 
     def _at_home(self, key: Key, values: list[NDArray]) -> NDArray:
         """The value of `key`, on the device where its sums are computed."""

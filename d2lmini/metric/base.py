@@ -93,7 +93,7 @@ class EvalMetric:
 
     def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
         """`update` with the named arrays in label_names and output_names."""
-        self.update(_chosen(label, self.label_names), _chosen(pred, self.output_names))
+        self.update(_choose(label, self.label_names), _choose(pred, self.output_names))
 
     def reset(self) -> None:
         """Reset the local and the global sums."""
@@ -154,7 +154,7 @@ def _number(x: Any) -> Any:
     return x.item() if isinstance(x, numpy.generic) else x
 
 
-def _chosen(arrays: dict[str, Any], names: Names) -> list[Any]:
+def _choose(arrays: dict[str, Any], names: Names) -> list[Any]:
     return list(arrays.values()) if names is None else [arrays[name] for name in names]
 
 

@@ -69,16 +69,16 @@ class CompositeEvalMetric(EvalMetric):
             metric.reset_local()
 
     def get(self) -> tuple[list[str], list[Any]]:
-        return _joined([m.get_name_value() for m in self.metrics])
+        return _join([m.get_name_value() for m in self.metrics])
 
     def get_global(self) -> tuple[list[str], list[Any]]:
-        return _joined([m.get_global_name_value() for m in self.metrics])
+        return _join([m.get_global_name_value() for m in self.metrics])
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
 
 
-def _joined(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
+def _join(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
     pairs = [pair for part in parts for pair in part]
     return [name for name, _ in pairs], [value for _, value in pairs]
 

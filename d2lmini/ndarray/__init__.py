@@ -40,10 +40,10 @@ from d2lmini.ndarray.creation import (
     without_inputs,
     zeros,
 )
-from d2lmini.ndarray.left_out import explain
 from d2lmini.ndarray.namespaces import Namespace, public_names
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.ndarray.select import boolean_mask, onehot_encode
+from d2lmini.ndarray.selection import boolean_mask, onehot_encode
+from d2lmini.ndarray.unsupported import explain
 
 from d2lmini.ndarray import random, updates  # isort: skip
 from d2lmini.ops.core import Op

@@ -22,11 +22,11 @@ import numpy as np
 
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
+from d2lmini.device.errstate import run_quietly
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.device.quiet import run_quietly
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.plan import Plan
+from d2lmini.ndarray.plan import CallPlan
 from d2lmini.ops.core import ASSIGNING, Op, Spec
 from d2lmini.ops.kernels import kind_of
 
@@ -48,7 +48,7 @@ class OpTask(Task):
         outputs: list[Operand],
         attrs: dict[str, Any],
         ctx: Context,
-        plan: Plan,
+        plan: CallPlan,
     ):
         # The fields of Task, set here: saves a call on every small operation.
         self.name = op.name

@@ -1,7 +1,7 @@
 """Dispatch: apply an op or a compiled program to NDArrays, inline or by a queued task.
 
     apply(op, inputs, attrs, out)     an op
-    run_inline(call, inputs, ctx)     anything with a kernel: an op's `Plan`, a compiled program
+    run_inline(call, inputs, ctx)     anything with a kernel: an op's `CallPlan`, a compiled program
 
 A small call whose inputs are ready runs inline, on the caller's thread (`run_inline`, the fast
 path): on four numbers a NumPy kernel takes a third of a microsecond, and the dispatch must not take
@@ -30,15 +30,15 @@ import numpy as np
 from d2lmini import autograd, callsite, engine, instrument, random_state
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.device import quiet
-from d2lmini.device.quiet import run_locked
+from d2lmini.device import errstate
+from d2lmini.device.errstate import run_locked
 from d2lmini.device.storage import SMALL, Chunk, Pool, check_there, pool_of
 from d2lmini.engine import signals
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import lock
-from d2lmini.engine.road import here
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.ndarray.compute import OpTask, array_of
-from d2lmini.ndarray.plan import Plan, known_plan, plan_of, ufunc_plan
+from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of, ufunc_plan
 from d2lmini.ops.core import Op, Spec, Value, modes
 
 #: The class of arrays; `NDArray` registers itself here, since it imports this module.
@@ -80,16 +80,16 @@ def apply(
     current = engine.current
     x = inputs[0]
     spec = x._spec
-    beside = spec.beside
+    beside = spec.scalar_cache
     plan = None
     if op.ufunc is None or beside is None:
-        plan = known_plan(op, inputs, attrs)
+        plan = find_plan(op, inputs, attrs)
         if plan is None or not plan.small or plan.predicted_us >= current.inline_below:
             return apply_any(op, inputs, attrs, out, ctx, plan)
         spec = plan.outputs[0]
     elif current.inline_below < SMALL_US:
         return apply_any(op, inputs, attrs, out, ctx, None)
-    if here.task or instrument.apart:
+    if thread_state.task or instrument.apart:
         return apply_any(op, inputs, attrs, out, ctx, plan)
     watched = instrument.all_in_one
     result = None
@@ -142,18 +142,23 @@ def apply(
     for x in inputs:
         if x._node is not None:
             if modes.recording:
-                autograd.recorded(op, inputs, attrs, [array])
+                autograd.record_op(op, inputs, attrs, [array])
             break
     return array
 
 
 def apply_any(
-    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None, plan: Plan | None
+    op: Op,
+    inputs: tuple,
+    attrs: dict[str, Any],
+    out: Any,
+    ctx: Context | None,
+    plan: CallPlan | None,
 ) -> Any:
     """`apply` for any call; `plan` is the call's plan if it was looked up already."""
     if op.simple and (not inputs or type(inputs[0]) is Array):
         if plan is None:
-            plan = known_plan(op, inputs, attrs)
+            plan = find_plan(op, inputs, attrs)
         where = inputs[0]._ctx if inputs else ctx or current_context()
         if (
             plan is not None
@@ -168,7 +173,7 @@ def apply_any(
                 for x in inputs:
                     if x._node is not None:
                         if modes.recording:
-                            autograd.recorded(op, inputs, attrs, results)
+                            autograd.record_op(op, inputs, attrs, results)
                         break
                 return results[0]
     return queue(op, inputs, attrs, out, ctx, plan)
@@ -178,8 +183,8 @@ def apply_any(
 
 
 class Call(Protocol):
-    """The interface of `run_inline`: calls of an op (`Plan`), or of a program, on inputs of certain
-    specs.
+    """The interface of `run_inline`: calls of an op (`CallPlan`), or of a program, on inputs of
+    certain specs.
 
     outputs       specs of the outputs
     tiny          each output takes less than 4 KiB
@@ -214,12 +219,12 @@ def run_inline(
     Existing contents of `outs` are replaced by one copy each, after everything is computed. So an
     output may also be an input, and neither a failure nor Ctrl-C leaves half of a result."""
     current = engine.current
-    if call.predicted_us >= current.inline_below or here.task or instrument.apart:
+    if call.predicted_us >= current.inline_below or thread_state.task or instrument.apart:
         return None
     # A task must replace contents or take pool memory while listeners want memory events, while the
     # memory checker watches, and when a finalizer runs inside a state change.
     if (outs or not call.tiny) and (
-        instrument.listeners or current._late or quiet.began is not None or lock._is_owned()  # type: ignore[attr-defined]
+        instrument.listeners or current._late or errstate.began is not None or lock._is_owned()  # type: ignore[attr-defined]
     ):
         return None
     watched = instrument.all_in_one
@@ -368,7 +373,12 @@ def _tell(
 
 
 def queue(
-    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None, plan: Plan | None
+    op: Op,
+    inputs: tuple,
+    attrs: dict[str, Any],
+    out: Any,
+    ctx: Context | None,
+    plan: CallPlan | None,
 ) -> Any:
     """Apply `op` by a task; returns one NDArray or a list. plan: the call's plan, if known."""
     operands: list[Any] = []
@@ -441,7 +451,7 @@ def queue(
     if modes.recording:
         for x in inputs:
             if x is not None and x._node is not None:
-                autograd.recorded(op, inputs, attrs, outs)
+                autograd.record_op(op, inputs, attrs, outs)
                 break
     return outs[0] if shown == 1 else outs[:shown]
 

@@ -23,7 +23,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import dlpack, storage
 from d2lmini.device.devices import device_of, exists, gpus
-from d2lmini.device.interface import not_shared
+from d2lmini.device.interface import sharing_error
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.ndarray import transfer
 from d2lmini.ndarray.compute import array_of
@@ -84,9 +84,9 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
 def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
     """The memory of `x` as a NumPy array that keeps it alive; waits."""
     if not x._ctx.is_cpu:
-        raise not_shared(x._ctx, by)
+        raise sharing_error(x._ctx, by)
     engine.current.wait(by, x._chunk)
-    return x._chunk.pool.leased(array_of((x._chunk, x._offset, x._spec)), x._chunk)
+    return x._chunk.pool.make_lease(array_of((x._chunk, x._offset, x._spec)), x._chunk)
 
 
 def to_dlpack(x: Any, **options: Any) -> Any:
@@ -113,7 +113,7 @@ def from_dlpack(source: Any) -> Any:
         return source._alias(None)
     kind, number = dlpack.place_of(source)
     if kind == dlpack.CUDA:
-        return _borrowed(source, number)
+        return _borrow(source, number)
     if not hasattr(source, "__dlpack__"):
         source = _Capsule(source)
     array = np.from_dlpack(source)
@@ -127,11 +127,11 @@ def sharing(array: np.ndarray, ctx: Context) -> Any:
     """An NDArray in the memory of `array`, which other code shares and may write."""
     x = from_array(array, ctx, adopt=True)
     if storage.checker is not None:
-        storage.checker.shared(x._chunk)
+        storage.checker.mark_shared(x._chunk)
     return x
 
 
-def _borrowed(source: Any, number: int) -> Any:
+def _borrow(source: Any, number: int) -> Any:
     """An NDArray on memory of GPU `number` that belongs to another library."""
     here = [gpu for gpu in gpus() if gpu.kind == "cuda" and gpu.dlpack_device()[1] == number]
     if not here:
@@ -201,15 +201,15 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
 def load(fname: str | os.PathLike[str]) -> Any:
     """Read a file of `save` or MXNet: a dict if its arrays have names, else a list. Arrays of a
     missing device go to the CPU."""
-    return _loaded(*serialize.load(fname))
+    return _make_loaded(*serialize.load(fname))
 
 
 def load_frombuffer(buf: Any) -> Any:
     """`load` from bytes."""
-    return _loaded(*serialize.load_frombuffer(buf))
+    return _make_loaded(*serialize.load_frombuffer(buf))
 
 
-def _loaded(entries: list, names: list[str]) -> Any:
+def _make_loaded(entries: list, names: list[str]) -> Any:
     arrays = [from_array(array, _place_of(*where)) for array, where in entries]
     return dict(zip(names, arrays, strict=True)) if names else arrays
 

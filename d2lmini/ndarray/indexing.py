@@ -58,7 +58,7 @@ def getitem(x: Any, key: Any) -> Any:
         if modes.recording and x._node is not None and place is not x:
             # The tape records the operation whose result the view shows.
             attrs = {"key": parse(key, x._spec.shape).key}
-            autograd.recorded(_getitem, (x,), attrs, [place])
+            autograd.record_op(_getitem, (x,), attrs, [place])
         return place
     index = parse(key, x._spec.shape)
     return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)

@@ -124,7 +124,7 @@ def parse(key: Any, shape: Shape) -> Index:
             axis += item.ndim - 1 if item.dtype == bool else 0
         axis += 1
     if advanced:
-        return _advanced(tuple(normal), arrays)
+        return _make_advanced(tuple(normal), arrays)
     if shape and all(type(item) is int for item in normal):
         # A single element: the last number becomes a slice of length 1, for the shape (1,).
         normal[-1] = (normal[-1], normal[-1] + 1, 1)
@@ -230,7 +230,7 @@ def _places(array: np.ndarray, shape: Shape, axis: int) -> tuple[np.ndarray, ...
     return (array,)
 
 
-def _advanced(key: Key, arrays: list[Any]) -> Index:
+def _make_advanced(key: Key, arrays: list[Any]) -> Index:
     try:
         shape = result_shape(key)
     except ValueError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.ndarray.left_out import explain
+from d2lmini.ndarray.unsupported import explain
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import FUNCTIONS
 
@@ -25,12 +25,12 @@ class Namespace:
         for prefix in self._prefixes:
             found = registry.get(prefix + name) or registry.get(name if prefix == "_" else "")
             if found is not None:
-                value = self._shown(found, name)
+                value = self._wrap_op(found, name)
                 setattr(self, name, value)
                 return value
         raise explain(self.__name__, name)
 
-    def _shown(self, op: Op, name: str) -> Any:
+    def _wrap_op(self, op: Op, name: str) -> Any:
         """The object under the op's name: here the op itself."""
         return op
 

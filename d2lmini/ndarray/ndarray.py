@@ -36,8 +36,8 @@ from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import dispatch, exchange, indexing, transfer
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, wrap
-from d2lmini.ndarray.left_out import LeftOut
 from d2lmini.ndarray.plan import plan_of
+from d2lmini.ndarray.unsupported import LeftOut
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.reshape_codes import infer_reshape
@@ -204,7 +204,7 @@ class NDArray(Typed, Fluent):
         if modes.recording and self._node is not None:
             # The tape records the operation whose result the view shows.
             attrs = {"shape": view.shape, "reverse": False}
-            autograd.recorded(registry["reshape"], (self,), attrs, [view])
+            autograd.record_op(registry["reshape"], (self,), attrs, [view])
         return view
 
     def reshape_like(self, other: NDArray) -> NDArray:
@@ -213,17 +213,17 @@ class NDArray(Typed, Fluent):
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A new axis of size 1; a view if `inplace`."""
-        return self._reshaped("expand_dims", inplace, axis=axis)
+        return self._reshape_by("expand_dims", inplace, axis=axis)
 
     def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
         """The array without axes of size 1; a view if `inplace`."""
-        return self._reshaped("squeeze", inplace, axis=axis)
+        return self._reshape_by("squeeze", inplace, axis=axis)
 
     def flatten(self, inplace: bool = False) -> NDArray:
         """Merge all axes but the first; a view if `inplace`."""
-        return self._reshaped("flatten", inplace)
+        return self._reshape_by("flatten", inplace)
 
-    def _reshaped(self, name: str, inplace: bool, **attrs: Any) -> NDArray:
+    def _reshape_by(self, name: str, inplace: bool, **attrs: Any) -> NDArray:
         """Apply the op, or if `inplace` return a view in the shape of the op's result."""
         op = registry[name]
         _, attrs = op.bind((self,), attrs)

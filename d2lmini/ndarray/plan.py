@@ -36,7 +36,7 @@ PRODUCT_FLOPS_PER_US = 4e4  # where an op counts its own FLOPs: matrix products
 MOST = 512
 
 
-class Plan:
+class CallPlan:
     """Cached facts of calls of `op` on inputs of these specs with these attributes.
 
     outputs       specs of the outputs, hidden ones included
@@ -116,7 +116,7 @@ class Plan:
         return self.op.cost(self.inputs, self.outputs, **self.attrs)
 
 
-def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
+def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     """The plan of a call; MXNetError, prefixed with the op's name, if the call is invalid.
 
     Attributes that the op caches are identified by their number, which is fast; others by their
@@ -124,7 +124,7 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     optimizer's step is found again at the next step, although the learning rates differ."""
     inputs = tuple([spec.number for spec in specs])
     kept = (attrs.number, *inputs) if type(attrs) is Bound else None
-    plan: Plan | None = op.plans.get(kept) if kept else None
+    plan: CallPlan | None = op.plans.get(kept) if kept else None
     if plan is not None:
         return plan
     if op.outputs == 0:
@@ -141,14 +141,14 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
     return _keep(op, kept, plan) if kept else plan
 
 
-def _keep(op: Op, key: tuple, plan: Plan) -> Plan:
+def _keep(op: Op, key: tuple, plan: CallPlan) -> CallPlan:
     if len(op.plans) >= MOST:
         op.plans.clear()
     op.plans[key] = plan
     return plan
 
 
-def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
+def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
     """The plan of a call on these arrays, if an equal call was planned before, with attributes of
     the same spelling or of equal values."""
     n = len(inputs)
@@ -171,16 +171,16 @@ def known_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan | None:
         return None
 
 
-def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> Plan:
+def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan:
     """The plan of a ufunc on arrays of one spec; the same for every scalar operand."""
     key = -len(inputs), inputs[0]._spec.number
-    plan: Plan | None = op.plans.get(key)
+    plan: CallPlan | None = op.plans.get(key)
     if plan is None:
         plan = op.plans[key] = plan_of(op, [x._spec for x in inputs], attrs)
     return plan
 
 
-def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
+def _make(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     inferred = infer(op, specs, attrs)
     outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)
     flops = op.flops
@@ -191,7 +191,7 @@ def _make(op: Op, specs: list, attrs: dict[str, Any]) -> Plan:
         compute_us = flops * sum(spec.size for spec in outputs) / FLOPS_PER_US
     nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
     predicted_us = CALL_US + max(compute_us, nbytes / BYTES_PER_US)
-    return Plan(op, tuple(specs), attrs, outputs, predicted_us)
+    return CallPlan(op, tuple(specs), attrs, outputs, predicted_us)
 
 
 def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:

@@ -115,4 +115,4 @@ def across(source: Any, target: Any) -> None:
         task.reads += (target._chunk,)
     engine.current.push(task)
     if modes.recording and source._node is not None:
-        autograd.recorded(op, (source,), {"dtype": target._spec.dtype}, [target])
+        autograd.record_op(op, (source,), {"dtype": target._spec.dtype}, [target])

@@ -24,7 +24,7 @@ from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import topological
 from d2lmini.ndarray import NDArray, load
-from d2lmini.onnx.graph import exported, predicting
+from d2lmini.onnx.graph import export, predicting
 from d2lmini.onnx.writer import Sizes, package
 from d2lmini.ops.core import as_dtype, registry
 from d2lmini.symbol import Symbol
@@ -72,7 +72,7 @@ def export_model(
     types = input_type if input_type is not None else in_types
     types = list(types) if isinstance(types, (list, tuple)) else [types] * len(names)
     inputs = {n: (s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
-    model = exported(symbol, arrays, inputs, opset_version or 17)
+    model = export(symbol, arrays, inputs, opset_version or 17)
     if run_shape_inference:
         model = package().shape_inference.infer_shapes(model)
     return save_model(model, onnx_file_path, verbose)
@@ -83,7 +83,7 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
     onnx = package()
     if verbose:
         sys.stdout.write(onnx.helper.printable_graph(model.graph) + "\n")
-    with files.beside(path, ending=True) as [place]:
+    with files.replace_atomically(path, ending=True) as [place]:
         onnx.save(model, place)
     return str(path)
 

@@ -10,10 +10,10 @@ from os import PathLike
 from typing import Any
 
 from d2lmini import autograd, onnx
-from d2lmini.gluon.nested import flatten, regroup
-from d2lmini.graph.trace import Trace, input_names, plain
+from d2lmini.gluon.flatten_args import flatten, regroup
+from d2lmini.graph.symbolic_trace import SymbolicTrace, input_names, plain
 from d2lmini.ndarray import NDArray
-from d2lmini.onnx.graph import exported
+from d2lmini.onnx.graph import export
 from d2lmini.onnx.writer import Sizes
 
 
@@ -27,7 +27,7 @@ def export_onnx(
         flat, form = flatten(list(inputs))
         names = input_names(len(flat))
         specs = [None if x is None else x._spec for x in flat]
-        trace = Trace(names, specs, getattr(block, "_sees_shapes", True))
+        trace = SymbolicTrace(names, specs, getattr(block, "_sees_shapes", True))
         trace.run(
             lambda *args: block(*args),
             lambda values: regroup(values, form)[0],
@@ -44,4 +44,4 @@ def export_onnx(
             if dynamic_batch:
                 sizes[batch_axis] = None
             shapes[name] = tuple(sizes), x.dtype
-    return onnx.save_model(exported(plain(trace.symbol), values, shapes, opset), path)
+    return onnx.save_model(export(plain(trace.symbol), values, shapes, opset), path)

@@ -135,7 +135,7 @@ def _where(w: Writer, node: Node, condition: str, x: str, y: str) -> str:
     mask = w.cast(condition, bool)
     missing = len(w.spec(other).shape) - len(w.spec(chosen).shape)
     if missing:  # a vector chooses among rows
-        mask = w.unsqueezed(mask, *range(1, 1 + missing))
+        mask = w.unsqueeze(mask, *range(1, 1 + missing))
     return w.add("Where", mask, x, y)
 
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.device.quiet import run_quietly
+from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topological, transform
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import Sizes, Writer, converter_of, package, tensor_type
@@ -48,7 +48,7 @@ _SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def exported(
+def export(
     symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Mapping[str, tuple[Sizes, Any]],
     opset: int = 17, producer: str = "d2lmini",
 ) -> Any:  # fmt: skip
@@ -63,9 +63,9 @@ def exported(
         raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
     entries = predicting(in_mxnet_words(symbol._entries, others=True))
     w = Writer(opset)
-    outputs = sized(w, entries, params, inputs)
-    names = written(w, outputs, params)
-    shown = _named(w, [names[entry] for entry in outputs], symbol.list_outputs())
+    outputs = infer_sizes(w, entries, params, inputs)
+    names = write_nodes(w, outputs, params)
+    shown = _rename_outputs(w, [names[entry] for entry in outputs], symbol.list_outputs())
     return model_of(w, outputs, shown, inputs, producer)
 
 
@@ -88,7 +88,7 @@ def predicting(entries: Sequence[Entry]) -> list[Entry]:
     return transform(entries, rule)
 
 
-def sized(
+def infer_sizes(
     w: Writer, entries: Sequence[Entry], params: Mapping[str, np.ndarray],
     inputs: Mapping[str, tuple[Sizes, Any]],
 ) -> list[Entry]:  # fmt: skip
@@ -109,7 +109,7 @@ def sized(
                     f"export to ONNX: variable {node.name!r} is neither a parameter nor an input: "
                     "give its value or its shape"
                 )
-        return typed(entries, specs, training=False)[1]
+        return infer_types(entries, specs, training=False)[1]
 
     if not any(None in shape for shape, _ in inputs.values()):
         return at(0)
@@ -127,12 +127,12 @@ def sized(
     return outputs
 
 
-def folded(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
+def fold(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
     """What a node gives for arrays."""
     return [np.asarray(y) for y in run_quietly(lambda: compute(np, node, given))]
 
 
-def written(
+def write_nodes(
     w: Writer, outputs: Sequence[Entry], params: Mapping[str, np.ndarray]
 ) -> dict[Entry, str]:
     """Convert every node; the name of every value that somebody needs."""
@@ -158,7 +158,7 @@ def written(
             inputs = [np.zeros(w.spec(e).shape, w.spec(e).dtype)]
             known = e not in w.varying
         if known and not node.op.random and not w.varies(node):
-            values = folded(node, inputs)
+            values = fold(node, inputs)
             w.values.update({(node, i): y for i, y in enumerate(values)})
             return values
         converter = converter_of(node.op)
@@ -175,7 +175,7 @@ def written(
     return names
 
 
-def _named(w: Writer, values: list[str], wanted: list[str]) -> list[str]:
+def _rename_outputs(w: Writer, values: list[str], wanted: list[str]) -> list[str]:
     """Outputs under the names that the Symbol has for them."""
     made = {name for _, _, outputs, _, _ in w.nodes for name in outputs}
     new: dict[str, str] = {}

@@ -20,7 +20,7 @@ def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "")
     if node.attrs["flatten"] or ndim == 2:
         x = x if ndim == 2 else w.add("Flatten", x, axis=1)
         return w.add("Gemm", x, weight, *([bias] if bias else []), transB=1)
-    y = w.add("MatMul", x, w.transposed(weight, 1, 0))
+    y = w.add("MatMul", x, w.transpose(weight, 1, 0))
     return w.add("Add", y, bias) if bias else y
 
 
@@ -32,7 +32,7 @@ def _matrices(w: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
         if node.attrs[flag]:
             order = list(range(len(w.spec(entry).shape)))
             order[-2:] = order[:-3:-1]
-            x = w.transposed(x, *order)
+            x = w.transpose(x, *order)
         results.append(x)
     return results[0], results[1]
 
@@ -54,7 +54,7 @@ def _dot(w: Writer, node: Node, a: str, b: str) -> str:
         assert entry is not None
         sizes.append(w.sizes(entry))
     if len(sizes[0]) == len(sizes[1]) == 1:
-        return w.shaped(w.add("MatMul", a, b), (1,))
+        return w.reshape_to(w.add("MatMul", a, b), (1,))
     # Both become matrices, whose product gets its axes back.
     parts = []
     for x, size, transpose, at in (
@@ -65,13 +65,13 @@ def _dot(w: Writer, node: Node, a: str, b: str) -> str:
             order = list(range(len(size)))
             # a's first axis goes last, b's last goes first.
             order = [*order[1:], 0] if at == -1 else [order[-1], *order[:-1]]
-            x, size = w.transposed(x, *order), tuple(size[i] for i in order)
+            x, size = w.transpose(x, *order), tuple(size[i] for i in order)
         inner = size[at]
         if len(size) != 2:
-            x = w.shaped(x, (None, inner) if at == -1 else (inner, None))
+            x = w.reshape_to(x, (None, inner) if at == -1 else (inner, None))
         parts.append(x)
     y = w.add("MatMul", *parts)
-    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.shaped(y, w.sizes((node, 0)))
+    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.reshape_to(y, w.sizes((node, 0)))
 
 
 # -- convolution and pooling -----------------------------------------------------------------------
@@ -166,7 +166,9 @@ def _upsampling(w: Writer, node: Node, *xs: str) -> str:
 
 def _per_channel(w: Writer, x: str, axis: int, ndim: int) -> str:
     """A vector as a shape that broadcasts along one axis."""
-    return w.shaped(x, (1,) * axis + (None,) + (1,) * (ndim - axis - 1)) if axis < ndim - 1 else x
+    return (
+        w.reshape_to(x, (1,) * axis + (None,) + (1,) * (ndim - axis - 1)) if axis < ndim - 1 else x
+    )
 
 
 @converts("BatchNorm")
@@ -182,12 +184,12 @@ def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str,
     order = list(range(ndim))
     order.insert(1, order.pop(a["axis"]))
     moved = ndim > 1 and order != sorted(order)
-    x = w.transposed(x, *order) if moved else x
+    x = w.transpose(x, *order) if moved else x
     y = w.add("BatchNormalization", x, gamma, beta, mean, var, epsilon=a["eps"])
-    return w.transposed(y, *np.argsort(order).tolist()) if moved else y
+    return w.transpose(y, *np.argsort(order).tolist()) if moved else y
 
 
-def _normalized(w: Writer, x: str, axes: list[int], eps: float, dtype: np.dtype) -> str:
+def _normalize(w: Writer, x: str, axes: list[int], eps: float, dtype: np.dtype) -> str:
     """(x - mean) / sqrt(var + eps) over the axes."""
     rest = w.add("Sub", x, w.reduce("ReduceMean", x, axes, keepdims=True))
     var = w.reduce("ReduceMean", w.add("Mul", rest, rest), axes, keepdims=True)
@@ -203,7 +205,7 @@ def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
     if w.opset >= 17 and axis == len(spec.shape) - 1:
         return w.add("LayerNormalization", x, gamma, beta, axis=-1, epsilon=a["eps"])
     gamma, beta = (_per_channel(w, v, axis, len(spec.shape)) for v in (gamma, beta))
-    y = _normalized(w, x, [axis], a["eps"], spec.dtype)
+    y = _normalize(w, x, [axis], a["eps"], spec.dtype)
     return w.add("Add", w.add("Mul", y, gamma), beta)
 
 
@@ -215,14 +217,18 @@ def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
     assert scale is not None
     sizes = w.sizes(first(node))
     C, rest = spec.shape[1], prod(spec.shape[2:])
-    y = _normalized(
-        w, w.shaped(x, (sizes[0], groups, C // groups * rest)), [2], node.attrs["eps"], spec.dtype
+    y = _normalize(
+        w,
+        w.reshape_to(x, (sizes[0], groups, C // groups * rest)),
+        [2],
+        node.attrs["eps"],
+        spec.dtype,
     )
     per_group = w.spec(scale).shape[0] == groups
     view = (sizes[0], groups, C // groups * rest) if per_group else (sizes[0], C, rest)
     gamma, beta = (_per_channel(w, v, 1, 3) for v in (gamma, beta))
-    y = w.add("Add", w.add("Mul", w.shaped(y, view), gamma), beta)
-    return w.shaped(y, sizes)
+    y = w.add("Add", w.add("Mul", w.reshape_to(y, view), gamma), beta)
+    return w.reshape_to(y, sizes)
 
 
 @converts("L2Normalization")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.shapes import first, sliced
+from d2lmini.onnx.shapes import first, slice_axis
 from d2lmini.onnx.writer import Writer, converts
 
 _OPERATOR = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
@@ -55,7 +55,7 @@ def _rnn(
     )
     if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
         raise w.problem("projections and clipped states have no converter")
-    vector = w.known(node.inputs[1], "the parameters")
+    vector = w.require_known(node.inputs[1], "the parameters")
     dirs = 2 if a["bidirectional"] else 1
     sizes, dtype = w.sizes(first(node)), w.spec(first(node)).dtype
     C = sizes[2]
@@ -75,7 +75,7 @@ def _rnn(
             outputs=3 if mode == "lstm" else 2,
         )  # fmt: skip
         # (T, dirs, N, H) -> (T, N, dirs H)
-        x = w.shaped(w.transposed(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
+        x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
         last_h.append(ends[0])
         last_c += ends[1:]
     if not a["state_outputs"]:
@@ -92,7 +92,7 @@ def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dir
         return ""
     if layers == 1:
         return name
-    return sliced(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
+    return slice_axis(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
 
 
 @converts("_rnn_layer")
@@ -101,7 +101,7 @@ def _rnn_layer(
 ) -> Any:
     """A cell over one step or all of them, whose parameters are apart."""
     mode, H = node.attrs["mode"], w.spec((node, 0)).shape[-1]
-    parts = [w.known(entry, "a parameter") for entry in node.inputs[1:5]]
+    parts = [w.require_known(entry, "a parameter") for entry in node.inputs[1:5]]
     vector = np.concatenate([part.ravel() for part in parts])
     [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
     dtype = w.spec(first(node)).dtype
@@ -109,15 +109,15 @@ def _rnn_layer(
     states = []
     for entry, name in zip(node.inputs[5:], (state, cell)):
         zeros = entry in w.values and not w.values[entry].any()
-        states.append("" if zeros or not name else w.unsqueezed(name, 0))
+        states.append("" if zeros or not name else w.unsqueeze(name, 0))
     y, *ends = w.add(
-        _OPERATOR[mode], w.unsqueezed(x, 0) if one_step else x,
+        _OPERATOR[mode], w.unsqueeze(x, 0) if one_step else x,
         *(w.array(v, dtype) for v in (W, R, B)), "", *states, hidden_size=H,
         activations=["Relu"] if mode == "rnn_relu" else None,
         linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
     )  # fmt: skip
-    y = w.squeezed(y, 0, 1) if one_step else w.squeezed(y, 1)
-    return [y, w.squeezed(ends[1], 0)] if mode == "lstm" else y
+    y = w.squeeze(y, 0, 1) if one_step else w.squeeze(y, 1)
+    return [y, w.squeeze(ends[1], 0)] if mode == "lstm" else y
 
 
 @converts("SequenceMask")
@@ -129,21 +129,21 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if T is None:
         raise w.problem("masks along the batch; export it not dynamic")
     steps = w.array(np.arange(T).reshape((T, 1) if axis == 0 else (1, T)))
-    ends = w.unsqueezed(w.cast(lengths[0], "int64"), axis)
+    ends = w.unsqueeze(w.cast(lengths[0], "int64"), axis)
     inside = w.add("Less", steps, ends)
     if len(sizes) > 2:
-        inside = w.unsqueezed(inside, *range(2, len(sizes)))
+        inside = w.unsqueeze(inside, *range(2, len(sizes)))
     return w.add("Where", inside, x, w.number(node.attrs["value"], w.spec(first(node)).dtype))
 
 
 @converts("SequenceReverse")
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
-        return sliced(w, x, (None,), (None,), (-1,), (0,))
+        return slice_axis(w, x, (None,), (None,), (-1,), (0,))
     T = w.sizes(first(node))[0]
     if T is None:
         raise w.problem("reverses along the batch; export it not dynamic")
-    ends = w.clipped(w.cast(lengths[0], "int64"), 0, T)
+    ends = w.clip(w.cast(lengths[0], "int64"), 0, T)
     return w.add("ReverseSequence", x, ends, time_axis=0, batch_axis=1)
 
 
@@ -151,13 +151,13 @@ def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
 def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
     axis = node.attrs["axis"]
     if not lengths:
-        y = sliced(w, x, (-1,), (None,), (1,), (axis,))
-        return w.squeezed(y, axis)
+        y = slice_axis(w, x, (-1,), (None,), (1,), (axis,))
+        return w.squeeze(y, axis)
     if axis == 0:
         ndim = len(w.spec(first(node)).shape)
-        x = w.transposed(x, 1, 0, *range(2, ndim))
+        x = w.transpose(x, 1, 0, *range(2, ndim))
     T = w.sizes(first(node))[axis]
     if T is None:
         raise w.problem("reads along the batch; export it not dynamic")
-    ends = w.clipped(w.cast(lengths[0], "int64"), 1, T)
-    return w.add("GatherND", x, w.unsqueezed(w.add("Sub", ends, w.array(1)), 1), batch_dims=1)
+    ends = w.clip(w.cast(lengths[0], "int64"), 1, T)
+    return w.add("GatherND", x, w.unsqueeze(w.add("Sub", ends, w.array(1)), 1), batch_dims=1)

@@ -32,7 +32,7 @@ def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
 
 @converts("reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
 def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
-    return w.shaped(x, w.sizes((node, 0)))
+    return w.reshape_to(x, w.sizes((node, 0)))
 
 
 @converts("transpose")
@@ -40,7 +40,7 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
     order = node.attrs["axes"] or range(len(w.spec(first(node)).shape))[::-1]
     if len(order) < 2:
         return w.add("Identity", x)
-    return w.transposed(x, *(a % len(order) for a in order))
+    return w.transpose(x, *(a % len(order) for a in order))
 
 
 @converts("swapaxes")
@@ -48,7 +48,7 @@ def _swapaxes(w: Writer, node: Node, x: str) -> str:
     order = list(range(len(w.spec(first(node)).shape)))
     a, b = node.attrs["dim1"], node.attrs["dim2"]
     order[a], order[b] = order[b], order[a]
-    return w.transposed(x, *order)
+    return w.transpose(x, *order)
 
 
 @converts("broadcast_to", "broadcast_axis", "broadcast_like")
@@ -64,7 +64,7 @@ def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
 def _tile(w: Writer, node: Node, x: str) -> str:
     reps, sizes = node.attrs["reps"], w.sizes(first(node))
     if len(reps) > len(sizes):
-        x = w.unsqueezed(x, *range(len(reps) - len(sizes)))
+        x = w.unsqueeze(x, *range(len(reps) - len(sizes)))
     return w.add("Tile", x, w.array((1,) * (len(sizes) - len(reps)) + tuple(reps)))
 
 
@@ -72,14 +72,14 @@ def _tile(w: Writer, node: Node, x: str) -> str:
 def _repeat(w: Writer, node: Node, x: str) -> str:
     sizes = w.sizes(first(node))
     if node.attrs["axis"] is None:
-        sizes, axis = (int(np.prod(w.fixed(first(node), "repeat"))),), 0
-        x = w.shaped(x, sizes)
+        sizes, axis = (int(np.prod(w.require_fixed(first(node), "repeat"))),), 0
+        x = w.reshape_to(x, sizes)
     else:
         axis = _axis(w, node)
     reps = [1] * (len(sizes) + 1)
     reps[axis + 1] = node.attrs["repeats"]
-    y = w.add("Tile", w.unsqueezed(x, axis + 1), w.array(reps))
-    return w.shaped(y, w.sizes((node, 0)))
+    y = w.add("Tile", w.unsqueeze(x, axis + 1), w.array(reps))
+    return w.reshape_to(y, w.sizes((node, 0)))
 
 
 @converts("pad")
@@ -91,13 +91,13 @@ def _pad(w: Writer, node: Node, x: str) -> str:
 
 @converts("size_array")
 def _size(w: Writer, node: Node, x: str) -> str:
-    return w.shaped(w.add("Size", x), (1,))
+    return w.reshape_to(w.add("Size", x), (1,))
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def sliced(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) -> str:
+def slice_axis(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) -> str:
     """x[begin:end:step] along the axes; None as in Python."""
     steps = [s or 1 for s in step]
     begins = [(0 if s > 0 else _FAR) if b is None else b for b, s in zip(begin, steps)]
@@ -109,19 +109,19 @@ def sliced(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) -> str
 def _slice(w: Writer, node: Node, x: str) -> str:
     begin, end = node.attrs["begin"], node.attrs["end"]
     step = node.attrs["step"] or (1,) * len(begin)
-    return sliced(w, x, begin, end, step, range(len(begin)))
+    return slice_axis(w, x, begin, end, step, range(len(begin)))
 
 
 @converts("slice_axis")
 def _slice_axis(w: Writer, node: Node, x: str) -> str:
     axis = _axis(w, node)
-    return sliced(w, x, (node.attrs["begin"],), (node.attrs["end"],), (1,), (axis,))
+    return slice_axis(w, x, (node.attrs["begin"],), (node.attrs["end"],), (1,), (axis,))
 
 
 @converts("slice_like")
 def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
-    shape = w.fixed((node, 0), "slice_like")
-    return sliced(w, x, (0,) * len(shape), shape, (1,) * len(shape), range(len(shape)))
+    shape = w.require_fixed((node, 0), "slice_like")
+    return slice_axis(w, x, (0,) * len(shape), shape, (1,) * len(shape), range(len(shape)))
 
 
 @converts("reverse")
@@ -129,7 +129,7 @@ def _reverse(w: Writer, node: Node, x: str) -> str:
     axes = node.attrs["axis"]
     axes = (axes,) if isinstance(axes, int) else axes
     nothing = (None,) * len(axes)
-    return sliced(w, x, nothing, nothing, (-1,) * len(axes), axes)
+    return slice_axis(w, x, nothing, nothing, (-1,) * len(axes), axes)
 
 
 @converts("split", "split_v2")
@@ -147,7 +147,7 @@ def _split(w: Writer, node: Node, x: str) -> Any:
     if len(parts) > 1:
         ys = w.add("Split", x, w.array(parts), axis=axis, outputs=len(parts))
     if node.attrs["squeeze_axis"]:
-        ys = [w.squeezed(y, axis) for y in ys]
+        ys = [w.squeeze(y, axis) for y in ys]
     return ys
 
 
@@ -159,32 +159,32 @@ def _concat(w: Writer, node: Node, *xs: str) -> str:
 @converts("stack")
 def _stack(w: Writer, node: Node, *xs: str) -> str:
     axis = _axis(w, node, extra=1)
-    return w.add("Concat", *(w.unsqueezed(x, axis) for x in xs), axis=axis)
+    return w.add("Concat", *(w.unsqueeze(x, axis) for x in xs), axis=axis)
 
 
 # -- by index --------------------------------------------------------------------------------------
 
 
-def gathered(w: Writer, data: str, indices: str, axis: int, size: int, mode: str = "clip") -> str:
+def gather(w: Writer, data: str, indices: str, axis: int, size: int, mode: str = "clip") -> str:
     """data's places along an axis; numbers outside go to the border, or around."""
     places = w.cast(indices, "int64")
     if mode == "wrap":
         places = w.add("Mod", places, w.array(size))
     else:
-        places = w.clipped(places, 0, size - 1)
+        places = w.clip(places, 0, size - 1)
     return w.add("Gather", data, places, axis=axis)
 
 
 @converts("take")
 def _take(w: Writer, node: Node, data: str, indices: str) -> str:
     axis = _axis(w, node)
-    size = w.fixed(first(node), "take")[axis]
-    return gathered(w, data, indices, axis, size, node.attrs["mode"])
+    size = w.require_fixed(first(node), "take")[axis]
+    return gather(w, data, indices, axis, size, node.attrs["mode"])
 
 
 @converts("Embedding")
 def _embedding(w: Writer, node: Node, data: str, weight: str) -> str:
-    return gathered(w, weight, data, 0, node.attrs["input_dim"])
+    return gather(w, weight, data, 0, node.attrs["input_dim"])
 
 
 @converts("pick")
@@ -197,10 +197,10 @@ def _pick(w: Writer, node: Node, data: str, index: str) -> str:
     if node.attrs["mode"] == "wrap":
         places = w.add("Mod", places, w.array(size))
     else:
-        places = w.clipped(places, 0, size - 1)
+        places = w.clip(places, 0, size - 1)
     kept = (*sizes[:axis], 1, *sizes[axis + 1 :])
-    y = w.add("GatherElements", data, w.shaped(places, kept), axis=axis)
-    return w.shaped(y, w.sizes((node, 0)))
+    y = w.add("GatherElements", data, w.reshape_to(places, kept), axis=axis)
+    return w.reshape_to(y, w.sizes((node, 0)))
 
 
 @converts("gather_nd")
@@ -208,14 +208,14 @@ def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
     places = node.inputs[1]
     assert places is not None
     n = len(w.spec(places).shape)
-    return w.add("GatherND", data, w.transposed(w.cast(indices, "int64"), *range(1, n), 0))
+    return w.add("GatherND", data, w.transpose(w.cast(indices, "int64"), *range(1, n), 0))
 
 
 @converts("one_hot")
 def _one_hot(w: Writer, node: Node, indices: str) -> str:
     # OneHot would take -1 for the last.
     a, ndim = node.attrs, len(w.spec(first(node)).shape)
-    hit = w.add("Equal", w.unsqueezed(w.cast(indices, "int64"), ndim), w.array(range(a["depth"])))
+    hit = w.add("Equal", w.unsqueeze(w.cast(indices, "int64"), ndim), w.array(range(a["depth"])))
     return w.add(
         "Where", hit, w.array(a["on_value"], a["dtype"]), w.array(a["off_value"], a["dtype"])
     )
@@ -237,24 +237,24 @@ def _axes(w: Writer, node: Node) -> tuple[int, ...]:
     return axes
 
 
-def _reduced(w: Writer, node: Node, operator: str, x: str) -> str:
+def _reduce(w: Writer, node: Node, operator: str, x: str) -> str:
     axes = _axes(w, node)
     out: Sizes = w.sizes((node, 0))
     ndim = len(w.spec(first(node)).shape)
     y = w.reduce(operator, x, axes, node.attrs["keepdims"]) if axes else w.add("Identity", x)
     left = ndim if node.attrs["keepdims"] else ndim - len(axes)
-    return y if len(out) == left else w.shaped(y, out)
+    return y if len(out) == left else w.reshape_to(y, out)
 
 
 @converts(*_REDUCTIONS)
 def _reduction(w: Writer, node: Node, x: str) -> str:
     assert node.op is not None
-    return _reduced(w, node, _REDUCTIONS[node.op.name], x)
+    return _reduce(w, node, _REDUCTIONS[node.op.name], x)
 
 
 @converts("norm")
 def _norm(w: Writer, node: Node, x: str) -> str:
-    y = _reduced(w, node, {1: "ReduceL1", 2: "ReduceL2"}[node.attrs["ord"]], x)
+    y = _reduce(w, node, {1: "ReduceL1", 2: "ReduceL2"}[node.attrs["ord"]], x)
     out = w.spec((node, 0)).dtype
     return y if out == w.spec(first(node)).dtype else w.cast(y, out)
 
@@ -269,15 +269,15 @@ def _arg(w: Writer, node: Node, x: str) -> str:
     y = w.cast(w.add(operator, x, axis=axis, keepdims=keep), w.spec((node, 0)).dtype)
     out, ndim = w.sizes((node, 0)), len(w.spec(first(node)).shape)
     plain = node.attrs["axis"] is not None and len(out) == ndim - 1 + keep
-    return y if plain else w.shaped(y, out)
+    return y if plain else w.reshape_to(y, out)
 
 
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _ordered(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tuple[str, str]:
+def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tuple[str, str]:
     if node.attrs["axis"] is None:
-        x, axis = w.shaped(x, (int(np.prod(w.fixed(first(node), "flat order"))),)), 0
+        x, axis = w.reshape_to(x, (int(np.prod(w.require_fixed(first(node), "flat order"))),)), 0
     else:
         axis = _axis(w, node)
     size = w.spec(first(node)).size if node.attrs["axis"] is None else w.sizes(first(node))[axis]
@@ -292,12 +292,12 @@ def _ordered(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tuple[st
 
 @converts("sort")
 def _sort(w: Writer, node: Node, x: str) -> str:
-    return _ordered(w, node, x, 0, node.attrs["is_ascend"])[0]
+    return _sort_or_topk(w, node, x, 0, node.attrs["is_ascend"])[0]
 
 
 @converts("argsort")
 def _argsort(w: Writer, node: Node, x: str) -> str:
-    places = _ordered(w, node, x, 0, node.attrs["is_ascend"])[1]
+    places = _sort_or_topk(w, node, x, 0, node.attrs["is_ascend"])[1]
     return w.cast(places, node.attrs["dtype"])
 
 
@@ -306,6 +306,6 @@ def _topk(w: Writer, node: Node, x: str) -> Any:
     kind = node.attrs["ret_typ"]
     if kind == "mask":
         raise w.problem("ret_typ='mask' has no counterpart in ONNX; take the indices")
-    values, places = _ordered(w, node, x, node.attrs["k"], node.attrs["is_ascend"])
+    values, places = _sort_or_topk(w, node, x, node.attrs["k"], node.attrs["is_ascend"])
     numbers = w.cast(places, node.attrs["dtype"])
     return {"value": values, "indices": numbers, "both": [values, numbers]}[kind]

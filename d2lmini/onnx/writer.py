@@ -135,14 +135,14 @@ class Writer:
         """Does the shape of an output follow the batch?"""
         return any((node, i) in self.varying for i in range(len(node.specs or ())))
 
-    def fixed(self, entry: Entry, what: str) -> tuple[int, ...]:
+    def require_fixed(self, entry: Entry, what: str) -> tuple[int, ...]:
         """Its shape, which must not follow the batch for `what` to be written."""
         sizes = self.sizes(entry)
         if None in sizes:
             raise self.problem(f"{what} depends on the size of the batch; export it not dynamic")
         return self.spec(entry).shape
 
-    def known(self, entry: Entry | None, what: str) -> np.ndarray:
+    def require_known(self, entry: Entry | None, what: str) -> np.ndarray:
         """The array that a value is before the net runs; MXNetError if it depends on an input."""
         if entry not in self.values:
             raise self.problem(
@@ -158,7 +158,7 @@ class Writer:
 
     # -- operators that come up everywhere -------------------------------------------------------
 
-    def shaped(self, x: str, sizes: Sizes) -> str:
+    def reshape_to(self, x: str, sizes: Sizes) -> str:
         """x in another shape, of which at most one size may follow the batch."""
         if sum(n is None for n in sizes) > 1:
             raise self.problem("more than one size depends on the batch; export it not dynamic")
@@ -177,19 +177,19 @@ class Writer:
             return self.add(operator, x, self.array(list(axes)), keepdims=int(keepdims))
         return self.add(operator, x, axes=list(axes), keepdims=int(keepdims))
 
-    def unsqueezed(self, x: str, *axes: int) -> str:
+    def unsqueeze(self, x: str, *axes: int) -> str:
         """x with new axes of size 1."""
         return self.add("Unsqueeze", x, self.array(list(axes)))
 
-    def squeezed(self, x: str, *axes: int) -> str:
+    def squeeze(self, x: str, *axes: int) -> str:
         """x without these axes of size 1."""
         return self.add("Squeeze", x, self.array(list(axes)))
 
-    def transposed(self, x: str, *order: int) -> str:
+    def transpose(self, x: str, *order: int) -> str:
         """x with its axes in this order."""
         return self.add("Transpose", x, perm=list(order))
 
-    def clipped(self, x: str, low: int, high: int, dtype: Any = "int64") -> str:
+    def clip(self, x: str, low: int, high: int, dtype: Any = "int64") -> str:
         """x, nowhere below low and above high."""
         return self.add(
             "Clip", x, self.number(low, np.dtype(dtype)), self.number(high, np.dtype(dtype))

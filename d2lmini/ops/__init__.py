@@ -15,7 +15,7 @@ from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
 
 # one element at a time
 from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
-from d2lmini.ops import passing  # cast, copies, where, add_n, where gradients end
+from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
@@ -24,14 +24,14 @@ from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many
 from d2lmini.ops import reduce  # sum, mean, prod, max, min, and those that skip nan
-from d2lmini.ops import norm  # norm, moments
+from d2lmini.ops import vector_norm  # norm, moments
 from d2lmini.ops import broadcast  # broadcast_to, tile, repeat
 from d2lmini.ops import scan  # argmax, argmin, cumsum
 from d2lmini.ops import order  # sort, argsort, topk
 
 # the same elements elsewhere
 from d2lmini.ops import shape  # reshape, transpose, expand_dims, depth_to_space
-from d2lmini.ops import slice  # slice, slice_axis, slice_like, reverse
+from d2lmini.ops import slicing  # slice, slice_axis, slice_like, reverse
 from d2lmini.ops import join  # concat, stack, split
 from d2lmini.ops import pad  # pad
 from d2lmini.ops import diag  # diag
@@ -51,18 +51,18 @@ from d2lmini.ops import cross_entropy  # softmax and the loss of labels, in one
 from d2lmini.ops import squared_error  # a difference, its square, the mean, in one
 from d2lmini.ops import ctc  # CTCLoss
 from d2lmini.ops import nn  # FullyConnected, Dropout, LRN, UpSampling
-from d2lmini.ops import normalize  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
+from d2lmini.ops import normalization  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
 from d2lmini.ops import synced_norm  # BatchNorm in steps, for several devices
 from d2lmini.ops import conv  # Convolution, Deconvolution
-from d2lmini.ops import columns  # im2col, col2im
+from d2lmini.ops import im2col  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
-from d2lmini.ops import rnn_layers  # a recurrent layer: all steps, and back
-from d2lmini.ops import rnn_one  # a single layer as an op, for cells
+from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
+from d2lmini.ops import rnn_layer  # a single layer as an op, for cells
 from d2lmini.ops import rnn  # RNN: several layers
 
 # random numbers
-from d2lmini.ops import random  # uniform, normal, gamma, multinomial, shuffle
+from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuffle
 
 # training
 from d2lmini.ops import update  # sgd_update, nag_mom_update, signum_update

@@ -25,10 +25,10 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional
+from d2lmini.ops.chunking import share
 from d2lmini.ops.core import Number, Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
 from d2lmini.ops.elementwise import beside_number
-from d2lmini.ops.pieces import share
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 

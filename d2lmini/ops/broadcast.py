@@ -23,14 +23,14 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reshape_to, sum_, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------
 
 
-def _stretched(shape: Shape, target: Shape) -> Shape:
+def _broadcast_shape(shape: Shape, target: Shape) -> Shape:
     """`target` if `shape` broadcasts to it; `target` may have more axes in front."""
     extra = len(target) - len(shape)
     if extra < 0 or any(n != t and n != 1 for n, t in zip(shape, target[max(extra, 0) :])):
@@ -47,7 +47,7 @@ def _to(shape: Shape, target: Shape) -> Shape:
         sizes = (1,) * extra + shape
         keeps = [t == 0 and a >= extra for a, t in enumerate(target)]
         target = tuple(s if keep else t for s, t, keep in zip(sizes, target, keeps))
-    return _stretched(shape, target)
+    return _broadcast_shape(shape, target)
 
 
 @op(infer=lambda data, *, shape=(): Spec(_to(data.shape, shape), data.dtype), flops=0)
@@ -57,7 +57,7 @@ def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     New axes may come in front, as in NumPy (MXNet refuses them here, not in the NDArray method).
     MXNetError at the call if the shapes do not broadcast.
     """
-    return pieces.placed(xp, xp.broadcast_to(data, _to(data.shape, shape)), out)
+    return chunking.place_view(xp, xp.broadcast_to(data, _to(data.shape, shape)), out)
 
 
 def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
@@ -84,7 +84,7 @@ def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
 
     MXNetError at the call for an axis of another size.
     """
-    return pieces.placed(xp, xp.broadcast_to(data, _axes_to(data.shape, axis, size)), out)
+    return chunking.place_view(xp, xp.broadcast_to(data, _axes_to(data.shape, axis, size)), out)
 
 
 def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None) -> Shape:
@@ -93,7 +93,7 @@ def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None
             raise MXNetError(
                 f"lhs is {lhs}, rhs {rhs}: with more axes in one give lhs_axes and rhs_axes"
             )
-        return _stretched(lhs, rhs)
+        return _broadcast_shape(lhs, rhs)
     if lhs_axes is None or rhs_axes is None or len(lhs_axes) != len(rhs_axes):
         raise MXNetError(f"lhs_axes={lhs_axes} and rhs_axes={rhs_axes} must name as many axes")
     target = list(lhs)
@@ -101,7 +101,7 @@ def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None
         target[normalize_axis(a, len(lhs), "lhs_axes")] = rhs[
             normalize_axis(b, len(rhs), "rhs_axes")
         ]
-    return _stretched(lhs, tuple(target))
+    return _broadcast_shape(lhs, tuple(target))
 
 
 def _infer_like(
@@ -119,7 +119,7 @@ def broadcast_like(
     dtype of lhs. MXNetError at the call if the shapes do not broadcast.
     """
     target = _like(lhs.shape, rhs.shape, lhs_axes, rhs_axes)
-    return pieces.placed(xp, xp.broadcast_to(lhs, target), out)
+    return chunking.place_view(xp, xp.broadcast_to(lhs, target), out)
 
 
 @broadcast_to.gradient(saves="data.shape")
@@ -157,7 +157,7 @@ def tile(xp, data, *, reps: Shape, out=None):
     sizes, reps = _tiles(data.shape, reps)
     if out is None:
         out = xp.empty(tuple(n * r for n, r in zip(sizes, reps)), data.dtype)
-    pieces.copy(
+    chunking.copy(
         xp,
         data.reshape([s for n in sizes for s in (1, n)]),
         out.reshape([s for n, r in zip(sizes, reps) for s in (r, n)]),
@@ -194,7 +194,7 @@ def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
     if out is None:
         out = xp.empty((*before, n * repeats, *after), data.dtype)
     apart = out.reshape(*before, n, repeats, *after)
-    pieces.copy(xp, xp.expand_dims(data, axis + 1), apart)
+    chunking.copy(xp, xp.expand_dims(data, axis + 1), apart)
     return out
 
 

@@ -26,13 +26,13 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.core import DType, Shape, Spec, op
 
 
-def _packed(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:
+def _infer_pack(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:
     if grad != residual:
         raise MXNetError(f"_quantize_2bit: grad is {grad}, its residual {residual}; need the same")
     return Spec((-(-grad.size // 4),), "uint8")
 
 
-@op("_quantize_2bit", infer=_packed, mutates=["residual"], flops=24, grad=None)
+@op("_quantize_2bit", infer=_infer_pack, mutates=["residual"], flops=24, grad=None)
 def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
     """residual += grad; the code of an element is 1 where it is >= threshold, 2 where it is
     <= -threshold, else 0. The decoded value is subtracted from the residual.
@@ -49,14 +49,14 @@ def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
     return xp.add.reduce(codes, axis=1, dtype="uint8", out=out)
 
 
-def _unpacked(data: Spec, shape: tuple[int, ...], dtype: Any, **_attrs: Any) -> Spec:
+def _infer_unpack(data: Spec, shape: tuple[int, ...], dtype: Any, **_attrs: Any) -> Spec:
     needed = -(-math.prod(shape) // 4)
     if data.shape != (needed,):
         raise MXNetError(f"_dequantize_2bit: shape {shape} takes {needed} bytes, got {data.shape}")
     return Spec(shape, dtype)
 
 
-@op("_dequantize_2bit", infer=_unpacked, flops=3, grad=None)
+@op("_dequantize_2bit", infer=_infer_unpack, flops=3, grad=None)
 def dequantize_2bit(xp, data, *, shape: Shape, threshold: float, dtype: DType = "float32"):
     """Decode the result of `_quantize_2bit` to an array of `shape`: threshold, -threshold or 0."""
     values = xp.array([0, threshold, -threshold, 0], dtype)

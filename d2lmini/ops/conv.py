@@ -17,7 +17,7 @@ of the image x, the weight w and the gradient g of y,
     _conv_backward_weight  (x, g) -> w-like
 
 and each has the other two as its gradients, to any order. Deconvolution is the second under
-another name. `convolve.py` explains how they compute.
+another name. `conv_algorithms.py` explains how they compute.
 
 Shapes are MXNet's channel-first ones: (N, C, W), (N, C, H, W) or (N, C, D, H, W).
 """
@@ -29,7 +29,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
-from d2lmini.ops.convolve import computed, convolve, convolve_data, convolve_weight
+from d2lmini.ops.conv_algorithms import compute_conv, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.partial import Partial
 from d2lmini.ops.windows import Geometry, full_lists, geometry
@@ -117,7 +117,7 @@ def Convolution(
     """
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     shape = (data.shape[0], num_filter, *geo.out)
-    return computed(xp, convolve, data, weight, geo, num_group, shape, out, bias)
+    return compute_conv(xp, convolve, data, weight, geo, num_group, shape, out, bias)
 
 
 @Convolution.gradient(saves="data data.shape weight")
@@ -151,7 +151,7 @@ def conv_backward_data(
 ):  # fmt: skip
     """The gradient of a convolution for its data, of `shape` (see the module's docstring)."""
     geo = geometry(shape[2:], kernel, stride, dilate, pad)
-    return computed(xp, convolve_data, grad, weight, geo, num_group, shape, out)
+    return compute_conv(xp, convolve_data, grad, weight, geo, num_group, shape, out)
 
 
 @conv_backward_data.gradient(saves="grad weight weight.shape")
@@ -180,7 +180,7 @@ def conv_backward_weight(
     """The gradient of a convolution for its weight (see the module's docstring)."""
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     shape = (grad.shape[1], data.shape[1] // num_group, *kernel)
-    return computed(xp, convolve_weight, data, grad, geo, num_group, shape, out)
+    return compute_conv(xp, convolve_weight, data, grad, geo, num_group, shape, out)
 
 
 @conv_backward_weight.gradient(saves="data data.shape grad grad.shape")
@@ -197,7 +197,7 @@ def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-def _deconvolved(
+def _infer_deconv_size(
     size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape,
     target_shape: Shape,
 ) -> tuple[Shape, Shape]:  # fmt: skip
@@ -231,7 +231,7 @@ def _infer_deconvolution(
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
     full_lists(kernel, stride, dilate, pad)
     check_layout(layout, len(kernel), data)
-    size, _pad = _deconvolved(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    size, _pad = _infer_deconv_size(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     N, C = data.shape[:2]
     _check_groups(C, num_filter, num_group)
     check_shape(
@@ -263,11 +263,11 @@ def Deconvolution(
     determines pad and adj. This is the gradient of the Convolution from `out` to `size`. There is a
     bias only if no_bias is False (the default is True). Errors and dtypes as for Convolution.
     """
-    size, pad = _deconvolved(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    size, pad = _infer_deconv_size(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
     geo = Geometry(size, kernel, stride, dilate, pad, data.shape[2:])
     shape = (data.shape[0], num_filter, *size)
-    y = computed(xp, convolve_data, data, weight, geo, num_group, shape, out)
+    y = compute_conv(xp, convolve_data, data, weight, geo, num_group, shape, out)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(kernel))
     return y
@@ -278,7 +278,7 @@ def _(
     g, data, data_shape, weight, *, kernel, stride, dilate, pad, adj, target_shape, num_group,
     no_bias, needs=ALL, places=NOWHERE,
 ):  # fmt: skip
-    _size, pad = _deconvolved(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    _size, pad = _infer_deconv_size(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
     dx = dw = None
     if needs[0]:

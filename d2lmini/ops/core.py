@@ -66,8 +66,9 @@ class Modes(threading.local):
     """Autograd's state in this thread: is the tape recording, is the model training.
 
     broken: a list with the number of scopes that an exception left; other threads may read it.
-    tracing: the trace that this thread makes (`graph.trace`), else None. The trace must hear of
-    anything that a graph cannot hold (`refuse`) and of reads of the mode (`depends_on_mode`).
+    tracing: the trace that this thread makes (`graph.symbolic_trace`), else None. The trace must
+    hear of anything that a graph cannot hold (`refuse`) and of reads of the mode
+    (`depends_on_mode`).
     """
 
     recording = False
@@ -120,24 +121,24 @@ ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
 SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 
-class _All:
+class _AllInputs:
     """Default of `needs`: every input needs its gradient."""
 
     def __getitem__(self, position: int) -> bool:
         return True
 
 
-ALL: Any = _All()
+ALL: Any = _AllInputs()
 
 
-class _Nowhere:
+class _NoPlaces:
     """Default of `places`: no input's gradient has a destination."""
 
     def __getitem__(self, position: int) -> None:
         return None
 
 
-NOWHERE: Any = _Nowhere()
+NOWHERE: Any = _NoPlaces()
 
 
 class Op(Facts):
@@ -229,7 +230,7 @@ class Op(Facts):
         self.attr_set = frozenset(self.attr_names)
         # Attributes cached by the spelling of a call and by type: 1, 1.0 and True are equal but
         # differ in meaning.
-        self.bound = lru_cache(MOST_BOUND, typed=True)(self._bound)
+        self.bound = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
@@ -337,7 +338,7 @@ class Op(Facts):
                 return args, attrs
         return self._bind(args, kwargs)
 
-    def _bound(self, **words: Any) -> Bound:
+    def _bind_attrs(self, **words: Any) -> Bound:
         """Check and convert the attributes of one spelling."""
         if not self.attr_set.issuperset(words):
             raise TypeError("an input by name is not an attribute")

@@ -116,12 +116,12 @@ def eye(xp, *, N: int, M: int = 0, k: int = 0, dtype: DType = "float32"):
     return xp.eye(N, M or None, k, dtype=dtype)
 
 
-def _converted(data: Spec, *, dtype: Any) -> Spec:
+def _infer_cast(data: Spec, *, dtype: Any) -> Spec:
     return Spec(data.shape, dtype)
 
 
 @op(
-    "_copyto", infer=_converted, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True
+    "_copyto", infer=_infer_cast, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True
 )  # fmt: skip
 def copyto(xp, data, *, dtype: DType, out=None):
     """The same elements in new memory, perhaps on another device, converted to `dtype`."""

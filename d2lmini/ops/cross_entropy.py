@@ -25,9 +25,9 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.chunking import share
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.index import integers, pick
-from d2lmini.ops.pieces import share
 from d2lmini.ops.shape import reshape_like
 from d2lmini.ops.softmax import GRAIN, log_softmax, softmax
 

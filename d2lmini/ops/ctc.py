@@ -194,7 +194,7 @@ def _(
     g, y, data, label, data_lengths, label_lengths, *, use_data_lengths, use_label_lengths,
     blank_label,
 ):  # fmt: skip
-    lengths = [each for each in (data_lengths, label_lengths) if each is not None]
+    lengths = [length for length in (data_lengths, label_lengths) if length is not None]
     dx = _ctc_grad(
         g[0], y[1], data, label, *lengths, use_data_lengths=use_data_lengths,
         use_label_lengths=use_label_lengths, blank_label=blank_label,

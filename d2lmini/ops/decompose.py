@@ -31,7 +31,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.linalg import gemm2, swapped
+from d2lmini.ops.linalg import gemm2, transpose_last
 from d2lmini.ops.products import matmul
 from d2lmini.ops.triangle import (
     check_square,
@@ -72,7 +72,7 @@ def _(g, y, *, lower):
     P = P - makediag(extractdiag(P)) * 0.5
     S = trsm(y, P, transpose=lower, lower=lower)
     S = trsm(y, S, transpose=not lower, lower=lower, rightside=True)
-    return (S + swapped(S)) * 0.5
+    return (S + transpose_last(S)) * 0.5
 
 
 @op("linalg_potri", infer=like_square, flops=_cubic(2.0))
@@ -88,7 +88,7 @@ def potri(xp, A, *, lower: bool = True):
 
 @potri.gradient(saves="y A")
 def _(g, y, A, *, lower):
-    g = g + swapped(g)
+    g = g + transpose_last(g)
     if lower:
         dA = trsm(A, gemm2(y, g), transpose=True, rightside=True, alpha=-1.0)
     else:
@@ -126,7 +126,7 @@ def det(xp, A):
 
 @det.gradient(saves="y A A.shape")
 def _(g, y, A, shape):
-    return swapped(inverse_or_zero(A)) * (g * y).reshape((*shape[:-2], 1, 1))
+    return transpose_last(inverse_or_zero(A)) * (g * y).reshape((*shape[:-2], 1, 1))
 
 
 @op(
@@ -146,7 +146,7 @@ def slogdet(xp, A):
 
 @slogdet.gradient(saves="A A.shape")
 def _(g, A, shape):
-    return swapped(inverse_or_zero(A)) * g[1].reshape((*shape[:-2], 1, 1))
+    return transpose_last(inverse_or_zero(A)) * g[1].reshape((*shape[:-2], 1, 1))
 
 
 # -- orthogonal factors ---------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _(g, y):
     (gQ, gL), (Q, L) = g, y
     # M = L^T gL - gQ Q^T, its lower triangle mirrored, gives L^-T (gQ + mirrored(M) Q).
     M = triangle(gemm2(L, triangle(gL), transpose_a=True) - gemm2(gQ, Q, transpose_b=True))
-    M = M + swapped(M) - makediag(extractdiag(M))
+    M = M + transpose_last(M) - makediag(extractdiag(M))
     return trsm(L, gQ + gemm2(M, Q), transpose=True)
 
 
@@ -204,4 +204,4 @@ def _(g, y, shape):
     M = gemm2(gU, U, transpose_b=True) / (gaps + makediag(L.ones_like()))
     M = M - makediag(extractdiag(M) - gL)
     S = gemm2(gemm2(U, M, transpose_a=True), U)
-    return (S + swapped(S)) * 0.5
+    return (S + transpose_last(S)) * 0.5

@@ -66,7 +66,7 @@ def _negative_binomial(generator: np.random.Generator, out: np.ndarray, k: Any, 
     out[...] = generator.negative_binomial(k, p, out.shape)
 
 
-def _generalized(generator: np.random.Generator, out: np.ndarray, mu: Any, alpha: Any) -> None:
+def _draw_generalized(generator: np.random.Generator, out: np.ndarray, mu: Any, alpha: Any) -> None:
     # A Poisson variable whose rate is Gamma(1 / alpha) distributed with mean mu.
     alpha = np.maximum(alpha, 1e-12)
     rate = generator.standard_gamma(1.0 / alpha, out.shape) * alpha * mu
@@ -122,7 +122,7 @@ DISTRIBUTIONS = {
     ),
     "generalized_negative_binomial": Distribution(
         "Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson.",
-        _generalized, {"mu": 1.0, "alpha": 1.0}, {"mu": _NOT_NEGATIVE, "alpha": _NOT_NEGATIVE},
+        _draw_generalized, {"mu": 1.0, "alpha": 1.0}, {"mu": _NOT_NEGATIVE, "alpha": _NOT_NEGATIVE},
     ),
 }  # fmt: skip
 

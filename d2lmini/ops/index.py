@@ -199,7 +199,7 @@ def _infer_pick(
     return Spec(kept if keepdims else dropped, data.dtype)
 
 
-def _picked(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
+def _pick_places(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
     """Flat positions of the picked elements in an array of `shape`, as (before, after)."""
     axis %= len(shape)
     before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
@@ -220,7 +220,7 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     """
     shape = data.shape
     before, after = shape[: axis % data.ndim], shape[axis % data.ndim + 1 :]
-    y = data.reshape(-1)[_picked(xp, shape, index, axis, mode)]
+    y = data.reshape(-1)[_pick_places(xp, shape, index, axis, mode)]
     return y.reshape((*before, 1, *after) if keepdims else (before + after or (1,)))
 
 
@@ -229,7 +229,7 @@ def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different."""
     out = xp.empty(shape, g.dtype) if out is None else out
     out.fill(0)
-    out.reshape(-1)[_picked(xp, shape, index, axis, mode).ravel()] = g.ravel()
+    out.reshape(-1)[_pick_places(xp, shape, index, axis, mode).ravel()] = g.ravel()
     return out
 
 

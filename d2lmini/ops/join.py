@@ -21,7 +21,7 @@ from itertools import accumulate
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_one_dtype
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
@@ -60,7 +60,7 @@ def concat(xp, *data, dim: int = 1, out=None):
     end = 0
     for part in data:
         begin, end = end, end + part.shape[axis]
-        pieces.copy(xp, part, out[pieces.along(axis, slice(begin, end))])
+        chunking.copy(xp, part, out[chunking.along(axis, slice(begin, end))])
     return out
 
 
@@ -97,7 +97,7 @@ def stack(xp, *data, axis: int = 0, out=None):
         return xp.stack(data, axis=axis)
     at = axis % out.ndim
     for i, part in enumerate(data):
-        pieces.copy(xp, part, out[(slice(None),) * at + (i, ...)])
+        chunking.copy(xp, part, out[(slice(None),) * at + (i, ...)])
     return out
 
 
@@ -128,12 +128,12 @@ def _split(xp: Any, data: Any, axis: int, ends: Sequence[int], squeeze: bool, ou
     axis %= data.ndim
     shapes = _parts(data.shape, axis, ends, squeeze)
     parts = tuple(
-        data[pieces.along(axis, slice(begin, end))].reshape(shape)
+        data[chunking.along(axis, slice(begin, end))].reshape(shape)
         for begin, end, shape in zip((0, *ends), ends, shapes)
     )
     if out is not None:
         for part, place in zip(parts, out if len(parts) > 1 else (out,)):
-            pieces.copy(xp, part, place)
+            chunking.copy(xp, part, place)
         return out
     return parts if len(parts) > 1 else parts[0]
 
@@ -178,10 +178,10 @@ def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = Fal
 
 @split.gradient()
 def _(g, *, axis, squeeze_axis):
-    return _joined(g, axis, squeeze_axis)
+    return _join(g, axis, squeeze_axis)
 
 
-def _joined(g: Any, axis: int, squeeze_axis: bool) -> Any:
+def _join(g: Any, axis: int, squeeze_axis: bool) -> Any:
     parts = g if isinstance(g, (list, tuple)) else [g]
     return stack(*parts, axis=axis) if squeeze_axis else concat(*parts, dim=axis)
 
@@ -259,4 +259,4 @@ def split_v2(
 
 @split_v2.gradient()
 def _(g, *, axis, squeeze_axis):
-    return _joined(g, axis, squeeze_axis)
+    return _join(g, axis, squeeze_axis)

@@ -34,7 +34,7 @@ from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
 
 
-def swapped(a: Any) -> Any:
+def transpose_last(a: Any) -> Any:
     """Transpose the matrices on the last two axes: a view of an array, a copy of a value."""
     return a.swapaxes(-2, -1)
 
@@ -181,8 +181,8 @@ def batch_dot(
     call unless there are three or more axes and all but the inner sizes agree: batches do not
     broadcast. Cost: 2 B M N K.
     """
-    left = swapped(lhs) if transpose_a else lhs
-    right = swapped(rhs) if transpose_b else rhs
+    left = transpose_last(lhs) if transpose_a else lhs
+    right = transpose_last(rhs) if transpose_b else rhs
     return matmul(xp, left, right, out)
 
 
@@ -323,7 +323,7 @@ def syrk(xp, A, *, transpose: bool = False, alpha: float = 1.0, out=None):
 
     (..., M, K) -> (..., M, M), or (..., K, K). float32 or float64. Cost: 2 M M K.
     """
-    left, right = (swapped(A), A) if transpose else (A, swapped(A))
+    left, right = (transpose_last(A), A) if transpose else (A, transpose_last(A))
     out = matmul(xp, left, right, out)
     if alpha != 1.0:
         out *= alpha

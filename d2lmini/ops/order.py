@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reshape_to
@@ -59,10 +59,10 @@ def _by_lines(xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any
     """out = body(data), in chunks; `body` takes and returns lines along the last axis."""
 
     def piece(index: Any) -> None:
-        result = body(pieces.lines(xp, data[index], axis))
+        result = body(chunking.lines(xp, data[index], axis))
         out[index] = result if axis == data.ndim - 1 else xp.moveaxis(result, -1, axis)
 
-    pieces.over_lines(xp, data.shape, axis, piece, GRAIN)
+    chunking.over_lines(xp, data.shape, axis, piece, GRAIN)
     return out
 
 
@@ -117,7 +117,7 @@ def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
 @sort.gradient(saves="data data.shape")
 def _(g, data, shape, *, axis, is_ascend):
     order = argsort(data, axis=axis, is_ascend=is_ascend, dtype="int64")
-    return _put_back(g, order, shape, axis)
+    return _scatter_back(g, order, shape, axis)
 
 
 _WIDER = "use a wider dtype, such as 'int64'"
@@ -208,13 +208,13 @@ def _(g, data, shape, *, axis, k, ret_typ, is_ascend):
     if ret_typ in ("indices", "mask"):
         return None
     order = topk(data, axis=axis, k=k, is_ascend=is_ascend, dtype="int64")
-    return _put_back(g[0] if ret_typ == "both" else g, order, shape, axis)
+    return _scatter_back(g[0] if ret_typ == "both" else g, order, shape, axis)
 
 
 # -- to and from positions along an axis -----------------------------------------------------------
 
 
-def _put_back(g: Any, order: Any, shape: Shape, axis: int | None) -> Any:
+def _scatter_back(g: Any, order: Any, shape: Shape, axis: int | None) -> Any:
     """g at the positions `order` along `axis` of zeros of `shape`."""
     if axis is not None:
         return put_along(g, order, axis=axis, size=shape[axis])

@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.slice import slice_
+from d2lmini.ops.slicing import slice_
 
 
 def _pairs(pad_width: Shape) -> list[tuple[int, int]]:
@@ -39,10 +39,10 @@ def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float
                 f"mode {mode!r} needs a longer axis: axis {axis} of {data.shape} is "
                 f"{n} long, its padding {longest}"
             )
-    return Spec(_padded(data.shape, pad_width), data.dtype)
+    return Spec(_infer_pad_shape(data.shape, pad_width), data.dtype)
 
 
-def _padded(shape: Shape, pad_width: Shape) -> Shape:
+def _infer_pad_shape(shape: Shape, pad_width: Shape) -> Shape:
     return tuple(n + before + after for n, (before, after) in zip(shape, _pairs(pad_width)))
 
 
@@ -61,10 +61,10 @@ def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, o
     width.
     """
     if out is None:
-        out = xp.empty(_padded(data.shape, pad_width), data.dtype)
+        out = xp.empty(_infer_pad_shape(data.shape, pad_width), data.dtype)
     if mode == "constant":
         out.fill(data.dtype.type(constant_value))
-    pieces.copy(xp, data, out[_inside(data.shape, pad_width)])
+    chunking.copy(xp, data, out[_inside(data.shape, pad_width)])
     if mode == "constant":
         return out
     # Axis by axis over all of `out`: corners filled from unfinished elements are filled again when

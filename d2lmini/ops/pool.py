@@ -11,7 +11,7 @@
 A maximum or a sum over a rectangle separates into one axis after the other, so a k x k window costs
 2 k operations instead of k^2. Along an axis, tap j of all windows at once is one slice of the image
 with the stride as its step. Slices that would reach into the padding are shortened, so nothing is
-ever padded. (Small windows without padding use a faster method: `pool_apart.py`.)
+ever padded. (Small windows without padding use a faster method: `pool_dense.py`.)
 
 Backward. The sum's gradient spreads each g over its window, again axis by axis
 (`_pooling_spread`); the maximum's gradient gives each g to the first place with the largest value
@@ -31,10 +31,10 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float
+from d2lmini.ops.chunking import share
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.pieces import share
-from d2lmini.ops.pool_apart import (
+from d2lmini.ops.pool_dense import (
     are_squares,
     combine_neighbours,
     cover,
@@ -49,7 +49,7 @@ from d2lmini.ops.windows import full_lists
 GRAIN = 1 << 18
 
 
-class Pool(NamedTuple):
+class PoolGeometry(NamedTuple):
     """Windows on an image; every field has one number for each spatial axis (see `Geometry`)."""
 
     size: Shape
@@ -70,11 +70,11 @@ class Tap(NamedTuple):
 @lru_cache(maxsize=1024)
 def pool_of(
     size: Shape, kernel: Shape, stride: Shape, pad: Shape, global_pool: bool, convention: str
-) -> Pool:
+) -> PoolGeometry:
     """The windows; MXNetError when none fits."""
     if global_pool:
         ones, zeros = (1,) * len(size), (0,) * len(size)
-        return Pool(size, size, ones, zeros, ones)
+        return PoolGeometry(size, size, ones, zeros, ones)
     stride, _dilate, pad = full_lists(kernel, stride, (), pad)
     spans = [n + 2 * p - k for n, p, k in zip(size, pad, kernel)]
     if min(spans) < 0:
@@ -82,11 +82,11 @@ def pool_of(
     # 'full' rounds up: the last window may extend past the end.
     up = convention == "full"
     out = tuple((-(-v // s) if up else v // s) + 1 for v, s in zip(spans, stride))
-    return Pool(size, kernel, stride, pad, out)
+    return PoolGeometry(size, kernel, stride, pad, out)
 
 
 @lru_cache(maxsize=1024)
-def _taps(pool: Pool, axis: int) -> list[Tap]:
+def _taps(pool: PoolGeometry, axis: int) -> list[Tap]:
     """The taps along spatial axis `axis`, without those that only cover padding."""
     n, k, s, p, o = (field[axis] for field in pool)
     taps = []
@@ -105,7 +105,7 @@ def _along(axis: int, part: slice) -> tuple:
     return (slice(None),) * (axis + 1) + (part,)
 
 
-def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
+def _reduce(xp: Any, x: Any, pool: PoolGeometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
     if is_near(*pool):
@@ -127,7 +127,7 @@ def _reduce(xp: Any, x: Any, pool: Pool, largest: bool, y: Any) -> None:
         x = result
 
 
-def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
+def _sum_backward(xp: Any, g: Any, pool: PoolGeometry, dx: Any) -> None:
     """The transpose of the sum: each g is added to all places of its window."""
     if cover(*pool):
         repeat_windows(g, pool.kernel, dx)
@@ -141,7 +141,7 @@ def _spread(xp: Any, g: Any, pool: Pool, dx: Any) -> None:
         g = result
 
 
-def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple, Any]]:
+def _winners(xp: Any, x: Any, y: Any, pool: PoolGeometry) -> Iterator[tuple[tuple, tuple, Any]]:
     """For each tap of the windows (outputs, inputs, mask: is it the first with the maximum)."""
     free = xp.ones(y.shape, bool)
     for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
@@ -155,7 +155,7 @@ def _winners(xp: Any, x: Any, y: Any, pool: Pool) -> Iterator[tuple[tuple, tuple
 
 
 @lru_cache(maxsize=256)
-def _counts(pool: Pool, include_pad: bool, dtype: Any) -> Any:
+def _counts(pool: PoolGeometry, include_pad: bool, dtype: Any) -> Any:
     """Number of places that each window counts, (*out): those on the image, or its padding too."""
     counts = np.ones((), dtype)
     for n, k, s, p, o in zip(*pool):
@@ -270,11 +270,11 @@ def pooling_spread(
     out=None,
 ):  # fmt: skip
     """The gradient of sum pooling, or with `average` of mean pooling: g spread over its window."""
-    pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
+    pool = PoolGeometry(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
     if average:
         g = g / _counts(pool, count_include_pad, g.dtype)
-    _by_images(xp, lambda g, dx: _spread(xp, g, pool, dx), g, dx)
+    _by_images(xp, lambda g, dx: _sum_backward(xp, g, pool, dx), g, dx)
     return dx
 
 
@@ -291,7 +291,7 @@ def max_pooling_backward(
     xp, g, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None
 ):  # fmt: skip
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
-    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
     covered = cover(*pool)
@@ -317,7 +317,7 @@ def max_pooling_backward(
 @op("_max_pooling_pick", infer=lambda u, data, y, **_: y)
 def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None):
     """The value of u, of data's shape, at the argmax of each window of data."""
-    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:

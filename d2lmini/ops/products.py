@@ -28,7 +28,7 @@ import numpy as np
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.kernels import kind_of, with_kernels
 
 #: (multiplications, chunks): a product of at least this size is split into this many chunks. Half
@@ -100,12 +100,12 @@ def _share(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
     if n < 2:
         function(a, b, out=out)
     elif _is_transposed(a, b):
-        _share_triangle(a, out, pieces.cut(rows, n))
+        _share_triangle(a, out, chunking.split_evenly(rows, n))
     elif rows >= columns:
-        parts = pieces.cut(rows, n)
+        parts = chunking.split_evenly(rows, n)
         parallel_for(n, lambda i: function(a[parts[i]], b, out=out[parts[i]]))
     else:
-        parts = pieces.cut(columns, n)
+        parts = chunking.split_evenly(columns, n)
         parallel_for(n, lambda i: function(a, b[:, parts[i]], out=out[:, parts[i]]))
 
 
@@ -124,7 +124,7 @@ def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None
         for i in range(len(out)):
             _share(function, a[i], b[i], out[i])
         return
-    parts = pieces.cut(len(out), n)
+    parts = chunking.split_evenly(len(out), n)
     parallel_for(n, lambda i: function(a[parts[i]], b[parts[i]], out=out[parts[i]]))
 
 

@@ -19,7 +19,7 @@ The dtype is kept: sums of small integers wrap around, a mean of integers is tru
 Only bool, which MXNet keeps too (the sum would mean no more than "any"), is counted in int64.
 float16 accumulates in float32. nan and inf propagate, except in `nansum` and `nanprod`.
 
-Large arrays are reduced in chunks that depend on the shape only (`pieces`), so the same numbers
+Large arrays are reduced in chunks that depend on the shape only (`chunking`), so the same numbers
 give the same bits with any number of workers.
 """
 
@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
 
 # -- which axes, which shape, which dtype ----------------------------------------------------------
@@ -164,7 +164,7 @@ def reduce_into(
     place = out if acc == out.dtype else xp.empty(out.shape, acc)
     total = _TOTALS[method]
     body = total if prepare is None else lambda b, axes, place: total(prepare(b), axes, place)
-    pieces.reduce(xp, data, axes, place.reshape(kept_shape(data.shape, axes)), body, total)
+    chunking.reduce(xp, data, axes, place.reshape(kept_shape(data.shape, axes)), body, total)
     if finish is not None:
         finish(place)
     if place is not out:
@@ -288,7 +288,7 @@ def _(g, data, shape, *, axis, exclude):
 @op("_nan_to_one", flops=2, elementwise=True)
 def nan_to_one(xp, data, *, out=None):
     """1 for every nan, other elements unchanged."""
-    return pieces.placed(xp, _nan_to(xp, data, 1), out)
+    return chunking.place_view(xp, _nan_to(xp, data, 1), out)
 
 
 @nan_to_one.gradient(saves="data")
@@ -333,7 +333,7 @@ def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
 @op("_spread", infer=_infer_spread, flops=0)
 def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
     """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` have no meaning here."""
-    return pieces.placed(xp, xp.broadcast_to(data.reshape(kept), shape), out)
+    return chunking.place_view(xp, xp.broadcast_to(data.reshape(kept), shape), out)
 
 
 @spread.gradient(saves="data.shape")
@@ -348,7 +348,7 @@ def sum_to(xp, data, *, shape: Shape, out=None):
     kept = (1,) * extra + shape
     axes = tuple(a for a, n in enumerate(kept) if n == 1 and data.shape[a] != 1)
     if not axes:
-        return pieces.placed(xp, data.reshape(shape), out)
+        return chunking.place_view(xp, data.reshape(shape), out)
     return reduce_into(xp, data, axes, xp.empty(shape, data.dtype) if out is None else out, "sum")
 
 

@@ -40,14 +40,14 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
     step = -1 if reverse else 1
     try:
         return _follow(shape[::step], target[::step])[::step]
-    except _Misfit as problem:
+    except _ReshapeError as problem:
         backwards = " with reverse=True" if reverse else ""
         raise MXNetError(
             f"cannot reshape {shape} into {tuple(target)}{backwards}: {problem}"
         ) from None
 
 
-class _Misfit(Exception):
+class _ReshapeError(Exception):
     """The reason why a target does not fit."""
 
 
@@ -67,7 +67,7 @@ def _follow(shape: Shape, target: Shape) -> Shape:
             cursor += 1
         elif code == -1:
             if open_at is not None:
-                raise _Misfit("at most one size may be -1")
+                raise _ReshapeError("at most one size may be -1")
             open_at = len(sizes)
             sizes.append(-1)
             cursor += 1
@@ -79,19 +79,19 @@ def _follow(shape: Shape, target: Shape) -> Shape:
             used = 2 if code == -3 else 1
             taken = shape[cursor : cursor + used]
             if len(taken) < used:
-                raise _Misfit(f"no axis is left for code {code}")
+                raise _ReshapeError(f"no axis is left for code {code}")
             sizes += _split(taken[0], codes) if code == -4 else [prod(taken)]
             kept += range(cursor, cursor + used)
             cursor += used
         else:
-            raise _Misfit(f"{code} is neither a size nor one of the codes 0 to -4")
+            raise _ReshapeError(f"{code} is neither a size nor one of the codes 0 to -4")
     if open_at is not None:
         rest = prod(n for axis, n in enumerate(shape) if axis not in kept)
         if rest % given:
-            raise _Misfit(f"{rest} elements do not divide by {given}, so no size fits for -1")
+            raise _ReshapeError(f"{rest} elements do not divide by {given}, so no size fits for -1")
         sizes[open_at] = rest // given
     elif prod(sizes) != prod(shape):
-        raise _Misfit(
+        raise _ReshapeError(
             f"it has {prod(shape)} elements, the target would have {prod(sizes)}; "
             "-1 stands for the size that follows from the others"
         )
@@ -103,11 +103,11 @@ def _split(size: int, codes: Iterator[int]) -> list[int]:
     given = [next(codes, None), next(codes, None)]
     a, b = given
     if a is None or b is None:
-        raise _Misfit("code -4 takes two sizes")
+        raise _ReshapeError("code -4 takes two sizes")
     if a == -1 and b > 0:
         a = size // b
     elif b == -1 and a > 0:
         b = size // a
     if a < 0 or b < 0 or a * b != size:
-        raise _Misfit(f"an axis of size {size} does not split into {given[0]} and {given[1]}")
+        raise _ReshapeError(f"an axis of size {size} does not split into {given[0]} and {given[1]}")
     return [a, b]

@@ -31,7 +31,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
-from d2lmini.ops.rnn_layers import KINDS, Clip, Layer, Weights, layer_of, views_of
+from d2lmini.ops.rnn_compute import KINDS, Clip, Layer, Weights, layer_of, views_of
 
 
 class Sizes(NamedTuple):
@@ -75,7 +75,7 @@ class Sizes(NamedTuple):
         for k in range(0, n, 2):
             yield Weights(views[k], views[k + 1], views[n + k], views[n + k + 1])
 
-    def kept(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
+    def reserve_parts(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
         """The contents of the reserve: kept arrays per layer and direction, inner outputs."""
         views = views_of(reserve, self.reserve_shapes())
         n, layers = len(KINDS[self.mode].keeps), self.L * self.directions
@@ -148,7 +148,7 @@ def _flops(data: Spec, parameters: Spec, *_: Spec, out: Spec, **_attrs: Any) -> 
     return 2.0 * parameters.size * out.shape[0] * out.shape[1] + 40 * out.size
 
 
-def _shown(mode: str = "", state_outputs: bool = False, **_: Any) -> int:
+def _output_names(mode: str = "", state_outputs: bool = False, **_: Any) -> int:
     return 1 + state_outputs * (2 if mode == "lstm" else 1)
 
 
@@ -158,7 +158,7 @@ def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
 
 
 @op(
-    infer=_infer, flops=_flops, outputs=_shown, optional=_optional,
+    infer=_infer, flops=_flops, outputs=_output_names, optional=_optional,
     output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
 )  # fmt: skip
 def RNN(
@@ -191,7 +191,7 @@ def RNN(
                        use_sequence_length=False)  # fmt: skip
         out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
     y, reserve, states = out[0], out[-1], out[1:-1]
-    kept, inner = sizes.kept(reserve)
+    kept, inner = sizes.reserve_parts(reserve)
     layer = _layer(xp, mode, lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)
     given = (state,) if state_cell is None else (state, state_cell)
     x = data
@@ -288,7 +288,7 @@ def rnn_backward(
         like = (parameters, *given, *((data,) if wants_data else ()))
         out = tuple(xp.empty(a.shape, a.dtype) for a in like)
     dstates = out[1 : 1 + len(given)]
-    kept, inner = sizes.kept(reserve)
+    kept, inner = sizes.reserve_parts(reserve)
     weights = list(sizes.weights(parameters))
     grads = list(sizes.weights(out[0]))
     layer = _layer(xp, mode, low, high)

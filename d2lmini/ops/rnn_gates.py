@@ -44,7 +44,7 @@ def squash(xp: Any, x: Any) -> None:
     xp.divide(number[1], x, out=x)
 
 
-def cut(gates: Any, n: int) -> Any:
+def split_gates(gates: Any, n: int) -> Any:
     """(..., n H) as (..., n, H), a view."""
     return gates.reshape(*gates.shape[:-1], n, gates.shape[-1] // n)
 
@@ -111,7 +111,7 @@ def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip:
 def lstm_slopes(xp: Any, gates: Any, c: Any, c_next: Any, slopes: Any, through: Any) -> None:
     """Fill slopes (..., 4, H) with dc'/da_i, dc'/da_f, dc'/da_g, dh'/da_o, and `through` (..., H)
     with dh'/dc'. The other arrays are as `lstm_step` left them."""
-    gates = cut(gates, 4)
+    gates = split_gates(gates, 4)
     i, f, g, o = (gates[..., k, :] for k in range(4))
     di, df, dg, do = (slopes[..., k, :] for k in range(4))
     one = fit[xp][gates.dtype][1]

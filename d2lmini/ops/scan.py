@@ -22,10 +22,10 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.callsite import warn
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import check_elements, reads_all, reduced_axes, reduced_shape, reshape_to
-from d2lmini.ops.slice import reverse
+from d2lmini.ops.slicing import reverse
 
 # -- positions -------------------------------------------------------------------------------------
 
@@ -63,16 +63,16 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
     if axis is None:
         out[...] = _flat_position(xp, data.reshape(-1), method)
         return out
-    if data.size < pieces.GRAIN:
+    if data.size < chunking.GRAIN:
         out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
         return out
     place = out if keepdims else xp.expand_dims(out.reshape(_without(data.shape, axes)), axes)
 
     def piece(index: Any) -> None:
-        lines = pieces.lines(xp, data[index], axes[0])
+        lines = chunking.lines(xp, data[index], axes[0])
         place[index] = xp.expand_dims(getattr(lines, method)(axis=-1), axes[0])
 
-    pieces.over_lines(xp, data.shape, axes[0], piece, 4 * pieces.GRAIN)
+    chunking.over_lines(xp, data.shape, axes[0], piece, 4 * chunking.GRAIN)
     return out
 
 
@@ -82,16 +82,16 @@ def _without(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 def _flat_position(xp: Any, flat: Any, method: str) -> int:
     """The first extreme of the chunks' first extremes is the first of all; so is the first nan."""
-    n = min(pieces.MOST_PIECES, flat.size // (4 * pieces.GRAIN))
+    n = min(chunking.MOST_PIECES, flat.size // (4 * chunking.GRAIN))
     if xp is not np or n < 2:
         return getattr(flat, method)()
-    parts = pieces.cut(flat.size, n)
+    parts = chunking.split_evenly(flat.size, n)
     found = np.empty(n, np.int64)
 
     def piece(i: int) -> None:
         found[i] = parts[i].start + getattr(flat[parts[i]], method)()
 
-    pieces.parallel_for(n, piece)
+    chunking.parallel_for(n, piece)
     return found[getattr(flat[found], method)()]
 
 
@@ -165,9 +165,9 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
 
     # Rows are not split: only the axes before them count.
     shape, grain = (
-        (a.shape[: axis + 1], pieces.GRAIN // row) if by_rows else (a.shape, pieces.GRAIN)
+        (a.shape[: axis + 1], chunking.GRAIN // row) if by_rows else (a.shape, chunking.GRAIN)
     )
-    pieces.over_lines(xp, shape, axis, piece, max(grain, 1))
+    chunking.over_lines(xp, shape, axis, piece, max(grain, 1))
     return out
 
 

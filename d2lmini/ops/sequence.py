@@ -62,7 +62,7 @@ def _per_sequence(xp: Any, lengths: Any, axis: int) -> Any:
     return lengths[None, :] if axis == 0 else lengths[:, None]
 
 
-def _spread(mask: Any, ndim: int) -> Any:
+def _expand_mask(mask: Any, ndim: int) -> Any:
     """(T, N) to (T, N, 1, ...), to broadcast with the data."""
     return mask.reshape(mask.shape + (1,) * (ndim - 2))
 
@@ -99,7 +99,7 @@ def SequenceMask(
     if sequence_length is None:
         return data.copy()
     past = _steps(xp, data.shape, axis) >= _per_sequence(xp, sequence_length, axis)
-    return xp.where(_spread(past, data.ndim), np.array(value).astype(data.dtype)[()], data)
+    return xp.where(_expand_mask(past, data.ndim), np.array(value).astype(data.dtype)[()], data)
 
 
 @SequenceMask.gradient(saves="sequence_length")

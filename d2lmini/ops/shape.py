@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import pieces
+from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
 from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import reshape_to
@@ -42,7 +42,7 @@ def reshape(xp, data, *, shape: Shape = (), reverse: bool = False, out=None):
     With `reverse` the codes name axes counted from the end. MXNetError at the call if the sizes do
     not fit.
     """
-    return pieces.placed(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
+    return chunking.place_view(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
 
 
 def _like(
@@ -85,7 +85,7 @@ def reshape_like(
     dtype of lhs. MXNetError at the call if the numbers of elements differ.
     """
     shape = _like(lhs.shape, rhs.shape, lhs_begin, lhs_end, rhs_begin, rhs_end)
-    return pieces.placed(xp, lhs.reshape(shape), out)
+    return chunking.place_view(xp, lhs.reshape(shape), out)
 
 
 def _infer_flatten(data: Spec) -> Spec:
@@ -97,21 +97,21 @@ def _infer_flatten(data: Spec) -> Spec:
 @op(mxnet_name="Flatten", infer=_infer_flatten, flops=0)
 def flatten(xp, data, *, out=None):
     """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
-    return pieces.placed(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
+    return chunking.place_view(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
 
 
-def _expanded(shape: Shape, axis: int) -> Shape:
+def _expand_shape(shape: Shape, axis: int) -> Shape:
     at = normalize_axis(axis, len(shape) + 1)
     return (*shape[:at], 1, *shape[at:])
 
 
-@op(infer=lambda data, *, axis: Spec(_expanded(data.shape, axis), data.dtype), flops=0)
+@op(infer=lambda data, *, axis: Spec(_expand_shape(data.shape, axis), data.dtype), flops=0)
 def expand_dims(xp, data, *, axis: int, out=None):
     """Insert an axis of size 1 at position `axis` of the result; -1 is the last."""
-    return pieces.placed(xp, data.reshape(_expanded(data.shape, axis)), out)
+    return chunking.place_view(xp, data.reshape(_expand_shape(data.shape, axis)), out)
 
 
-def _squeezed(shape: Shape, axis: Any) -> Shape:
+def _squeeze_shape(shape: Shape, axis: Any) -> Shape:
     if axis is None:
         axes = [a for a, n in enumerate(shape) if n == 1]
     else:
@@ -125,13 +125,13 @@ def _squeezed(shape: Shape, axis: Any) -> Shape:
     return left if left or not shape else (1,)
 
 
-@op(infer=lambda data, *, axis=None: Spec(_squeezed(data.shape, axis), data.dtype), flops=0)
+@op(infer=lambda data, *, axis=None: Spec(_squeeze_shape(data.shape, axis), data.dtype), flops=0)
 def squeeze(xp, data, *, axis: Axes = None, out=None):
     """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
     MXNetError at the call for an axis of another size.
     """
-    return pieces.placed(xp, data.reshape(_squeezed(data.shape, axis)), out)
+    return chunking.place_view(xp, data.reshape(_squeeze_shape(data.shape, axis)), out)
 
 
 @reshape.gradient(saves="data.shape")
@@ -166,7 +166,7 @@ def _infer_transpose(data: Spec, *, axes: Shape | None = ()) -> Spec:
 @op(infer=_infer_transpose, flops=0)
 def transpose(xp, data, *, axes: Shape | None = (), out=None):
     """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them."""
-    return pieces.placed(xp, data.transpose(_order(axes, data.ndim)), out)
+    return chunking.place_view(xp, data.transpose(_order(axes, data.ndim)), out)
 
 
 @transpose.gradient(saves="data.shape")
@@ -185,7 +185,7 @@ def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
 @op(mxnet_name="SwapAxis", infer=_infer_swapaxes, flops=0)
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
-    return pieces.placed(xp, data.swapaxes(dim1, dim2), out)
+    return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
 
 
 @swapaxes.gradient()

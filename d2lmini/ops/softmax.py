@@ -23,8 +23,8 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.chunking import share
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
-from d2lmini.ops.pieces import share
 
 #: Rows are processed in groups of about this many elements, which stay in the cache from the search
 #: for the maximum to the final division.

@@ -32,7 +32,7 @@ class Spec:
     shape and dtype give the same object, as long as the table of Specs is not full.
     """
 
-    __slots__ = ("beside", "dtype", "nbytes", "number", "shape", "size")
+    __slots__ = ("scalar_cache", "dtype", "nbytes", "number", "shape", "size")
 
     _known: ClassVar[dict[tuple, Spec]] = {}
 
@@ -40,7 +40,7 @@ class Spec:
     dtype: np.dtype
     size: int
     nbytes: int
-    beside: Numbers | None
+    scalar_cache: Numbers | None
     number: int  # unique to this Spec
 
     def __new__(cls, shape: Shape, dtype: Any) -> Spec:
@@ -57,7 +57,7 @@ class Spec:
         spec.size = prod(shape)
         spec.nbytes = spec.size * dtype.itemsize
         tiny = dtype.kind == "f" and spec.nbytes < SMALL
-        spec.beside = fit[np][dtype] if tiny else None
+        spec.scalar_cache = fit[np][dtype] if tiny else None
         spec.number = new_number()
         if len(cls._known) >= 4096:
             cls._known.clear()

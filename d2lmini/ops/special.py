@@ -35,7 +35,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, op
-from d2lmini.ops.passing import cast_into
+from d2lmini.ops.identity import cast_into
 from d2lmini.ops.unary import numbers_only, pointwise
 
 #: Elements of a block: its temporaries stay in the cache over dozens of passes, which halves the
@@ -205,7 +205,7 @@ _STIRLING = [b / ((2 * k + 2) * (2 * k + 1)) for k, b in enumerate(_B)]
 _DIGAMMA = [b / (2 * k + 2) for k, b in enumerate(_B)]
 
 
-def _lifted(xp: Any, x: Any) -> tuple[Any, Any]:
+def _shift_up(xp: Any, x: Any) -> tuple[Any, Any]:
     """Where x < 10: x + 10 and True; elsewhere x and False."""
     low = x < _LIFT
     return xp.where(low, x + _LIFT, x), low
@@ -219,7 +219,7 @@ def _rising(xp: Any, x: Any, low: Any) -> Any:
     return xp.where(low, product, 1.0)
 
 
-def _mirrored(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
+def _reflect(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
     """For the reflection formulas: (1 - x or x, x < 0, distance to the next whole number, pole)."""
     negative = x < 0
     offset = x - xp.rint(x)
@@ -232,8 +232,8 @@ def gamma(xp, data):
 
     Stirling's series, the recurrence below 10, gamma(x) gamma(1 - x) = pi / sin(pi x) below 0.
     """
-    x, negative, offset, pole = _mirrored(xp, data)
-    z, low = _lifted(xp, x)
+    x, negative, offset, pole = _reflect(xp, data)
+    z, low = _shift_up(xp, x)
     root = z ** (z / 2 - 0.25)  # squared at the end: z ** (z - 1/2) alone would overflow early
     stirling = xp.exp(_series(xp, _STIRLING, z) / z - z) * sqrt(2 * pi)
     y = root * stirling * root / _rising(xp, x, low)
@@ -251,8 +251,8 @@ def _(g, y, data):
 @in_double("gammaln", flops=150)
 def gammaln(xp, data):
     """log(abs(gamma(data))); inf at 0, at negative integers and at both infinities."""
-    x, negative, offset, _ = _mirrored(xp, data)
-    z, low = _lifted(xp, x)
+    x, negative, offset, _ = _reflect(xp, data)
+    z, low = _shift_up(xp, x)
     y = (z - 0.5) * xp.log(z) - z + (log(2 * pi) / 2 + _series(xp, _STIRLING, z) / z)
     y = xp.where(z == xp.inf, z, y - xp.log(_rising(xp, x, low)))
     y = xp.where(negative, xp.log(pi / xp.abs(xp.sin(pi * offset))) - y, y)
@@ -270,8 +270,8 @@ def digamma(xp, data):
 
     MXNet has it only inside the gradient of gammaln.
     """
-    x, negative, offset, pole = _mirrored(xp, data)
-    z, low = _lifted(xp, x)
+    x, negative, offset, pole = _reflect(xp, data)
+    z, low = _shift_up(xp, x)
     y = xp.log(z) - 0.5 / z - _series(xp, _DIGAMMA, z) / (z * z)
     y = y - xp.where(low, sum(1 / (x + k) for k in range(_LIFT)), 0.0)
     y = xp.where(negative, y - pi / xp.tan(pi * offset), y)
@@ -286,8 +286,8 @@ def _(g, data):
 @in_double("_trigamma", flops=150)
 def trigamma(xp, data):
     """The derivative of digamma; inf at 0 and at negative integers."""
-    x, negative, offset, _ = _mirrored(xp, data)
-    z, low = _lifted(xp, x)
+    x, negative, offset, _ = _reflect(xp, data)
+    z, low = _shift_up(xp, x)
     y = 1 / z + 0.5 / (z * z) + _series(xp, _B, z) / (z * z * z)
     y = y + xp.where(low, sum(1 / (x + k) ** 2 for k in range(_LIFT)), 0.0)
     return xp.where(negative, (pi / xp.sin(pi * offset)) ** 2 - y, y)

@@ -19,8 +19,8 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_numbers, check_one_dtype
+from d2lmini.ops.chunking import share
 from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
-from d2lmini.ops.pieces import share
 from d2lmini.ops.shape import reshape_like
 
 #: Examples are processed in groups of about this many elements.

@@ -3,8 +3,8 @@
     forward    moments of the channels of each part   ->  combine  ->  normalize by common moments
     backward   sums over each part of g and of g h    ->  combine  ->  the gradient of its data
 
-Devices exchange only two numbers per channel. The formulas are those of `normalize.py`, with means
-over the parts of all devices; `gluon.contrib.nn.SyncBatchNorm` uses them.
+Devices exchange only two numbers per channel. The formulas are those of `normalization.py`, with
+means over the parts of all devices; `gluon.contrib.nn.SyncBatchNorm` uses them.
 
 >>> from d2lmini import nd
 >>> from d2lmini.ops.core import registry
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.chunking import share
 from d2lmini.ops.core import Shape, Spec, normalize_axis, op
-from d2lmini.ops.normalize import GRAIN
-from d2lmini.ops.pieces import share
+from d2lmini.ops.normalization import GRAIN
 
 
 def _view(shape: Shape, axis: int) -> Shape:
@@ -76,7 +76,7 @@ def channel_moments(xp, data, *, axis: int = 1):
     return out
 
 
-def _infer_normalized(
+def _infer_normalize(
     data: Spec, gamma: Spec, beta: Spec, moving_mean: Spec, moving_var: Spec, moments: Spec, *,
     axis: int, **_: Any,
 ) -> Spec:  # fmt: skip
@@ -88,7 +88,7 @@ def _infer_normalized(
 
 
 @op(
-    "_normalize_by", infer=_infer_normalized, flops=4, grad=None,
+    "_normalize_by", infer=_infer_normalize, flops=4, grad=None,
     mutates=["moving_mean", "moving_var"],
 )  # fmt: skip
 def normalize_by(

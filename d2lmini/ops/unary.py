@@ -38,7 +38,7 @@ import numpy as np
 from d2lmini.ops.checks import check_numbers
 from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.elementwise import Gradient, names_of
-from d2lmini.ops.passing import cast_into, copied
+from d2lmini.ops.identity import cast_into, copy_values
 from d2lmini.ops.scalar_cache import fit
 
 
@@ -84,7 +84,7 @@ def pointwise(
         def floats_only(xp, data, *, out=None):
             if data.dtype.kind == "f":
                 return function(xp, data, out=out)
-            return copied(xp, data, out)
+            return copy_values(xp, data, out)
 
         compute = {"converted": by_floats, "exact": function, "kept": floats_only}[integers]
         compute.__doc__ = function.__doc__

@@ -62,7 +62,7 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
     return weight
 
 
-def scaled(
+def scale_grad(
     xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float, by: float = 1.0
 ) -> Any:
     """by * (clip(rescale * grad) + wd * weight), in as few passes as possible; a new array.
@@ -81,7 +81,7 @@ def scaled(
     return step
 
 
-def decayed(xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float) -> Any:
+def decay_grad(xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float) -> Any:
     """clip(rescale * grad + wd * weight), a new array."""
     g = xp.multiply(grad, rescale)
     if wd:
@@ -136,7 +136,7 @@ def sgd_update(
     clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
 ):  # fmt: skip
     """w - lr * (g + wd * w)"""
-    step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    step = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
     return xp.subtract(weight, step, out=out)
 
 
@@ -150,7 +150,7 @@ def sgd_mom_update(
 ):  # fmt: skip
     """mom = momentum * mom - lr * (g + wd * w), then w + mom. After Polyak (1964)."""
     mom *= momentum
-    mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    mom -= scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
     return xp.add(weight, mom, out=out)
 
 
@@ -167,7 +167,7 @@ def nag_mom_update(
 
     (MXNet 1.9 uses the new weight for the momentum's weight decay if the update is in place, else
     the old weight; here it is always the old weight.)"""
-    step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    step = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
     mom *= momentum
     mom -= step
     xp.subtract(mom * momentum, step, out=step)
@@ -200,7 +200,7 @@ def signum_update(
     """mom = momentum * mom - (1 - momentum) * (g + wd * w), then (1 - lr * wd_lh) * w +
     lr * sign(mom): weight decay `wd` applies to the momentum, `wd_lh` to the weight directly."""
     mom *= momentum
-    mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=1 - momentum)
+    mom -= scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=1 - momentum)
     step = xp.sign(mom)
     step *= lr
     return xp.add(weight * (1 - lr * wd_lh) if wd_lh else weight, step, out=out)
@@ -216,13 +216,13 @@ def _dcasgd_update(
 ):  # fmt: skip
     """mom = momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous)); previous = w;
     then w + mom. The last term compensates for a delayed gradient (Zheng et al. 2016)."""
-    late = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    late = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     late *= late
     late *= weight - previous
     late *= lr * lamda
     mom *= momentum
     mom -= late
-    mom -= scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    mom -= scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
     xp.copyto(previous, weight)
     return xp.add(weight, mom, out=out)
 
@@ -234,6 +234,6 @@ def _sgld_update(
 ):  # fmt: skip
     """w - lr / 2 * (g + wd * w) + noise, with noise drawn from N(0, lr): samples from the posterior
     instead of its mode (Welling and Teh 2011)."""
-    step = scaled(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr / 2)
+    step = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr / 2)
     xp.subtract(noise, step, out=step)
     return xp.add(weight, step, out=out)

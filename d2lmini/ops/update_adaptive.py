@@ -24,7 +24,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import decayed, like_weight, like_weight32, mixed, scaled
+from d2lmini.ops.update import decay_grad, like_weight, like_weight32, mixed, scale_grad
 
 
 def over(number: Any, lr: Any) -> Any:
@@ -50,7 +50,7 @@ def adam_update(
 
     After Kingma and Ba (2014); the `lr` that the optimizer passes includes the bias correction of
     mean and var."""
-    g = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
+    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
     average(xp, var, beta2, g * g)
     average(xp, mean, beta1, g)
     return _step(xp, weight, mean, var, epsilon, lr, out)
@@ -85,7 +85,7 @@ def _decoupled_adam_update(
 ):  # fmt: skip
     """Means as in `adam_update`, of g; w - lr * mean / (sqrt(var) + epsilon) - rate * wd * w.
     After Loshchilov and Hutter (2017)."""
-    g = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     average(xp, var, beta2, g * g)
     average(xp, mean, beta1, g)
     return _step(xp, weight * (1 - rate * wd) if wd else weight, mean, var, epsilon, lr, out)
@@ -141,7 +141,7 @@ def _adagrad_update(
 ):  # fmt: skip
     """history += g^2; w - lr * (g / sqrt(history + epsilon) + wd * w).
     After Duchi et al. (2011)."""
-    g = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     history += g * g
     size = history + epsilon
     xp.sqrt(size, out=size)
@@ -160,13 +160,13 @@ def rmsprop_update(
 ):  # fmt: skip
     """n = gamma1 * n + (1 - gamma1) * h^2; w - lr * h / sqrt(n + epsilon), clipped to
     [-clip_weights, clip_weights] where that is >= 0. After Tieleman and Hinton (2012)."""
-    g = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
+    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
     average(xp, n, gamma1, g * g)
     size = n + epsilon
     xp.sqrt(size, out=size)
     g /= size
     g *= lr
-    return _held(xp, xp.subtract(weight, g, out=out), clip_weights)
+    return _clamp(xp, xp.subtract(weight, g, out=out), clip_weights)
 
 
 @op(infer=like_weight, mutates=["n", "g", "delta"], elementwise=True, flops=17, grad=None)
@@ -177,7 +177,7 @@ def rmspropalex_update(
 ):  # fmt: skip
     """n and g are running means (gamma1) of h^2 and h; delta = gamma2 * delta -
     lr * h / sqrt(n - g^2 + epsilon), then w + delta. After Graves (2013)."""
-    h = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
+    h = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
     average(xp, n, gamma1, h * h)
     average(xp, g, gamma1, h.copy())
     size = g * g
@@ -188,10 +188,10 @@ def rmspropalex_update(
     h *= lr
     delta *= gamma2
     delta -= h
-    return _held(xp, xp.add(weight, delta, out=out), clip_weights)
+    return _clamp(xp, xp.add(weight, delta, out=out), clip_weights)
 
 
-def _held(xp, weight, bound):
+def _clamp(xp, weight, bound):
     """Clip to [-bound, bound], in place."""
     return weight if bound < 0 else xp.clip(weight, -bound, bound, out=weight)
 
@@ -203,7 +203,7 @@ def _adadelta_update(
 ):  # fmt: skip
     """acc_g is the running mean (rho) of g^2; d = g * sqrt((acc_delta + epsilon) / (acc_g +
     epsilon)); acc_delta the running mean of d^2; w - d - wd * w. After Zeiler (2012)."""
-    d = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    d = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     average(xp, acc_g, rho, d * d)
     ratio = acc_delta + epsilon
     ratio /= acc_g + epsilon
@@ -224,7 +224,7 @@ def _adamax_update(
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
     """mean as in `adam_update`; largest = max(beta2 * largest, |h|); w - lr * mean / largest."""
-    g = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
+    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
     largest *= beta2
     xp.maximum(largest, xp.abs(g), out=largest)
     average(xp, mean, beta1, g)
@@ -241,7 +241,7 @@ def _nadam_update(
 ):  # fmt: skip
     """Means as in `adam_update`; w - lr * (ahead * h + along * mean) / (sqrt(var / correction) +
     epsilon). After Dozat (2016); the optimizer computes the three factors from its schedule."""
-    g = decayed(xp, grad, rescale_grad, clip_gradient, weight, wd)
+    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
     average(xp, var, beta2, g * g)
     average(xp, mean, beta1, g.copy())
     g *= ahead
@@ -263,7 +263,7 @@ def ftml_update(
     """In step t: v as `var` in `adam_update`; e = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) +
     epsilon); z = beta1 * z + (1 - beta1) * h - (e - beta1 * d) * w; d = e; the new weight is
     -z / d. After Zheng and Kwok (2017), "follow the moving leader"."""
-    g = decayed(xp, grad, rescale_grad, clip_grad, weight, wd)
+    g = decay_grad(xp, grad, rescale_grad, clip_grad, weight, wd)
     average(xp, v, beta2, g * g)
     size = v / (1 - beta2**t)
     xp.sqrt(size, out=size)
@@ -287,7 +287,7 @@ def ftrl_update(
     """z += g - (sqrt(n + g^2) - sqrt(n)) / lr * w; n += g^2; the new weight is 0 where
     |z| <= lamda1, else (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
     After McMahan et al. (2013), "follow the regularized leader"."""
-    g = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     before = xp.sqrt(n)
     z += g
     g *= g

@@ -45,7 +45,7 @@ from d2lmini.ops.update import (
 BLOCK = 1 << 16
 
 
-class Step(NamedTuple):
+class UpdateStep(NamedTuple):
     """One parameter's update: the op (elementwise, changing its states in place) and attributes.
 
     mixed: the op runs in float32 on a master copy, which follows the op's own inputs."""
@@ -85,7 +85,11 @@ def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, 
 
 @with_kernels
 def run(
-    xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any = None
+    xp: Any,
+    steps: Sequence[UpdateStep],
+    groups: list[tuple],
+    outs: Sequence[Any],
+    numbers: Any = None,
 ) -> None:
     """Run all steps, in blocks, on all cores. groups: the arrays of each step, weight first;
     outs: the destination of each new weight; numbers: on a GPU, an array from which the steps read
@@ -106,14 +110,14 @@ def run(
     parallel_for(len(pieces), body)
 
 
-def take_step(xp: Any, step: Step, arrays: Sequence[Any], out: Any) -> None:
+def take_step(xp: Any, step: UpdateStep, arrays: Sequence[Any], out: Any) -> None:
     if step.mixed:
         with_master(step.op, xp, *arrays, out=out, **step.attrs)
     else:
         step.op.compute(xp, *arrays, out=out, **step.attrs)
 
 
-def groups_of(steps: Sequence[Step], data: Sequence[Any]) -> list[tuple]:
+def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
     """The arrays of each step."""
     groups, at = [], 0
     for step in steps:
@@ -184,7 +188,9 @@ def _many(xp: Any, rule: Op, data: Any, lrs: Any, wds: Any, out: Any, **attrs: A
         *data, lrs, wds = data
     if xp is np or isinstance(lrs, (tuple, list)):
         lrs, wds = map(float, lrs), map(float, wds)
-    steps = [Step(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)]
+    steps = [
+        UpdateStep(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)
+    ]
     groups = groups_of(steps, data)
     outs = [xp.empty_like(arrays[0]) for arrays in groups] if out is None else out
     run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))

@@ -22,7 +22,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import like_weight, like_weight32, mixed, scaled
+from d2lmini.ops.update import like_weight, like_weight32, mixed, scale_grad
 from d2lmini.ops.update_adaptive import average
 
 # -- LAMB ------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def lamb_update_phase1(
     """The direction of step t: mean / (sqrt(var) + epsilon) + wd * weight, with running means of
     the clipped gradient and its square, with bias correction if bias_correction.
     After You et al. (2019)."""
-    g = scaled(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     average(xp, var, beta2, g * g)
     average(xp, mean, beta1, g)
     size = var / (1 - beta2**t) if bias_correction else var.copy()

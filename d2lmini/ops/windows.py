@@ -3,7 +3,7 @@
 >>> geometry((5, 5), kernel=(3, 3), stride=(2, 2), dilate=(), pad=(1, 1)).out
 (3, 3)
 
-Convolution (`convolve.py`), `im2col` (`columns.py`) and pooling use it.
+Convolution (`conv_algorithms.py`), `im2col` (`im2col.py`) and pooling use it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.chunking import copy
 from d2lmini.ops.core import Shape
-from d2lmini.ops.pieces import copy
 
 
 class Geometry(NamedTuple):

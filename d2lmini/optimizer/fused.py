@@ -23,7 +23,7 @@ from typing import Any
 
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Op, invoke, registry
-from d2lmini.ops.update_multi import Step
+from d2lmini.ops.update_multi import UpdateStep
 from d2lmini.optimizer.optimizer import Optimizer, zeros_like
 
 _UPDATE = registry["_fused_update"]
@@ -76,7 +76,7 @@ class Fused(Optimizer):
         lrs, wds = self._get_lrs(index), self._get_wds(index)
         rescale = float(self.rescale_grad)
         clip = float(self.clip_gradient) if self.clip_gradient else -1.0
-        steps: list[Step] = []
+        steps: list[UpdateStep] = []
         data: list[NDArray] = []
         for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
             if not lr and self.divides_by_rate:
@@ -87,11 +87,11 @@ class Fused(Optimizer):
             attrs[self.clip_name] = clip
             data += (w, g)
             if mixed and self._is_mixed(w):
-                steps.append(Step(op, attrs, True))
+                steps.append(UpdateStep(op, attrs, True))
                 master, inner = self._split(s)
                 data += (*self._inputs(inner, w), master)
             else:
-                steps.append(Step(op, attrs))
+                steps.append(UpdateStep(op, attrs))
                 data += self._inputs(s, w)
         if data:
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)

@@ -20,7 +20,7 @@ from d2lmini.ndarray import NDArray, array
 from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update import sgd_mom_update
 from d2lmini.optimizer.optimizer import Optimizer, register, zeros_like
-from d2lmini.optimizer.sgd import _MasterLast
+from d2lmini.optimizer.sgd import _StateWithMasterLast
 
 
 def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
@@ -72,7 +72,7 @@ class LAMB(Optimizer):
 
 
 @register
-class LARS(_MasterLast):
+class LARS(_StateWithMasterLast):
     """SGD with the rate lr * eta * |weight| / (|grad| + wd * |weight| + eps).
 
     Parameters whose names end in gamma, beta or bias use the rate lr. momentum_correction: scale

@@ -7,7 +7,7 @@ replace a method:
 
 >>> from d2lmini import optimizer
 >>> described = {"class": "SGD", "attributes": {"lr": 0.5, "update": 1}}
->>> restored(described, optimizer.SGD())
+>>> restore(described, optimizer.SGD())
 Traceback (most recent call last):
     ...
 d2lmini.base.MXNetError: these optimizer states are damaged: SGD has no attribute 'update' to set
@@ -28,12 +28,12 @@ _MOST_UPDATES = 1 << 40
 _MOST_STEPS = 1 << 16
 
 
-def damaged(words: str) -> MXNetError:
+def damage_error(words: str) -> MXNetError:
     """The error for states that `Updater.get_states` would not write."""
     return MXNetError(f"these optimizer states are damaged: {words}")
 
 
-def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
+def restore(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
     """A function that returns the described optimizer: `old` if the class is the same, otherwise a
     new one. Raises MXNetError, before any change, for a description that does not fit."""
     name, values = _parts(described)
@@ -48,7 +48,7 @@ def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
     updates = max(_checked_counts(values), optimizer.num_update)
     schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler, updates)
     if schedule is None and values.get("lr", optimizer.lr) is None:
-        raise damaged(f"{name} has neither a learning rate nor a schedule")
+        raise damage_error(f"{name} has neither a learning rate nor a schedule")
 
     def take_over() -> Optimizer:
         vars(optimizer).update(values)
@@ -62,14 +62,16 @@ def restored(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
 def _parts(described: Any) -> tuple[str, dict[str, Any]]:
     """The class name and the attributes' values."""
     if not isinstance(described, dict):
-        raise damaged(f"expected a class and its attributes, got {str(described)[:100]}")
+        raise damage_error(f"expected a class and its attributes, got {str(described)[:100]}")
     name, attributes = described.get("class"), described.get("attributes")
     if not isinstance(name, str) or not isinstance(attributes, dict):
-        raise damaged(f"expected a class and its attributes, got {str(described)[:100]}")
+        raise damage_error(f"expected a class and its attributes, got {str(described)[:100]}")
     try:
         return name[:100], {key: _value(plain) for key, plain in attributes.items()}
     except (TypeError, ValueError, KeyError, RecursionError) as problem:
-        raise damaged(f"an attribute of {name[:100]} is not as it is written: {problem}") from None
+        raise damage_error(
+            f"an attribute of {name[:100]} is not as it is written: {problem}"
+        ) from None
 
 
 def _value(plain: Any) -> Any:
@@ -95,14 +97,14 @@ def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:
     for key, value in values.items():
         of_class = getattr(type(owner), key, None)
         if key.startswith("__") or callable(of_class) or isinstance(of_class, property):
-            raise damaged(f"{name} has no attribute {key[:100]!r} to set")
+            raise damage_error(f"{name} has no attribute {key[:100]!r} to set")
         wanted = before.get(key)
         if key in ("lr", "clip_gradient"):
             fits = value is None or isinstance(value, (int, float))
         else:
             fits = wanted is None or _kind(value) is _kind(wanted)
         if not fits:
-            raise damaged(
+            raise damage_error(
                 f"{name}.{key} is {str(value)[:100]}, a {type(value).__name__}; expected a "
                 f"{type(wanted).__name__}"
             )
@@ -122,10 +124,10 @@ def _checked_counts(values: dict[str, Any]) -> int:
     for table in tables.values():
         counts += table.values() if isinstance(table, dict) else [None]
     if not all(isinstance(n, int) and 0 <= n <= _MOST_UPDATES for n in counts):
-        raise damaged("a number of updates is no number, or none that training makes")
+        raise damage_error("a number of updates is no number, or none that training makes")
     for key, kind in (("lr_mult", (int, float)), ("wd_mult", (int, float)), ("idx2name", str)):
-        if not all(isinstance(each, kind) for each in values.get(key, {}).values()):  # type: ignore[arg-type]
-            raise damaged(f"{key} holds values of another kind")
+        if not all(isinstance(value, kind) for value in values.get(key, {}).values()):  # type: ignore[arg-type]
+            raise damage_error(f"{key} holds values of another kind")
     return max(counts)
 
 
@@ -151,12 +153,12 @@ def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | Non
     steps = values.get("step", 1)
     for step in steps if isinstance(steps, list) else [steps]:
         if not isinstance(step, int) or step < 1:
-            raise damaged(f"{name}.step is {str(step)[:100]}, expected 1 or more")
+            raise damage_error(f"{name}.step is {str(step)[:100]}, expected 1 or more")
     # A schedule advances step by step from its state; the optimizer calls it at every update.
     count = {"count": 0, **getattr(schedule, "__dict__", {}), **values}["count"]
     behind = updates - count if isinstance(count, (int, float)) else 0
     if isinstance(steps, int) and behind > _MOST_STEPS * steps:
-        raise damaged(f"{name}.count is {count} after {updates} updates: too far behind")
+        raise damage_error(f"{name}.count is {count} after {updates} updates: too far behind")
 
     def take_over() -> Any:
         vars(schedule).update(values)

@@ -47,7 +47,7 @@ class Momentum(Fused):
         return self.without, {"lr": lr}
 
 
-class _MasterLast(Momentum):
+class _StateWithMasterLast(Momentum):
     """Mixed-precision states in the order of SGD and NAG, which other optimizers do not share."""
 
     def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
@@ -61,7 +61,7 @@ class _MasterLast(Momentum):
 
 
 @register
-class SGD(_MasterLast):
+class SGD(_StateWithMasterLast):
     """Stochastic gradient descent with momentum: `sgd_update`, `sgd_mom_update`.
 
     `lazy_update` is for MXNet's sparse gradients; accepted and unused. `aggregate_num`, the number
@@ -81,7 +81,7 @@ class ccSGD(SGD):
 
 
 @register
-class NAG(_MasterLast):
+class NAG(_StateWithMasterLast):
     """Nesterov's accelerated gradient: `nag_mom_update`."""
 
     with_momentum = nag_mom_update

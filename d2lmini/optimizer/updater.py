@@ -27,7 +27,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray, array
 from d2lmini.optimizer.optimizer import Optimizer
-from d2lmini.optimizer.restore import damaged, restored
+from d2lmini.optimizer.restore import damage_error, restore
 
 _META = "d2lmini optimizer states"
 #: Deepest nesting of tuples in a state.
@@ -98,7 +98,7 @@ class Updater:
         """
         try:
             found, described = _read(states)
-            take_over = restored(described, self.optimizer) if described is not None else None
+            take_over = restore(described, self.optimizer) if described is not None else None
         except MXNetError as problem:
             if source is None:
                 raise
@@ -146,15 +146,15 @@ def _read(states: bytes) -> tuple[dict[Any, Any], Any]:
     try:
         meta = json.loads(entries[0][0].tobytes().decode("utf-8"))
     except (ValueError, RecursionError) as problem:
-        raise damaged(f"their description is not JSON: {problem}") from None
+        raise damage_error(f"their description is not JSON: {problem}") from None
     if not isinstance(meta, dict) or not isinstance(meta.get("states"), list):
-        raise damaged("their description lists no states")
+        raise damage_error("their description lists no states")
     # Each array belongs to one place: a file cannot make many copies of an array.
     arrays: list[Any] = [entry[0] for entry in entries[1:]]
     found = {}
     for each in meta["states"]:
         if not isinstance(each, list) or len(each) != 2 or not isinstance(each[0], (int, str)):
-            raise damaged(f"expected [index, state], got {str(each)[:100]}")
+            raise damage_error(f"expected [index, state], got {str(each)[:100]}")
         found[each[0]] = _from_tree(each[1], arrays)
     return found, meta.get("optimizer")
 
@@ -168,7 +168,7 @@ def _from_tree(tree: Any, arrays: list[Any], depth: int = 0) -> Any:
     if isinstance(tree, dict) and isinstance(tree.get("is"), (bool, int, float, str)):
         return tree["is"]
     if tree is not None:
-        raise damaged(
+        raise damage_error(
             f"expected the number of one of {len(arrays)} arrays that has no place yet, a list, "
             f'{{"is": value}} or null; got {str(tree)[:100]}'
         )

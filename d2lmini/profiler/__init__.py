@@ -1,10 +1,10 @@
 """Traces of what the engine did, and analyses of where the time went.
 
 records    records of a trace: operations, waits, memory; numbers and names, no arrays; `threads`
-trace      `profile()`: listens to the engine and keeps the records
+tracing    `profile()`: listens to the engine and keeps the records
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 order      the order of operations from their dependencies; `graph` draws it
-draw       the timeline; `summary` the table, `html` a page, `chrome` a file for Perfetto
+draw       the timeline; `summary` the table, `html_page` a page, `chrome` a file for Perfetto
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `blame` (idle attribution) and `bounds`
@@ -24,8 +24,8 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
-from d2lmini.profiler.trace import Trace as Trace
-from d2lmini.profiler.trace import profile as profile
+from d2lmini.profiler.tracing import Trace as Trace
+from d2lmini.profiler.tracing import profile as profile
 
 
 def __getattr__(name: str) -> Any:

@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
-from d2lmini.profiler.blame import Blame, Group
-from d2lmini.profiler.bounds import Least, alone, saved_by_more
+from d2lmini.profiler.bounds import LowerBounds, alone, time_saved_by
+from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 #: The parts, as in the table above.
 CAUSES = (
@@ -126,7 +126,7 @@ def _weight(part: Part) -> float:
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
     """See the module. cores: of the recording machine; None: those of this process."""
-    return _Books(trace, cores or _cores()).account()
+    return _AccountBuilder(trace, cores or _cores()).account()
 
 
 def _cores() -> int:
@@ -136,12 +136,12 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-class _Books:
+class _AccountBuilder:
     """The sums during the computation."""
 
     def __init__(self, trace: Trace, cores: int):
         self.trace = trace
-        self.blame = Blame(trace, cores)
+        self.blame = IdleAttribution(trace, cores)
         self.ns = dict.fromkeys(CAUSES, 0.0)
         self.lines: dict[str, dict[tuple[int, int], float]] = {c: {} for c in CAUSES}
         self.sites: dict[tuple[int, int], Site] = {}
@@ -157,7 +157,7 @@ class _Books:
         ):
             self._add(cause, site, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
-        least = Least(self.blame, self.alone_ns)
+        least = LowerBounds(self.blame, self.alone_ns)
         parts = {}
         for cause in CAUSES:
             saves_ns = 0.0
@@ -168,26 +168,26 @@ class _Books:
             parts[cause] = self._part(cause, saves_ns, wall_ns)
         return Account(wall_ns, parts, self.sure)
 
-    def _enter_group(self, group: Group, rates: _Rates) -> None:
+    def _enter_group(self, group: WorkerGroup, rates: _Rates) -> None:
         rate = rates.of(group)
-        few = saved_by_more(group, self.blame.spare(group))
+        few = time_saved_by(group, self.blame.spare(group))
         for slot in group.slots:
-            for each in slot.runs:
-                self._enter_run(each, rate(each.began_ns, each.ended_ns), few)
+            for run in slot.runs:
+                self._enter_run(run, rate(run.began_ns, run.ended_ns), few)
             for cause, site, begin, end in self.blame.idle(group, slot):
                 self._add(cause, site, rate(begin, end))
 
-    def _enter_run(self, each: Operation, ns: float, few: dict[int, float]) -> None:
+    def _enter_run(self, operation: Operation, ns: float, few: dict[int, float]) -> None:
         """A slot was busy: work, part of it due to contention with other busy slots, ..."""
         lost = 0.0
-        if few and not each.inline and each.run_ns:
-            lost = ns * (few[each.ended_ns] - few[each.began_ns]) / each.run_ns
-            self._add("workers", each.site, lost)
+        if few and not operation.inline and operation.run_ns:
+            lost = ns * (few[operation.ended_ns] - few[operation.began_ns]) / operation.run_ns
+            self._add("workers", operation.site, lost)
         slower = 0.0
-        if each.run_ns:
-            slower = (ns - lost) * (1 - self.alone_ns[each.number - 1] / each.run_ns)
-            self._add("contention", each.site, slower)
-        self._add("work", each.site, ns - lost - slower)
+        if operation.run_ns:
+            slower = (ns - lost) * (1 - self.alone_ns[operation.number - 1] / operation.run_ns)
+            self._add("contention", operation.site, slower)
+        self._add("work", operation.site, ns - lost - slower)
 
     def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
         """After the last computation: copies, and the activity of the program's main thread."""
@@ -239,15 +239,15 @@ class _Rates:
     """The fraction of an instant for each slot of a group. All slots together count 1; each group
     is weighted by the busy time of its slots until the group is done."""
 
-    def __init__(self, begin_ns: int, groups: Iterable[Group]):
+    def __init__(self, begin_ns: int, groups: Iterable[WorkerGroup]):
         self.begin_ns = begin_ns
         self.groups = sorted(groups, key=lambda group: group.end_ns)
 
-    def of(self, group: Group) -> Callable[[int, int], float]:
+    def of(self, group: WorkerGroup) -> Callable[[int, int], float]:
         """rate(a, b): the ns of wall time that a slot of `group` accounts for from a to b."""
         spans, low = [], self.begin_ns
         for k, other in enumerate(self.groups):
-            weights = [each.load_ns / len(each.slots) + 1 for each in self.groups[k:]]
+            weights = [group.load_ns / len(group.slots) + 1 for group in self.groups[k:]]
             own = group.load_ns / len(group.slots) + 1
             spans.append((low, other.end_ns, own / sum(weights) / len(group.slots)))
             low = other.end_ns
@@ -261,6 +261,6 @@ class _Rates:
         def rate(a: int, b: int) -> float:
             if b <= first_ns:
                 return (b - a) * share
-            return sum(max(0, min(b, y) - max(a, x)) * each for x, y, each in spans)
+            return sum(max(0, min(b, y) - max(a, x)) * span for x, y, span in spans)
 
         return rate

@@ -9,36 +9,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean, median
 
-from d2lmini.profiler.blame import UNKNOWN_US, Blame, Group
 from d2lmini.profiler.critical_path import Walk
+from d2lmini.profiler.idle_attribution import UNKNOWN_US, IdleAttribution, WorkerGroup
 
 
-class Least:
+class LowerBounds:
     """Lower bounds on the time of a run; `alone_ns`: duration of each operation when alone."""
 
-    def __init__(self, blame: Blame, alone_ns: Sequence[float]):
+    def __init__(self, blame: IdleAttribution, alone_ns: Sequence[float]):
         self.blame = blame
         self.trace = blame.trace
         self.alone_ns = alone_ns
         self.walk = Walk(blame.trace)
         places: dict[str, list[int]] = {}
-        for each in blame.trace.operations:
-            if not each.inline:
-                places.setdefault(blame.places[each.number - 1], []).append(each.number - 1)
+        for operation in blame.trace.operations:
+            if not operation.inline:
+                places.setdefault(blame.places[operation.number - 1], []).append(
+                    operation.number - 1
+                )
         self.places = places
 
     def without(self, cause: str) -> float:
         """Lower bound in ns, without `cause`."""
         durations = list(self.walk.durations)
         if cause == "transfer":
-            for each in self.trace.operations:
-                if each.is_copy:
-                    durations[each.number - 1] = 0.0
+            for operation in self.trace.operations:
+                if operation.is_copy:
+                    durations[operation.number - 1] = 0.0
         elif cause == "contention":
             durations = list(self.alone_ns)
         elif cause == "imbalance":
             for group in self.blame.groups:
-                _spread(group, durations)
+                _set_mean_durations(group, durations)
         path_ns = self.walk.run(
             waits=cause != "waits",
             issuing=cause != "issuing",
@@ -59,14 +61,14 @@ class Least:
         return max(loads.values(), default=0.0)
 
 
-def _spread(group: Group, durations: list[float]) -> None:
+def _set_mean_durations(group: WorkerGroup, durations: list[float]) -> None:
     """Give every operation of `group` the duration it has at the place where operations of its name
     are fastest, and limit each place to its share of the work."""
     if len(group.begins) < 2:
         return
     took: dict[str, dict[str, list[int]]] = {}
-    for each in group.operations:
-        took.setdefault(each.name, {}).setdefault(each.place, []).append(each.run_ns)
+    for operation in group.operations:
+        took.setdefault(operation.name, {}).setdefault(operation.place, []).append(operation.run_ns)
     speed = {}
     for name, places in took.items():
         means = {place: mean(runs) or 1 for place, runs in places.items()}
@@ -76,17 +78,17 @@ def _spread(group: Group, durations: list[float]) -> None:
     slots = dict.fromkeys(group.begins, 0)
     for slot in group.slots:
         slots[slot.place] += 1
-    for each in group.operations:
-        durations[each.number - 1] *= speed[each.name, each.place]
-        loads[each.place] += durations[each.number - 1]
+    for operation in group.operations:
+        durations[operation.number - 1] *= speed[operation.name, operation.place]
+        loads[operation.place] += durations[operation.number - 1]
     share = sum(loads.values()) / len(group.slots)
-    for each in group.operations:
-        load = loads[each.place] / slots[each.place]
+    for operation in group.operations:
+        load = loads[operation.place] / slots[operation.place]
         if load > share:
-            durations[each.number - 1] *= share / load
+            durations[operation.number - 1] *= share / load
 
 
-def alone(blame: Blame) -> tuple[list[float], str]:
+def alone(blame: IdleAttribution) -> tuple[list[float], str]:
     """The duration of each operation without contention, in ns, and the quality of that estimate.
 
     Operations are equal if they have the same name, place and predicted time. The duration is the
@@ -95,20 +97,22 @@ def alone(blame: Blame) -> tuple[list[float], str]:
     operation that the workers of its place share when alone may take as many times longer when they
     have other work.
     """
-    found: list[float] = [each.run_ns for each in blame.trace.operations]
-    ran = sorted((e for g in blame.groups for e in g.operations), key=lambda each: each.began_ns)
+    found: list[float] = [operation.run_ns for operation in blame.trace.operations]
+    ran = sorted(
+        (e for g in blame.groups for e in g.operations), key=lambda operation: operation.began_ns
+    )
     beside: set[int] = set()
     latest = None
-    for each in ran:
-        if latest is not None and latest.ended_ns > each.began_ns:
-            beside.update((latest.number, each.number))
-        if latest is None or each.ended_ns > latest.ended_ns:
-            latest = each
+    for operation in ran:
+        if latest is not None and latest.ended_ns > operation.began_ns:
+            beside.update((latest.number, operation.number))
+        if latest is None or operation.ended_ns > latest.ended_ns:
+            latest = operation
     equal: dict[tuple[str, str, float], list[int]] = {}
-    for each in ran:
-        if each.predicted_us < UNKNOWN_US:
-            key = (each.name, blame.places[each.number - 1], each.predicted_us)
-            equal.setdefault(key, []).append(each.number)
+    for operation in ran:
+        if operation.predicted_us < UNKNOWN_US:
+            key = (operation.name, blame.places[operation.number - 1], operation.predicted_us)
+            equal.setdefault(key, []).append(operation.number)
     known = shortest = 0
     base: float
     for numbers in equal.values():
@@ -121,9 +125,9 @@ def alone(blame: Blame) -> tuple[list[float], str]:
             shortest += len(numbers)
         else:
             continue
-        each = blame.trace.operations[numbers[0] - 1]
-        if blame.is_cut(each):
-            base *= blame.slots_at(each)
+        operation = blame.trace.operations[numbers[0] - 1]
+        if blame.is_cut(operation):
+            base *= blame.slots_at(operation)
         for k in numbers:
             if k in beside:
                 found[k - 1] = min(found[k - 1], base)
@@ -135,17 +139,17 @@ def alone(blame: Blame) -> tuple[list[float], str]:
     return found, sure
 
 
-def saved_by_more(group: Group, spare: int) -> dict[int, float]:
+def time_saved_by(group: WorkerGroup, spare: int) -> dict[int, float]:
     """At each start and end of an operation, the ns that `spare` more workers would have saved
     until then: while all are busy and operations are ready, the number of ready operations that
     they could take, over all operations that would then run. Empty without spare workers."""
     if not spare:
         return {}
     changes: list[tuple[int, int, int]] = []  # (when, more ready, more busy)
-    for each in group.operations:
-        if not each.inline:
-            ready_ns = min(each.ready_ns or each.began_ns, each.began_ns)
-            changes += (ready_ns, 1, 0), (each.began_ns, -1, 1), (each.ended_ns, 0, -1)
+    for operation in group.operations:
+        if not operation.inline:
+            ready_ns = min(operation.ready_ns or operation.began_ns, operation.began_ns)
+            changes += (ready_ns, 1, 0), (operation.began_ns, -1, 1), (operation.ended_ns, 0, -1)
     changes.sort()
     saved: dict[int, float] = {}
     ready = busy = before = 0

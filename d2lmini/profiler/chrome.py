@@ -26,7 +26,7 @@ from d2lmini import callsite, files
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 Event = dict[str, Any]
 
@@ -115,27 +115,27 @@ def _us(trace: Trace, when_ns: int) -> float:
 
 def _operations(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     line_at = lru_cache(None)(callsite.describe)
-    for each in trace.operations:
+    for operation in trace.operations:
         args = {
-            "number": each.number,
-            "issued at": line_at(each.site),
-            "issued by": each.thread,
-            "pushed us": _us(trace, each.pushed_ns),
-            "ready us": _us(trace, each.ready_ns) if each.ready_ns else None,
-            "priority": each.priority,
-            "FLOPs": each.flops,
-            "bytes": each.nbytes,
+            "number": operation.number,
+            "issued at": line_at(operation.site),
+            "issued by": operation.thread,
+            "pushed us": _us(trace, operation.pushed_ns),
+            "ready us": _us(trace, operation.ready_ns) if operation.ready_ns else None,
+            "priority": operation.priority,
+            "FLOPs": operation.flops,
+            "bytes": operation.nbytes,
         }
-        if each.failure is not None:
-            args["failure"] = each.failure
-        event = {"name": each.name, "cat": _kind(each), "args": args}
-        if each.ran:
-            dur = (each.ended_ns - each.began_ns) / 1e3
-            where = tracks.of(each.place, each.worker)
-            yield {**event, "ph": "X", "ts": _us(trace, each.began_ns), "dur": dur, **where}
+        if operation.failure is not None:
+            args["failure"] = operation.failure
+        event = {"name": operation.name, "cat": _kind(operation), "args": args}
+        if operation.ran:
+            dur = (operation.ended_ns - operation.began_ns) / 1e3
+            where = tracks.of(operation.place, operation.worker)
+            yield {**event, "ph": "X", "ts": _us(trace, operation.began_ns), "dur": dur, **where}
         else:
-            when = _us(trace, each.ended_ns or each.pushed_ns)
-            yield {**event, "ph": "i", "ts": when, "s": "t", **tracks.of(PROGRAM, each.thread)}
+            when = _us(trace, operation.ended_ns or operation.pushed_ns)
+            yield {**event, "ph": "i", "ts": when, "s": "t", **tracks.of(PROGRAM, operation.thread)}
 
 
 def _kind(operation: Operation) -> str:
@@ -161,18 +161,18 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Arrows from the end of one operation to the start of a dependent one. Each arrow ends in the
     enclosing slice (`bp`)."""
     number = 0
-    for each, (needs, room) in zip(trace.operations, trace.order):
+    for operation, (needs, room) in zip(trace.operations, trace.order):
         for name, befores in ("value", needs), ("room", room):
             for before in befores:
                 first = trace[before]
-                if not (first.ran and each.ran):
+                if not (first.ran and operation.ran):
                     continue
                 number += 1
                 flow = {"name": name, "cat": "dependency", "id": number}
-                begin, end = _us(trace, first.ended_ns), _us(trace, each.began_ns)
+                begin, end = _us(trace, first.ended_ns), _us(trace, operation.began_ns)
                 where = tracks.of(first.place, first.worker)
                 yield {**flow, "ph": "s", "ts": begin, **where}
-                where = tracks.of(each.place, each.worker)
+                where = tracks.of(operation.place, operation.worker)
                 yield {**flow, "ph": "f", "bp": "e", "ts": max(begin, end), **where}
 
 
@@ -208,13 +208,13 @@ def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 def _queues(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Numbers of waiting and running operations of each place."""
     steps: dict[str, list[Sample]] = {}  # time, change of pending, change of running
-    for each in trace.operations:
-        row = steps.setdefault(each.place, [])
-        row.append((each.pushed_ns, 1, 0))
-        if each.began_ns:
-            row.append((each.began_ns, 0, 1))
-        if each.ended_ns:
-            row.append((each.ended_ns, -1, -1 if each.began_ns else 0))
+    for operation in trace.operations:
+        row = steps.setdefault(operation.place, [])
+        row.append((operation.pushed_ns, 1, 0))
+        if operation.began_ns:
+            row.append((operation.began_ns, 0, 1))
+        if operation.ended_ns:
+            row.append((operation.ended_ns, -1, -1 if operation.began_ns else 0))
     for place, row in steps.items():
         row.sort(key=itemgetter(0))
         pending = accumulate(more for _, more, _ in row)
@@ -235,8 +235,8 @@ def _few(samples: list[Sample]) -> list[Sample]:
         return samples
     begin, end = samples[0][0], samples[-1][0]
     kept: dict[int, tuple[Sample, Sample]] = {}
-    for each in samples:
-        interval = (each[0] - begin) * (SAMPLES // 2) // (end - begin + 1)
-        high = kept[interval][0] if interval in kept else each
-        kept[interval] = max(high, each, key=itemgetter(1)), each
+    for sample in samples:
+        interval = (sample[0] - begin) * (SAMPLES // 2) // (end - begin + 1)
+        high = kept[interval][0] if interval in kept else sample
+        kept[interval] = max(high, sample, key=itemgetter(1)), sample
     return [each for pair in kept.values() for each in dict.fromkeys(pair)]

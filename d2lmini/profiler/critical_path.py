@@ -24,10 +24,10 @@ from d2lmini.callsite import Site
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One link of the chain.
 
     kind        "operation"; "issuing": the program's own time before a push or a wait; "wait": from
@@ -55,7 +55,7 @@ class Step(NamedTuple):
         return callsite.describe(self.site)
 
 
-class Event(NamedTuple):
+class ProgramEvent(NamedTuple):
     """A push or a wait, as a thread of the program reaches it.
 
     number   of the pushed operation; 0: a wait
@@ -92,14 +92,18 @@ class Walk:
 
     def __init__(self, trace: Trace):
         self.trace = trace
-        self.events: list[Event] = []
+        self.events: list[ProgramEvent] = []
         self.what: list[Operation | Wait] = []
         self.event_of = [0] * (len(trace.operations) + 1)
-        self.durations: list[float] = [each.run_ns for each in trace.operations]
-        ended = sorted((each.ended_ns, each.number) for each in trace.operations if each.ended_ns)
+        self.durations: list[float] = [operation.run_ns for operation in trace.operations]
+        ended = sorted(
+            (operation.ended_ns, operation.number)
+            for operation in trace.operations
+            if operation.ended_ns
+        )
         threads: dict[str, tuple[int, int, int]] = {}  # (its number, its last event, time)
         order = trace.order
-        for what in _as_issued(trace):
+        for what in _list_events(trace):
             thread, before, recorded = threads.get(what.thread, (len(threads), -1, trace.begin_ns))
             if isinstance(what, Operation):
                 number, inline, went_on_ns = what.number, what.inline, 0
@@ -109,11 +113,13 @@ class Walk:
                 self.event_of[number] = len(self.events)
             else:
                 number, inline = 0, False
-                after, went_on_ns = _awaited(what, trace.operations, ended)
+                after, went_on_ns = _find_awaited(what, trace.operations, ended)
                 came_ns, left_ns = what.begin_ns, what.end_ns
             gap_ns = max(0, came_ns - recorded)
             threads[what.thread] = (thread, len(self.events), left_ns)
-            self.events.append(Event(number, thread, before, gap_ns, after, went_on_ns, inline))
+            self.events.append(
+                ProgramEvent(number, thread, before, gap_ns, after, went_on_ns, inline)
+            )
             self.what.append(what)
         self._threads = len(threads)
 
@@ -163,19 +169,19 @@ class Walk:
         return self.length_ns
 
 
-def _as_issued(trace: Trace) -> Iterator[Operation | Wait]:
+def _list_events(trace: Trace) -> Iterator[Operation | Wait]:
     """Pushes and waits in the order of their starts."""
     waits = sorted(trace.waits, key=lambda wait: wait.begin_ns)
     k = 0
-    for each in trace.operations:
-        while k < len(waits) and waits[k].pushed < each.number:
+    for operation in trace.operations:
+        while k < len(waits) and waits[k].pushed < operation.number:
             yield waits[k]
             k += 1
-        yield each
+        yield operation
     yield from waits[k:]
 
 
-def _awaited(
+def _find_awaited(
     wait: Wait, operations: Sequence[Operation], ended: list[tuple[int, int]]
 ) -> tuple[tuple[int, ...], int]:
     """The operation that a wait waited for, and the program's delay after that operation's end."""
@@ -200,7 +206,7 @@ class CriticalPath:
         walk = Walk(trace)
         self.length_ns = walk.run()
         self.wall_ns = trace.end_ns - trace.begin_ns
-        self.steps: list[Step] = []
+        self.steps: list[PathStep] = []
         event, runs = walk.event_of[walk.last], walk.last > 0
         if not runs:  # the path ends with a thread of the program
             event = max(range(len(walk.events)), key=walk.reached.__getitem__, default=-1)
@@ -287,11 +293,11 @@ class CriticalPath:
         return f"<critical path of {len(self.steps)} steps, {self.length_ns / 1e6:.2f} ms>"
 
 
-def _step(what: Operation | Wait, kind: str, begin_ns: int, end_ns: int, zero_ns: int) -> Step:
+def _step(what: Operation | Wait, kind: str, begin_ns: int, end_ns: int, zero_ns: int) -> PathStep:
     if isinstance(what, Wait):
         recorded_ns = (what.begin_ns if kind == "issuing" else what.end_ns) - zero_ns
-        return Step(kind, what.kind, 0, "", what.site, begin_ns, end_ns, recorded_ns)
+        return PathStep(kind, what.kind, 0, "", what.site, begin_ns, end_ns, recorded_ns)
     runs = kind == "operation"
     recorded_ns = (what.ended_ns if runs else what.pushed_ns) - zero_ns
     place = what.place if runs and not what.inline else ""
-    return Step(kind, what.name, what.number, place, what.site, begin_ns, end_ns, recorded_ns)
+    return PathStep(kind, what.name, what.number, place, what.site, begin_ns, end_ns, recorded_ns)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
     from d2lmini.profiler.records import Operation, Wait
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 #: A change counts above this part of the larger time, above this part of the longer run, and above
 #: this many seconds. Smaller changes are noise.
@@ -99,7 +99,7 @@ class Diff:
         self.pairs: list[tuple[int, int]] = []
         found: list[Finding] = []
         groups: dict[Site | None, int] = {}
-        for i, (old, new) in enumerate(_paired_lines(_lines(before), _lines(after))):
+        for i, (old, new) in enumerate(_pair_lines(_lines(before), _lines(after))):
             for line in (old, new):
                 groups.update((site, i) for site in (line.sites if line else ()))
             found += self._operations(old, new)
@@ -127,7 +127,7 @@ class Diff:
 
     def _operations(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
         """Operations of a line that were added, removed or moved, and changed times."""
-        pairs = _paired(old.operations if old else [], new.operations if new else [], _name)
+        pairs = _pair(old.operations if old else [], new.operations if new else [], _name)
         self.pairs += [(a.number if a else 0, b.number if b else 0) for a, b in pairs]
         where = _where(old, new)
         lone: Counter[tuple[str, str]] = Counter()
@@ -212,26 +212,28 @@ class Line:
     @property
     def names(self) -> set[str]:
         """The names of its operations and waits."""
-        return {each.name for each in self.operations} | {each.kind for each in self.waits}
+        return {wait.name for wait in self.operations} | {wait.kind for wait in self.waits}
 
 
 def _lines(trace: Trace) -> list[Line]:
     """The active lines, in the order of their first activity."""
-    events: list[tuple[int, Any]] = [(each.pushed_ns, each) for each in trace.operations]
+    events: list[tuple[int, Any]] = [
+        (operation.pushed_ns, operation) for operation in trace.operations
+    ]
     events += [(wait.begin_ns, wait) for wait in trace.waits]
     events.sort(key=lambda event: event[0])
     where: dict[Site | None, Line] = {}
     lines: dict[str, Line] = {}
-    for _, each in events:
-        line = where.get(each.site)
+    for _, event in events:
+        line = where.get(event.site)
         if line is None:
-            line = where[each.site] = lines.setdefault(each.where, Line(each.where))
-            line.sites.add(each.site)
-        (line.waits if hasattr(each, "kind") else line.operations).append(each)
+            line = where[event.site] = lines.setdefault(event.where, Line(event.where))
+            line.sites.add(event.site)
+        (line.waits if hasattr(event, "kind") else line.operations).append(event)
     return list(lines.values())
 
 
-def _paired_lines(
+def _pair_lines(
     old: Sequence[Line], new: Sequence[Line]
 ) -> Iterator[tuple[Line | None, Line | None]]:
     """Each line and its partner in the other run."""
@@ -259,7 +261,7 @@ def _paired_lines(
         yield None, line
 
 
-def _paired(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+def _pair(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
     """Two sequences aligned by the names of their members."""
     a, b = [name(each) for each in old], [name(each) for each in new]
     most = min(len(a), len(b))
@@ -268,13 +270,13 @@ def _paired(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | Non
     end = next((i for i in range(most) if a[-1 - i] != b[-1 - i]), most)
     pairs: list[tuple[T | None, T | None]] = list(zip(old[:start], new[:start], strict=True))
     middle = old[start : len(a) - end], new[start : len(b) - end]
-    pairs += (_counted if max(map(len, middle)) > MANY else _matched)(*middle, name)
+    pairs += (_match_by_count if max(map(len, middle)) > MANY else _match_runs)(*middle, name)
     if end:
         pairs += zip(old[-end:], new[-end:], strict=True)
     return pairs
 
 
-def _matched(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+def _match_runs(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
     """The longest runs of equal names first."""
     pairs: list[tuple[T | None, T | None]] = []
     names = [name(each) for each in old], [name(each) for each in new]
@@ -286,7 +288,9 @@ def _matched(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | No
     return pairs
 
 
-def _counted(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+def _match_by_count(
+    old: Sequence[T], new: Sequence[T], name: Any
+) -> list[tuple[T | None, T | None]]:
     """The first item of a name with the first of that name, and so on."""
     waiting: dict[str, list[T]] = defaultdict(list)
     for each in reversed(old):
@@ -303,20 +307,20 @@ def _together(
     """For two kinds of operation (of the same line, with the same name): the seconds of overlap,
     the first that overlapped, and their number."""
     moments: list[tuple[int, int, Operation]] = []
-    for each in trace.operations:
-        if each.run_ns:
-            moments += [(each.began_ns, 1, each), (each.ended_ns, 0, each)]
+    for operation in trace.operations:
+        if operation.run_ns:
+            moments += [(operation.began_ns, 1, operation), (operation.ended_ns, 0, operation)]
     moments.sort(key=lambda moment: (*moment[:2], moment[2].number))
     running: dict[int, Operation] = {}
     found: dict[tuple[Any, Any], tuple[float, tuple[Operation, Operation], int]] = {}
-    for _, begins, each in moments:
+    for _, begins, operation in moments:
         if begins:
-            running[each.number] = each
+            running[operation.number] = operation
             continue
-        del running[each.number]
+        del running[operation.number]
         for other in running.values():
-            both = (each.ended_ns - max(each.began_ns, other.began_ns)) / 1e9
-            x, y = sorted((each, other), key=lambda o: (groups[o.site], o.name, o.number))
+            both = (operation.ended_ns - max(operation.began_ns, other.began_ns)) / 1e9
+            x, y = sorted((operation, other), key=lambda o: (groups[o.site], o.name, o.number))
             key = (groups[x.site], x.name), (groups[y.site], y.name)
             seconds, first, n = found.get(key, (0.0, (x, y), 0))
             found[key] = (seconds + both, first, n + 1)

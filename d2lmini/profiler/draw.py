@@ -19,7 +19,7 @@ from d2lmini.draw.timeline import Span, timeline
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
 Rows = dict[tuple[str, str], list[AnyOperation]]
@@ -28,11 +28,11 @@ Rows = dict[tuple[str, str], list[AnyOperation]]
 def rows_of(operations: Iterable[AnyOperation]) -> Rows[AnyOperation]:
     """The operations that ran, by (place, worker): the CPU, then each GPU followed by its link."""
     found: Rows[AnyOperation] = {}
-    for each in operations:
-        if each.ran:
-            found.setdefault((each.place, each.worker), []).append(each)
+    for operation in operations:
+        if operation.ran:
+            found.setdefault((operation.place, operation.worker), []).append(operation)
     for row in found.values():
-        row.sort(key=lambda each: each.began_ns)
+        row.sort(key=lambda operation: operation.began_ns)
     return in_order(found)
 
 
@@ -105,10 +105,10 @@ def write_into_bars(
 ) -> None:
     """Write the labels into bars that are wide enough."""
     room_s = axes.get_xlim()[1] / 1e3 / 60  # width of a letter
-    for each in row:
-        seconds = each.run_ns / 1e9
-        if seconds > room_s and seconds > room_s * len(word := label(each)):
-            middle = (each.began_s + each.ended_s) / 2 - zero_s
+    for operation in row:
+        seconds = operation.run_ns / 1e9
+        if seconds > room_s and seconds > room_s * len(word := label(operation)):
+            middle = (operation.began_s + operation.ended_s) / 2 - zero_s
             axes.text(1e3 * middle, n, word, ha="center", va="center", fontsize=7.5)
 
 

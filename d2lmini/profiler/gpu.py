@@ -23,17 +23,17 @@ class GpuTimes:
         self._begun: dict[Operation, Any] = {}
         self._found: list[tuple[Operation, Any, Any, Any]] = []
 
-    def issue(self, each: Operation, lane: Any) -> None:
+    def issue(self, operation: Operation, lane: Any) -> None:
         """Called before the work of an operation is put on a lane's stream."""
         with suppress(Exception):  # of a failed GPU; the operation itself reports the error
-            self._begun[each] = lane.timestamp()
+            self._begun[operation] = lane.timestamp()
 
-    def issued(self, each: Operation, lane: Any) -> None:
+    def issued(self, operation: Operation, lane: Any) -> None:
         """Called after the work of an operation is on the stream."""
-        begin = self._begun.pop(each, None)
+        begin = self._begun.pop(operation, None)
         if begin is not None:
             with suppress(Exception):
-                self._found.append((each, lane.device, begin, lane.timestamp()))
+                self._found.append((operation, lane.device, begin, lane.timestamp()))
 
     def resolve(self) -> None:
         """Set the GPU times of the operations; operations of a failed GPU keep the host's times."""
@@ -55,10 +55,12 @@ class GpuTimes:
                 for _, begin, end in found
             ]
 
-        for (each, _, _), (began_ns, ended_ns) in zip(found, device.ask(count_back, "profile")):
+        for (operation, _, _), (began_ns, ended_ns) in zip(
+            found, device.ask(count_back, "profile")
+        ):
             # The work cannot have started before it was issued.
-            each.began_ns = max(began_ns, each.began_ns)
-            each.ended_ns = max(ended_ns, each.began_ns)
+            operation.began_ns = max(began_ns, operation.began_ns)
+            operation.ended_ns = max(ended_ns, operation.began_ns)
 
 
 def _ns_between(device: Any, begin: Any, end: Any) -> int:

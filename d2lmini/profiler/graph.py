@@ -29,11 +29,11 @@ from d2lmini.draw.layers import Edge
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import Box, Look, diagram, page, shorten
 from d2lmini.draw.timeline import STYLES
-from d2lmini.profiler.order import implied_left_out
+from d2lmini.profiler.order import drop_implied
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 #: Pictures with more boxes are refused: they would be unreadable.
 MOST = 60
@@ -46,7 +46,7 @@ class Graph(Drawing):
         return self.text.partition(": ")[2].replace("; ", "\n")
 
 
-def described(operation: Operation, needs: set[int], room: set[int]) -> str:
+def describe(operation: Operation, needs: set[int], room: set[int]) -> str:
     """ "3 _plus_scalar, after 1, 2*": a star marks a dependency without a value."""
     after = sorted([(n, "") for n in needs] + [(n, "*") for n in room])
     words = ", ".join(f"{n}{star}" for n, star in after)
@@ -56,9 +56,10 @@ def described(operation: Operation, needs: set[int], room: set[int]) -> str:
 def text_of(trace: Trace, first: int = 1, last: int | None = None) -> str:
     """A line for each operation of a trace with its dependencies, without the implied ones."""
     last = last or len(trace.operations)
-    after = implied_left_out(trace.order[:last])
+    after = drop_implied(trace.order[:last])
     return "\n".join(
-        described(each, *after[each.number - 1]) for each in trace.operations[first - 1 : last]
+        describe(operation, *after[operation.number - 1])
+        for operation in trace.operations[first - 1 : last]
     )
 
 
@@ -76,8 +77,8 @@ def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool 
             f"dependency_graph: it draws 1 to {MOST} operations, there are {n}"
             + (f"; name some, as in graph(first=1, last={MOST})" if n else "")
         )
-    after = implied_left_out(trace.order[:last])[first - 1 :]
-    several = len({each.place for each in operations}) > 1
+    after = drop_implied(trace.order[:last])[first - 1 :]
+    several = len({operation.place for operation in operations}) > 1
     boxes = [_box_of(each, several, lines) for each in operations]
     edges: list[Edge] = []
     dashed: set[Edge] = set()

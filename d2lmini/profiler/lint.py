@@ -88,7 +88,7 @@ def why_hidden(kind: str, call: str, recording: bool) -> str | None:
 
 
 @dataclass(slots=True)
-class Found:
+class LintFinding:
     """A line with a hidden wait.
 
     kind    the kind of wait; `site` the line
@@ -126,8 +126,8 @@ class Lint(instrument.Instrument):
     def __init__(self, mode: str, also: Iterable[str] = ()):
         self.mode = mode
         self.also = frozenset(also)
-        self.found: list[Found] = []
-        self._known: dict[tuple[str, Any], Found] = {}  # by kind and line
+        self.found: list[LintFinding] = []
+        self._known: dict[tuple[str, Any], LintFinding] = {}  # by kind and line
         self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
         self._outer: Lint | None = None
 
@@ -143,7 +143,7 @@ class Lint(instrument.Instrument):
 
     def before_wait(self, kind: str, var: Var | None) -> None:
         """Called before each wait, on its thread."""
-        instead = why_hidden(kind, callsite.name_of(callsite.called()), modes.recording)
+        instead = why_hidden(kind, callsite.name_of(callsite.called_function()), modes.recording)
         if instead is None and kind in self.also:
             instead = "it was asked for by also="
         if instead is None:
@@ -154,7 +154,7 @@ class Lint(instrument.Instrument):
         first = found is None
         if found is None:
             awaited, issued = ("", None) if var is None else self._writers.get(var, ("", None))
-            found = self._known[key] = Found(kind, site, awaited, issued, instead)
+            found = self._known[key] = LintFinding(kind, site, awaited, issued, instead)
             self.found.append(found)
         found.times += 1
         if self.mode == "raise":

@@ -37,7 +37,7 @@ from d2lmini.profiler.records import Change, Records
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 #: Bytes over time, as steps: [(ns, bytes from then on), ...].
 Curve = list[tuple[int, int]]
@@ -55,7 +55,7 @@ class ChangeList(Records[Change]):
 
 
 @dataclass(slots=True)
-class Holder:
+class LineAllocation:
     """Arrays of one operation at one line.
 
     name, site   the operation ("" if the program filled the array itself) and the line
@@ -93,8 +93,8 @@ class DeviceMemory:
     peak_bytes: int
     peak_ns: int
     older_bytes: int
-    holders: list[Holder]
-    made: list[Holder]
+    holders: list[LineAllocation]
+    made: list[LineAllocation]
 
     @property
     def end_bytes(self) -> int:
@@ -107,7 +107,7 @@ class DeviceMemory:
         return max((nbytes for _, nbytes in self.pending), default=0)
 
     def __str__(self) -> str:
-        rows = [(_mb(each.nbytes), str(each.arrays), *_who(each)) for each in self.holders]
+        rows = [(_mb(holder.nbytes), str(holder.arrays), *_who(holder)) for holder in self.holders]
         if self.older_bytes:
             rows.append((_mb(self.older_bytes), "", "", "from before the trace"))
         widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
@@ -169,9 +169,9 @@ class _Makers:
     def __init__(self, trace: Trace):
         self.trace = trace
         self.first: dict[int, int] = {}
-        for each in trace.operations:
-            for serial in each.writes:
-                self.first.setdefault(serial, each.number)
+        for operation in trace.operations:
+            for serial in operation.writes:
+                self.first.setdefault(serial, operation.number)
         self.lines: dict[Site | None, Any] = {}
 
     def number(self, change: Change) -> int:
@@ -213,7 +213,7 @@ def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -
     return DeviceMemory(
         ctx, live, cached, _pending(changes, trace, maker), begin, peak,
         changes[peak_at - 1].when_ns if peak_at else trace.begin_ns,
-        peak - sum(each.nbytes for each in holders), holders,
+        peak - sum(holder.nbytes for holder in holders), holders,
         _sum_up([change for change in changes if change.nbytes > 0], maker),
     )  # fmt: skip
 
@@ -228,14 +228,14 @@ def _begin_bytes(changes: list[Change]) -> int:
     return -net  # at least all that was freed
 
 
-def _sum_up(changes: Iterable[Change], maker: _Makers) -> list[Holder]:
-    found: dict[Any, Holder] = {}
+def _sum_up(changes: Iterable[Change], maker: _Makers) -> list[LineAllocation]:
+    found: dict[Any, LineAllocation] = {}
     for change in changes:
         name, site = maker.key(change)
-        holder = found.setdefault((name, maker.line(site)), Holder(name, site))
+        holder = found.setdefault((name, maker.line(site)), LineAllocation(name, site))
         holder.nbytes += change.nbytes
         holder.arrays += 1
-    return sorted(found.values(), key=lambda each: -each.nbytes)
+    return sorted(found.values(), key=lambda chunk: -chunk.nbytes)
 
 
 def _pending(changes: list[Change], trace: Trace, maker: _Makers) -> Curve:
@@ -256,7 +256,7 @@ def _mb(nbytes: int) -> str:
     return f"{nbytes / 1e6:.2f} MB"
 
 
-def _who(holder: Holder) -> tuple[str, str]:
+def _who(holder: LineAllocation) -> tuple[str, str]:
     where = holder.where
     return holder.name or "(the program)", where if len(where) <= 70 else where[:69] + "…"
 

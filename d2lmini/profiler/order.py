@@ -12,7 +12,7 @@ value; it *makes room*, without needing a value.
 ...     a[:] = c
 >>> order_of(trace.operations)          # (needs, makes room for) of each operation
 [((), ()), ((1,), ()), ((2,), ()), ((3,), (2,))]
->>> implied_left_out(order_of(trace.operations))[3]
+>>> drop_implied(order_of(trace.operations))[3]
 ({3}, set())
 
 The fourth operation writes where the second reads; but it comes after the third, which comes after
@@ -37,30 +37,31 @@ class Ordering:
         self.writer: dict[int, int] = {}  # per Var: the last operation that wrote it
         self._readers: dict[int, set[int]] = {}  # per Var: the operations that read it since
 
-    def after(self, each: Operation, later: tuple[int, ...] = ()) -> Before:
-        """The dependencies of `each`, the next operation; reads of Vars in `later` do not count."""
+    def after(self, operation: Operation, later: tuple[int, ...] = ()) -> Before:
+        """The dependencies of `operation`, the next operation; reads of Vars in `later` do not
+        count."""
         writer, readers = self.writer, self._readers
-        reads = set(each.reads).difference(later)
+        reads = set(operation.reads).difference(later)
         needs = {writer.get(serial, 0) for serial in reads}
         room: set[int] = set()
-        for serial in each.writes:
+        for serial in operation.writes:
             room.update(readers.pop(serial, ()) or (writer.get(serial, 0),))
-            writer[serial] = each.number
-        for serial in reads.difference(each.writes):
-            readers.setdefault(serial, set()).add(each.number)
-        needs -= {0, each.number}
-        room -= {0, each.number} | needs
+            writer[serial] = operation.number
+        for serial in reads.difference(operation.writes):
+            readers.setdefault(serial, set()).add(operation.number)
+        needs -= {0, operation.number}
+        room -= {0, operation.number} | needs
         return tuple(sorted(needs)), tuple(sorted(room))
 
-    def forget(self, each: Operation) -> None:
-        """`each` ended long ago: no further operation is said to depend on it."""
-        for serial in each.writes:
-            if self.writer.get(serial) == each.number:
+    def forget(self, operation: Operation) -> None:
+        """`operation` ended long ago: no further operation is said to depend on it."""
+        for serial in operation.writes:
+            if self.writer.get(serial) == operation.number:
                 del self.writer[serial]
-        for serial in each.reads:
+        for serial in operation.reads:
             readers = self._readers.get(serial)
             if readers is not None:
-                readers.discard(each.number)
+                readers.discard(operation.number)
                 if not readers:
                     del self._readers[serial]
 
@@ -75,7 +76,9 @@ def order_of(
     """
     joined = joined or {}
     ordering = Ordering()
-    order = [ordering.after(each, joined.get(each.number, ())) for each in operations]
+    order = [
+        ordering.after(operation, joined.get(operation.number, ())) for operation in operations
+    ]
     for number, serials in joined.items():
         order[number - 1] = (_writers_until(operations, number, serials), order[number - 1][1])
     return order
@@ -87,16 +90,16 @@ def _writers_until(
     """The makers of the parts of a rendezvous: the last writer of each part before it was ready."""
     found: dict[int, int] = {}
     ready_ns = operations[number - 1].ready_ns
-    for each in operations:
-        if each.pushed_ns > ready_ns:
+    for operation in operations:
+        if operation.pushed_ns > ready_ns:
             break
-        for serial in each.writes:
+        for serial in operation.writes:
             if serial in serials:
-                found[serial] = each.number
+                found[serial] = operation.number
     return tuple(sorted({*found.values()} - {number}))
 
 
-def implied_left_out(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
+def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
     """The dependencies without implied ones: an operation that comes after another anyway need not
     also make room for it. For the first thousands of a trace: quadratic in bits."""
     comes_after = [0]  # bit n: comes after operation n, directly or not

@@ -13,16 +13,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from d2lmini.profiler.simulation import Job, Step
+from d2lmini.profiler.simulation import ProgramStep, SimulatedTask
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation, Wait
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 PAUSE = "backpressure"
 
 
-class Event(NamedTuple):
+class ThreadEvent(NamedTuple):
     """An activity of a thread from begin to end: an operation issued (and run, if inline), a wait,
     or neither: time that the replay removes."""
 
@@ -38,7 +38,7 @@ class Event(NamedTuple):
 
 def front_ends(
     trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
-) -> tuple[dict[str, list[Step]], set[str]]:
+) -> tuple[dict[str, list[ProgramStep]], set[str]]:
     """The steps of each thread of the program, by name, without the operations that have `parents`
     and the waits at the positions `dropped`; and the threads that each step of the first starts.
 
@@ -49,7 +49,7 @@ def front_ends(
     events = _events(trace, parents, dropped)
     main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
     mine = events.setdefault(main, [])
-    over = [each.end_ns for each in mine]
+    over = [operation.end_ns for operation in mine]
     steps_before = list(accumulate(each.is_step for each in mine))
     starts: dict[int, list[str]] = defaultdict(list)
     base = {main: trace.begin_ns}
@@ -64,39 +64,39 @@ def front_ends(
         steps[main][i] = steps[main][i]._replace(starts=tuple(names))
     last = max([trace.begin_ns, *over])
     after = trace.end_ns - max(trace.left_ns, done.before(trace.end_ns))
-    steps[main].append(Step(max(0, trace.left_ns - last), after_ns=max(0, after)))
+    steps[main].append(ProgramStep(max(0, trace.left_ns - last), after_ns=max(0, after)))
     return steps, {name for names in starts.values() for name in names}
 
 
 def _events(
     trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
-) -> dict[str, list[Event]]:
+) -> dict[str, list[ThreadEvent]]:
     """The activities of each thread, in order."""
-    events: dict[str, list[Event]] = defaultdict(list)
-    for each in trace.operations:
-        if each.number not in parents:
-            end = each.ended_ns if each.inline else each.pushed_ns
-            events[each.thread].append(Event(each.pushed_ns, end, each))
+    events: dict[str, list[ThreadEvent]] = defaultdict(list)
+    for operation in trace.operations:
+        if operation.number not in parents:
+            end = operation.ended_ns if operation.inline else operation.pushed_ns
+            events[operation.thread].append(ThreadEvent(operation.pushed_ns, end, operation))
     for i, wait in enumerate(trace.waits):
         kept = None if i in dropped or wait.kind == PAUSE else wait
-        events[wait.thread].append(Event(wait.begin_ns, wait.end_ns, None, kept))
+        events[wait.thread].append(ThreadEvent(wait.begin_ns, wait.end_ns, None, kept))
     for thread in events.values():
         thread.sort(key=lambda event: event[:2])
     return events
 
 
-def _steps(events: Sequence[Event], last: int, done: _Done) -> Iterator[Step]:
+def _steps(events: Sequence[ThreadEvent], last: int, done: _Done) -> Iterator[ProgramStep]:
     """The events of a thread as steps; `last`: the time from which its first gap counts."""
     gap = 0
     for event in events:
         gap += max(0, event.begin_ns - last)
         last = max(last, event.end_ns)
         if event.operation is not None:
-            yield Step(gap, event.operation.number)
+            yield ProgramStep(gap, event.operation.number)
         elif event.wait is not None:
-            jobs, when = done.awaited(event.wait)
+            jobs, when = done.find_awaited(event.wait)
             after = event.end_ns - max(event.begin_ns, min(when, event.end_ns))
-            yield Step(gap, 0, jobs, after, event.wait)
+            yield ProgramStep(gap, 0, jobs, after, event.wait)
         gap = 0 if event.is_step else gap
 
 
@@ -105,7 +105,7 @@ class _Done:
 
     def __init__(self, trace: Trace):
         self.trace = trace
-        self.ends = sorted(each.ended_ns for each in trace.operations)
+        self.ends = sorted(operation.ended_ns for operation in trace.operations)
         self._readers: dict[int, list[int]] | None = None
 
     def before(self, when: int) -> int:
@@ -113,7 +113,7 @@ class _Done:
         k = bisect_right(self.ends, when)
         return self.ends[k - 1] if k else 0
 
-    def awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
+    def find_awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
         """The operations that a wait was for (None: all of them), and the time they were done."""
         if wait.target is None:
             return None, self.before(wait.end_ns)
@@ -127,45 +127,46 @@ class _Done:
         """The operations pushed before `wait` that read the awaited Var as last written."""
         if self._readers is None:
             self._readers = defaultdict(list)
-            for each in self.trace.operations:
-                for serial in each.reads:
-                    self._readers[serial].append(each.number)
+            for operation in self.trace.operations:
+                for serial in operation.reads:
+                    self._readers[serial].append(operation.number)
         numbers = self._readers.get(wait.target or 0, [])
         return numbers[bisect_right(numbers, wait.operation) : bisect_right(numbers, wait.pushed)]
 
 
-def pushed_inside(trace: Trace) -> dict[int, int]:
+def find_nested_pushes(trace: Trace) -> dict[int, int]:
     """Operation -> the operation that pushed it while running on a worker, by number."""
-    workers = {each.worker for each in trace.operations} - {"", "caller"}
-    inside = [each for each in trace.operations if each.thread in workers]
+    workers = {operation.worker for operation in trace.operations} - {"", "caller"}
+    inside = [operation for operation in trace.operations if operation.thread in workers]
     ran: dict[str, list[Operation]] = defaultdict(list)
     if inside:
-        for each in trace.operations:
-            if each.run_ns:
-                ran[each.worker].append(each)
+        for operation in trace.operations:
+            if operation.run_ns:
+                ran[operation.worker].append(operation)
         for each_worker in ran.values():
-            each_worker.sort(key=lambda each: each.began_ns)
+            each_worker.sort(key=lambda operation: operation.began_ns)
     parents = {}
-    for each in inside:
-        before = ran[each.thread]
-        k = bisect_left(before, each.pushed_ns, key=lambda each: each.began_ns)
-        if k and before[k - 1].ended_ns >= each.pushed_ns:
-            parents[each.number] = before[k - 1].number
+    for operation in inside:
+        before = ran[operation.thread]
+        k = bisect_left(before, operation.pushed_ns, key=lambda operation: operation.began_ns)
+        if k and before[k - 1].ended_ns >= operation.pushed_ns:
+            parents[operation.number] = before[k - 1].number
     return parents
 
 
-def bound_of(trace: Trace, jobs: Sequence[Job]) -> float | None:
+def bound_of(trace: Trace, jobs: Sequence[SimulatedTask]) -> float | None:
     """The largest pending weight when a paused push continued; None if no push paused. Sets the
     weight of a job to its operation's bytes, to which the bound applies."""
     ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
     if not ends:
         return None
-    for job, each in zip(jobs, trace.operations, strict=True):
-        job.weight = each.nbytes or 1.0
-    pushed = [each.pushed_ns for each in trace.operations]
+    for job, operation in zip(jobs, trace.operations, strict=True):
+        job.weight = operation.nbytes or 1.0
+    pushed = [operation.pushed_ns for operation in trace.operations]
     came = [0.0, *accumulate(job.weight for job in jobs)]
     over = sorted(
-        (each.ended_ns, job.weight) for each, job in zip(trace.operations, jobs, strict=True)
+        (operation.ended_ns, job.weight)
+        for operation, job in zip(trace.operations, jobs, strict=True)
     )
     went = [0.0, *accumulate(weight for _, weight in over)]
     # The paused operation is pushed right after, and counts.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 #: Number of small copies that are compared with as many large copies.
 SAMPLES = 60
@@ -26,15 +26,15 @@ def hand_overs(operations: Iterable[Operation]) -> dict[int, int]:
     """For every operation that a worker ran: the nanoseconds of its hand-over."""
     free: dict[str, int] = {}  # the time since which each worker is free
     taken: dict[int, int] = {}
-    ran = (each for each in operations if each.began_ns and not each.inline)
-    for each in sorted(ran, key=lambda each: each.began_ns):
-        could = max(each.ready_ns, free.get(each.worker, 0))
-        taken[each.number] = max(0, each.began_ns - could)
-        free[each.worker] = each.ended_ns
+    ran = (operation for operation in operations if operation.began_ns and not operation.inline)
+    for operation in sorted(ran, key=lambda operation: operation.began_ns):
+        could = max(operation.ready_ns, free.get(operation.worker, 0))
+        taken[operation.number] = max(0, operation.began_ns - could)
+        free[operation.worker] = operation.ended_ns
     return taken
 
 
-class Link(NamedTuple):
+class LinkRate(NamedTuple):
     """A copy of n bytes takes overhead_ns + n * ns_per_byte."""
 
     overhead_ns: float
@@ -46,13 +46,13 @@ class Link(NamedTuple):
         return round(overhead + nbytes / gb_s)
 
 
-def fit(copies: Sequence[Operation]) -> Link:
+def fit(copies: Sequence[Operation]) -> LinkRate:
     """Fit the link of these copies: the median slope between smaller and larger copies, which is
     robust against delayed ones (Theil-Sen), and the median remainder as overhead. Copies of nearly
     one size determine no overhead."""
-    ran = sorted((each.nbytes, each.run_ns) for each in copies if each.run_ns and each.nbytes)
+    ran = sorted((copy.nbytes, copy.run_ns) for copy in copies if copy.run_ns and copy.nbytes)
     if not ran:
-        return Link(0.0, 0.0)
+        return LinkRate(0.0, 0.0)
     third = -(-len(ran) // 3)
     step = -(-third // SAMPLES)
     small, large = ran[:third:step], ran[-third::step]
@@ -60,11 +60,11 @@ def fit(copies: Sequence[Operation]) -> Link:
         slope = median((high - low) / (more - less) for less, low in small for more, high in large)
         overhead = median(run - slope * nbytes for nbytes, run in ran)
         if slope > 0 and overhead >= 0:
-            return Link(overhead, slope)
-    return Link(0.0, median(run / nbytes for nbytes, run in ran))
+            return LinkRate(overhead, slope)
+    return LinkRate(0.0, median(run / nbytes for nbytes, run in ran))
 
 
-class Share(NamedTuple):
+class SharedWork(NamedTuple):
     """A split operation: the owner alone takes alone_ns first; then each available worker takes one
     piece after the other, piece_ns each. Workers that become idle after the start help only if
     `late` and if no worker was available at the start."""
@@ -75,10 +75,10 @@ class Share(NamedTuple):
     late: bool = True
 
 
-def shares(trace: Trace) -> dict[int, Share]:
+def shares(trace: Trace) -> dict[int, SharedWork]:
     """The operations that were split, by number."""
-    found: dict[int, Share] = {}
+    found: dict[int, SharedWork] = {}
     for number, (pieces, ns, work_ns, late) in trace.shared.items():
         alone_ns = max(0, trace[number].run_ns - ns)
-        found[number] = Share(alone_ns, work_ns / pieces, pieces, late)
+        found[number] = SharedWork(alone_ns, work_ns / pieces, pieces, late)
     return found

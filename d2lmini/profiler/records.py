@@ -18,20 +18,20 @@ Record = TypeVar("Record")
 
 
 class Records(list[Record]):
-    """Records that are made on first access: a hook appends their values to `told`, `width` values
-    per record, from which `make` makes a record."""
+    """Records that are made on first access: a hook appends their values to `pending`, `width`
+    values per record, from which `make` makes a record."""
 
     def __init__(self, width: int, make: Callable[..., Record]):
         super().__init__()
-        self.told: list[Any] = []
+        self.pending: list[Any] = []
         self._width, self._make = width, make
         self._door = forks.guard(threading.Lock())
 
     def catch_up(self) -> None:
         """Make records of the values appended since."""
         with self._door:
-            new = self.told[:]
-            del self.told[: len(new)]
+            new = self.pending[:]
+            del self.pending[: len(new)]
             self.extend(self._make(*values) for values in zip(*[iter(new)] * self._width))
 
 
@@ -70,7 +70,7 @@ class Wait(NamedTuple):
         return callsite.describe(self.site)
 
 
-class Cut(NamedTuple):
+class SplitRecord(NamedTuple):
     """The split part of an operation.
 
     pieces   maximal number of workers

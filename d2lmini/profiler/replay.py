@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.profiler import rates
-from d2lmini.profiler.program import bound_of, front_ends, pushed_inside
+from d2lmini.profiler.program import bound_of, find_nested_pushes, front_ends
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.simulation import Job, Simulation
+from d2lmini.profiler.simulation import SimulatedTask, Simulation
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 
 def replay(
@@ -53,20 +53,20 @@ def replay(
     """The predicted trace; see `Trace.replay` for the arguments."""
     threads = _threads(trace, workers)
     place_of = _places(trace, devices)
-    dropped = _dropped(trace, without_wait_at)
+    dropped = _find_dropped(trace, without_wait_at)
     if link_gb_s is not None and not link_gb_s > 0:
         raise MXNetError(f"replay: link_gb_s is a rate in GB/s above 0, got {link_gb_s!r}")
 
-    new = [copy(each) for each in trace.operations]
-    for each in new:
-        each.ctx = place_of.get(each.ctx, each.ctx)
+    new = [copy(operation) for operation in trace.operations]
+    for array in new:
+        array.ctx = place_of.get(array.ctx, array.ctx)
         if priorities is not None:
-            each.priority = priorities(each)
+            array.priority = priorities(array)
     lanes = dict(threads)
-    for old, each in zip(trace.operations, new, strict=True):
-        lanes.setdefault(each.place, threads[old.place])
+    for old, array in zip(trace.operations, new, strict=True):
+        lanes.setdefault(array.place, threads[old.place])
     jobs = _jobs(trace, new, link_gb_s)
-    parents = pushed_inside(trace)
+    parents = find_nested_pushes(trace)
     for number, parent in parents.items():
         after = trace[number].pushed_ns - trace[parent].began_ns
         jobs[parent - 1].children.append((after, jobs[number - 1]))
@@ -94,7 +94,7 @@ def replay(
 def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str, int]:
     """The number of threads for each lane, as recorded or as requested."""
     threads = {"cpu": 1, **trace.workers}
-    for place in {each.place for each in trace.operations}:
+    for place in {operation.place for operation in trace.operations}:
         threads.setdefault(place, threads["cpu"])
     asked = {"cpu": workers} if isinstance(workers, int) else dict(workers or {})
     for place, n in asked.items():
@@ -112,7 +112,7 @@ def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
         return {}
     if not isinstance(devices, int) or devices < 1:
         raise MXNetError(f"replay: devices are 1 or more, got {devices!r}")
-    contexts = {each.ctx for each in trace.operations if not each.ctx.is_cpu}
+    contexts = {operation.ctx for operation in trace.operations if not operation.ctx.is_cpu}
     if not contexts:
         raise MXNetError(
             f"replay: devices={devices}, but no operation ran on a GPU; for the CPU ask for workers"
@@ -120,7 +120,7 @@ def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
     return {ctx: gpu(ctx.device_id % devices) for ctx in contexts}
 
 
-def _dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
+def _find_dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
     """The waits to leave out, as positions in trace.waits."""
     if at is None:
         return set()
@@ -147,7 +147,7 @@ def _is_at(where: str, line: str | int) -> bool:
 # -- inputs of the simulation ----------------------------------------------------------------------
 
 
-def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[Job]:
+def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[SimulatedTask]:
     """The operations as jobs, with durations under the new conditions."""
     taken = rates.hand_overs(trace.operations)
     usual = round(median(taken.values())) if taken else 0
@@ -159,7 +159,7 @@ def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[J
     links = {place: rates.fit(copies) for place, copies in on_link.items()} if link_gb_s else {}
     jobs = []
     for old, each in zip(trace.operations, new, strict=True):
-        job = Job(each.number, each.place, old.run_ns, taken.get(each.number, usual))
+        job = SimulatedTask(each.number, each.place, old.run_ns, taken.get(each.number, usual))
         job.priority = each.priority
         job.inline = old.inline
         job.share = shares.get(each.number)
@@ -187,30 +187,30 @@ def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
 # -- results of the simulation ---------------------------------------------------------------------
 
 
-def _enter_times(trace: Trace, predicted: Trace, jobs: list[Job]) -> None:
+def _enter_times(trace: Trace, predicted: Trace, jobs: list[SimulatedTask]) -> None:
     """Write times and places into the operations."""
     begin = predicted.begin_ns
     names = _names(predicted)
-    for each, job in zip(predicted.operations, jobs, strict=True):
-        ran = each.began_ns != 0
+    for operation, job in zip(predicted.operations, jobs, strict=True):
+        ran = operation.began_ns != 0
         inline = job.worker < 0
-        each.pushed_ns = begin + job.pushed_ns
-        each.ready_ns = begin + job.ready_ns
-        each.began_ns = begin + job.began_ns if ran else 0
-        each.ended_ns = begin + job.ended_ns
+        operation.pushed_ns = begin + job.pushed_ns
+        operation.ready_ns = begin + job.ready_ns
+        operation.began_ns = begin + job.began_ns if ran else 0
+        operation.ended_ns = begin + job.ended_ns
         if job.share is not None:
-            cut_ns = max(0, each.run_ns - round(job.share.alone_ns))
-            predicted.shared[each.number] = trace.shared[each.number]._replace(ns=cut_ns)
+            cut_ns = max(0, operation.run_ns - round(job.share.alone_ns))
+            predicted.shared[operation.number] = trace.shared[operation.number]._replace(ns=cut_ns)
         if ran:
-            each.worker = "caller" if inline else names(each.place, job.worker)
+            operation.worker = "caller" if inline else names(operation.place, job.worker)
 
 
 def _names(trace: Trace) -> Callable[[str, int], str]:
     """(place, index) -> the name of a worker: recorded names as far as they go."""
     known: dict[str, dict[str, None]] = defaultdict(dict)
-    for each in trace.operations:
-        if each.worker and not each.inline:
-            known[each.place][each.worker] = None
+    for operation in trace.operations:
+        if operation.worker and not operation.inline:
+            known[operation.place][operation.worker] = None
     names = {place: list(workers) for place, workers in known.items()}
 
     def name(place: str, i: int) -> str:

@@ -25,10 +25,10 @@ from d2lmini.profiler.peaks import Peak, peak
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 
-class Row(NamedTuple):
+class RooflineRow(NamedTuple):
     """All operations of one name at one place.
 
     times, seconds    number of operations, and total time
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 class Roofline:
     """`rows`, the largest total time first, and the `peaks` by place. Prints as a table."""
 
-    def __init__(self, rows: list[Row], peaks: dict[str, Peak]):
+    def __init__(self, rows: list[RooflineRow], peaks: dict[str, Peak]):
         self.rows = rows
         self.peaks = peaks
 
@@ -80,15 +80,15 @@ class Roofline:
 def roofline_of(trace: Trace) -> Roofline:
     """See the module. Measures the peaks that are not known yet."""
     kinds: dict[tuple[str, str], list[Operation]] = {}
-    for each in trace.operations:
-        if each.began_ns and each.ended_ns and each.failure is None:
-            kinds.setdefault((each.name, each.place), []).append(each)
+    for operation in trace.operations:
+        if operation.began_ns and operation.ended_ns and operation.failure is None:
+            kinds.setdefault((operation.name, operation.place), []).append(operation)
     peaks: dict[str, Peak] = {}
     rows = []
     for (name, place), operations in kinds.items():
-        flops = sum(each.flops for each in operations)
-        nbytes = sum(each.nbytes for each in operations)
-        seconds = sum(each.run_ns for each in operations) / 1e9
+        flops = sum(operation.flops for operation in operations)
+        nbytes = sum(operation.nbytes for operation in operations)
+        seconds = sum(operation.run_ns for operation in operations) / 1e9
         least_s, roof = 0.0, ""
         if flops or nbytes:
             first = operations[0]
@@ -101,7 +101,7 @@ def roofline_of(trace: Trace) -> Roofline:
                     peaks[place] = peak(min(trace.workers.get(place, 1), os.cpu_count() or 1))
                 least_s, roof = _least(flops, nbytes, peaks[place])
         rows.append(
-            Row(
+            RooflineRow(
                 name,
                 place,
                 len(operations),

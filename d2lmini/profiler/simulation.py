@@ -4,11 +4,11 @@ Front ends issue their steps in order. An operation without missing dependencies
 gives its ready operations to free workers, by priority, then in push order. Idle workers take
 pieces of split operations. A wait ends when its value is computed.
 
->>> from d2lmini.profiler.simulation import Job, Simulation, Step
->>> jobs = [Job(1, "cpu", 3000), Job(2, "cpu", 2000), Job(3, "cpu", 1000)]
+>>> from d2lmini.profiler.simulation import SimulatedTask, Simulation, ProgramStep
+>>> jobs = [SimulatedTask(i, "cpu", ns) for i, ns in enumerate((3000, 2000, 1000), 1)]
 >>> jobs[2].follows([jobs[0], jobs[1]])
->>> issue = [Step(100, number) for number in (1, 2, 3)]
->>> Simulation(jobs, {"main": [*issue, Step(0)]}, {"cpu": 2}).run()
+>>> issue = [ProgramStep(100, number) for number in (1, 2, 3)]
+>>> Simulation(jobs, {"main": [*issue, ProgramStep(0)]}, {"cpu": 2}).run()
 4100
 >>> [(job.began_ns, job.ended_ns) for job in jobs]
 [(100, 3100), (200, 2200), (3100, 4100)]
@@ -20,13 +20,13 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from d2lmini.profiler.rates import Share
+from d2lmini.profiler.rates import SharedWork
 
 #: As the taker of a piece: the worker that owns the operation.
 OWNER = -1
 
 
-class Job:
+class SimulatedTask:
     """An operation in the simulation; times are nanoseconds from the start, -1: not yet.
 
     inline    runs on the front end that issues it, if it is ready
@@ -50,25 +50,25 @@ class Job:
         self.hand_over_ns = hand_over_ns
         self.priority = 0
         self.inline = False
-        self.share: Share | None = None
+        self.share: SharedWork | None = None
         self.weight = 1.0
-        self.children: list[tuple[int, Job]] = []
-        self.holds_up: list[Job] = []
+        self.children: list[tuple[int, SimulatedTask]] = []
+        self.holds_up: list[SimulatedTask] = []
         self.missing = 0
         self.pushed_ns = self.ready_ns = self.began_ns = self.ended_ns = -1
         self.worker = -1
-        self.waiting: list[FrontEnd] = []
+        self.waiting: list[ProgramThread] = []
         self.asked = 0  # of a split job: number of workers asked to help,
         self.taken = self.done = 0  # number of pieces started, and finished
 
-    def follows(self, before: Iterable[Job]) -> None:
+    def follows(self, before: Iterable[SimulatedTask]) -> None:
         """Add dependencies."""
         for each in before:
             each.holds_up.append(self)
             self.missing += 1
 
 
-class Step(NamedTuple):
+class ProgramStep(NamedTuple):
     """A step of a front end, `gap_ns` after the previous one.
 
     number    issue the operation of this number; 0: wait
@@ -86,10 +86,10 @@ class Step(NamedTuple):
     starts: tuple[str, ...] = ()
 
 
-class FrontEnd:
+class ProgramThread:
     """A thread of the program and its current step."""
 
-    def __init__(self, name: str, steps: Sequence[Step]):
+    def __init__(self, name: str, steps: Sequence[ProgramStep]):
         self.name = name
         self.steps = steps
         self.at = 0
@@ -97,13 +97,13 @@ class FrontEnd:
         self.since_ns = -1  # start of the current wait
 
 
-class Lane:
+class SimulatedPool:
     """Workers of one kind: free workers, ready jobs, and running jobs with untaken pieces."""
 
     def __init__(self, size: int):
         self.free = list(range(size - 1, -1, -1))
-        self.ready: list[tuple[int, int, Job]] = []
-        self.shared: list[Job] = []
+        self.ready: list[tuple[int, int, SimulatedTask]] = []
+        self.shared: list[SimulatedTask] = []
 
 
 class Simulation:
@@ -113,8 +113,8 @@ class Simulation:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
-        steps: Mapping[str, Sequence[Step]],
+        jobs: Sequence[SimulatedTask],
+        steps: Mapping[str, Sequence[ProgramStep]],
         workers: Mapping[str, int],
         bound: float | None = None,
         later: Iterable[str] = (),
@@ -122,15 +122,15 @@ class Simulation:
         """`jobs` in the order of their numbers, from 1. `bound`: the largest pending weight. Front
         ends named `later` begin when a step of another starts them."""
         self.jobs = jobs
-        self.front_ends = {name: FrontEnd(name, each) for name, each in steps.items()}
-        self.lanes = {place: Lane(size) for place, size in workers.items()}
+        self.front_ends = {name: ProgramThread(name, each) for name, each in steps.items()}
+        self.lanes = {place: SimulatedPool(size) for place, size in workers.items()}
         self.bound = bound
         self.waits: list[tuple[Any, str, int, int, int]] = []
         self.ended = self.left = 0
         self.now = self.pushed = self.pending = 0
         self.weight = 0.0
-        self.idle_waits: list[FrontEnd] = []
-        self.room_waits: list[FrontEnd] = []
+        self.idle_waits: list[ProgramThread] = []
+        self.room_waits: list[ProgramThread] = []
         self.events: list[tuple[int, int, Callable[[Any], Any], Any]] = []
         self.order = 0
         later = set(later)
@@ -155,12 +155,12 @@ class Simulation:
 
     # -- front ends --------------------------------------------------------------------------------
 
-    def _go_on(self, front_end: FrontEnd, when: int) -> None:
+    def _go_on(self, front_end: ProgramThread, when: int) -> None:
         """Schedule the next step, counted from `when`."""
         if front_end.at < len(front_end.steps):
             self._at(when + front_end.steps[front_end.at].gap_ns, self._step, front_end)
 
-    def _step(self, front_end: FrontEnd, admitted: bool = False) -> None:
+    def _step(self, front_end: ProgramThread, admitted: bool = False) -> None:
         step = front_end.steps[front_end.at]
         if step.number:
             job = self.jobs[step.number - 1]
@@ -170,9 +170,9 @@ class Simulation:
                 self.room_waits.append(front_end)
                 return
             if front_end.since_ns >= 0:
-                self._waited(front_end, None, self.now)
+                self._finish_wait(front_end, None, self.now)
                 front_end.since_ns = -1
-            self._done_with(front_end, step, self._issue(job))
+            self._finish_step(front_end, step, self._issue(job))
             return
         front_end.since_ns = self.now
         if step.wait is None:
@@ -191,30 +191,30 @@ class Simulation:
                 return
         self._end_wait(front_end)
 
-    def _end_wait(self, front_end: FrontEnd) -> None:
+    def _end_wait(self, front_end: ProgramThread) -> None:
         step = front_end.steps[front_end.at]
         end = self.now + step.after_ns
         if step.wait is not None:
-            self._waited(front_end, step.wait, end)
+            self._finish_wait(front_end, step.wait, end)
         front_end.since_ns = -1
-        self._done_with(front_end, step, end)
+        self._finish_step(front_end, step, end)
 
-    def _waited(self, front_end: FrontEnd, wait: Any, end: int) -> None:
+    def _finish_wait(self, front_end: ProgramThread, wait: Any, end: int) -> None:
         self.waits.append((wait, front_end.name, self.pushed, front_end.since_ns, end))
 
-    def _done_with(self, front_end: FrontEnd, step: Step, when: int) -> None:
+    def _finish_step(self, front_end: ProgramThread, step: ProgramStep, when: int) -> None:
         self.ended = max(self.ended, when)
         front_end.at += 1
         self._go_on(front_end, when)
         for name in step.starts:
             self._go_on(self.front_ends[name], when)
 
-    def _admits(self, job: Job) -> bool:
+    def _admits(self, job: SimulatedTask) -> bool:
         return self.bound is None or not self.pending or self.weight + job.weight <= self.bound
 
     # -- operations --------------------------------------------------------------------------------
 
-    def _issue(self, job: Job) -> int:
+    def _issue(self, job: SimulatedTask) -> int:
         """Push `job`; returns the time at which the front end is done."""
         job.pushed_ns = self.now
         self.pushed += 1
@@ -231,7 +231,7 @@ class Simulation:
         self._dispatch({self._queue(job)})
         return self.now
 
-    def _queue(self, job: Job) -> str:
+    def _queue(self, job: SimulatedTask) -> str:
         heapq.heappush(self.lanes[job.place].ready, (-job.priority, job.number, job))
         return job.place
 
@@ -244,7 +244,7 @@ class Simulation:
             for job in lane.shared:
                 self._ask(lane, job)
 
-    def _start(self, lane: Lane, job: Job) -> None:
+    def _start(self, lane: SimulatedPool, job: SimulatedTask) -> None:
         job.worker = lane.free.pop()
         job.began_ns = self.now + job.hand_over_ns
         for after, child in job.children:
@@ -256,7 +256,7 @@ class Simulation:
 
     # -- split operations --------------------------------------------------------------------------
 
-    def _cut(self, job: Job) -> None:
+    def _cut(self, job: SimulatedTask) -> None:
         """Offer the pieces of a job; without helpers it may run as a whole."""
         lane = self.lanes[job.place]
         assert job.share is not None
@@ -268,14 +268,14 @@ class Simulation:
         if job in lane.shared:
             self._ask(lane, job)
 
-    def _ask(self, lane: Lane, job: Job) -> None:
+    def _ask(self, lane: SimulatedPool, job: SimulatedTask) -> None:
         """Ask idle workers to help, at most the number of pieces minus one."""
         assert job.share is not None
         while lane.free and job.asked < job.share.pieces - 1:
             job.asked += 1
             self._at(self.now + job.hand_over_ns, self._take, (job, lane.free.pop()))
 
-    def _take(self, who: tuple[Job, int]) -> None:
+    def _take(self, who: tuple[SimulatedTask, int]) -> None:
         """The owner or a helper takes the next piece. Without a piece, a helper leaves."""
         job, helper = who
         lane = self.lanes[job.place]
@@ -289,7 +289,7 @@ class Simulation:
             lane.free.append(helper)
             self._dispatch((job.place,))
 
-    def _over(self, who: tuple[Job, int]) -> None:
+    def _over(self, who: tuple[SimulatedTask, int]) -> None:
         """A piece is finished; with the last piece the operation is."""
         job, helper = who
         assert job.share is not None
@@ -301,17 +301,17 @@ class Simulation:
 
     # -- completion --------------------------------------------------------------------------------
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: SimulatedTask) -> None:
         job.ended_ns = self.now
         self.ended = max(self.ended, self.now)
         self.pending -= 1
         self.weight -= job.weight
         places = set()
-        for each in job.holds_up:
-            each.missing -= 1
-            if not each.missing and each.pushed_ns >= 0:
-                each.ready_ns = self.now
-                places.add(self._queue(each))
+        for operation in job.holds_up:
+            operation.missing -= 1
+            if not operation.missing and operation.pushed_ns >= 0:
+                operation.ready_ns = self.now
+                places.add(self._queue(operation))
         if job.worker >= 0:
             self.lanes[job.place].free.append(job.worker)
             places.add(job.place)

@@ -14,7 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 #: Values of `sort_by`, and their sort keys.
 SORTS = {
@@ -28,7 +28,7 @@ HEAD = ("operation", "place", "count", "total", "mean", "FLOPs", "bytes")
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """One operation at one place: its count, total time, FLOPs and bytes."""
 
     name: str
@@ -71,7 +71,7 @@ class Summary:
     """The table; `rows` are its rows, `missed` counts operations that failed, were skipped, or had
     not ended when the trace ended."""
 
-    def __init__(self, rows: list[Row], missed: int):
+    def __init__(self, rows: list[SummaryRow], missed: int):
         self.rows = rows
         self.missed = missed
 
@@ -128,12 +128,12 @@ def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
     calls: Counter[tuple[str, str, Any]] = Counter()
     run_ns: Counter[tuple[str, str]] = Counter()
     missed = 0
-    for each in trace.operations:
-        if each.failure is not None or not each.ran:
+    for operation in trace.operations:
+        if operation.failure is not None or not operation.ran:
             missed += 1
         else:
-            calls[each.name, each.place, each.footprint] += 1
-            run_ns[each.name, each.place] += each.run_ns
+            calls[operation.name, operation.place, operation.footprint] += 1
+            run_ns[operation.name, operation.place] += operation.run_ns
     count: Counter[tuple[str, str]] = Counter()
     flops: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
@@ -144,5 +144,7 @@ def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
             cost = footprint()
             flops[name, place] += n * cost.flops
             nbytes[name, place] += n * cost.nbytes
-    rows = [Row(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count]
+    rows = [
+        SummaryRow(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count
+    ]
     return Summary(sorted(rows, key=SORTS[sort_by]), missed)

@@ -20,18 +20,18 @@ _names: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 _door = forks.guard(threading.RLock())  # reentrant: a finalizer may run while the lock is held
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """Per thread: its name, after the first request."""
 
     name = ""
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def this_thread() -> str:
     """The name of the calling thread."""
-    return _here.name or _name()
+    return _thread_state.name or _name()
 
 
 def _name() -> str:
@@ -43,5 +43,5 @@ def _name() -> str:
         numbers = count(2)
         while name in taken:
             name = f"{thread.name} ({next(numbers)})"
-        _names[thread] = _here.name = name
+        _names[thread] = _thread_state.name = name
     return name

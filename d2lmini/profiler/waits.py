@@ -36,7 +36,7 @@ from d2lmini.profiler.lint import why_hidden
 from d2lmini.profiler.records import Operation, Records, Wait
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.trace import Trace
+    from d2lmini.profiler.tracing import Trace
 
 
 _pushed_ns = attrgetter("pushed_ns")
@@ -159,7 +159,7 @@ def ledger_of(trace: Trace) -> Ledger:
     examples: dict[tuple[str, Site | None], Operation] = {}
     lines = {wait.site: callsite.same_line(wait.site) for wait in trace.waits}
     endings = _Endings(trace)
-    held = _held(trace)
+    held = _find_delayed(trace)
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
         row = rows.get(key)
@@ -170,7 +170,7 @@ def ledger_of(trace: Trace) -> Ledger:
         row.seconds += wait.seconds
         row.longest_s = max(row.longest_s, wait.seconds)
         row.waits.append(wait)
-        awaited = awaited_by(trace, wait, endings)
+        awaited = find_awaited(trace, wait, endings)
         if awaited is not None:
             issued = awaited.name, awaited.site
             examples.setdefault(issued, awaited)
@@ -191,7 +191,9 @@ class _Endings:
     """The operations in the order of their completion."""
 
     def __init__(self, trace: Trace):
-        self.ended = sorted((each.ended_ns, each.number) for each in trace.operations)
+        self.ended = sorted(
+            (operation.ended_ns, operation.number) for operation in trace.operations
+        )
 
     def last_of(self, wait: Wait) -> int:
         """The operation, issued before the wait, that completed last within it; 0: none."""
@@ -203,7 +205,7 @@ class _Endings:
         return 0
 
 
-def awaited_by(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Operation | None:
+def find_awaited(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Operation | None:
     """The operation that a wait was for: the maker of the value; for a wait for everything, or a
     back-pressure pause, the operation whose end ended the wait."""
     number = wait.operation
@@ -212,11 +214,11 @@ def awaited_by(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Ope
     return trace[number] if number > 0 else None
 
 
-def _held(trace: Trace) -> dict[int, list[int]]:
+def _find_delayed(trace: Trace) -> dict[int, list[int]]:
     """For each wait, by position: the operations its thread issued next, up to its next wait."""
     issued: dict[str, list[int]] = defaultdict(list)
-    for each in trace.operations:
-        issued[each.thread].append(each.number)
+    for operation in trace.operations:
+        issued[operation.thread].append(operation.number)
     waits: dict[str, list[int]] = defaultdict(list)
     for i, wait in enumerate(trace.waits):  # waits of one thread are in order
         waits[wait.thread].append(i)

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.ndarray.left_out import explain
+from d2lmini.ndarray.unsupported import explain
 from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import variable
 from d2lmini.symbol.creation import Group, arange, concatenate, eye, full, linspace, ones, zeros
-from d2lmini.symbol.json import load, load_json, save
+from d2lmini.symbol.json_format import load, load_json, save
 from d2lmini.symbol.namespaces import Namespace, public_functions
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced

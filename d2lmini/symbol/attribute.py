@@ -16,10 +16,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from d2lmini.symbol.attribute_text import read_label
+from d2lmini.symbol.attribute_text import decode_label
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.scope = AttrScope()
 
@@ -29,7 +29,7 @@ class _Current(type):
 
     @property
     def current(cls) -> AttrScope:
-        return _here.scope
+        return _thread_state.scope
 
 
 class AttrScope(metaclass=_Current):
@@ -49,17 +49,17 @@ class AttrScope(metaclass=_Current):
         return {**self._attr, **(labels or {})}
 
     def __enter__(self) -> AttrScope:
-        outer = _here.scope
+        outer = _thread_state.scope
         self._outer.append((outer, self._attr))
         self._attr = {**outer._attr, **self._attr}
-        _here.scope = self
+        _thread_state.scope = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _here.scope, self._attr = self._outer.pop()
+        _thread_state.scope, self._attr = self._outer.pop()
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
@@ -68,4 +68,4 @@ def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
     for name, value in given.items():
         if not isinstance(value, str):
             raise ValueError(f"attributes are strings, got {name}={value!r}")
-    return {read_label(name): value for name, value in given.items()}
+    return {decode_label(name): value for name, value in given.items()}

@@ -10,9 +10,9 @@ In a file, labels (which users attach to nodes) share one table with the attribu
 meaning in MXNet are written between double underscores. On a node with an op all other labels are,
 too, since an op accepts no unknown attribute:
 
->>> stored_label("lr_mult", False), stored_label("note", False), stored_label("note", True)
+>>> encode_label("lr_mult", False), encode_label("note", False), encode_label("note", True)
 ('__lr_mult__', 'note', '__note__')
->>> read_label("__lr_mult__"), read_label("__shape__")
+>>> decode_label("__lr_mult__"), decode_label("__shape__")
 ('lr_mult', '__shape__')
 """
 
@@ -38,14 +38,14 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def stored_label(name: str, on_op: bool) -> str:
+def encode_label(name: str, on_op: bool) -> str:
     """The key of a label in a file."""
     if name.startswith("__") or not (on_op or name in HIDDEN):
         return name
     return f"__{name}__"
 
 
-def read_label(key: str) -> str:
+def decode_label(key: str) -> str:
     """The name of a label, from its key in a file."""
     plain = key[2:-2] if key.startswith("__") and key.endswith("__") else ""
     return plain if plain in HIDDEN else key

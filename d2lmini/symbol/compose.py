@@ -22,7 +22,7 @@ from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.attribute_text import text_of
 from d2lmini.symbol.naming import NameManager
-from d2lmini.symbol.symbol import Symbol, captured, tracer, written
+from d2lmini.symbol.symbol import Symbol, apply_op, capture_array, tracer
 
 
 def initial_label(op: Op, name: str) -> dict[str, str]:
@@ -85,7 +85,7 @@ def dtype_number(dtype: Any) -> int:
         raise MXNetError(f"dtype: {problem}") from None
 
 
-def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
+def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
     """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
     node's name before its number, if the caller gives no name."""
     name, labels = kwargs.pop("name", None), kwargs.pop("attr", None)
@@ -96,7 +96,7 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
         inputs, attrs = op.bind(args, kwargs)
         if not inputs:
             raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
-        return written(op, inputs, attrs, name, labels, named=True)
+        return apply_op(op, inputs, attrs, name, labels, named=True)
     names = op.input_names
     given = list(args[: len(names)])
     # An omitted optional input leaves its position to the attributes.
@@ -105,10 +105,10 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
     extra = args[len(given) :]
     for i, x in enumerate(given):
         if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
-            captured(op, x)  # raises the error that advises the user
+            capture_array(op, x)  # raises the error that advises the user
         if names[i] in kwargs:
             raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
-    given += [kwargs.pop(each, None) for each in names[len(given) :]]
+    given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
     wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, each in enumerate(names):
@@ -120,4 +120,4 @@ def composed(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = Non
             given[i] = variable(f"{name}_{each}", {**(labels or {}), **initial_label(op, each)})
     while given and given[-1] is None:
         given.pop()
-    return written(op, tuple(given), attrs, name, labels, named=True)
+    return apply_op(op, tuple(given), attrs, name, labels, named=True)

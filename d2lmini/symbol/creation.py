@@ -14,27 +14,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from d2lmini.ops.core import registry
-from d2lmini.symbol.compose import composed
+from d2lmini.symbol.compose import compose
 from d2lmini.symbol.symbol import Symbol
 
 
-def _made(op: str, dtype: Any, kwargs: dict[str, Any], **attrs: Any) -> Symbol:
-    return composed(registry[op], (), {**attrs, "dtype": dtype or "float32", **kwargs})
+def _make_node(op: str, dtype: Any, kwargs: dict[str, Any], **attrs: Any) -> Symbol:
+    return compose(registry[op], (), {**attrs, "dtype": dtype or "float32", **kwargs})
 
 
 def zeros(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Zeros, float32 by default."""
-    return _made("_zeros", dtype, kwargs, shape=shape)
+    return _make_node("_zeros", dtype, kwargs, shape=shape)
 
 
 def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Ones, float32 by default."""
-    return _made("_ones", dtype, kwargs, shape=shape)
+    return _make_node("_ones", dtype, kwargs, shape=shape)
 
 
 def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Every element is `val`."""
-    return _made("_full", dtype, kwargs, shape=shape, value=val)
+    return _make_node("_full", dtype, kwargs, shape=shape, value=val)
 
 
 def arange(
@@ -42,7 +42,7 @@ def arange(
     infer_range: bool = False, name: str | None = None, dtype: Any = None, **kwargs: Any,
 ) -> Symbol:  # fmt: skip
     """start, start + step, ... below stop, each `repeat` times; arange(n): 0, 1, ..., n - 1."""
-    return _made(
+    return _make_node(
         "_arange", dtype, kwargs, start=start, stop=stop, step=step, repeat=repeat,
         infer_range=infer_range, name=name,
     )  # fmt: skip
@@ -53,19 +53,19 @@ def linspace(
     dtype: Any = None, **kwargs: Any,
 ) -> Symbol:  # fmt: skip
     """`num` evenly spaced numbers from start to stop."""
-    return _made(
+    return _make_node(
         "_linspace", dtype, kwargs, start=start, stop=stop, num=num, endpoint=endpoint, name=name
     )
 
 
 def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Ones on diagonal k of an (N, M or N) array."""
-    return _made("_eye", dtype, kwargs, N=N, M=M, k=k)
+    return _make_node("_eye", dtype, kwargs, N=N, M=M, k=k)
 
 
 def concatenate(arrays: Iterable[Symbol], axis: int = 0, always_copy: bool = True) -> Symbol:
     """`concat` of a list along `axis`."""
-    return composed(registry["concat"], tuple(arrays), {"dim": axis})
+    return compose(registry["concat"], tuple(arrays), {"dim": axis})
 
 
 def Group(symbols: Iterable[Symbol]) -> Symbol:

@@ -34,8 +34,8 @@ from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.symbol.infer import completed
-from d2lmini.symbol.symbol import Symbol, written
+from d2lmini.symbol.infer import complete_shapes
+from d2lmini.symbol.symbol import Symbol, apply_op
 
 
 def evaluate(
@@ -58,7 +58,7 @@ def evaluate(
             return [values[node]]
         if symbolic:
             labels = dict(node.labels)
-            y = written(node.op, tuple(inputs), node.own_attrs, node.name, labels, named=True)
+            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, named=True)
             return list(y) if len(y) > 1 else [y]
         return call_node(node, inputs, None if inputs else ctx)
 
@@ -100,7 +100,7 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
         if isinstance(kwargs.get(node.name), NDArray)
     }
     with scope(False, False):
-        return interpret(completed(self._entries, shapes), call)
+        return interpret(complete_shapes(self._entries, shapes), call)
 
 
 def _move(name: str, array: Any, ctx: Context) -> NDArray:

@@ -49,7 +49,7 @@ def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[E
     found: dict[Entry, Partial] = {}
     for node in nodes:
         if node.op is None:
-            found[node, 0] = known.get(node) or _labelled(node)
+            found[node, 0] = known.get(node) or _infer_label(node)
     calls = [node for node in nodes if node.op is not None]
     while True:
         before = dict(found)
@@ -62,7 +62,7 @@ def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[E
             return found
 
 
-def _labelled(node: Node) -> Partial:
+def _infer_label(node: Node) -> Partial:
     if node.specs is not None:
         return node.specs[0].shape
     text = node.labels.get("__shape__") or "()"
@@ -163,7 +163,7 @@ def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
     return False
 
 
-def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
+def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
     """The same graph, with open sizes (0) of zeros and similar nodes filled in as their consumers
     require. MXNetError where no consumer determines a size."""
     given: dict[Node, Entry] = {}
@@ -180,7 +180,7 @@ def completed(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequen
                     "give its shape without 0"
                 )
             given[node] = node.replace(attrs={**node.attrs, "shape": shape}), 0
-    return lists.substituted(entries, given) if given else entries
+    return lists.substitute(entries, given) if given else entries
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
     found: dict[Entry, Any] = {}
     for node in nodes:
         if node.op is None:
-            own = node.specs[0].dtype if node.specs else _labelled_dtype(node)
+            own = node.specs[0].dtype if node.specs else _infer_label_dtype(node)
             found[node, 0] = known.get(node) or own
     calls = [node for node in nodes if node.op is not None]
     while True:
@@ -206,7 +206,7 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
             return found
 
 
-def _labelled_dtype(node: Node) -> Any:
+def _infer_label_dtype(node: Node) -> Any:
     label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for an unknown dtype
     if label not in ("-1", *map(str, range(len(DTYPES)))):
         raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
@@ -252,7 +252,7 @@ def _passes_on(node: Node) -> bool:
 # -- methods of Symbol -----------------------------------------------------------------------------
 
 
-def _given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> dict[Node, Any]:
+def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> dict[Node, Any]:
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
@@ -267,7 +267,7 @@ def _given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) -> di
     return {n: kwargs[n.name] for n in variables if kwargs.get(n.name) is not None}
 
 
-def _sorted(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """The found values of arguments, outputs and auxiliary states."""
     arguments = [found.get((node, 0)) for node in lists.arguments(symbol._entries)]
     states = [found.get((node, 0)) for node in lists.auxiliary_states(symbol._entries)]
@@ -276,13 +276,13 @@ def _sorted(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list
 
 def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
     known = {}
-    for node, shape in _given(symbol, args, kwargs, "infer_shape").items():
+    for node, shape in _read_given(symbol, args, kwargs, "infer_shape").items():
         if not isinstance(shape, (tuple, list)):
             raise TypeError(
                 f"infer_shape: a shape is a tuple, but {node.name!r} is {type(shape).__name__}"
             )
         known[node] = tuple(shape) or None
-    return _sorted(symbol, shapes_of(symbol._entries, known))
+    return _collect(symbol, shapes_of(symbol._entries, known))
 
 
 def _or_warn(symbol: Symbol, results: Any, complete: Any, what: str) -> Any:
@@ -317,9 +317,9 @@ def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
 
 
 def _types(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
-    known = _given(symbol, args, kwargs, "infer_type")
+    known = _read_given(symbol, args, kwargs, "infer_type")
     found = dtypes_of(symbol._entries, {node: as_dtype(dtype) for node, dtype in known.items()})
-    results = _sorted(symbol, found)
+    results = _collect(symbol, found)
     return tuple([[None if d is None else np.dtype(d).type for d in part] for part in results])
 
 

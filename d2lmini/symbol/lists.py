@@ -79,7 +79,7 @@ def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     return tuple([entry for node in nodes for entry in node.sources])
 
 
-def substituted(
+def substitute(
     entries: Sequence[Entry], given: dict[Node, Entry], name: str | None = None
 ) -> tuple[Entry, ...]:
     """The same graph with other entries in place of some variables, or of other nodes with one
@@ -115,7 +115,7 @@ def attributes(node: Node) -> dict[str, str]:
     return found
 
 
-def described(entries: Sequence[Entry]) -> str:
+def describe(entries: Sequence[Entry]) -> str:
     """A text with all nodes, in the format of MXNet's `debug_str`."""
     lines = ["Symbol Outputs:"]
     lines += [f"\toutput[{i}]={node.name}({j})" for i, (node, j) in enumerate(entries)]

@@ -16,15 +16,15 @@ from typing import Any
 
 from d2lmini.ops.core import registry
 from d2lmini.ops.fluent import METHODS
-from d2lmini.symbol.compose import composed
-from d2lmini.symbol.json import load_json, tojson
+from d2lmini.symbol.compose import compose
+from d2lmini.symbol.json_format import load_json, tojson
 from d2lmini.symbol.namespaces import HINTS
 from d2lmini.symbol.symbol import Symbol, Traced
 
 
 def _method(name: str, op: str, hint: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return composed(registry[op], (self, *args), kwargs, hint)
+        return compose(registry[op], (self, *args), kwargs, hint)
 
     method.__name__ = name
     method.__doc__ = f"`{registry[op].usage}`\n\n{registry[op].__doc__ or ''}"
@@ -39,12 +39,12 @@ def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
     if len(target) == 1 and isinstance(target[0], (tuple, list)):
         target = target[0]
     kwargs["shape"] = tuple(target) if isinstance(target, (tuple, list)) else target
-    return composed(registry["reshape"], (self,), kwargs, "reshape")
+    return compose(registry["reshape"], (self,), kwargs, "reshape")
 
 
 def astype(self: Symbol, dtype: Any, copy: bool = True, **kwargs: Any) -> Any:
     """Convert to `dtype`."""
-    return composed(registry["Cast"], (self,), {"dtype": dtype, **kwargs}, "cast")
+    return compose(registry["Cast"], (self,), {"dtype": dtype, **kwargs}, "cast")
 
 
 def _reduce(self: Symbol) -> tuple[Callable[[str], Symbol], tuple[str]]:

@@ -17,7 +17,7 @@ from typing import Any
 from d2lmini.ndarray import namespaces
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import FUNCTIONS, NUMBERS
-from d2lmini.symbol.compose import composed
+from d2lmini.symbol.compose import compose
 from d2lmini.symbol.symbol import Symbol
 
 Function = Callable[..., Any]
@@ -31,7 +31,7 @@ def function_of(op: Op, name: str) -> Function:
     hint = HINTS.get(name) or name.lower()
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return composed(op, args, kwargs, hint)
+        return compose(op, args, kwargs, hint)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
@@ -41,7 +41,7 @@ def function_of(op: Op, name: str) -> Function:
 class Namespace(namespaces.Namespace):
     """Ops under one of the prefixes, as functions on Symbols."""
 
-    def _shown(self, op: Op, name: str) -> Function:
+    def _wrap_op(self, op: Op, name: str) -> Function:
         return function_of(op, name)
 
 
@@ -56,5 +56,5 @@ def _power(base: Any, exp: Any) -> Any:
     """base to the power of exp, element by element: Symbols, numbers or one of each."""
     if isinstance(exp, Symbol) and isinstance(base, NUMBERS):
         # The operator `2 ** x` names the node '_rpower_scalar0'.
-        return composed(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
+        return compose(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
     return FUNCTIONS["power"](base, exp)

@@ -21,7 +21,7 @@ from typing import Any
 from d2lmini.ops.elementwise import FAMILIES
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """Per thread: the current manager."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class _Current(type):
 
     @property
     def current(cls) -> NameManager:
-        return _here.manager
+        return _thread_state.manager
 
 
 class NameManager(metaclass=_Current):
@@ -47,18 +47,18 @@ class NameManager(metaclass=_Current):
         """`name` itself, or if None the next name of the kind `hint`."""
         if name:
             return name
-        return numbered(self._counter, hint)
+        return next_name(self._counter, hint)
 
     def __enter__(self) -> NameManager:
-        self._outer.append(_here.manager)
-        _here.manager = self
+        self._outer.append(_thread_state.manager)
+        _thread_state.manager = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _here.manager = self._outer.pop()
+        _thread_state.manager = self._outer.pop()
 
 
-def numbered(counter: dict[str, int], hint: str) -> str:
+def next_name(counter: dict[str, int], hint: str) -> str:
     """The next name of the kind `hint`."""
     number = counter.get(hint, 0)
     counter[hint] = number + 1
@@ -77,7 +77,7 @@ class Prefix(NameManager):
         return self._prefix + super().get(name, hint)
 
 
-_here = _Here()
+_thread_state = _ThreadState()
 
 
 # -- names of nodes made by operators ----------------------------------------------------------

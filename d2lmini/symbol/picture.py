@@ -67,7 +67,7 @@ class Picture(Drawing):
         }
         self.shapes = shapes_of(symbol._entries, known)
         outputs = {node for node, _ in symbol._entries}
-        folded = folded_into(nodes, outputs)
+        folded = fold_variables(nodes, outputs)
         self.nodes = [node for node in nodes if node not in folded]
         if len(self.nodes) > MOST:
             raise MXNetError(
@@ -126,7 +126,7 @@ def words_of(node: Node, folded: set[Node], shape_of: Callable[[Entry], str]) ->
     return [_plain(node.op.name), ", ".join(own_name + told), ", ".join(owned)]
 
 
-def folded_into(nodes: list[Node], outputs: set[Node]) -> set[Node]:
+def fold_variables(nodes: list[Node], outputs: set[Node]) -> set[Node]:
     """The variables named after their only consumer: they are drawn inside its box."""
     users: dict[Node, list[Node]] = {}
     for node in nodes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.ops.core import registry
-from d2lmini.symbol.compose import composed
+from d2lmini.symbol.compose import compose
 from d2lmini.symbol.namespaces import function_of
 from d2lmini.symbol.symbol import Symbol
 
@@ -34,13 +34,13 @@ def _draw(
     kwargs.pop("ctx", None)
     attrs = {"shape": () if shape is None else shape, "dtype": dtype or "float32", **kwargs}
     if all(isinstance(v, Symbol) for v in values):
-        return composed(registry[f"_sample_{name}"], values, attrs)
+        return compose(registry[f"_sample_{name}"], values, attrs)
     if any(isinstance(v, Symbol) for v in values):
         raise TypeError(
             f"random.{name}: {' and '.join(parameters)} must both be numbers or both Symbols, "
             f"got {' and '.join(type(v).__name__ for v in values)}"
         )
-    return composed(registry[f"_random_{name}"], (), {**attrs, **parameters})
+    return compose(registry[f"_random_{name}"], (), {**attrs, **parameters})
 
 
 def uniform(
@@ -108,7 +108,7 @@ def multinomial(
     """Indices drawn with the probabilities in the last axis of data; with get_prob (the default
     here, as in MXNet) also the log of each index's probability, as a second output."""
     attrs = {"shape": () if shape is None else shape, "get_prob": get_prob, "dtype": dtype}
-    return composed(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
+    return compose(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
 
 
 shuffle = function_of(registry["_shuffle"], "_shuffle")

@@ -36,11 +36,11 @@ from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.symbol import lists
-from d2lmini.symbol.absent import NotImplementedForSymbol, explain, from_executor, refused
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.lists import output_name
 from d2lmini.symbol.naming import NameManager, operator_hint
 from d2lmini.symbol.subscript import getitem
+from d2lmini.symbol.unsupported import NotImplementedForSymbol, explain, from_executor, make_refusal
 
 
 class Symbol(Fluent):
@@ -64,7 +64,7 @@ class Symbol(Fluent):
         if op.variadic and not inputs:
             raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         name = NameManager.current.get(None, operator_hint(op.name))
-        result = written(op, inputs, attrs, name, named=True)
+        result = apply_op(op, inputs, attrs, name, named=True)
         if out is None or modes.tracing is None:
             return result
         return modes.tracing.overwritten(out, result)
@@ -147,7 +147,7 @@ class Symbol(Fluent):
             if key not in names:
                 raise MXNetError(f"there is no variable {key!r} in {self!r}; it has {names}")
         entries = {node: given[node.name]._entry for node in variables if node.name in given}
-        return type(self)(lists.substituted(self._entries, entries, name))
+        return type(self)(lists.substitute(self._entries, entries, name))
 
     def _compose(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> None:
         """Like `__call__`, but changes this Symbol."""
@@ -176,7 +176,7 @@ class Symbol(Fluent):
 
     def debug_str(self) -> str:
         """A text with all nodes in order, with inputs and attributes."""
-        return lists.described(self._entries)
+        return lists.describe(self._entries)
 
     # -- outputs -----------------------------------------------------------------------------------
 
@@ -249,13 +249,13 @@ class Symbol(Fluent):
 for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
     copyto""".split():
-    setattr(Symbol, _name, refused(_name))
+    setattr(Symbol, _name, make_refusal(_name))
 for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
     setattr(Symbol, _name, from_executor(_name))
 del _name
 
 
-def written(
+def apply_op(
     op: Op,
     inputs: tuple,
     attrs: dict[str, Any],
@@ -278,7 +278,7 @@ def written(
             # A variadic op takes each member of a group as an input.
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
         else:
-            entries.append(captured(op, x))
+            entries.append(capture_array(op, x))
     if modes.tracing is not None:
         modes.tracing.note_view(op, entries)
     specs = _specs(op, entries, attrs)
@@ -304,8 +304,9 @@ def written(
 _order = count()
 
 
-def captured(op: Op, x: Any) -> Entry:
-    """An array among Symbols: allowed while a plain `forward` is traced, see `graph.trace`."""
+def capture_array(op: Op, x: Any) -> Entry:
+    """An array among Symbols: allowed while a plain `forward` is traced, see
+    `graph.symbolic_trace`."""
     if tracer.capture is not None and isinstance(x, Value):
         return tracer.capture(x)
     raise TypeError(

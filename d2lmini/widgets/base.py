@@ -131,7 +131,7 @@ class Widget:
                 raise ValueError(f"{self.words}: it is closed; make a new one")
             self._front = _front_class(self.script)()
             # ipywidgets keeps every front alive; the front must not keep this widget alive.
-            self._front.on_msg(functools.partial(_heard, weakref.ref(self)))
+            self._front.on_msg(functools.partial(_on_message, weakref.ref(self)))
         return self._front
 
     def show(self) -> None:
@@ -305,7 +305,7 @@ def _keep(widget: Widget) -> None:
         _shown.popleft().close()
 
 
-def _heard(ref: weakref.ref[Widget], _: Any, message: Any, buffers: Any) -> None:
+def _on_message(ref: weakref.ref[Widget], _: Any, message: Any, buffers: Any) -> None:
     """Handle a message, on whatever thread it arrived: pass it to the sampler's thread."""
     sampler.call(functools.partial(_answer, ref, message))
 

@@ -64,7 +64,7 @@ class Control:
         found = self.low + steps * self.step
         return found if isinstance(found, int) else float(f"{found:.12g}")
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The control as plain data for a view."""
         told: dict[str, Any] = {"name": self.name, "kind": self.kind, "value": self.value}
         told["unit"] = self.unit

@@ -30,13 +30,13 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.device import storage
-from d2lmini.device.devices import named
+from d2lmini.device.devices import list_named
 from d2lmini.engine.budget import default_limit
 from d2lmini.profiler.summary import in_time
+from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.base import Message
+from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.controls import Control
-from d2lmini.widgets.job import Job
-from d2lmini.widgets.kept_picture import KeptPicture
 from d2lmini.widgets.panel import Panel
 
 #: The slider's positions between two powers of ten.
@@ -124,7 +124,7 @@ class MemoryDial(Panel):
 
     # -- a run, as `Panel` asks for it -------------------------------------------------------------
 
-    def work(self, job: Job, values: dict[str, Any]) -> DialRun:
+    def work(self, job: BackgroundJob, values: dict[str, Any]) -> DialRun:
         if self._f is None:
             raise TypeError("memory dial: there is nothing to run; make it with memory_dial(f)")
         self.turned(values)
@@ -145,7 +145,7 @@ class MemoryDial(Panel):
             self._idle, self._now = run, None
         return run
 
-    def note(self, job: Job, values: dict[str, Any]) -> None:
+    def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         self.runs.append(job.result)
 
     def run(self, **values: Any) -> DialRun:
@@ -194,18 +194,18 @@ class MemoryDial(Panel):
         ]  # fmt: skip
         return head, rows
 
-    def draw(self) -> KeptPicture | None:
+    def draw(self) -> CachedPicture | None:
         from d2lmini.widgets.dial_picture import picture_of
 
         if not self.runs:
             return None
-        return KeptPicture(picture_of(self.runs, self.words))
+        return CachedPicture(picture_of(self.runs, self.words))
 
-    def picture(self) -> KeptPicture | None:
+    def picture(self) -> CachedPicture | None:
         if self._f is None and self._idle.points and not self._closed:
             from d2lmini.widgets.dial_picture import picture_of
 
-            return KeptPicture(picture_of([self._idle], self.words))
+            return CachedPicture(picture_of([self._idle], self.words))
         return super().picture()
 
     def forget(self) -> None:
@@ -279,7 +279,7 @@ def _set_limit(budget: Any, limit: int | None) -> None:
 
 
 def _pools() -> list[storage.Pool]:
-    return [device.pool for device in named() if device.pool is not None]
+    return [device.pool for device in list_named() if device.pool is not None]
 
 
 def _numbers(points: Sequence[Point]) -> np.ndarray:

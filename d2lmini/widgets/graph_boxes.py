@@ -30,13 +30,13 @@ from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.costs import cost_of
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, topological
-from d2lmini.graph.layout import Kind, Layout, laid_out
-from d2lmini.graph.lower import lowered
-from d2lmini.graph.plan import Plan
+from d2lmini.graph.layout import Layout, Placement, lay_out
+from d2lmini.graph.lower import lower
+from d2lmini.graph.plan import MemoryPlan
 from d2lmini.ops.spec import Cost, Spec
 from d2lmini.profiler.summary import in_time
 from d2lmini.symbol.infer import is_known
-from d2lmini.symbol.picture import folded_into, kind_of, words_of
+from d2lmini.symbol.picture import fold_variables, kind_of, words_of
 
 #: At most this many ops of a group are listed.
 MOST_PARTS = 12
@@ -78,7 +78,7 @@ class Stage(NamedTuple):
     edges: dict[Edge, bool]
     calls: int
     cost: Cost | None
-    plan: Plan | None = None
+    plan: MemoryPlan | None = None
 
     def __str__(self) -> str:
         unit = "operation" if self.plan is None else "statement"
@@ -99,9 +99,9 @@ def of_nodes(
     """A stage where every op is a box of its own; a box is new if it is not among `before`."""
     nodes = topological(outputs)
     heads = {node for node, _ in outputs}
-    folded = folded_into(nodes, heads)
+    folded = fold_variables(nodes, heads)
     seen = [node for node in nodes if node not in folded]
-    shape_of = _told_by(shapes)
+    shape_of = _make_describer(shapes)
     known = None if before is None or shapes is not None else {_key(node) for node in before}
     boxes, costs = [], []
     for node in seen:
@@ -120,16 +120,16 @@ def of_nodes(
     return Stage(name, words, boxes, _edges(seen, number), len(calls), whole)
 
 
-def fused(
+def fused_stage(
     inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool, before: set[Node]
 ) -> Stage:
     """The last stage: statements in the order in which they run, each an op or a group."""
-    outputs = lowered(outputs)
-    layout = laid_out(inputs, outputs, False, on_gpu)
+    outputs = lower(outputs)
+    layout = lay_out(inputs, outputs, False, on_gpu)
     nodes = topological(outputs)
     heads = {node for node, _ in outputs}
-    folded = folded_into(nodes, heads)
-    shape_of = _told_by(None)
+    folded = fold_variables(nodes, heads)
+    shape_of = _make_describer(None)
     boxes: list[Box] = []
     number: dict[Node, int] = {}
     for node in nodes:
@@ -160,7 +160,7 @@ def fused(
 def _of_statement(
     statement: Statement, layout: Layout, folded: set[Node], heads: set[Node], before: set[Node]
 ) -> Box:
-    shape_of = _told_by(None)
+    shape_of = _make_describer(None)
     nodes = statement.nodes
     last = nodes[-1]
     cost = cost_of(layout, statement)
@@ -182,7 +182,7 @@ def _of_statement(
         facts = [("group of", f"{len(nodes)} operations, one pass over memory")]
         alone = sum(c.nbytes for node in nodes if (c := _cost(node)) is not None)
         costs.append(("one by one", f"{amount(alone, 'B')} would be moved"))
-    kept = [(node, 0) for node in nodes if layout.kinds[node, 0] is not Kind.BLOCK]
+    kept = [(node, 0) for node in nodes if layout.kinds[node, 0] is not Placement.BLOCK]
     facts += [("result", f"{e[0].name} {shape_of(e)}, {_place(layout, e)}") for e in kept]
     facts += costs
     sites = dict.fromkeys(callsite.describe(node.site) for node in nodes if node.site)
@@ -203,16 +203,16 @@ def _key(node: Node) -> tuple[Any, ...]:
 def _place(layout: Layout, entry: Entry) -> str:
     """Where a value lies, in words."""
     kind = layout.kinds[entry]
-    if kind is Kind.BUFFER:
+    if kind is Placement.BUFFER:
         buffer = layout.buffers[entry]
         if buffer.output is not None:
             return "the result that is returned"
         end = buffer.offset + buffer.spec.nbytes
         return f"the arena, bytes {buffer.offset} to {end}"
     return {
-        Kind.VIEW: "its input: it is a view",
-        Kind.CONSTANT: "the program: it is a constant",
-        Kind.INPUT: "what is given",
+        Placement.VIEW: "its input: it is a view",
+        Placement.CONSTANT: "the program: it is a constant",
+        Placement.INPUT: "what is given",
     }.get(kind, "new memory")
 
 
@@ -243,7 +243,7 @@ def _kind(node: Node) -> str:
     return "variable" if node.op is CONSTANT else kind_of(node)
 
 
-def _told_by(shapes: dict[Entry, Any] | None) -> Callable[[Entry], str]:
+def _make_describer(shapes: dict[Entry, Any] | None) -> Callable[[Entry], str]:
     """What knows the shape of a value, for words: the node itself, or `shapes`."""
 
     def shape_of(entry: Entry) -> str:

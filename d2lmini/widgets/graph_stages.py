@@ -35,14 +35,14 @@ from d2lmini.graph.cached_op import Compiled
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.graph.passes import Pass, simplify
 from d2lmini.graph.program import Program
-from d2lmini.graph.typed import typed
+from d2lmini.graph.typed import infer_types
 from d2lmini.ops.spec import Cost, Spec
-from d2lmini.profiler.order import implied_left_out
+from d2lmini.profiler.order import drop_implied
 from d2lmini.profiler.summary import in_time
-from d2lmini.profiler.trace import Trace
+from d2lmini.profiler.tracing import Trace
 from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.symbol import Symbol
-from d2lmini.widgets.graph_boxes import Box, Stage, costs_of, fused, of_nodes, shape_in_words
+from d2lmini.widgets.graph_boxes import Box, Stage, costs_of, fused_stage, of_nodes, shape_in_words
 
 #: Most boxes of a readable picture.
 MOST = 150
@@ -109,8 +109,8 @@ def _of_symbol(symbol: Symbol, shapes: dict[str, tuple[int, ...]]) -> View:
         specs = {
             n: n.specs[0] if n.specs else Spec(found[n, 0] or (), "float32") for n in variables
         }
-        inputs, outputs = typed(symbol._entries, specs, False)
-        return View(title, _compiled(outputs, list(inputs.values()), "as written"))
+        inputs, outputs = infer_types(symbol._entries, specs, False)
+        return View(title, _make_stages(outputs, list(inputs.values()), "as written"))
     words = "as the program wrote it; some shapes are not known (give them: graph_view(s, x=...))"
     return View(title, [of_nodes("as written", words, symbol._entries, set(), found)])
 
@@ -128,12 +128,12 @@ def _of_block(block: Block) -> list[View]:
             f"graph_view: {block.name} has no graph yet: net.hybridize(), then call it once"
         )
     found = []
-    for each in kinds:
-        shape = shape_in_words(each.variables[0].specs[0]) if each.variables else ""  # type: ignore[index]
-        mode = ", training" if each.training else ""
-        title = f"{each.name}{mode}, for {each.variables[0].name} {shape}"
-        found.append(View(f"{title}: forward", _of_forward(each)))
-        for backward in each._backward.values():
+    for kind in kinds:
+        shape = shape_in_words(kind.variables[0].specs[0]) if kind.variables else ""  # type: ignore[index]
+        mode = ", training" if kind.training else ""
+        title = f"{kind.name}{mode}, for {kind.variables[0].name} {shape}"
+        found.append(View(f"{title}: forward", _of_forward(kind)))
+        for backward in kind._backward.values():
             stages = _of_program(backward.program)
             found.append(View(f"{title}: backward", stages))
     return found
@@ -141,12 +141,12 @@ def _of_block(block: Block) -> list[View]:
 
 def _of_forward(compiled: Compiled) -> list[Stage]:
     if not compiled.wanted:
-        return _compiled(compiled.typed, compiled.variables, "traced", compiled.forward)
+        return _make_stages(compiled.typed, compiled.variables, "traced", compiled.forward)
     first = of_nodes("traced", "what one call of the net recorded", compiled.typed, None)
     return [first, *_of_program(compiled.forward, set(topological(compiled.typed)))]
 
 
-def _compiled(
+def _make_stages(
     outputs: Sequence[Entry], inputs: Sequence[Node], first: str, program: Program | None = None
 ) -> list[Stage]:
     """A typed graph, after each pass that changes it, and in groups."""
@@ -159,7 +159,7 @@ def _compiled(
 
     final = simplify(outputs, watch=add_stage)
     on_gpu = program is not None and _is_on_gpu(program)
-    return [*stages, fused(inputs, final, on_gpu, set(topological(final)))]
+    return [*stages, fused_stage(inputs, final, on_gpu, set(topological(final)))]
 
 
 def _about(function: Callable[..., Any]) -> str:
@@ -173,7 +173,7 @@ def _of_program(program: Program, before: set[Node] | None = None) -> list[Stage
     words = "after all passes" if before is None else "after all passes, with what backward needs"
     simplified = of_nodes("simplified", words, program.outputs, before)
     known = set(topological(program.outputs))
-    return [simplified, fused(program.inputs, program.outputs, _is_on_gpu(program), known)]
+    return [simplified, fused_stage(program.inputs, program.outputs, _is_on_gpu(program), known)]
 
 
 def _is_on_gpu(program: Program) -> bool:
@@ -190,17 +190,17 @@ def _of_trace(trace: Trace) -> Stage:
     if not operations:
         raise MXNetError("graph_view: nothing ran while the trace was made")
     edges: dict[Edge, bool] = {}
-    for b, (needs, room) in enumerate(implied_left_out(trace.order)):
+    for b, (needs, room) in enumerate(drop_implied(trace.order)):
         edges.update({(k - 1, b): k in needs for k in sorted(needs | room) if k <= b})
     boxes = []
-    for each in operations:
-        took = [("took", in_time(each.run_ns / 1e9))] if each.ran else []
-        facts = [("ran on", each.worker or "nothing"), *took, *costs_of(each.cost)]
-        facts += [("line", each.where)] if each.site else []
-        lines = [f"{each.number} {each.name}", shorten(each.line, 36)]
-        kind = "copy" if each.is_copy else "compute"
+    for operation in operations:
+        took = [("took", in_time(operation.run_ns / 1e9))] if operation.ran else []
+        facts = [("ran on", operation.worker or "nothing"), *took, *costs_of(operation.cost)]
+        facts += [("line", operation.where)] if operation.site else []
+        lines = [f"{operation.number} {operation.name}", shorten(operation.line, 36)]
+        kind = "copy" if operation.is_copy else "compute"
         boxes.append(Box([line for line in lines if line], kind, [], False, False, facts))
-    costs = [each.cost for each in operations]
+    costs = [operation.cost for operation in operations]
     whole = Cost(sum(c.flops for c in costs), sum(c.nbytes for c in costs))
     words = "every operation, above what came after it; dashed: it only makes room"
     return Stage("what ran", words, boxes, edges, len(boxes), whole)

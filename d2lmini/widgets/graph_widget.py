@@ -160,7 +160,7 @@ def _drawing(view: View) -> Drawing:
     for scene in scenes:
         width = max(scene["size"][0], 300.0)
         title, high = _title(scene, left, top, width)
-        parts += title + _drawn(scene, left, top + high)
+        parts += title + _draw_scene(scene, left, top + high)
         right = max(right, left + width)
         bottom = max(bottom, top + high + scene["size"][1])
         if beside:
@@ -194,11 +194,11 @@ def _title(scene: dict[str, Any], left: float, top: float, width: float) -> tupl
     return parts, y - top + 4
 
 
-def _drawn(scene: dict[str, Any], left: float, top: float) -> list[str]:
+def _draw_scene(scene: dict[str, Any], left: float, top: float) -> list[str]:
     """The boxes and arrows of a scene, moved to its position."""
     parts = []
     for edge in scene["edges"]:
-        path, head = (_moved(edge[name], left, top) for name in ("path", "head"))
+        path, head = (_move_path(edge[name], left, top) for name in ("path", "head"))
         parts.append(draw_arrow(path, head, "#444444", dashed=not edge["value"]))
     for each in scene["boxes"]:
         parts.append(_box(each, left + each["x"], top + each["y"]))
@@ -217,7 +217,7 @@ def _box(each: dict[str, Any], x: float, y: float) -> str:
     return drawn
 
 
-def _moved(path: str, right: float, down: float) -> str:
+def _move_path(path: str, right: float, down: float) -> str:
     """A translated SVG path."""
     moved, letter, numbers = [], "", ""
     for char in path + "z":

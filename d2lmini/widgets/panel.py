@@ -27,11 +27,11 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.profiler.summary import in_time
+from d2lmini.widgets.background_job import NAME, BackgroundJob
 from d2lmini.widgets.base import Message, Widget
+from d2lmini.widgets.cached_picture import CachedPicture
+from d2lmini.widgets.captured_output import capture_prints
 from d2lmini.widgets.controls import Control
-from d2lmini.widgets.job import NAME, Job
-from d2lmini.widgets.kept_picture import KeptPicture
-from d2lmini.widgets.printed import printed
 
 #: This many characters of a run's printed output are shown, the last ones.
 SHOWN = 4000
@@ -58,27 +58,27 @@ class Panel(Widget):
     def __init__(self, controls: Sequence[Control] = ()):
         super().__init__()
         self.controls = tuple(controls)
-        self._job: Job | None = None
+        self._job: BackgroundJob | None = None
         self._door = threading.Lock()
         self._printed = ""
-        self._drawn: KeptPicture | None = None
+        self._drawn: CachedPicture | None = None
         self._stale = False  # are there runs that the picture lacks?
         self._drawing = threading.Lock()
 
     # -- what a subclass overrides -----------------------------------------------------------------
 
-    def work(self, job: Job, values: dict[str, Any]) -> Any:
+    def work(self, job: BackgroundJob, values: dict[str, Any]) -> Any:
         """One run, with a value for each control."""
         raise NotImplementedError
 
-    def note(self, job: Job, values: dict[str, Any]) -> None:
+    def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         """Called after a successful run; `job.result` is the result of `work`."""
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The runs as text: the names of the columns, and a row for each run, the oldest first."""
         return [], []
 
-    def draw(self) -> KeptPicture | None:
+    def draw(self) -> CachedPicture | None:
         """A picture of the runs; None if there are none."""
         return None
 
@@ -99,18 +99,18 @@ class Panel(Widget):
         """Begin a run in the background, as the Run button does; other controls keep their initial
         values. RuntimeError while a run is in progress; TypeError for a name without a control.
         """
-        job = self._begin(self._checked(values))
+        job = self._begin(self._check_values(values))
         self._look()
         job.start()
 
     def run(self, **values: Any) -> Any:
         """Run on this thread: errors pass through, the result is returned."""
-        values = self._checked(values)
+        values = self._check_values(values)
         job = self._begin(values)
         self._look()
         try:
             result = job.run()
-            self._noted(job, values)
+            self._note_run(job, values)
         finally:
             if self._front is not None or self.samples:
                 self.still()
@@ -121,7 +121,7 @@ class Panel(Widget):
             self.live()
 
     def cancel(self) -> None:
-        """Cancel the run in progress, if any; see `Job.cancel`."""
+        """Cancel the run in progress, if any; see `BackgroundJob.cancel`."""
         if self._job is not None:
             self._job.cancel()
 
@@ -145,45 +145,47 @@ class Panel(Widget):
             self._job.join(10)
         super().close()
 
-    def _checked(self, values: dict[str, Any]) -> dict[str, Any]:
-        names = [each.name for each in self.controls]
+    def _check_values(self, values: dict[str, Any]) -> dict[str, Any]:
+        names = [control.name for control in self.controls]
         unknown = sorted(values.keys() - set(names))
         if unknown:
             raise TypeError(f"{self.words}: there is no control {unknown[0]!r}; there are {names}")
-        return {each.name: values.get(each.name, each.value) for each in self.controls}
+        return {control.name: values.get(control.name, control.value) for control in self.controls}
 
-    def _begin(self, values: dict[str, Any]) -> Job:
+    def _begin(self, values: dict[str, Any]) -> BackgroundJob:
         with self._door:
             if self.running:
                 raise RuntimeError(
                     f"{self.words}: a run is going on; wait() for its end or cancel() it"
                 )
-            job = Job(lambda job: self._work(job, values), lambda job: self._over(job, values))
+            job = BackgroundJob(
+                lambda job: self._work(job, values), lambda job: self._over(job, values)
+            )
             job.enter()
             self._job = job
         return job
 
-    def _work(self, job: Job, values: dict[str, Any]) -> Any:
+    def _work(self, job: BackgroundJob, values: dict[str, Any]) -> Any:
         if threading.current_thread().name != NAME:
             return self.work(job, values)
-        with printed() as kept:
+        with capture_prints() as kept:
             try:
                 return self.work(job, values)
             finally:
                 self._printed = kept.getvalue()[-SHOWN:]
 
-    def _over(self, job: Job, values: dict[str, Any]) -> None:
+    def _over(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         """Called on the thread of a background run that has ended."""
         try:
             if job.state == "done":
-                self._noted(job, values)
+                self._note_run(job, values)
         except Exception as problem:
             job.state, job.problem = "failed", f"{type(problem).__name__}: {problem}"
         finally:
             job.leave()
             self.still()
 
-    def _noted(self, job: Job, values: dict[str, Any]) -> None:
+    def _note_run(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         self.note(job, values)
         self._stale = True
         if self._front is not None:
@@ -191,7 +193,7 @@ class Panel(Widget):
 
     # -- the view ----------------------------------------------------------------------------------
 
-    def picture(self) -> KeptPicture | None:
+    def picture(self) -> CachedPicture | None:
         with self._drawing:
             if self._stale:
                 self._stale = False
@@ -205,7 +207,7 @@ class Panel(Widget):
         head, rows = self.table()
         told = {
             "name": self.words,
-            "controls": [each.described() for each in self.controls],
+            "controls": [control.describe() for control in self.controls],
             "state": self.state(),
             "printed": self._printed,
             "head": head,
@@ -244,7 +246,7 @@ class Panel(Widget):
         told |= {"problem": job.problem, "done": job.done, "total": job.total}
         return told
 
-    def _running_text(self, job: Job) -> str:
+    def _running_text(self, job: BackgroundJob) -> str:
         if job.stopping:
             pending = engine.stats().pending
             if pending:

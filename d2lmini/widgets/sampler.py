@@ -110,7 +110,7 @@ class Sampler:
                 self._beat()
                 due = time.monotonic() + PERIOD_S
             with self._lock:
-                if not any(each() for each in self._widgets):
+                if not any(widget() for widget in self._widgets):
                     self._widgets = ()
                     if not self._jobs:
                         self._thread = None

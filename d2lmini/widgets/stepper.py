@@ -48,8 +48,8 @@ from typing import Any
 from d2lmini.engine.stepped_records import Text, Times
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.base import Message, Widget
-from d2lmini.widgets.stepper_play import Move, Play
-from d2lmini.widgets.stepper_program import recorded
+from d2lmini.widgets.stepper_play import Move, Playback
+from d2lmini.widgets.stepper_program import record_program
 from d2lmini.widgets.stepper_scene import Drawing, after, drawing, scene, workers
 
 #: The view describes this many of the last moves.
@@ -84,14 +84,14 @@ class Stepper(Widget):
         guess: bool = False,
     ):
         super().__init__()
-        self.program = recorded(program, workers, times)
-        self.play = Play(self.program, seed)
+        self.program = record_program(program, workers, times)
+        self.play = Playback(self.program, seed)
         self._lock = threading.RLock()  # moves come from cells and from the view
         self._told: list[list[str]] = []  # the description of each move
         self._problem = ""
         self.guessing = guess
         self.right = self.asked = 0
-        whole = Play(self.program, seed)
+        whole = Playback(self.program, seed)
         whole.run()
         self._whole = whole
         self._drawing: Drawing | None = None

@@ -1,13 +1,13 @@
 """The moves of a recorded program, in any legal order; also backwards.
 
 >>> from d2lmini import nd
->>> from d2lmini.widgets.stepper_program import recorded
+>>> from d2lmini.widgets.stepper_program import record_program
 >>> def program():
 ...     a = nd.ones((2,))
 ...     b = a * 2
 ...     c = a * 3
 ...     a += 1
->>> play = Play(recorded(program))
+>>> play = Playback(record_program(program))
 >>> for _ in range(3):
 ...     print(play.step())
 0 us: cpu 1 begins 1 _ones
@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.stepped_choices import choice
-from d2lmini.engine.stepped_records import Event
+from d2lmini.engine.stepped_records import LogEntry
 from d2lmini.widgets.stepper_program import Operation, Program, Wait
 
 
@@ -51,7 +51,7 @@ class Move(NamedTuple):
         return f"{self.number} {'begins' if self.begins else 'ends'}"
 
 
-class Play:
+class Playback:
     """A program after some moves.
 
     program  the record
@@ -69,8 +69,8 @@ class Play:
     def __init__(self, program: Program, seed: int | None = None):
         self.program = program
         self._inside: dict[int, list[int]] = {}  # number -> the operations it pushes as it begins
-        for each in program.operations.values():
-            self._inside.setdefault(each.by, []).append(each.number)
+        for operation in program.operations.values():
+            self._inside.setdefault(operation.by, []).append(operation.number)
         self.restart(seed)
 
     def restart(self, seed: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Play:
         self.worker: dict[int, str] = {}
         self.began_us: dict[int, float] = {}
         self.ended_us: dict[int, float] = {}
-        self.log: list[Event] = []
+        self.log: list[LogEntry] = []
         self.awaited: tuple[Wait, set[int]] | None = None
         self.vars = {number: Var() for number in self.program.names}
         self._numbers = {var: number for number, var in self.vars.items()}
@@ -133,7 +133,7 @@ class Play:
 
     # -- moving ------------------------------------------------------------------------------------
 
-    def step(self, number: int | None = None) -> Event | None:
+    def step(self, number: int | None = None) -> LogEntry | None:
         """Make the next move, or the one that begins or ends this operation; return the move. None
         if there is none. ValueError if that operation can neither begin nor end now."""
         if number is None:
@@ -177,7 +177,7 @@ class Play:
         while number not in self.began_us:
             self.step()
 
-    def _do(self, move: Move) -> Event:
+    def _do(self, move: Move) -> LogEntry:
         operation, task = self._of(move.number), self._tasks[move.number]
         number, kind = move.number, "begin" if move.begins else "end"
         if move.begins:
@@ -188,7 +188,7 @@ class Play:
         else:
             self.now_us = self.ended_us[number] = max(self.now_us, self._ends.pop(number))
             self.status[number] = operation.status
-        event = Event(kind, number, operation.name, self.worker[number], self.now_us)
+        event = LogEntry(kind, number, operation.name, self.worker[number], self.now_us)
         self.log.append(event)
         self.steps += 1
         if move.begins:
@@ -203,7 +203,7 @@ class Play:
     def _free_worker(self, operation: Operation) -> str:
         n, place = operation.workers, operation.place
         names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
-        busy = {self.worker[each] for each in self._ends}
+        busy = {self.worker[end] for end in self._ends}
         return next(name for name in names if name not in busy)
 
     # -- the program -------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Play:
         task = self._tasks[number] = Task(operation.name, reads, writes, None, operation.priority)
         task.prepare()
         task.seq = number
-        self.log.append(Event("push", number, operation.name, "", self.now_us))
+        self.log.append(LogEntry("push", number, operation.name, "", self.now_us))
         self.status[number] = "ready" if core.claim(task) else "waiting"
 
     # -- who stands where --------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 ...     a = nd.ones((2,))
 ...     b = a * 2
 ...     a += 1
->>> record = recorded(program)
+>>> record = record_program(program)
 >>> for each in record.operations.values():
 ...     print(each, [record.names[var] for var in each.writes], *each.values.values())
 1 _ones ['a'] [1. 1.]
@@ -35,10 +35,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini import callsite, engine, instrument
-from d2lmini.engine import lanes
+from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.operation import place_of
-from d2lmini.engine.road import here
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_records import Times, clock_of, lane_of
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
@@ -104,7 +104,7 @@ class Program(NamedTuple):
     values: dict[int, str]
 
 
-def recorded(program: Callable[[], object], workers: int = 2, times: Times = 10.0) -> Program:
+def record_program(program: Callable[[], object], workers: int = 2, times: Times = 10.0) -> Program:
     """Run `program` once and record what it does.
 
     workers, times  as for `engine.stepped`. ValueError for a program that pushes nothing, or more
@@ -120,14 +120,14 @@ def recorded(program: Callable[[], object], workers: int = 2, times: Times = 10.
     with engine.stepped(workers=workers, times=times) as stepped:
         try:
             with instrument.listening(recorder):
-                with _names_seen(program, recorder.name):
+                with _note_names(program, recorder.name):
                     program()
                 recorder.over = True
                 stepped.wait_idle("Stepper")
         finally:
             stepped.wait_idle("Stepper")
             with stepped.lock:
-                stepped.untold()  # the failures are reported only in the record
+                stepped.take_unreported()  # the failures are reported only in the record
     n = len(recorder.tasks)
     if not 0 < n <= MOST:
         raise ValueError(
@@ -157,7 +157,7 @@ class _Recorder(instrument.Instrument):
     # -- what it hears (the engine's lock is held, apart from `start` and `wait`) ------------------
 
     def push(self, task: Task) -> None:
-        self.by[task] = self.tasks.get(here.task, 0)
+        self.by[task] = self.tasks.get(thread_state.task, 0)
         self.tasks[task] = number = len(self.tasks) + 1
         self.us[task] = self.duration_us(task)
         for var in (*task.reads, *task.shared, *task.writes):
@@ -184,13 +184,13 @@ class _Recorder(instrument.Instrument):
         """Note that the program calls `value` by this name: an array, several, or a net with its
         parameters."""
         if isinstance(value, (list, tuple)):
-            for i, each in enumerate(value[:20]):
-                self.name(f"{name}[{i}]", each)
+            for i, param in enumerate(value[:20]):
+                self.name(f"{name}[{i}]", param)
             return
         if isinstance(value, Block):
-            for each in value.collect_params().values():
-                for array in each._data or ():
-                    self.name(each.name, array)
+            for param in value.collect_params().values():
+                for array in param._data or ():
+                    self.name(param.name, array)
             return
         if isinstance(value, NDArray) and value.grad is not None:
             self.name(f"{name}.grad", value.grad)
@@ -211,7 +211,11 @@ class _Recorder(instrument.Instrument):
 
     def record(self) -> Program:
         operations = {number: self._operation(task) for task, number in self.tasks.items()}
-        used = {var for each in operations.values() for var in (*each.reads, *each.writes)}
+        used = {
+            var
+            for operation in operations.values()
+            for var in (*operation.reads, *operation.writes)
+        }
         names = {var: self._name_of(var, operations) for var in sorted(used)}
         values = {var: self.before[var] for var in names if self.before[var]}
         return Program(operations, self.script, names, values)
@@ -224,7 +228,7 @@ class _Recorder(instrument.Instrument):
         return Operation(
             self.tasks[task], task.name, line, where, tuple(reads), writes,
             place_of(task.ctx, lane_of(task)),
-            lanes.threads.get(lanes.key_of(task), self.workers),  # type: ignore[call-overload]
+            worker_pools.threads.get(worker_pools.key_of(task), self.workers),  # type: ignore[call-overload]
             task.priority, 0.0 if skipped else self.us[task], self.by[task], self.status[task],
             self.values[task],
         )  # fmt: skip
@@ -252,7 +256,7 @@ def value_of(var: Var) -> str:
 
 
 @contextmanager
-def _names_seen(program: Any, note: Callable[[str, Any], None]) -> Iterator[None]:
+def _note_names(program: Any, note: Callable[[str, Any], None]) -> Iterator[None]:
     """Within the scope call `note` with the program's names of its values: existing names at once;
     its local variables at every function call, and at the program's end."""
     while isinstance(program, partial):

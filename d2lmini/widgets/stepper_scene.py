@@ -24,8 +24,8 @@ from d2lmini.draw.svg import (
     shorten,
 )
 from d2lmini.draw.timeline import STYLES
-from d2lmini.profiler.order import implied_left_out, order_of
-from d2lmini.widgets.stepper_play import Play
+from d2lmini.profiler.order import drop_implied, order_of
+from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import code_of, title
 
@@ -39,11 +39,11 @@ MOST_DRAWN = 50
 def after(program: Program) -> dict[int, tuple[set[int], set[int]]]:
     """For each operation, those whose values it needs, and those for which it makes room; implied
     dependencies are left out."""
-    order = implied_left_out(order_of(list(program.operations.values())))  # type: ignore[arg-type]
+    order = drop_implied(order_of(list(program.operations.values())))  # type: ignore[arg-type]
     return dict(zip(program.operations, order, strict=True))
 
 
-def scene(play: Play) -> dict[str, Any]:
+def scene(play: Playback) -> dict[str, Any]:
     """The layout for JSON: "nodes" with the middle of their upper edge, "edges" as SVG paths,
     "size"."""
     program = play.program
@@ -72,7 +72,7 @@ def scene(play: Play) -> dict[str, Any]:
     return {"nodes": nodes, "edges": drawn, "size": size, "high": HIGH}
 
 
-def drawing(play: Play) -> Drawing:
+def drawing(play: Playback) -> Drawing:
     """The picture of a whole run: the graph, the order, the lanes of the workers, a legend."""
     parts = []
     width, y = 720.0, 0.0
@@ -99,7 +99,7 @@ def _arrow(edge: dict[str, Any]) -> str:
     return draw_arrow(edge["path"], edge["head"], color, dashed=not edge["value"])
 
 
-def _box(play: Play, node: dict[str, Any]) -> str:
+def _box(play: Playback, node: dict[str, Any]) -> str:
     number, x, y, width = node["number"], node["x"], node["y"], node["width"]
     face, edge, _ = STYLES["compute" if play.status[number] == "done" else "wait"]
     when = f"{play.began_us[number]:.4g} to {play.ended_us[number]:.4g} us"
@@ -113,7 +113,7 @@ def _box(play: Play, node: dict[str, Any]) -> str:
     return draw_frame(x, y, width, HIGH, face, edge) + text
 
 
-def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
+def _lanes(play: Playback, width: float, y: float) -> tuple[list[str], float]:
     """A row for each worker that ran something, a bar for each operation, a time axis."""
     face, edge, _ = STYLES["compute"]
     end = max([*play.ended_us.values(), 1e-9])
@@ -143,5 +143,5 @@ def _lanes(play: Play, width: float, y: float) -> tuple[list[str], float]:
 
 def workers(program: Program) -> list[str]:
     """The names of all workers that run its operations."""
-    serve = {each.place: each.workers for each in program.operations.values()}
+    serve = {operation.place: operation.workers for operation in program.operations.values()}
     return [f"{place} {i + 1}" if n > 1 else place for place, n in serve.items() for i in range(n)]

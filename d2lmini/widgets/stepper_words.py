@@ -1,14 +1,14 @@
 """The events of a play, and their reasons, in words.
 
 >>> from d2lmini import nd
->>> from d2lmini.widgets.stepper_play import Play
->>> from d2lmini.widgets.stepper_program import recorded
+>>> from d2lmini.widgets.stepper_play import Playback
+>>> from d2lmini.widgets.stepper_program import record_program
 >>> def program():
 ...     a = nd.ones((2,))
 ...     b = a * 2
 ...     c = a * 3
 ...     a += 1
->>> play = Play(recorded(program))
+>>> play = Playback(record_program(program))
 >>> for sentence in beginning(play):
 ...     print(sentence)
 The program has issued 4 operations; none has begun.
@@ -28,14 +28,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from d2lmini.widgets.stepper_play import Play
+from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Operation
 
 
-def title(play: Play, number: int, most: int = 36) -> str:
+def title(play: Playback, number: int, most: int = 36) -> str:
     """ "4 a += 1": the number and the line; the name where a line has issued several operations."""
     operation = play.program.operations[number]
-    lines = Counter((each.where, each.line) for each in play.program.operations.values())
+    lines = Counter(
+        (operation.where, operation.line) for operation in play.program.operations.values()
+    )
     line = code_of(operation)
     if not line or lines[operation.where, operation.line] > 1:
         line = operation.name
@@ -47,7 +49,7 @@ def code_of(operation: Operation) -> str:
     return operation.line.split("  #")[0].strip()
 
 
-def why_not(play: Play, number: int) -> str:
+def why_not(play: Playback, number: int) -> str:
     """Why an operation does not begin now; "" if it may."""
     status, names = play.status[number], play.program.names
     operation = play.program.operations[number]
@@ -78,15 +80,15 @@ def why_not(play: Play, number: int) -> str:
     return f"it runs on {play.worker[number]}" if status == "running" else f"it is {status}"
 
 
-def beginning(play: Play) -> list[str]:
+def beginning(play: Playback) -> list[str]:
     """The state before the first move, in words."""
     issued = [n for n, status in play.status.items() if status != "later"]
     said = [f"The program has issued {_count(len(issued))}; none has begun."]
     return said + _may(play, issued) + _must_wait(play, issued) + _program(play)
 
 
-def step(play: Play, number: int | None = None) -> list[str]:
-    """Make a move (see `Play.step`) and describe it; [] if there was none."""
+def step(play: Playback, number: int | None = None) -> list[str]:
+    """Make a move (see `Playback.step`) and describe it; [] if there was none."""
     before = dict(play.status)
     event = play.step(number)
     if event is None:
@@ -118,12 +120,12 @@ def step(play: Play, number: int | None = None) -> list[str]:
     return said
 
 
-def _in_line(play: Play, variables: set[int]) -> list[int]:
+def _in_line(play: Playback, variables: set[int]) -> list[int]:
     """The operations in the queues of these Vars."""
     return sorted({n for var in variables for n, _, _ in play.line(var)})
 
 
-def _waits_only_for_running(play: Play, number: int) -> bool:
+def _waits_only_for_running(play: Playback, number: int) -> bool:
     return all(n in play.began_us for _, _, those in play.ahead(number) for n, _ in those)
 
 
@@ -136,7 +138,7 @@ def _uses(operation: Operation, names: dict[int, str]) -> str:
     return "it " + (", ".join(f"{verb} {', '.join(n)}" for verb, n in parts if n) or "runs")
 
 
-def _beside(play: Play, number: int) -> str:
+def _beside(play: Playback, number: int) -> str:
     """The operations that read the same Var at the same time."""
     said = []
     for var in play.program.operations[number].reads:
@@ -148,7 +150,7 @@ def _beside(play: Play, number: int) -> str:
     return "".join(said)
 
 
-def _may(play: Play, numbers: Sequence[int]) -> list[str]:
+def _may(play: Playback, numbers: Sequence[int]) -> list[str]:
     able = {move.number for move in play.able() if move.begins}
     may = [n for n in numbers if n in able]
     if not may:
@@ -158,7 +160,7 @@ def _may(play: Play, numbers: Sequence[int]) -> list[str]:
     return [f"{told} may begin: nothing that {they} is pending."]
 
 
-def _must_wait(play: Play, numbers: Sequence[int]) -> list[str]:
+def _must_wait(play: Playback, numbers: Sequence[int]) -> list[str]:
     waiting = [n for n in numbers if play.status[n] == "waiting"]
     if not waiting:
         return []
@@ -167,7 +169,7 @@ def _must_wait(play: Play, numbers: Sequence[int]) -> list[str]:
     return said + ([f"And so must {some(others)}."] if others else [])
 
 
-def _wait_for_a_worker(play: Play, place: str) -> list[str]:
+def _wait_for_a_worker(play: Playback, place: str) -> list[str]:
     able = {move.number for move in play.able() if move.begins}
     ready = [n for n, status in play.status.items() if status == "ready" and n not in able]
     ready = [n for n in ready if play.program.operations[n].place == place]
@@ -178,7 +180,7 @@ def _wait_for_a_worker(play: Play, place: str) -> list[str]:
     return [f"{told} {are} ready and {wait} for a worker."]
 
 
-def _program(play: Play) -> list[str]:
+def _program(play: Playback) -> list[str]:
     if play.awaited is None:
         return []
     wait, left = play.awaited

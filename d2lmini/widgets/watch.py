@@ -41,10 +41,10 @@ from typing import TYPE_CHECKING, Any
 
 from d2lmini import engine, instrument
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.trace import CLOSING
+from d2lmini.profiler.tracing import CLOSING
 from d2lmini.widgets.base import Message, Widget
-from d2lmini.widgets.watch_messages import Telling
-from d2lmini.widgets.watch_records import Look, Recent, Sample
+from d2lmini.widgets.watch_messages import MessageWriter
+from d2lmini.widgets.watch_records import RecentRecords, Sample, Snapshot
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -73,8 +73,8 @@ class Watch(Widget):
 
     def __init__(self, keep: int = KEEP):
         super().__init__()
-        self._recent = Recent(keep)
-        self._telling = Telling(self._recent.begin_ns, keep)
+        self._recent = RecentRecords(keep)
+        self._telling = MessageWriter(self._recent.begin_ns, keep)
         self._door = threading.Lock()  # one thread reads the records at a time
         self._watches = False
         self._quiet = 0
@@ -184,7 +184,7 @@ class Watch(Widget):
         with self._door:
             self._pass_on()
 
-    def _pass_on(self) -> tuple[Look, Message]:
+    def _pass_on(self) -> tuple[Snapshot, Message]:
         """Read the engine's records and note what is to be sent (lock held)."""
         look = self._recent.look(_process().memory_info().rss)
         return look, self._telling.news(look, self._state())

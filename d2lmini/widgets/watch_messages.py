@@ -29,7 +29,7 @@ from d2lmini.ops.spec import Spec
 from d2lmini.profiler.draw import in_order, names_of
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.widgets.base import Message
-from d2lmini.widgets.watch_records import Look, Sample, Seen
+from d2lmini.widgets.watch_records import Sample, Snapshot, WatchedOperation
 
 #: Most predecessors of an operation that are sent.
 MOST_AFTER = 24
@@ -94,8 +94,8 @@ def shapes_of(what: Any) -> str:
     return f"{inputs} → {outputs}" if inputs else f"→ {outputs}"
 
 
-class Telling:
-    """Makes messages from `Look`s; keeps as much as a view may show, for a view that starts
+class MessageWriter:
+    """Makes messages from `Snapshot`s; keeps as much as a view may show, for a view that starts
     late."""
 
     def __init__(self, begin_ns: int, keep: int):
@@ -112,11 +112,11 @@ class Telling:
         self._samples: deque[Sample] = deque(maxlen=keep)
         self._state: dict[str, Any] = {}
 
-    def news(self, look: Look, state: dict[str, Any]) -> Message:
+    def news(self, look: Snapshot, state: dict[str, Any]) -> Message:
         """The message for `look` and the present `state`."""
         operations = self._pack(look.ended)
         after = _pack_after(look.ended)
-        waits = [self._wait(each) for each in look.waits]
+        waits = [self._wait(wait) for wait in look.waits]
         for sample in look.samples:
             for ctx, *_ in sample.held:
                 if ctx not in self._devices:
@@ -129,16 +129,16 @@ class Telling:
         self._samples += look.samples
         self._state = {
             **state,
-            "running": [self._running(each) for each in look.running],
+            "running": [self._running(operation) for operation in look.running],
             "waiting": [
-                [self.texts.number(each.thread), self.texts.number(each.kind),
-                 self._us(each.begin_ns), self.texts.line(each.site)]
-                for each in look.waiting
+                [self.texts.number(operation.thread), self.texts.number(operation.kind),
+                 self._us(operation.begin_ns), self.texts.line(operation.site)]
+                for operation in look.waiting
             ],
         }  # fmt: skip
         texts = self.texts.all[self._told :]
         self._told = len(self.texts.all)
-        buffers = [operations, after, _packed(waits), self._pack_samples(look.samples)]
+        buffers = [operations, after, _pack(waits), self._pack_samples(look.samples)]
         return self._header(texts), buffers
 
     def everything(self) -> Message:
@@ -147,7 +147,7 @@ class Telling:
         buffers = [
             b"".join(part[1] for part in self._parts),
             b"".join(part[2] for part in self._parts),
-            _packed(list(self._waits)),
+            _pack(list(self._waits)),
             self._pack_samples(self._samples),
         ]
         return self._header(self.texts.all[:]), buffers
@@ -167,7 +167,7 @@ class Telling:
     def _us(self, ns: int) -> float:
         return (ns - self.begin_ns) / 1e3
 
-    def _row(self, each: Seen) -> int:
+    def _row(self, each: WatchedOperation) -> int:
         key = (each.place, each.worker)
         row = self._index.get(key)
         if row is None:
@@ -175,12 +175,12 @@ class Telling:
             self._rows[key] = [each]
         return row
 
-    def _running(self, each: Seen) -> list[float]:
+    def _running(self, each: WatchedOperation) -> list[float]:
         """An operation that has begun and not ended."""
         name, row = self.texts.number(each.name), self._row(each)
         return [each.number, name, row, self._us(each.began_ns), self.texts.line(each.site)]
 
-    def _pack(self, ended: list[Seen]) -> bytes:
+    def _pack(self, ended: list[WatchedOperation]) -> bytes:
         texts = self.texts
         begin = self.begin_ns
         number, line, about = texts.number, texts.line, texts.about
@@ -217,11 +217,11 @@ class Telling:
         return np.array(rows, np.float64).reshape(-1, width).tobytes()
 
 
-def _packed(rows: list[list[float]]) -> bytes:
+def _pack(rows: list[list[float]]) -> bytes:
     return np.array(rows, np.float64).tobytes()
 
 
-def _pack_after(ended: Iterable[Seen]) -> bytes:
+def _pack_after(ended: Iterable[WatchedOperation]) -> bytes:
     """The latest predecessors of each: those it most likely waited for."""
     flat: list[int] = []
     for each in ended:

@@ -18,7 +18,7 @@ from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of
 from d2lmini.profiler.draw import names_of, rows_of, write_into_bars
 from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
-from d2lmini.widgets.watch_records import Recent, Sample, Seen
+from d2lmini.widgets.watch_records import RecentRecords, Sample, WatchedOperation
 
 #: Beyond this many operations there are no arrows.
 MOST_ARROWS = 40
@@ -28,18 +28,18 @@ MOST_DEVICES = 4
 MOST_WAITS, LETTERS = 3, 90
 
 
-def picture_of(recent: Recent) -> Picture | None:
+def picture_of(recent: RecentRecords) -> Picture | None:
     """The picture of a `Watch`; see `Watch.picture`."""
-    operations = [each for each in recent.operations if each.ran]
+    operations = [operation for operation in recent.operations if operation.ran]
     if not operations:
         return None
     need("matplotlib")
-    begin_ns = min(each.began_ns for each in operations)
-    waits = [each for each in recent.waits if each.end_ns > begin_ns]
-    begin_ns = min([begin_ns, *(each.begin_ns for each in waits)])
-    end_ns = max(each.ended_ns for each in operations)
-    end_ns = max([end_ns, *(each.end_ns for each in waits)])
-    threads = list(dict.fromkeys(each.thread for each in waits))
+    begin_ns = min(operation.began_ns for operation in operations)
+    waits = [wait for wait in recent.waits if wait.end_ns > begin_ns]
+    begin_ns = min([begin_ns, *(wait.begin_ns for wait in waits)])
+    end_ns = max(operation.ended_ns for operation in operations)
+    end_ns = max([end_ns, *(wait.end_ns for wait in waits)])
+    threads = list(dict.fromkeys(wait.thread for wait in waits))
     rows = rows_of(operations)
     lanes = [
         (front_end(thread), _spans([w for w in waits if w.thread == thread])) for thread in threads
@@ -56,12 +56,12 @@ def picture_of(recent: Recent) -> Picture | None:
     queue, memory, process = (figure.add_subplot(grid[i], sharex=top) for i in (1, 2, 3))
     draw_lanes(top, lanes, begin_s, length_s, "ms")
     for n, thread in enumerate(threads):
-        _name_waits(top, n, [each for each in waits if each.thread == thread], begin_s)
+        _name_waits(top, n, [wait for wait in waits if wait.thread == thread], begin_s)
     for key, row in rows.items():
         write_into_bars(top, place[key], row, begin_s, partial(_label, length_s / 60))
     if len(operations) <= MOST_ARROWS:
         _draw_arrows(top, operations, place, begin_s)
-    samples = [each for each in recent.samples if begin_ns <= each.when_ns <= end_ns]
+    samples = [sample for sample in recent.samples if begin_ns <= sample.when_ns <= end_ns]
     _draw_queue(queue, samples, begin_ns)
     _draw_memory(memory, samples, begin_ns)
     _draw_process(process, samples, begin_ns)
@@ -74,10 +74,10 @@ def picture_of(recent: Recent) -> Picture | None:
     return Picture(figure, "live view of the engine")
 
 
-def _label(letter_s: float, each: Seen) -> str:
+def _label(letter_s: float, operation: WatchedOperation) -> str:
     """Number and name of an operation, or the number alone where there is no room for both."""
-    words = f"{each.number} {each.name}"
-    return words if each.run_ns / 1e9 > letter_s * len(words) else str(each.number)
+    words = f"{operation.number} {operation.name}"
+    return words if operation.run_ns / 1e9 > letter_s * len(words) else str(operation.number)
 
 
 def front_end(thread: str) -> str:
@@ -85,44 +85,44 @@ def front_end(thread: str) -> str:
     return "front end" if thread == "MainThread" else f"front end, {thread}"
 
 
-def _spans(row: Sequence[Wait] | Sequence[Seen]) -> dict[str, np.ndarray]:
+def _spans(row: Sequence[Wait] | Sequence[WatchedOperation]) -> dict[str, np.ndarray]:
     return by_kind(
-        ("wait", each.begin_ns / 1e9, each.end_ns / 1e9)
-        if isinstance(each, Wait)
-        else ("copy" if each.is_copy else "compute", each.began_s, each.ended_s)
-        for each in row
+        ("wait", operation.begin_ns / 1e9, operation.end_ns / 1e9)
+        if isinstance(operation, Wait)
+        else ("copy" if operation.is_copy else "compute", operation.began_s, operation.ended_s)
+        for operation in row
     )
 
 
 def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> None:
     """Write the waiting line into bars that have room for it."""
     room_ms = axes.get_xlim()[1] / 60  # for a character
-    for each in waits:
-        word = callsite.describe(each.site).partition(": ")[0].rpartition("/")[2]
-        if 1e3 * each.seconds > room_ms * (len(word) + 1):
-            middle_ms = 1e3 * ((each.begin_ns + each.end_ns) / 2e9 - begin_s)
+    for wait in waits:
+        word = callsite.describe(wait.site).partition(": ")[0].rpartition("/")[2]
+        if 1e3 * wait.seconds > room_ms * (len(word) + 1):
+            middle_ms = 1e3 * ((wait.begin_ns + wait.end_ns) / 2e9 - begin_s)
             box = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 1.0}
             axes.text(middle_ms, n, word, ha="center", va="center", fontsize=7.5, bbox=box)
 
 
 def _draw_arrows(
-    axes: Any, operations: Sequence[Seen], place: dict[Any, int], begin_s: float
+    axes: Any, operations: Sequence[WatchedOperation], place: dict[Any, int], begin_s: float
 ) -> None:
     """Draw an arrow to each operation from the last operation that it waited for."""
     from matplotlib.lines import Line2D
 
-    by_number = {each.number: each for each in operations}
+    by_number = {operation.number: operation for operation in operations}
     drawn = False
-    for each in operations:
-        last = waited_for(each, by_number)
+    for operation in operations:
+        last = waited_for(operation, by_number)
         if last is None:
             continue
         drawn = True
-        here, there = place[each.place, each.worker], place[last.place, last.worker]
+        here, there = place[operation.place, operation.worker], place[last.place, last.worker]
         curve = "arc3,rad=-0.35" if here == there else "arc3,rad=0"
         axes.annotate(
             "",
-            xy=(1e3 * (each.began_s - begin_s), here),
+            xy=(1e3 * (operation.began_s - begin_s), here),
             xytext=(1e3 * (last.ended_s - begin_s), there),
             arrowprops={
                 "arrowstyle": "->", "color": "#a35a0b", "lw": 0.8, "shrinkA": 0, "shrinkB": 0,
@@ -140,18 +140,20 @@ def _draw_arrows(
         )  # fmt: skip
 
 
-def waited_for(each: Seen, known: dict[int, Seen]) -> Seen | None:
-    """The last predecessor of `each`, if it was still running when `each` was issued."""
-    needs, room = each.after
+def waited_for(
+    operation: WatchedOperation, known: dict[int, WatchedOperation]
+) -> WatchedOperation | None:
+    """The last predecessor of `operation`, if it was still running when `operation` was issued."""
+    needs, room = operation.after
     before = [known[k] for k in (*needs, *room) if k in known and known[k].ran]
     last = max(before, key=lambda other: other.ended_ns, default=None)
-    return last if last is not None and last.ended_ns > each.pushed_ns else None
+    return last if last is not None and last.ended_ns > operation.pushed_ns else None
 
 
 def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
-    times = [(each.when_ns - begin_ns) / 1e6 for each in samples]
+    times = [(sample.when_ns - begin_ns) / 1e6 for sample in samples]
     axes.fill_between(
-        times, [each.queued for each in samples], step="post", facecolor="#a9c7ea",
+        times, [sample.queued for sample in samples], step="post", facecolor="#a9c7ea",
         edgecolor="#1f4e8c", linewidth=0.8,
     )  # fmt: skip
     axes.set_ylabel("queued\noperations", rotation=0, ha="right", va="center")
@@ -164,11 +166,13 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     most, because a picture has room for few names."""
     axes.set_ylabel("memory\nMB", rotation=0, ha="right", va="center")
     axes.spines[["top", "right"]].set_visible(False)
-    contexts = dict.fromkeys(ctx for each in samples for ctx, *_ in each.held)
-    held_mb = {ctx: np.array([_held(each, ctx) for each in samples]) / 1e6 for ctx in contexts}
+    contexts = dict.fromkeys(ctx for sample in samples for ctx, *_ in sample.held)
+    held_mb = {
+        ctx: np.array([_bytes_held(sample, ctx) for sample in samples]) / 1e6 for ctx in contexts
+    }
     most = sorted(held_mb, key=lambda ctx: held_mb[ctx].max(), reverse=True)[:MOST_DEVICES]
     for n, ctx in enumerate(ctx for ctx in contexts if ctx in most):
-        times = [(each.when_ns - begin_ns) / 1e6 for each in samples]
+        times = [(sample.when_ns - begin_ns) / 1e6 for sample in samples]
         held = held_mb[ctx]
         for column, (kind, dash) in enumerate((("live", "-"), ("cached", "--"), ("pending", ":"))):
             if held[:, column].any():
@@ -183,7 +187,7 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
 
 def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     """Memory of the process, on its own scale: often ten times the memory of the arrays."""
-    asked = [each for each in samples if each.process]
+    asked = [sample for sample in samples if sample.process]
     times = [(each.when_ns - begin_ns) / 1e6 for each in asked]
     axes.plot(times, [each.process / 1e6 for each in asked], "-.", color="#777777", linewidth=1.0)
     axes.set_ylim(bottom=0)
@@ -195,7 +199,7 @@ def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
 COLOURS = ["#1f4e8c", "#a35a0b", "#5f9bd1", "#f0a04b", "#444444"]
 
 
-def _held(sample: Sample, ctx: Any) -> tuple[int, int, int]:
+def _bytes_held(sample: Sample, ctx: Any) -> tuple[int, int, int]:
     for other, live, cached, pending in sample.held:
         if other == ctx:
             return live, cached, pending

@@ -5,7 +5,7 @@ day. The hooks store names and times; the dependencies of an operation are compu
 second, on the sampler's thread (`look`), by the engine's own rule.
 
 >>> from d2lmini import instrument, nd
->>> recent = Recent(keep=2)
+>>> recent = RecentRecords(keep=2)
 >>> with instrument.listening(recent):
 ...     x = nd.ones((2, 2)) + 1
 ...     y = x * x
@@ -34,7 +34,7 @@ from d2lmini.engine.core import Task
 from d2lmini.profiler.order import Before, Ordering
 from d2lmini.profiler.recorder import Recorder
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.trace import CLOSING
+from d2lmini.profiler.tracing import CLOSING
 
 _clock = time.perf_counter_ns
 
@@ -45,7 +45,7 @@ SAMPLE_NS = 1_000_000
 Held = tuple[Context, int, int, int]
 
 
-class Seen(Operation):
+class WatchedOperation(Operation):
     """An Operation with more facts than those of a trace.
 
     about   what has its shapes: a Plan, a Program, a Spec, or None
@@ -77,44 +77,46 @@ class Waiting(NamedTuple):
     site: Site | None
 
 
-class Look(NamedTuple):
+class Snapshot(NamedTuple):
     """The news since the last look: operations that ended, waits that ended, samples; and what is
     in progress."""
 
-    ended: list[Seen]
+    ended: list[WatchedOperation]
     waits: list[Wait]
     samples: list[Sample]
-    running: list[Seen]
+    running: list[WatchedOperation]
     waiting: list[Waiting]
 
 
-class Recent(Recorder):
+class RecentRecords(Recorder):
     """The last operations, waits and samples; at most `keep` of each.
 
     count       operations pushed so far, the number of the last
     operations  the last that ended, waits of the program's threads, samples: deques
     """
 
-    _record = Seen
+    _record = WatchedOperation
 
     def __init__(self, keep: int):
         super().__init__()
         self.keep = keep
         self.begin_ns = _clock()
-        self.operations: deque[Seen] = deque()
+        self.operations: deque[WatchedOperation] = deque()
         self.waits: deque[Wait] = deque(maxlen=keep)
         self.samples: deque[Sample] = deque(maxlen=keep)
         # From the hooks to `look`: pushed tasks (to be put in order), ended tasks, ... If `look` is
         # not called for long, the oldest records are lost.
         self._most = most = max(5 * keep, 10_000)
-        self._pushed: deque[Seen] = deque(maxlen=most)
-        self._ended: deque[Seen] = deque(maxlen=most)
+        self._pushed: deque[WatchedOperation] = deque(maxlen=most)
+        self._ended: deque[WatchedOperation] = deque(maxlen=most)
         self._waited: deque[tuple[Any, ...]] = deque(maxlen=most)
         self._sampled: deque[Sample] = deque(maxlen=most)
         self._sampled_ns = 0
         self._ordering = Ordering()
         self._after: dict[int, Before] = {}  # of operations that have not ended
-        self._joined: set[Seen] = set()  # rendezvous tasks that got inputs after their push
+        self._joined: set[WatchedOperation] = (
+            set()
+        )  # rendezvous tasks that got inputs after their push
 
     # -- what the engine tells ---------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class Recent(Recorder):
         self._ended.append(operation)
         self._sample_if_due(end_ns)
 
-    def _join(self, operation: Seen, later: tuple[int, ...]) -> None:
+    def _join(self, operation: WatchedOperation, later: tuple[int, ...]) -> None:
         self._joined.add(operation)
 
     def end(self, task: Task, failure: Any) -> None:
@@ -158,7 +160,7 @@ class Recent(Recorder):
     def _sample(self, now: int, process: int = 0) -> None:
         held = tuple(
             (device.ctx, pool.live, pool.cached, pool.pending)
-            for device in devices.named()
+            for device in devices.list_named()
             if (pool := device.pool) is not None
         )
         self._sampled_ns = now
@@ -166,38 +168,38 @@ class Recent(Recorder):
 
     # -- what the sampler asks ---------------------------------------------------------------------
 
-    def look(self, process: int = 0) -> Look:
+    def look(self, process: int = 0) -> Snapshot:
         """The news since the last call; called by one thread at a time. `process`: bytes, for a
         sample taken now."""
         self._sample(_clock(), process)
         waits = sorted(_all_of(self._waited), key=lambda told: told[0])
         ended, found = _all_of(self._ended), []
         done = 0
-        for each in _all_of(self._pushed):
-            while done < len(waits) and waits[done][0] < each.pushed_ns:
+        for operation in _all_of(self._pushed):
+            while done < len(waits) and waits[done][0] < operation.pushed_ns:
                 found.append(self._wait_of(waits[done]))
                 done += 1
-            self._after[each.number] = self._ordering.after(each)
+            self._after[operation.number] = self._ordering.after(operation)
         while len(self._after) > 2 * (self._most + len(self._open)):  # of operations that were lost
             del self._after[next(iter(self._after))]
         found += map(self._wait_of, waits[done:])
-        for each in ended:
-            each.after = self._came_after(each)
+        for operation in ended:
+            operation.after = self._came_after(operation)
         self.operations.extend(ended)
         while len(self.operations) > self.keep:
             self._ordering.forget(self.operations.popleft())
         samples = _all_of(self._sampled)
         self.waits += found
         self.samples += samples
-        running = [each for each in list(self._open.values()) if each.began_ns]
-        return Look(ended, found, samples, running, waiting_now())
+        running = [operation for operation in list(self._open.values()) if operation.began_ns]
+        return Snapshot(ended, found, samples, running, waiting_now())
 
-    def _came_after(self, each: Seen) -> Before:
-        needs, room = self._after.pop(each.number, ((), ()))
-        if each in self._joined:
-            self._joined.discard(each)
-            wrote = {self._ordering.writer.get(serial, 0) for serial in each.reads}
-            needs = tuple(sorted(wrote.union(needs) - {0, each.number}))
+    def _came_after(self, operation: WatchedOperation) -> Before:
+        needs, room = self._after.pop(operation.number, ((), ()))
+        if operation in self._joined:
+            self._joined.discard(operation)
+            wrote = {self._ordering.writer.get(serial, 0) for serial in operation.reads}
+            needs = tuple(sorted(wrote.union(needs) - {0, operation.number}))
         return needs, room
 
     def _wait_of(self, told: tuple[Any, ...]) -> Wait:

@@ -128,11 +128,11 @@ def watch(call: Callable[[], Any], last: FunctionType) -> list[Stage]:
 
 def function_of(frame: FrameType) -> FunctionType:
     """The function whose call this is: of those with its code, the one with its free variables."""
-    for each in gc.get_referrers(frame.f_code):
-        if isinstance(each, FunctionType):
-            free = dict(zip(frame.f_code.co_freevars, each.__closure__ or ()))
+    for referrer in gc.get_referrers(frame.f_code):
+        if isinstance(referrer, FunctionType):
+            free = dict(zip(frame.f_code.co_freevars, referrer.__closure__ or ()))
             if all(frame.f_locals[name] is cell.cell_contents for name, cell in free.items()):
-                return each
+                return referrer
     raise LookupError(f"no function has the code of {frame.f_code.co_name}")
 
 

@@ -99,8 +99,8 @@ def ways() -> dict[str, Callable[[], Any]]:
     words = [{"num_hidden": len(w), "no_bias": False, "flatten": True} for w, _ in arrays]
     known = [fc.bind((array, *each), said)[1] for each, said in zip(arrays, words)]
     kernels = [(*each, attrs) for each, attrs in zip(bare, known)]
-    calls = [(*each, attrs) for each, attrs in zip(arrays, known)]
-    named = [(*each, len(each[0])) for each in arrays]
+    calls = [(*array, attrs) for array, attrs in zip(arrays, known)]
+    named = [(*array, len(array[0])) for array in arrays]
 
     return {
         "numpy": partial(forward, x, bare, dense, relu),

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from d2lmini.cuda.products import Call
+from d2lmini.cuda.products import GemmCall
 
 
-def gemm(call: Call, turned: bool, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+def gemm(call: GemmCall, turned: bool, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """What `out` holds after the call."""
     begin_a, begin_b, begin = call.begin
     left, right = (a, b) if turned else (b, a)
@@ -50,12 +50,12 @@ def _view(memory: np.ndarray, begin: int, shape: tuple, strides: tuple) -> np.nd
 class Library:
     """Stands for `cuda.products.Library`."""
 
-    def gemm(self, lane: Any, call: Call, turned: bool, a: Any, b: Any, out: Any) -> None:
+    def gemm(self, lane: Any, call: GemmCall, turned: bool, a: Any, b: Any, out: Any) -> None:
         from fakes import cupy_arrays
 
         function = partial(_result, call, turned)
         cupy_arrays.hook.execute("gemm", function, (a, b, out), (out,))
 
 
-def _result(call: Call, turned: bool, *raws: np.ndarray) -> tuple[np.ndarray]:
+def _result(call: GemmCall, turned: bool, *raws: np.ndarray) -> tuple[np.ndarray]:
     return (gemm(call, turned, *raws),)

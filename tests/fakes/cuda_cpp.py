@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda.kernels.elementwise import FOUR
-from d2lmini.cuda.kernels.functions import HELPERS
 from d2lmini.cuda.kernels.launch import parameters
-from d2lmini.cuda.kernels.random import STREAM
+from d2lmini.cuda.kernels.random_numbers import STREAM
+from d2lmini.cuda.kernels.ufunc_to_c import HELPERS
 
 COMPILER = shutil.which("g++")
 #: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).

@@ -168,8 +168,8 @@ log_q = np.log(shares((4, 3))[::-1])
 
 
 def divergence(log_p: np.ndarray, y: np.ndarray, w: Any = 1, batch_axis: int = 0) -> np.ndarray:
-    each = w * y * (np.log(y) - log_p)
-    return each.sum(tuple(a for a in range(each.ndim) if a != batch_axis))
+    spec = w * y * (np.log(y) - log_p)
+    return spec.sum(tuple(a for a in range(spec.ndim) if a != batch_axis))
 
 
 add("KLDivLoss()", (log_q, target), divergence)

@@ -57,10 +57,10 @@ class Row:
     def arrays(self, dtype: str | None = None) -> list[np.ndarray]:
         """The inputs as arrays; floating ones as `dtype` if that is given."""
         arrays = []
-        for i, each in enumerate(self.inputs):
-            if isinstance(each, tuple):
-                each = peer.draw(each, 50 + i, -2, 2).astype(self.dtype)
-            arrays.append(each.astype(dtype) if dtype and peer.differentiable(each) else each)
+        for i, input_ in enumerate(self.inputs):
+            if isinstance(input_, tuple):
+                input_ = peer.draw(input_, 50 + i, -2, 2).astype(self.dtype)
+            arrays.append(input_.astype(dtype) if dtype and peer.differentiable(input_) else input_)
         return arrays
 
     def plain(self) -> dict[str, Any]:

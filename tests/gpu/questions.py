@@ -15,7 +15,7 @@ import pytest
 from d2lmini import autograd, cpu, cpu_pinned, gluon, gpu, nd
 from d2lmini.cuda import module
 from d2lmini.cuda.device import logical_gpus
-from d2lmini.cuda.nccl import SumLane
+from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.device.devices import device_of
 from d2lmini.kvstore.allreduce import Side
 
@@ -101,7 +101,7 @@ def test_nccl_sums_over_one_device():
     if module.nccl() is None:
         pytest.skip("NCCL is not installed: pip install nvidia-nccl-cu12")
     device = device_of(gpu(0))
-    sums = SumLane([device])
+    sums = NcclWorker([device])
     x, y = nd.array(np.arange(1000), ctx=gpu(0)), nd.zeros((1000,), ctx=gpu(0))
     nd.waitall()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from d2lmini.ops.rnn import RNN, parameter_size
-from d2lmini.ops.rnn_one import rnn_layer as RNN_LAYER
+from d2lmini.ops.rnn_layer import rnn_layer as RNN_LAYER
 from op_rows.case import Case, draw
 
 OWN = "an op of ours alone"

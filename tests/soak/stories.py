@@ -25,7 +25,7 @@ import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd, profile, virtual_gpus
 from d2lmini import random as mx_random
 from d2lmini.gluon import nn, rnn
-from d2lmini.widgets.job import Job
+from d2lmini.widgets.background_job import BackgroundJob
 
 Story = Callable[[random.Random], object]
 
@@ -276,16 +276,16 @@ def errors(rng: random.Random) -> None:
     bad = nd.random.normal(0, -1, shape=(rng.choice([2, 300]), 4))
     after = bad * 2 + 1
     sums = [good.sum() + i for i in range(5)]
-    for each in (bad, after):
+    for array in (bad, after):
         try:
-            each.asnumpy()
+            array.asnumpy()
         except MXNetError as error:
             assert "scale" in str(error), error
         else:
             raise AssertionError("a failed value was read")
     expected = float(good.asnumpy().astype(np.float64).sum())
-    for i, each in enumerate(sums):
-        assert abs(each.asscalar() - expected - i) < 1e-2
+    for i, array in enumerate(sums):
+        assert abs(array.asscalar() - expected - i) < 1e-2
     try:
         nd.waitall()
     except MXNetError as error:
@@ -311,8 +311,8 @@ def cancelling(rng: random.Random) -> None:
     x = nd.array(numbers(rng, 100, 100))
     expected = x.asnumpy()
     held = [nd.zeros((100, 100)) for _ in range(engine.current.workers)]
-    for each in held:
-        engine.push(lambda: gate.wait(SOON_S), writes=[each], name="gate")
+    for result in held:
+        engine.push(lambda: gate.wait(SOON_S), writes=[result], name="gate")
     results = []
     for i in range(rng.randint(1, 30)):
         tag = nd.zeros((100, 100))
@@ -321,14 +321,14 @@ def cancelling(rng: random.Random) -> None:
     dropped = engine.cancel_pending()
     gate.set()
     told = 0
-    for each in results:
+    for result in results:
         try:
-            np.testing.assert_allclose(each.asnumpy(), 2 * expected, rtol=1e-6)
+            np.testing.assert_allclose(result.asnumpy(), 2 * expected, rtol=1e-6)
         except MXNetError as error:
             assert "cancel" in str(error), error
             told += 1
     assert bool(told) <= bool(dropped)
-    del held, results, tag, each
+    del held, results, tag, result
     try:
         nd.waitall()
     except MXNetError as error:
@@ -344,18 +344,18 @@ def cancelled_run(rng: random.Random) -> None:
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
     begun = threading.Event()
 
-    def work(job: Job) -> None:
+    def work(job: BackgroundJob) -> None:
         for i in range(10**9):
             train(net, trainer, x, x[:, :4]).wait_to_read()
             job.progress(i)
             begun.set()
 
-    job = Job(work)
+    job = BackgroundJob(work)
     job.start()
     assert begun.wait(SOON_S)
     job.cancel()
     assert job.join(SOON_S) and job.state == "cancelled", (job.state, job.problem)
-    assert all(np.isfinite(each).all() for each in weights(net))
+    assert all(np.isfinite(weight).all() for weight in weights(net))
 
 
 @story("forks")
@@ -373,8 +373,8 @@ def forks(rng: random.Random) -> None:
     _, status = os.waitpid(child, 0)
     assert status == 0, f"the child ended with status {status}"
     expected = np.dot(x.asnumpy(), x.asnumpy())
-    for each in busy:
-        np.testing.assert_allclose(each.asnumpy(), expected, rtol=1e-3, atol=1e-3)
+    for array in busy:
+        np.testing.assert_allclose(array.asnumpy(), expected, rtol=1e-3, atol=1e-3)
 
 
 # -- being watched ---------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ def profiles(rng: random.Random) -> None:
         for _ in range(n):
             y = nd.tanh(nd.dot(y, x))
         y.wait_to_read()
-    assert sum(each.name == "dot" for each in trace.operations) == n
+    assert sum(operation.name == "dot" for operation in trace.operations) == n
     account = trace.account()
     total_ns = sum(part.ns for part in account.parts.values())
     assert abs(total_ns - account.wall_ns) <= 1e-6 * account.wall_ns + 1
@@ -436,9 +436,9 @@ def threads(rng: random.Random) -> None:
         found[i] = (nd.dot(x, x) + x).asnumpy()
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for each in workers:
-        each.start()
-    for each in workers:
-        each.join(SOON_S)
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(SOON_S)
     for x, y in zip(inputs, found):
         np.testing.assert_allclose(y, np.dot(x, x) + x, rtol=1e-3, atol=1e-4)

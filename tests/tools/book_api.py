@@ -135,8 +135,8 @@ class Reference:
                 plain = space.partition(":")[0]
                 self.places[plain] = f"{page_of(names)}.html#module-{plain}"
                 for entry in self.entries[space]:
-                    for each in (entry, *entry.members):
-                        self.places.setdefault(each.path, f"{page_of(names)}.html#{each.path}")
+                    for member in (entry, *entry.members):
+                        self.places.setdefault(member.path, f"{page_of(names)}.html#{member.path}")
         self.pages = [self._page(title, names) for title, names in spaces.items()]
         self.pages.insert(0, self._first_page(spaces))
 

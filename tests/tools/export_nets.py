@@ -104,7 +104,7 @@ def names(mx):
 def flat(outputs):
     """Outputs without nesting, as NumPy arrays."""
     if isinstance(outputs, (list, tuple)):
-        return [y for each in outputs for y in flat(each)]
+        return [y for output in outputs for y in flat(output)]
     return [outputs.asnumpy()]
 
 

@@ -52,7 +52,7 @@ SPACES = {
     "Gluon: layers": "gluon.nn gluon.rnn gluon.contrib.nn",
     "Gluon: data": """gluon.data gluon.data.batchify gluon.data.vision
         gluon.data.vision.transforms gluon.contrib.data""",
-    "The profiler": """profiler profiler.trace:Profile profiler.waits:WaitList,Ledger,Row
+    "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
         profiler.summary:Summary profiler.lint:Lint""",

@@ -16,7 +16,8 @@ How it works. Python asks the finders in `sys.meta_path` for a module it has not
 of this module answers for `mxnet` and everything below it, and puts the *same* module object that
 d2lmini has into `sys.modules` under the second name, so that classes are identical under both
 names. Only `mxnet` itself is a separate module (its version is MXNet's). A part of MXNet that
-d2lmini does not have is a module whose names raise when used, not when imported: see `left_out.py`.
+d2lmini does not have is a module whose names raise when used, not when imported: see
+`unsupported.py`.
 
 `d2lzh`, the package of the book these programs come from, is `d2lmini.d2l`; so is `d2l`, unless
 another package of that name is installed.
@@ -36,9 +37,9 @@ from typing import Any
 
 import d2lmini
 from d2lmini.base import alias
-from d2lmini.compat.mxnet_alias import left_out
-from d2lmini.compat.mxnet_alias.left_out import LeftOutModule, Missing
+from d2lmini.compat.mxnet_alias import unsupported
 from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
+from d2lmini.compat.mxnet_alias.unsupported import LeftOutModule, Missing
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -91,8 +92,8 @@ class _MXNet(ModuleType):
             value = getattr(d2lmini, name)
         elif name.startswith("__"):
             raise AttributeError(f"module 'mxnet' has no attribute {name!r}")
-        elif name in left_out.NAMES:
-            value = Missing(f"mxnet.{name}", left_out.NAMES[name])
+        elif name in unsupported.NAMES:
+            value = Missing(f"mxnet.{name}", unsupported.NAMES[name])
         else:
             try:
                 value = import_module(f"mxnet.{name}")
@@ -106,7 +107,7 @@ class _MXNet(ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *left_out.modules(), *vars(self)})
+        return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *unsupported.modules(), *vars(self)})
 
 
 def _proper(name: str) -> tuple[str, str]:
@@ -192,7 +193,7 @@ def _find(name: str) -> Any:
         return sys.modules[parent]
     if last in vars(sys.modules.get(parent)):  # nd.linalg and others: namespaces, not modules
         return vars(sys.modules[parent])[last]
-    reason = left_out.MODULES.get(rest) if top == "mxnet" else None
+    reason = unsupported.MODULES.get(rest) if top == "mxnet" else None
     if reason is None:
         return None
     absent = LeftOutModule(name, reason)
@@ -212,9 +213,9 @@ _hung: list[tuple[ModuleType, str]] = []
 def _complete(name: str, path: str, module: ModuleType) -> None:
     """Add to a module the children that MXNet has and d2lmini has not: those left out, so that
     `from mxnet.gluon import contrib` works, and files that d2lmini divides differently."""
-    for child in left_out.modules(path):
+    for child in unsupported.modules(path):
         if child not in vars(module) and _ours("mxnet", f"{path}.{child}") is None:
-            missing = LeftOutModule(f"{name}.{child}", left_out.MODULES[f"{path}.{child}"])
+            missing = LeftOutModule(f"{name}.{child}", unsupported.MODULES[f"{path}.{child}"])
             sys.modules[missing.__name__] = missing
             setattr(module, child, missing)
             _hung.append((module, child))

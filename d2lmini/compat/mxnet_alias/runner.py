@@ -125,22 +125,22 @@ def _run_cell(source: str, name: str, module: ModuleType) -> None:
     """Execute a cell; print the value of an expression at its end, unless a `;` follows."""
     source = _plain_python(source, name)
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    tree = _parsed(source, name)
+    tree = _parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(_compiled(tree, name), vars(module))
+    exec(_compile(tree, name), vars(module))
     if isinstance(last, ast.Expr):
-        value = eval(_compiled(ast.Expression(last.value), name), vars(module))
+        value = eval(_compile(ast.Expression(last.value), name), vars(module))
         if not source.rstrip().endswith(";"):
             sys.displayhook(value)
 
 
-def _parsed(source: str, name: str) -> ast.Module:
+def _parse(source: str, name: str) -> ast.Module:
     tree = compile(source, name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     assert isinstance(tree, ast.Module)
     return tree
 
 
-def _compiled(tree: ast.Module | ast.Expression, name: str) -> CodeType:
+def _compile(tree: ast.Module | ast.Expression, name: str) -> CodeType:
     mode = "exec" if isinstance(tree, ast.Module) else "eval"
     return compile(tree, name, mode, dont_inherit=True)
 
@@ -160,7 +160,7 @@ def _plain_python(source: str, name: str) -> str:
         lines[0] = ""
     while True:
         try:
-            _parsed("\n".join(lines), name)
+            _parse("\n".join(lines), name)
             return "\n".join(lines)
         except SyntaxError as error:
             number = (error.lineno or 1) - 1

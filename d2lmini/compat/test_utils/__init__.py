@@ -6,7 +6,7 @@
 >>> test_utils.check_numeric_gradient(nd.tanh, [np.linspace(-1, 1, 5)], rtol=1e-2, atol=1e-3)
 
 Reading order: `compare.py` (are two arrays alike, and where do they differ most), `samples.py`
-(random shapes and arrays), `surroundings.py` (context, environment, retries), `checks.py` (values
+(random shapes and arrays), `environment.py` (context, environment, retries), `checks.py` (values
 and gradients of Symbols, optimizers). Where MXNet's checks take a Symbol, these also take a
 function of NDArrays or a Block.
 """
@@ -42,6 +42,16 @@ from d2lmini.compat.test_utils.compare import (
     same,
     same_array,
 )
+from d2lmini.compat.test_utils.environment import (
+    assert_exception,
+    default_context,
+    default_dtype,
+    discard_stderr,
+    environment,
+    list_gpus,
+    retry,
+    set_default_context,
+)
 from d2lmini.compat.test_utils.samples import (
     assign_each,
     assign_each2,
@@ -57,16 +67,6 @@ from d2lmini.compat.test_utils.samples import (
     random_arrays,
     random_sample,
     random_uniform_arrays,
-)
-from d2lmini.compat.test_utils.surroundings import (
-    assert_exception,
-    default_context,
-    default_dtype,
-    discard_stderr,
-    environment,
-    list_gpus,
-    retry,
-    set_default_context,
 )
 
 __all__ = [

@@ -20,8 +20,8 @@ import numpy as np
 from d2lmini import autograd, random
 from d2lmini.base import MXNetError
 from d2lmini.compat.test_utils.compare import assert_almost_equal, default_numeric_eps, get_tols
+from d2lmini.compat.test_utils.environment import default_context, default_dtype
 from d2lmini.compat.test_utils.samples import rand_ndarray
-from d2lmini.compat.test_utils.surroundings import default_context, default_dtype
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ndarray import NDArray, array
@@ -78,7 +78,7 @@ def _function(who: str, sym: Any, location: Any, aux_states: Any = None) -> tupl
     return sym, location
 
 
-def _expected(function: Function, expected: Any) -> list[Any]:
+def _list_expected(function: Function, expected: Any) -> list[Any]:
     """The expected outputs, in order."""
     if isinstance(function, _SymbolFunction) and isinstance(expected, Mapping):
         return [expected[name] for name in function.outputs]
@@ -145,7 +145,7 @@ def check_symbolic_forward(
     function, location = _function("check_symbolic_forward", sym, location, aux_states)
     with autograd.predict_mode():
         outputs = _call(function, _inputs(location, ctx, dtype))
-    expected = _expected(function, expected)
+    expected = _list_expected(function, expected)
     if len(expected) != len(outputs):
         raise AssertionError(f"{len(outputs)} outputs, but {len(expected)} are expected")
     for i, (output, value) in enumerate(zip(outputs, expected)):
@@ -189,7 +189,7 @@ def check_symbolic_backward(
             x.grad[:] = before[key]
     with autograd.record():
         outputs = _call(function, inputs)
-    heads: Any = [None] * len(outputs) if out_grads is None else _expected(function, out_grads)
+    heads: Any = [None] * len(outputs) if out_grads is None else _list_expected(function, out_grads)
     heads = [
         None if g is None else array(g, ctx=y.context, dtype=y.dtype)
         for g, y in zip(heads, outputs, strict=True)

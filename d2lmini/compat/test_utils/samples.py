@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.compat.test_utils.surroundings import default_dtype
+from d2lmini.compat.test_utils.environment import default_dtype
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray, array
 

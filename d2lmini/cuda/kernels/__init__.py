@@ -30,22 +30,22 @@ if TYPE_CHECKING:
         cross_entropy,
         depthwise,
         elementwise,
-        functions,
         fused,
         launch,
         moments,
         pooling,
-        random,
+        random_numbers,
         recurrent,
         rows,
         symbols,
+        ufunc_to_c,
         updates,
         windows,
     )  # fmt: skip
 
 __all__ = [
-    "blocks", "cross_entropy", "depthwise", "elementwise", "functions", "fused", "launch",
-    "moments", "pooling", "random", "recurrent", "rows", "symbols", "updates", "windows",
+    "blocks", "cross_entropy", "depthwise", "elementwise", "ufunc_to_c", "fused", "launch",
+    "moments", "pooling", "random_numbers", "recurrent", "rows", "symbols", "updates", "windows",
 ]  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def cross_entropy(
 
     Classes are along `axis` of data; labels are their numbers, of any dtype, or probabilities of
     data's. `losses` is at least float32. Arrays in order (C-contiguous), here and below."""
-    kernel, places, sizes = _chosen(data, label, axis, is_sparse, 0)
+    kernel, places, sizes = _choose_kernel(data, label, axis, is_sparse, 0)
     kernel(xp, places, data, label, losses, *sizes, float(factor))
 
 
@@ -138,11 +138,13 @@ def cross_entropy_gradient(
 ) -> None:  # fmt: skip
     """Fill dx: the gradient of each place times `factor` and the g (examples,) of its example,
     which is place // behind % examples."""
-    kernel, places, sizes = _chosen(data, label, axis, is_sparse, 1)
+    kernel, places, sizes = _choose_kernel(data, label, axis, is_sparse, 1)
     kernel(xp, places, g, data, label, dx, *sizes, float(factor), examples, behind)
 
 
-def _chosen(data: Any, label: Any, axis: int, is_sparse: bool, way: int) -> tuple[Any, int, tuple]:
+def _choose_kernel(
+    data: Any, label: Any, axis: int, is_sparse: bool, way: int
+) -> tuple[Any, int, tuple]:
     """The kernel, the number of threads that it needs, and the sizes."""
     axis %= data.ndim
     rows, classes, columns = (

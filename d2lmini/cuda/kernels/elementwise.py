@@ -43,9 +43,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.functions import helpers
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body
+from d2lmini.cuda.kernels.ufunc_to_c import helpers
 from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
@@ -88,10 +88,10 @@ def elementwise(
     """
     body = Body()
     texts = [f"x{i}" for i in range(len(inputs))]
-    given = [loaded_name(body, text, np.dtype(o.dtype)) for text, o in zip(texts, inputs)]
+    given = [load_name(body, text, np.dtype(o.dtype)) for text, o in zip(texts, inputs)]
     results = list(formula(*given))
     outs = [f"y{i}" for i in range(len(results))]
-    stored = [f"{y} = {stored_text(value)};" for y, value in zip(outs, results)]
+    stored = [f"{y} = {store_text(value)};" for y, value in zip(outs, results)]
     types = [C_TYPES[np.dtype(o.dtype).char] for o in inputs]
     out_types = [C_TYPES[value.dtype.char] for value in results]
 
@@ -111,18 +111,24 @@ def elementwise(
     )
     lines = [*element, *(f"    {line}" for line in [*body.lines, *stored]), "}", "", *kernel]
     lines += _loops(
-        index, texts, types, [_spread(o, domain) for o in inputs], domain, outs, out_types
+        index,
+        texts,
+        types,
+        [_broadcast_strides(o, domain) for o in inputs],
+        domain,
+        outs,
+        out_types,
     )
     text = "\n".join([*lines, "}", ""])
-    return completed(name, text)
+    return complete(name, text)
 
 
-def completed(name: str, text: str) -> Kernel:
+def complete(name: str, text: str) -> Kernel:
     """Complete a text, which begins with the function of one element, with the helpers it uses."""
-    return kept(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
+    return kernel_of(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
 
 
-def kept(name: str, source: str) -> Kernel:
+def kernel_of(name: str, source: str) -> Kernel:
     """The kernel of this text, cached."""
     with _lock:
         if source not in _kernels:
@@ -133,14 +139,14 @@ def kept(name: str, source: str) -> Kernel:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def loaded_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
+def load_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
     """What lies in an array, to compute with."""
     if dtype.char == "e":
         return body.line(f"widened({text})", dtype)
-    return body.given(text, dtype)
+    return body.add_input(text, dtype)
 
 
-def stored_text(value: Proxy) -> str:
+def store_text(value: Proxy) -> str:
     """A value as it lies in an array."""
     return f"narrowed({value.expr})" if value.dtype.char == "e" else value.expr
 
@@ -153,7 +159,7 @@ def _straight(shape: Shape) -> tuple[int, ...]:
     return tuple(prod(shape[a + 1 :]) for a in range(len(shape)))
 
 
-def _spread(operand: Operand, domain: Shape) -> tuple[int, ...]:
+def _broadcast_strides(operand: Operand, domain: Shape) -> tuple[int, ...]:
     """The strides of an operand over the domain: 0 where the operand is repeated."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     own = [0 if n == 1 else s for n, s in zip(operand.shape, strides)]
@@ -166,10 +172,12 @@ def _reach(operand: Operand) -> int:
     return sum(abs(s) * (n - 1) for n, s in zip(operand.shape, strides))
 
 
-def merged(domain: Shape, walks: Sequence[tuple[int, ...]]) -> tuple[Shape, list[tuple[int, ...]]]:
+def merge_axes(
+    domain: Shape, walks: Sequence[tuple[int, ...]]
+) -> tuple[Shape, list[tuple[int, ...]]]:
     """The domain with as few axes as possible: neighbours that are contiguous in all walks merge.
 
-    >>> merged((8, 3, 5), [(15, 5, 1), (0, 5, 1)])
+    >>> merge_axes((8, 3, 5), [(15, 5, 1), (0, 5, 1)])
     ((8, 15), [(15, 1), (0, 1)])
     """
     sizes: list[int] = []
@@ -206,7 +214,7 @@ def _loops(
     domain: Shape, outputs: Sequence[str], out_types: Sequence[str],
 ) -> list[str]:  # fmt: skip
     """The kernel's loops: four elements at a time where possible, then one at a time."""
-    sizes, found = merged(domain, [*walks, _straight(domain)])
+    sizes, found = merge_axes(domain, [*walks, _straight(domain)])
     places = [_place(sizes, walk) for walk in found[:-1]]
     lines = [
         f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x, "

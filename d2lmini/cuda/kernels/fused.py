@@ -25,7 +25,7 @@ from d2lmini.ops.symbolic import Proxy
 Shape = tuple[int, ...]
 
 
-def fused(
+def apply_fused(
     xp: Any, formula: Callable[..., Any], arrays: Sequence[Any], out: Any = None, **numbers: Any
 ) -> Any:
     """Compute `formula(xp, *arrays, **numbers)`, a function of one element of each array, into
@@ -64,4 +64,4 @@ def _dtype(
 ) -> np.dtype:
     """The dtype of the result."""
     body = Body()
-    return formula(names, *(body.given("x", d) for d in dtypes), **dict(numbers)).dtype
+    return formula(names, *(body.add_input("x", d) for d in dtypes), **dict(numbers)).dtype

@@ -205,7 +205,7 @@ def max_pool_pick(xp: Any, u: Any, x: Any, y: Any, picked: Any, pool: Any) -> No
     _PICK(x.dtype, x.size, y.size)(xp, y.size, u, x, y, picked, *_sizes(x, pool))
 
 
-def pool_spread(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
+def pool_backward(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
     """Fill dx (..., *size): each g (..., *out), over the places that its mean counts, is added to
     all places of its window."""
     _SPREAD(g.dtype, g.size, dx.size)(xp, dx.size, g, dx, mean, *_sizes(dx, pool))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.cuda.capture import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
-from d2lmini.cuda.recording import outside
 
 _ADD_RUNS = TypedKernel(
     "add_runs",

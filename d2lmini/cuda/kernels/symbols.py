@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.functions import written
 from d2lmini.cuda.kernels.launch import C_TYPES
+from d2lmini.cuda.kernels.ufunc_to_c import ufunc_to_c
 from d2lmini.ops.symbolic import NotTraceable, Proxy, SymbolicModule
 
 
@@ -47,7 +47,7 @@ class Body:
         self.as_parameters = as_parameters
         self._count = 0
 
-    def given(self, text: str, dtype: Any) -> Proxy:
+    def add_input(self, text: str, dtype: Any) -> Proxy:
         """A value that is there before: a C expression."""
         return Proxy(names, text, np.dtype(dtype), self)
 
@@ -95,7 +95,7 @@ def literal(value: Any, dtype: np.dtype) -> str:
     return f"{text}{f}"
 
 
-def converted(text: str, old: np.dtype, new: np.dtype) -> str:
+def convert(text: str, old: np.dtype, new: np.dtype) -> str:
     """A value of one dtype as another."""
     if old == new or (old.char, new.char) == ("e", "f"):
         return text
@@ -106,7 +106,7 @@ def converted(text: str, old: np.dtype, new: np.dtype) -> str:
     return f"({c_type(new)}) ({text})"
 
 
-def _closed(text: str) -> str:
+def _parenthesize(text: str) -> str:
     """An operand that binds as tightly as a name."""
     plain = text.replace("_", "").replace(".", "").isalnum()
     return text if plain or (text[0] == "(" and text[-1] == ")") else f"({text})"
@@ -124,14 +124,14 @@ class _Names(SymbolicModule):
         texts = []
         for arg, needed in zip(args, loop):
             if isinstance(arg, Proxy):
-                texts.append(converted(arg.expr, arg.dtype, needed))
+                texts.append(convert(arg.expr, arg.dtype, needed))
             else:
                 texts.append(body.number(arg, needed))
-        text = written(ufunc.__name__, loop[0].char, [_closed(t) for t in texts])
+        text = ufunc_to_c(ufunc.__name__, loop[0].char, [_parenthesize(t) for t in texts])
         return body.line(f"rounded({text})" if result.char == "e" else text, result)
 
     def convert(self, expr: str, old: np.dtype, new: np.dtype) -> str:
-        return converted(expr, old, new)
+        return convert(expr, old, new)
 
     def constant(self, value: Any, dtype: np.dtype) -> str:
         return literal(value, dtype)
@@ -139,10 +139,10 @@ class _Names(SymbolicModule):
     def choose(self, condition: Proxy, x: Any, y: Any, dtype: np.dtype) -> Proxy:
         body = next(a.body for a in (condition, x, y) if isinstance(a, Proxy) and a.body)
         sides = [
-            converted(v.expr, v.dtype, dtype) if isinstance(v, Proxy) else literal(v, dtype)
+            convert(v.expr, v.dtype, dtype) if isinstance(v, Proxy) else literal(v, dtype)
             for v in (x, y)
         ]
-        test, yes, no = map(_closed, [condition.expr, *sides])
+        test, yes, no = map(_parenthesize, [condition.expr, *sides])
         return body.line(f"{test} ? {yes} : {no}", dtype)
 
     def empty(self, shape: Any, dtype: Any = float) -> Proxy:

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.functions import helpers
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+from d2lmini.cuda.kernels.ufunc_to_c import helpers
 
 
 def header(char: str, index: str) -> str:
@@ -45,11 +45,11 @@ class TypedKernel:
     def __init__(self, name: str, body: str, **words: str):
         self.name = name
         self.body = Template(body).substitute(words)
-        self.of: Callable[[str, str], Kernel] = lru_cache(maxsize=None)(self._made)
+        self.of: Callable[[str, str], Kernel] = lru_cache(maxsize=None)(self._make)
 
     def __call__(self, dtype: Any, *sizes: int) -> Kernel:
         return self.of(np.dtype(dtype).char, index_type(sizes))
 
-    def _made(self, char: str, index: str) -> Kernel:
+    def _make(self, char: str, index: str) -> Kernel:
         text = header(char, index) + self.body
         return Kernel(self.name, helpers(text) + text)

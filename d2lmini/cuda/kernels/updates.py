@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.cuda.kernels import symbols
-from d2lmini.cuda.kernels.elementwise import broken, kept, loaded_name, stored_text
-from d2lmini.cuda.kernels.functions import helpers
+from d2lmini.cuda.kernels.elementwise import broken, kernel_of, load_name, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, c_type
+from d2lmini.cuda.kernels.ufunc_to_c import helpers
 from d2lmini.ops.symbolic import NotTraceable, trace
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
@@ -96,10 +96,10 @@ class Formula:
     ):  # fmt: skip
         body = Body(as_parameters=True)
         names = [f"x{i}" for i in range(len(dtypes))]
-        values = [loaded_name(body, name, dtype) for name, dtype in zip(names, dtypes)]
+        values = [load_name(body, name, dtype) for name, dtype in zip(names, dtypes)]
         if out is not None:
             names.append("y")
-            values.append(body.given("y", out))
+            values.append(body.add_input("y", out))
         before = [value.expr for value in values]
         place = values[0 if out is None else -1]
         if trace(symbols.names, compute, values[: len(dtypes)], attrs, out=place) is not place:
@@ -110,7 +110,7 @@ class Formula:
                 # Read before anything is stored.
                 value.expr = body.line(value.expr, value.dtype).expr
         arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
-        stores = [f"{name} = {stored_text(v)};" for name, v, w in zip(names, values, written) if w]
+        stores = [f"{name} = {store_text(v)};" for name, v, w in zip(names, values, written) if w]
         parameters = tuple((c_type(d), name) for name, (d, _) in body.parameters.items())
         self.text = _Text(arrays, (*body.lines, *stores), parameters)
         self.numbers = [d.type(value) for d, value in body.parameters.values()]
@@ -153,4 +153,4 @@ def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -
         "",
     ]
     text = "\n".join(lines)
-    return kept(name, helpers(text) + text)
+    return kernel_of(name, helpers(text) + text)

@@ -9,8 +9,8 @@ of every sum depends only on the sizes, so results are the same each time.
 
 (cuDNN, which has faster algorithms for most sizes, is no longer available through CuPy.)
 
-`ops.convolve` describes the three functions. Where each filter has one channel, kernels compute
-them without columns (`kernels.depthwise`).
+`ops.conv_algorithms` describes the three functions. Where each filter has one channel, kernels
+compute them without columns (`kernels.depthwise`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from math import prod
 from typing import Any
 
 from d2lmini.cuda import kernels
-from d2lmini.ops.columns import col2im, im2col
-from d2lmini.ops.convolve import choose_way
+from d2lmini.ops.conv_algorithms import choose_way
+from d2lmini.ops.im2col import col2im, im2col
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
 

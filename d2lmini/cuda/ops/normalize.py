@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.cuda import kernels
-from d2lmini.ops.normalize import (
+from d2lmini.ops.normalization import (
     BatchNorm,
     all_outputs,
     as_three_axes,
     first_output,
     normalize_into,
 )
-from d2lmini.ops.normalize_backward import normalize_backward
+from d2lmini.ops.normalization_backward import normalize_backward
 
 
 @normalize_into.kernel("cuda")
@@ -20,7 +20,7 @@ def _(
     xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any
 ) -> tuple[Any, Any]:  # fmt: skip
     means, variances = kernels.moments.moments(xp, x, axes)
-    kernels.fused.fused(
+    kernels.fused.apply_fused(
         xp, _normalized, [x, means, variances, gamma, beta], out=y, eps=float(eps)
     )  # fmt: skip
     return means, variances
@@ -51,10 +51,12 @@ def _(
     else:
         wide = xp.promote_types(x.dtype, "float32")
         mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
-    kernels.fused.fused(xp, _normalized, [x, mean, var, scale, shift], out=place, eps=float(eps))
+    kernels.fused.apply_fused(
+        xp, _normalized, [x, mean, var, scale, shift], out=place, eps=float(eps)
+    )
     if of_batch:
         return (y, *outs)
-    inverse = kernels.fused.fused(xp, _inverse, [var], eps=float(eps))
+    inverse = kernels.fused.apply_fused(xp, _inverse, [var], eps=float(eps))
     return all_outputs(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
 
 
@@ -80,18 +82,20 @@ def _(xp, g, x, gamma, *, axes, eps, out=None):
     in_order = dgamma.flags.c_contiguous and dbeta.flags.c_contiguous
     if shared == axes and in_order:  # gamma is one wherever a mean is taken
         found = kernels.moments.slope_moments(xp, g, x, axes, eps, dgamma, dbeta)
-        kernels.fused.fused(xp, _slope_of_group, [g, x, gamma, *found], out=dx)
+        kernels.fused.apply_fused(xp, _slope_of_group, [g, x, gamma, *found], out=dx)
         return out
     mean, variance = kernels.moments.moments(xp, x, axes)
-    along_h = kernels.fused.fused(xp, _along_h, [g, x, mean, variance], eps=float(eps))
+    along_h = kernels.fused.apply_fused(xp, _along_h, [g, x, mean, variance], eps=float(eps))
     dgamma[...] = along_h.sum(axis=shared, keepdims=True)
     dbeta[...] = g.sum(axis=shared, dtype=wide, keepdims=True)
     mean_g, mean_gh = (
-        kernels.fused.fused(xp, _product, [a, gamma]).mean(axis=axes, dtype=wide, keepdims=True)
+        kernels.fused.apply_fused(xp, _product, [a, gamma]).mean(
+            axis=axes, dtype=wide, keepdims=True
+        )
         for a in (g, along_h)
     )
     given = [g, x, gamma, mean, variance, mean_g, mean_gh]
-    kernels.fused.fused(xp, _slope, given, out=dx, eps=float(eps))
+    kernels.fused.apply_fused(xp, _slope, given, out=dx, eps=float(eps))
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from d2lmini.cuda import kernels
 from d2lmini.ops.pool import (
-    Pool,
+    PoolGeometry,
     Pooling,
     max_pooling_backward,
     max_pooling_pick,
@@ -43,16 +43,16 @@ def _(
 def _(
     xp, g, *, shape, kernel, stride, pad, average=False, count_include_pad=True, out=None, **_
 ):  # fmt: skip
-    pool = Pool(shape[2:], kernel, stride, pad, g.shape[2:])
+    pool = PoolGeometry(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
     divisor = _divisor(average, count_include_pad)
-    kernels.pooling.pool_spread(xp, xp.ascontiguousarray(g), dx, pool, divisor)
+    kernels.pooling.pool_backward(xp, xp.ascontiguousarray(g), dx, pool, divisor)
     return dx
 
 
 @max_pooling_backward.kernel("cuda")
 def _(xp, g, data, y, *, kernel, stride, pad, out=None):
-    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     g, data, y = map(xp.ascontiguousarray, (g, data, y))
     kernels.pooling.max_pool_backward(xp, g, data, y, dx, pool)
@@ -61,7 +61,7 @@ def _(xp, g, data, y, *, kernel, stride, pad, out=None):
 
 @max_pooling_pick.kernel("cuda")
 def _(xp, u, data, y, *, kernel, stride, pad, out=None):
-    pool = Pool(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
     u, data, y = map(xp.ascontiguousarray, (u, data, y))
     kernels.pooling.max_pool_pick(xp, u, data, y, picked, pool)

@@ -9,7 +9,7 @@ from typing import Any
 
 from d2lmini.cuda import kernels
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_layers import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
+from d2lmini.ops.rnn_compute import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
 
 
 class _Before:

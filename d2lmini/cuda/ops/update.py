@@ -11,12 +11,12 @@ from d2lmini.cuda import kernels
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable
 from d2lmini.ops.update import with_master
-from d2lmini.ops.update_multi import Step, groups_of, run, take_step
+from d2lmini.ops.update_multi import UpdateStep, groups_of, run, take_step
 
 
 @run.kernel("cuda")
 def _(
-    xp: Any, steps: Sequence[Step], groups: list[tuple], outs: Sequence[Any], numbers: Any
+    xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any], numbers: Any
 ) -> None:
     """On a GPU: steps that differ only in their arrays are one launch."""
     ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
@@ -33,7 +33,7 @@ def _(
 
 
 def _launches(
-    steps: Sequence[Step], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
+    steps: Sequence[UpdateStep], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
     ordered: Sequence[bool],
 ) -> list[tuple[list[int], str, Any]]:  # fmt: skip
     """The steps of each launch, the kernel's name and formula. The formula is None if a number is
@@ -55,7 +55,7 @@ def _launches(
     return launches
 
 
-def numbers_of(steps: Sequence[Step], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
+def numbers_of(steps: Sequence[UpdateStep], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
     """The formulas that a GPU runs for `_fused_update` of arrays of these specs, without their
     numbers, and the numbers; None if the GPU does not read them from memory."""
     groups = groups_of(steps, data)

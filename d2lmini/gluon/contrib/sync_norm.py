@@ -12,10 +12,10 @@
 
 BatchNorm of each part would give [-1, 1]. How can one thread compute the first call before it makes
 the second? It does not need to: like every call, the first call returns at once. Its result waits
-for the mean and variance of the whole batch, which a `Meeting` writes (see `engine/meeting.py`): a
-task that becomes ready when all devices have supplied the moments of their parts. Backward waits in
-the same way for the sums in its formula, so backward may be called for each loss or for a list of
-losses.
+for the mean and variance of the whole batch, which a `Rendezvous` writes (see
+`engine/rendezvous.py`): a task that becomes ready when all devices have supplied the moments of
+their parts. Backward waits in the same way for the sums in its formula, so backward may be called
+for each loss or for a list of losses.
 
 The n-th call on one device is matched with the n-th calls on the others. If an exception ends a
 scope of `autograd.record()` in which only some devices have called, the next call starts a new
@@ -36,9 +36,9 @@ from d2lmini import autograd, engine, forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.storage import Chunk, pool_of
-from d2lmini.engine.meeting import Meeting
+from d2lmini.engine.rendezvous import Rendezvous
 from d2lmini.gluon.nn.norm import BatchNorm
-from d2lmini.graph.trace import AsWritten, here
+from d2lmini.graph.symbolic_trace import FallbackToEager, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import wrap
@@ -51,7 +51,7 @@ MOST_AHEAD = 16
 _lock = forks.guard(threading.Lock())
 
 
-class Gathering:
+class Gather:
     """Collects an array from each of n devices and computes `combine(arrays, sizes)`.
 
     The arrays are combined on the CPU in the order of their contexts, whatever their order of
@@ -87,7 +87,7 @@ class Gathering:
             if self.task is None:
                 self.total = wrap(Chunk(pool_of(cpu()), x._spec.nbytes), x._spec, cpu())
                 var = self.total._chunk
-                self.task = Meeting(self.name, self.n, self._combine, var, self.missing)
+                self.task = Rendezvous(self.name, self.n, self._combine, var, self.missing)
             self.parts[ctx] = part, size
         self.task.join(engine.current, part._chunk)
         return self.total if ctx.is_cpu else self.total.as_in_context(ctx)
@@ -148,8 +148,8 @@ class _Round:
         self.n = n
         self.name = name
         self.members: set[Context] = set()
-        self.forward = Gathering(n, name, merge_moments)
-        self.back: list[Gathering] = []
+        self.forward = Gather(n, name, merge_moments)
+        self.back: list[Gather] = []
         self.scopes: list[tuple[list[int], int]] = []  # (broken scopes of a thread, count at join)
 
     def join(self, ctx: Context) -> None:
@@ -162,13 +162,13 @@ class _Round:
         """True if an exception has ended a scope of a participating thread."""
         return any(broken[0] != then for broken, then in self.scopes)
 
-    def backward(self, ctx: Context) -> Gathering:
+    def backward(self, ctx: Context) -> Gather:
         """The gathering for the sums of `ctx`; with a retained tape there may be several."""
         with _lock:
             for each in self.back:
                 if ctx not in each.parts and not each.failed:
                     return each
-            self.back.append(Gathering(self.n, f"{self.name} (backward)", mean_of_sums))
+            self.back.append(Gather(self.n, f"{self.name} (backward)", mean_of_sums))
             return self.back[-1]
 
 
@@ -299,10 +299,12 @@ class SyncBatchNorm(BatchNorm):
     def hybrid_forward(
         self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
     ) -> Any:
-        if here.trace is not None:
+        if thread_state.trace is not None:
             if modes.training and not self._alone:
-                raise AsWritten(f"{self.name}: in training a SyncBatchNorm runs as it is written")
-            here.trace.depends_on_mode()
+                raise FallbackToEager(
+                    f"{self.name}: in training a SyncBatchNorm runs as it is written"
+                )
+            thread_state.trace.depends_on_mode()
         elif modes.training and not self._alone and isinstance(x, NDArray):
             n = self._devices()
             if n > 1:

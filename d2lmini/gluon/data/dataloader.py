@@ -135,7 +135,7 @@ class DataLoader:
         for number, indices in batches:
             batch = load(self._dataset, self._batchify_fn, indices, place.key, number)
             place.given = number + 1
-            yield self._placed(batch)
+            yield self._place_batch(batch)
         place.over = True
 
     def _begin(self) -> tuple[_Place, Iterator[tuple[int, Any]]]:
@@ -197,8 +197,8 @@ class DataLoader:
         elif self.auto_reload:
             self._ahead = _Epoch(self)
 
-    def _placed(self, batch: Any) -> Any:
-        return batch if self._pinned is None else _moved(batch, self._pinned)
+    def _place_batch(self, batch: Any) -> Any:
+        return batch if self._pinned is None else _move(batch, self._pinned)
 
     def _workers(self) -> ThreadPool | ProcessPool:
         """The pool; a new pool at first, after a failure, and in a forked child."""
@@ -251,7 +251,7 @@ class _Epoch:
         except BaseException:
             self._close()
             raise
-        return loader._placed(batch)
+        return loader._place_batch(batch)
 
     def _ask(self) -> None:
         """Submit the next batch, if there is one."""
@@ -317,10 +317,10 @@ def _batches(
     return BatchSampler(sampler, batch_size, last_batch or "keep")
 
 
-def _moved(batch: Any, ctx: Any) -> Any:
+def _move(batch: Any, ctx: Any) -> Any:
     """Copy the NDArrays of a batch to another context."""
     if isinstance(batch, NDArray):
         return batch.as_in_context(ctx)
     if isinstance(batch, (list, tuple)):
-        return [_moved(part, ctx) for part in batch]
+        return [_move(part, ctx) for part in batch]
     return batch

@@ -183,7 +183,7 @@ def _begin(payload: bytes, lifeline: Any) -> None:
             f"a worker process cannot load the dataset or batchify_fn: {problem}"
             f"{hint if '__main__' in str(problem) else ''}; use threads (thread_pool=True)"
         )
-        _Worker.problem = _sent(wrapped)
+        _Worker.problem = _to_sendable(wrapped)
 
 
 def _end_with(lifeline: Any) -> None:
@@ -206,10 +206,10 @@ def _work(indices: list[Any], key: Key, number: int) -> tuple[bool, bytes, str]:
     try:
         return True, pack(load(*_Worker.load, indices, key, number)), ""
     except Exception as problem:
-        return _sent(problem)
+        return _to_sendable(problem)
 
 
-def _sent(problem: Exception) -> tuple[bool, bytes, str]:
+def _to_sendable(problem: Exception) -> tuple[bool, bytes, str]:
     """Pickle an exception; an exception that cannot be pickled becomes a RuntimeError."""
     text = "".join(traceback.format_exception(*sys.exc_info())) if sys.exc_info()[0] else ""
     try:
@@ -225,11 +225,11 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, NDArray) and value.context.is_cpu:
-            return _arrived, (value.asnumpy(), value.context)
+            return _receive, (value.asnumpy(), value.context)
         return NotImplemented
 
 
-def _arrived(array: np.ndarray, ctx: Any) -> NDArray:
+def _receive(array: np.ndarray, ctx: Any) -> NDArray:
     return from_array(array, ctx, adopt=True)
 
 

@@ -141,7 +141,7 @@ class CTCLoss(Loss):
             pred = F.swapaxes(pred, 0, 1)
         if self._label_layout == "TN":
             label = F.swapaxes(label, 0, 1)
-        lengths = [each for each in (pred_lengths, label_lengths) if each is not None]
+        lengths = [length for length in (pred_lengths, label_lengths) if length is not None]
         loss = F.CTCLoss(
             pred, label, *lengths, use_data_lengths=pred_lengths is not None,
             use_label_lengths=label_lengths is not None, blank_label="last",

@@ -19,7 +19,7 @@
 
 Each layer normalizes its data to mean 0 and variance 1, then multiplies by a learnt gamma and adds
 a learnt beta. With `center=False` beta stays 0, and with `scale=False` gamma stays 1: the
-parameters exist, but get no gradient. The formulas are in `ops/normalize.py`.
+parameters exist, but get no gradient. The formulas are in `ops/normalization.py`.
 """
 
 from __future__ import annotations

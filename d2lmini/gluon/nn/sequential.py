@@ -49,7 +49,7 @@ class _Row(Block):
     def __iter__(self) -> Iterator[Block]:
         return iter(self._children.values())
 
-    def _shown(self) -> dict[str, Block]:
+    def _repr_children(self) -> dict[str, Block]:
         return self._children
 
 

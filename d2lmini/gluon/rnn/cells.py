@@ -24,10 +24,10 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, seen
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_shaped
 from d2lmini.gluon.rnn.sequences import as_array, as_steps
 from d2lmini.ops.core import Value
-from d2lmini.ops.rnn_one import rnn_layer
+from d2lmini.ops.rnn_layer import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
 
 
@@ -91,7 +91,7 @@ class GatedCell(HybridRecurrentCell):
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
         mode = self._mode
-        view = x if F is nd else seen(x)
+        view = x if F is nd else as_shaped(x)
         if mode is not None and view is not None and len(view.shape) == 2:
             return self._at_once(x, states, params, mode)
         i2h, h2h = self._products(F, x, states[0], **params)
@@ -146,7 +146,7 @@ class GatedCell(HybridRecurrentCell):
     def _can_be_one_op(self, inputs: Any) -> bool:
         """True if one op for all steps is possible and no hook observes the single steps."""
         whole = isinstance(inputs, Value)
-        first = seen(inputs if whole else inputs[0])
+        first = as_shaped(inputs if whole else inputs[0])
         return (
             type(self) in (RNNCell, LSTMCell, GRUCell)
             and self._mode is not None
@@ -162,7 +162,7 @@ class GatedCell(HybridRecurrentCell):
         try:
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
         except DeferredInitializationError:
-            self._finish_deferred(seen(x)[0], states)
+            self._finish_deferred(as_shaped(x)[0], states)
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
 
     def _step(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, namespace_of, seen
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, as_shaped, namespace_of
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, backwards, reverse
 from d2lmini.ops.core import Value
 
@@ -65,7 +65,7 @@ class _Stack(_Composite):
         next_states: list[Any] = []
         cells = self._cells()
         # Between the cells the sequence keeps its form, an array or a list.
-        between = True if isinstance(inputs, Value) and seen(inputs) is not None else None
+        between = True if isinstance(inputs, Value) and as_shaped(inputs) is not None else None
         for cell in cells:
             begin = len(next_states)
             inputs, mine = cell.unroll(

@@ -25,7 +25,7 @@ from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
 from d2lmini.gluon.rnn.recurrent import zeros_beside, zeros_of_any_batch
 from d2lmini.gluon.rnn.wrappers import DropoutCell
-from d2lmini.graph.trace import here
+from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
 
 
@@ -157,7 +157,7 @@ class RecurrentLayer(HybridBlock):
     def _first_states(self, inputs: Any) -> list[Any]:
         axis = self._layout.find("N")
         if not isinstance(inputs, nd.NDArray):
-            if here.trace is not None:
+            if thread_state.trace is not None:
                 return self.begin_state(-1, func=zeros_beside(inputs, axis))
             return self.begin_state(func=zeros_of_any_batch)
         batch_size = inputs.shape[axis] if inputs.ndim > 1 else 0

@@ -24,8 +24,8 @@ from d2lmini import ndarray as nd
 from d2lmini import symbol
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.rnn.sequences import as_steps, axis_of, formatted, masked
-from d2lmini.graph.trace import here
+from d2lmini.gluon.rnn.sequences import as_steps, axis_of, format_sequence, mask_sequence
+from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
 from d2lmini.ops.join import stack
 from d2lmini.ops.sequence import SequenceLast
@@ -88,7 +88,7 @@ class RecurrentCell(Block):
         first = inputs if whole else inputs[0]
         axis = axis_of("N", layout) if whole else 0
         if not isinstance(first, nd.NDArray):
-            if here.trace is not None:
+            if thread_state.trace is not None:
                 return self.begin_state(batch_size=-1, func=zeros_beside(first, axis))
             return self.begin_state(func=zeros_of_any_batch)
         batch_size = first.shape[axis]
@@ -142,13 +142,13 @@ class RecurrentCell(Block):
             if valid_length is not None:
                 history.append(states)
         if valid_length is None:
-            return formatted(outputs, length, layout, merge_outputs), states
+            return format_sequence(outputs, length, layout, merge_outputs), states
         states = [
             SequenceLast(stack(*each, axis=0), valid_length, use_sequence_length=True, axis=0)
             for each in zip(*history, strict=True)
         ]
-        return formatted(
-            masked(outputs, length, layout, valid_length), length, layout, merge_outputs
+        return format_sequence(
+            mask_sequence(outputs, length, layout, valid_length), length, layout, merge_outputs
         ), states
 
     def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
@@ -169,12 +169,12 @@ def namespace_of(value: Any) -> Any:
     return nd if isinstance(value, nd.NDArray) else symbol
 
 
-def seen(value: Any) -> Any:
+def as_shaped(value: Any) -> Any:
     """A value that has the shape of `value`: an array itself, or the trace's view of a Symbol. None
     for a Symbol outside of traces, whose shape is unknown."""
     if isinstance(value, nd.NDArray):
         return value
-    return None if here.trace is None else here.trace.seen(value)
+    return None if thread_state.trace is None else thread_state.trace.with_shape(value)
 
 
 def zeros_of_any_batch(name: str, shape: tuple[int, ...], __layout__: str, **how: Any) -> Any:
@@ -188,7 +188,7 @@ def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:
 
     def func(shape: tuple[int, ...], **_: Any) -> Any:
         one = value
-        for i in range(seen(value).ndim):
+        for i in range(as_shaped(value).ndim):
             if i != axis:
                 one = symbol.slice_axis(one, axis=i, begin=0, end=1)
         others = tuple(i for i, n in enumerate(shape) if n != -1)

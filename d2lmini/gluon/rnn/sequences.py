@@ -55,14 +55,14 @@ def as_array(sequence: Any, length: int, layout: str) -> Any:
     return sequence if isinstance(sequence, Value) else stack(*sequence, axis=axis)
 
 
-def formatted(sequence: Any, length: int, layout: str, merge: bool | None) -> Any:
+def format_sequence(sequence: Any, length: int, layout: str, merge: bool | None) -> Any:
     """One array if `merge` is True, a list of steps if False, `sequence` itself if None."""
     if merge is None:
         return sequence
     return (as_array if merge else as_steps)(sequence, length, layout)
 
 
-def masked(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
+def mask_sequence(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
     """One array, with zeros in all steps at or after each sequence's valid length."""
     return SequenceMask(
         as_array(sequence, length, layout),

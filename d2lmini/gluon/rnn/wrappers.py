@@ -20,7 +20,7 @@ from typing import Any
 
 from d2lmini.gluon.rnn.containers import BidirectionalCell
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
-from d2lmini.gluon.rnn.sequences import as_array, as_steps, masked
+from d2lmini.gluon.rnn.sequences import as_array, as_steps, mask_sequence
 from d2lmini.ops.core import Value, registry
 
 
@@ -188,7 +188,7 @@ class ResidualCell(ModifierCell):
             )
         add = registry["elemwise_add"]
         if valid_length is not None:
-            inputs = masked(inputs, length, layout, valid_length)
+            inputs = mask_sequence(inputs, length, layout, valid_length)
         if isinstance(outputs, Value):
             return add(outputs, as_array(inputs, length, layout)), states
         steps = as_steps(inputs, length, layout)

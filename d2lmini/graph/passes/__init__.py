@@ -44,15 +44,15 @@ from collections.abc import Callable, Sequence
 
 from d2lmini.graph import verify as checker
 from d2lmini.graph.ir import Entry, variables_of
-from d2lmini.graph.passes.common import common
-from d2lmini.graph.passes.dead import dead
-from d2lmini.graph.passes.folding import bound as bound
-from d2lmini.graph.passes.folding import folded
-from d2lmini.graph.passes.identities import identities
-from d2lmini.graph.passes.norms import norms
+from d2lmini.graph.passes.canonicalize import canonicalize
+from d2lmini.graph.passes.constant_fold import bind_values as bind_values
+from d2lmini.graph.passes.constant_fold import constant_fold
+from d2lmini.graph.passes.cse import cse
+from d2lmini.graph.passes.dce import dce
+from d2lmini.graph.passes.factor_sums import factor_sums
+from d2lmini.graph.passes.remove_identities import remove_identities
+from d2lmini.graph.passes.reuse_batchnorm_stats import reuse_batchnorm_stats
 from d2lmini.graph.passes.scalars import scalars
-from d2lmini.graph.passes.simpler import simpler
-from d2lmini.graph.passes.sums import sums
 from d2lmini.graph.passes.views import views
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
@@ -60,7 +60,8 @@ Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 
 #: In the order in which they run.
 PASSES: tuple[Pass, ...] = (
-    identities, views, folded, scalars, simpler, norms, sums, common, dead,
+    remove_identities, views, constant_fold, scalars, canonicalize,
+    reuse_batchnorm_stats, factor_sums, cse, dce,
 )  # fmt: skip
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.

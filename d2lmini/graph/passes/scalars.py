@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.graph.passes.identities import number_of
+from d2lmini.graph.passes.remove_identities import number_of
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten
 
 rules = Rules()

@@ -91,18 +91,18 @@ def _(node: Node) -> Replacement:
     shape = spec_of((node, 0)).shape
     if source == node.inputs[0] and is_plain(node, shape):
         return None
-    return reshaped(source, shape, node)
+    return reshape(source, shape, node)
 
 
 def is_plain(node: Node, shape: Shape) -> bool:
-    """Is it a reshape as `reshaped` writes it?"""
+    """Is it a reshape as `reshape` writes it?"""
     assert node.op is not None
     if node.op.name == "reshape":
         return 0 not in shape and node.attrs["shape"] == shape
     return node.op.name == "_spread" and 0 in shape and node.attrs["kept"] == shape
 
 
-def reshaped(source: Entry, shape: Shape, like: Node) -> Entry:
+def reshape(source: Entry, shape: Shape, like: Node) -> Entry:
     """`source` in this shape. To `reshape` 0 is a code, so empty arrays go another way."""
     if 0 in shape:
         return call("_spread", (source,), like, kept=shape, shape=shape)

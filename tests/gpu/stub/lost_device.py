@@ -50,7 +50,7 @@ def fail(way: str) -> None:
         "wait": lambda: y.wait_to_read(),
         "asnumpy": lambda: y.asnumpy(),
         "waitall": lambda: nd.waitall(),
-        "confirm": lambda: lane.confirm(lane.stream.seq),
+        "confirm": lambda: lane.check_errors(lane.stream.seq),
         "issue": lambda: y.wait_to_read(),
         "exit": lambda: None,
     }

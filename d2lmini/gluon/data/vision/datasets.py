@@ -128,7 +128,7 @@ class _DownloadedDataset(Dataset):
         try:
             return download(url, self._root, sha1_hash=sha1, retries=1)
         except (OSError, ValueError) as problem:
-            missing = [each for each in all_names if self._find(each) is None]
+            missing = [name for name in all_names if self._find(name) is None]
             raise ConnectionError(
                 f"{type(self).__name__}: {', '.join(missing)} not found in "
                 f"{os.path.abspath(self._root)}, and the download failed: {problem}\n"
@@ -256,7 +256,10 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
                     raise MXNetError(f"{archive}: {name} claims {found[name].size} bytes")
                 source = tar.extractfile(found[name])
                 assert source is not None
-                with files.beside(os.path.join(folder, name)) as [part], open(part, "wb") as target:
+                with (
+                    files.replace_atomically(os.path.join(folder, name)) as [part],
+                    open(part, "wb") as target,
+                ):
                     shutil.copyfileobj(source, target, 1 << 20)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         raise MXNetError(f"{archive}: the archive cannot be read: {problem}") from problem

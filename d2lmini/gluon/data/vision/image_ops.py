@@ -118,20 +118,20 @@ def _(g, *, mean, std):
 # -- sizes and places ------------------------------------------------------------------------------
 
 
-def _infer_resized(data: Spec, *, width: int, height: int, interpolation: int) -> Spec:
+def _infer_resize(data: Spec, *, width: int, height: int, interpolation: int) -> Spec:
     _sizes(data)
     _check_size(width, height)
     _check_interpolation(interpolation)
     return _with_sizes(data, height, width)
 
 
-@image_op(_infer_resized, flops=8)
+@image_op(_infer_resize, flops=8)
 def resized(xp, data, *, width: int, height: int, interpolation: int):
     """The image resized; see `resize.py`."""
     return resize(xp, data, width, height, interpolation)
 
 
-def _infer_cropped(data: Spec, *, x: int, y: int, width: int, height: int) -> Spec:
+def _infer_crop(data: Spec, *, x: int, y: int, width: int, height: int) -> Spec:
     H, W, _ = _sizes(data)
     _check_size(width, height)
     if x < 0 or y < 0 or x + width > W or y + height > H:
@@ -142,18 +142,18 @@ def _infer_cropped(data: Spec, *, x: int, y: int, width: int, height: int) -> Sp
     return _with_sizes(data, height, width)
 
 
-@image_op(_infer_cropped, flops=0)
+@image_op(_infer_crop, flops=0)
 def cropped(xp, data, *, x: int, y: int, width: int, height: int):
     """The rectangle of size (width, height) whose upper left corner is (x, y)."""
     return data[..., y : y + height, x : x + width, :].copy()
 
 
-def _infer_padded(data: Spec, *, pad: int, value: float) -> Spec:
+def _infer_pad(data: Spec, *, pad: int, value: float) -> Spec:
     H, W, _ = _sizes(data)
     return _with_sizes(data, H + 2 * pad, W + 2 * pad)
 
 
-@image_op(_infer_padded, flops=0)
+@image_op(_infer_pad, flops=0)
 def padded(xp, data, *, pad: int, value: float):
     """`pad` pixels of `value` on each side."""
     H, W, C = data.shape[-3:]

@@ -180,7 +180,7 @@ class CenterCrop(Block):
         ops.check_image(x)
         H, W = x.shape[-3:-1]
         w, h = ops.scale_down((W, H), self._size)
-        return _cropped(x, (W - w) // 2, (H - h) // 2, w, h, self._size, self._interpolation)
+        return _crop(x, (W - w) // 2, (H - h) // 2, w, h, self._size, self._interpolation)
 
 
 @_takes_batches
@@ -203,10 +203,10 @@ class CropResize(Block):
         self._interpolation = 1 if interpolation is None else interpolation
 
     def forward(self, data: Any) -> Any:
-        return _cropped(data, *self._place, self._size, self._interpolation)
+        return _crop(data, *self._place, self._size, self._interpolation)
 
 
-def _cropped(data: Any, x: int, y: int, w: int, h: int, size: tuple, interpolation: int) -> Any:
+def _crop(data: Any, x: int, y: int, w: int, h: int, size: tuple, interpolation: int) -> Any:
     part = ops.cropped(data, x=x, y=y, width=w, height=h)
     if (w, h) == size:
         return part

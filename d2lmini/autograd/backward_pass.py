@@ -1,0 +1,295 @@
+"""The walk back: gradients in reverse order of recording, each pushed like any operation.
+
+>>> from d2lmini import autograd, nd
+>>> x = nd.array([3])
+>>> x.attach_grad()
+>>> with autograd.record():
+...     y = x ** 3
+...     dy, = autograd.grad(y, [x], create_graph=True)      # 3 x^2, recorded too
+>>> dy.backward()
+>>> x.grad.item()                                           # 6 x
+18.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from d2lmini import callsite
+from d2lmini.autograd import tape
+from d2lmini.autograd.scopes import refuse_in_trace, scope
+from d2lmini.autograd.tape import Entry, Leaf, Node, total
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import NOWHERE, Value, registry
+
+#: MXNet's message for a head without history.
+NO_GRAPH = (
+    "Cannot differentiate node because it is not in a computational graph. You need to set "
+    "is_recording to true or use autograd.record() to save computational graphs for backward. "
+    "If you want to differentiate the same graph twice, you need to pass retain_graph=True to "
+    "backward."
+)
+
+#: Most parts of one gradient that are kept before they are summed.
+MOST_PARTS = 8
+
+
+def backward(
+    heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True
+) -> None:
+    """Compute the gradients of the sum of `heads` for all arrays with `attach_grad` that they
+    depend on, and write the gradients into `grad`.
+
+    heads: an NDArray or a list. head_grads: the gradient of a later quantity with respect to each
+    head, of the head's shape; None means ones. retain_graph: keep the tape for another backward.
+    train_mode: the mode in which gradient rules run. Returns at once; the engine computes.
+
+    Without retain_graph the tape of the heads is used up: arrays that were computed there are
+    constants afterwards, as in MXNet. MXNetError for a head without history, for a head that an
+    earlier backward has used up, and if nothing is left to compute. (If only a part of the tape is
+    used up, MXNet refuses too.)
+    """
+    refuse_in_trace("backward")
+    heads, head_grads = _lists(heads, head_grads)
+    with scope(False, train_mode):
+        leaves = callsite.call_remembering_site(_walk, heads, head_grads, retain_graph, graph=False)
+    if leaves == 0:
+        raise MXNetError(
+            "There are no inputs in computation graph that require gradients: no array behind the "
+            "heads has a gradient attached, or an earlier backward has used up what led to it; "
+            "call x.attach_grad() before recording, or pass retain_graph=True to that backward"
+        )
+
+
+def grad(
+    heads: Any,
+    variables: Any,
+    head_grads: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    train_mode: bool = True,
+) -> list[Any]:
+    """The gradients of the sum of `heads` for `variables`, as new arrays in a list; no `.grad` is
+    written.
+
+    create_graph: record the computation of the gradients too, to differentiate them again.
+    retain_graph: as in `backward`; None means the same as create_graph. A variable may be any array
+    on the tape (MXNet takes only those with attach_grad).
+
+    Zeros where the heads depend on a variable only through operations without a gradient.
+    MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
+    """
+    refuse_in_trace("autograd.grad")
+    heads, head_grads = _lists(heads, head_grads)
+    variables = [variables] if isinstance(variables, Value) else list(variables)
+    for i, x in enumerate(variables):
+        if tape.history(x) is None:
+            raise MXNetError(
+                f"grad: variable {i} of shape {x.shape} is not on the tape; call attach_grad() on "
+                "it before recording"
+            )
+    retain = create_graph if retain_graph is None else retain_graph
+    results = grad_or_none(heads, variables, head_grads, retain, create_graph, train_mode)
+    for i, (x, g) in enumerate(zip(variables, results)):
+        if g is None:
+            raise MXNetError(
+                f"grad: variable {i} of shape {x.shape} is unreachable from the outputs: the heads "
+                "do not depend on it"
+            )
+    return results
+
+
+def grad_or_none(
+    heads: list[Any], variables: list[Any], head_grads: list[Any], retain: bool, graph: bool,
+    train_mode: bool,
+) -> list[Any]:  # fmt: skip
+    """Like `grad`, but None for a variable that the heads don't depend on."""
+    targets: dict[Entry, Any] = {x._node: None for x in variables}
+    with scope(graph, train_mode):
+        callsite.call_remembering_site(_walk, heads, head_grads, retain, graph, targets)
+        results = []
+        seen = {g._chunk for g in head_grads if g is not None}
+        for x in variables:
+            g = targets[x._node]
+            if g is not None:
+                # A write of the caller into one result must not change another, or head_grads.
+                g = g.copy() if g._chunk in seen else g
+                seen.add(g._chunk)
+            results.append(g)
+    return results
+
+
+def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:
+    """Set `gradients` as the arrays where backward stores the gradients of `variables`; see
+    `attach_grad`.
+
+    grad_reqs: 'write', 'add' or 'null', one for all or one for each; ValueError for any other.
+    MXNetError if a gradient's shape or dtype differs from its variable's."""
+    refuse_in_trace("attach_grad")
+    if isinstance(variables, Value):
+        variables, gradients = [variables], [gradients]
+    if isinstance(grad_reqs, str):
+        grad_reqs = [grad_reqs] * len(variables)
+    for x, g, req in zip(variables, gradients, grad_reqs, strict=True):
+        if req not in ("write", "add", "null"):
+            raise ValueError(f"grad_req is 'write', 'add' or 'null', got {req!r}")
+        if g._spec != x._spec:
+            raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
+        x._node = None if req == "null" else (Leaf(g, req), 0)
+
+
+def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
+    if isinstance(heads, Value):
+        heads = [heads]
+    heads = list(heads)
+    if isinstance(head_grads, Value):
+        head_grads = [head_grads]
+    head_grads = [None] * len(heads) if head_grads is None else list(head_grads)
+    if len(heads) != len(head_grads):
+        raise ValueError(f"{len(heads)} heads and {len(head_grads)} head gradients; need as many")
+    for head, g in zip(heads, head_grads, strict=True):
+        if tape.history(head) is None:
+            why = (
+                "its graph was used up by an earlier backward; pass retain_graph=True to the first"
+                if head._node
+                else "it was not computed inside autograd.record() from arrays with attach_grad()"
+            )
+            raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
+        if g is not None and g._spec != head._spec:
+            raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
+    return heads, head_grads
+
+
+def _walk(
+    heads: list[Any],
+    head_grads: list[Any],
+    retain: bool,
+    graph: bool,
+    targets: dict[Entry, Any] | None = None,
+) -> int:
+    """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
+    soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
+    lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
+    visited."""
+    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
+    parts: dict[Entry, list[Any]] = {}  # parts of gradients so far, to be summed
+    written = set()
+    if targets is None and any(g is not None for g in head_grads):
+        written = {node.grad._chunk for node in nodes if type(node) is Leaf}
+    for head, g in zip(heads, head_grads, strict=True):
+        if head._node[0] in uses:
+            if g is None:
+                g = registry["ones_like"](head)
+            elif g._chunk in written:  # y.backward(x.grad): keep g although x.grad is overwritten
+                g = g.copy()
+            _add(parts, head._node, g)
+    leaves = 0
+    for node in nodes:
+        if targets is None and type(node) is Leaf:
+            leaves += 1
+            if (node, 0) in parts:  # the leaf is a head itself
+                node.store(parts.pop((node, 0)))
+            continue
+        if len(node.outputs) == 1:  # nearly every node: avoid the loops
+            gs = [total(parts.pop((node, 0), None))]
+            arrived = gs[0] is not None
+        else:
+            gs = [total(parts.pop((node, i), None)) for i in range(len(node.outputs))]
+            arrived = any(g is not None for g in gs)
+        if targets is not None:
+            for i, g in enumerate(gs):
+                if (node, i) in targets:
+                    targets[node, i] = g
+        parents = node.parents or ()
+        needs = [parent is not None and parent[0] in uses for parent in parents]
+        grads: Sequence[Any] = ()
+        if arrived and True in needs:
+            places = NOWHERE
+            if node.placing and targets is None:
+                places = [
+                    _place(node, parent, uses, parts) if needed else None
+                    for parent, needed in zip(parents, needs)
+                ]
+            grads = node.gradients(gs, graph, needs, places)
+        if not retain:
+            node.release()
+        for parent, needed, g in zip(parents, needs, grads):
+            if parent is not None and needed and g is not None:
+                _add(parts, parent, g)
+        if targets is None:
+            for parent in parents:
+                if parent is not None and type(parent[0]) is Leaf:
+                    leaf = parent[0]
+                    uses[leaf] -= 1
+                    if uses[leaf] == 0:  # if no part arrived, the gradient is zero
+                        part = parts.pop(parent, [])
+                        leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
+    if targets is not None:
+        for (node, i), g in targets.items():
+            if g is None and node in uses:  # only operations without a gradient lead there
+                targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
+    for node in rest:
+        node.release()
+    return leaves
+
+
+def _place(
+    node: Node, parent: Entry | None, uses: dict[Node, int], parts: dict[Entry, list[Any]]
+) -> Any:
+    """The array to compute the gradient of a node's input into: the `grad` of a leaf, if `grad` is
+    to be overwritten and only `node` uses the leaf; else None."""
+    if parent is None or type(parent[0]) is not Leaf:
+        return None
+    leaf = parent[0]
+    alone = uses[leaf] == 1 and parent not in parts
+    return leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
+
+
+def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
+    """Add a part of a gradient. Every MOST_PARTS parts are summed: a weight that every time step
+    uses must not keep a gradient for each step until the end."""
+    known = parts.get(entry)
+    if known is None:
+        parts[entry] = [g]
+    else:
+        known.append(g)
+        if len(known) == MOST_PARTS:
+            known[:] = [total(known)]
+
+
+def _behind(
+    heads: list[Node], targets: dict[Entry, Any] | None, retain: bool
+) -> tuple[list[Node], dict[Node, int], list[Node]]:
+    """The nodes that `heads` were computed from, themselves included, last recorded first; with
+    `targets` only those that lead to a target. Also how often each node is used and, unless the
+    graph is retained, the other nodes, which are used up too."""
+    lowest = min(node.order for node, _ in targets) if targets and retain else 0
+    uses = dict.fromkeys(heads, 0)
+    todo = list(uses)
+    rest: list[Node] = []
+    ends: Node | None = None
+    while todo:
+        for parent in todo.pop().parents or ():
+            if parent is not None:
+                node = parent[0]
+                if node in uses:
+                    uses[node] += 1
+                elif node.parents is None:
+                    ends = node
+                elif node.order >= lowest:  # parents are older than their children
+                    uses[node] = 1
+                    todo.append(node)
+    if ends is not None:
+        tape.tell_of_end(ends)
+    nodes = sorted(uses, key=attrgetter("order"), reverse=True)
+    if targets is not None:
+        leading = {node for node, _ in targets}
+        for node in reversed(nodes):
+            if any(parent is not None and parent[0] in leading for parent in node.parents):
+                leading.add(node)
+        rest = [node for node in nodes if node not in leading and not retain]
+        nodes = [node for node in nodes if node in leading]
+        uses = {node: uses[node] for node in nodes}
+    return nodes, uses, rest

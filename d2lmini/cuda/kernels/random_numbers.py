@@ -1,0 +1,236 @@
+"""Random numbers on a GPU: each element has a stream of its own, named by key and place.
+
+Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a
+counter into four random words. The key is that of the operation (`random_state.Key`); the counter
+is the index of the element and the number of words it has used. So no state is kept between
+launches, and the numbers do not depend on the grid, the GPU, or the order in which operations run.
+
+The numbers differ from the CPU's for the same seed: the CPU draws 2^18 numbers in sequence from one
+stream (SFC64, and NumPy's ziggurat), which has no random access. A parameter array with an element
+out of range gives nan there and no error: to check, the host would have to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from d2lmini.cuda.capture import outside
+from d2lmini.cuda.kernels.typed import TypedKernel
+
+#: The stream of one element, and how numbers are drawn from the stream.
+STREAM = """
+typedef unsigned int Word;
+struct Stream {
+    Word key[2], counter[4], words[4];
+    int left;
+};
+__device__ inline Stream stream_of(long long element, Word key0, Word key1) {
+    const Word low = (Word) element, high = (Word) (element >> 32);
+    return {{key0, key1}, {low, high, 0, 0}, {0, 0, 0, 0}, 0};
+}
+__device__ inline Word next_word(Stream& s) {
+    if (s.left == 0) {
+        Word k0 = s.key[0], k1 = s.key[1];
+        Word a = s.counter[0], b = s.counter[1], c = s.counter[2], d = s.counter[3];
+        for (int round = 0; round < 10; ++round) {
+            const unsigned long long p = 0xD2511F53ull * a, q = 0xCD9E8D57ull * c;
+            a = (Word) (q >> 32) ^ b ^ k0;
+            c = (Word) (p >> 32) ^ d ^ k1;
+            b = (Word) q;
+            d = (Word) p;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        s.words[3] = a, s.words[2] = b, s.words[1] = c, s.words[0] = d;
+        s.counter[2] += 1;
+        s.left = 4;
+    }
+    return s.words[--s.left];
+}
+__device__ inline unsigned long long next_long(Stream& s) {
+    const unsigned long long high = next_word(s);
+    return high << 32 | next_word(s);
+}
+// From 0 (included) to 1 (excluded), with all the bits that the type has.
+__device__ inline void uniform_of(Stream& s, float& u) {
+    u = (next_word(s) >> 8) * 5.9604644775390625e-08f;
+}
+__device__ inline void uniform_of(Stream& s, double& u) {
+    u = (next_long(s) >> 11) * 1.1102230246251565e-16;
+}
+__device__ inline double uniform_of(Stream& s) {
+    double u;
+    uniform_of(s, u);
+    return u;
+}
+// G. Box and M. Muller (1958). The radius takes 32 bits or more, so that the tails are there.
+__device__ inline void normal_of(Stream& s, float& z) {
+    const float u = (next_word(s) + 1.0f) * 2.3283064365386963e-10f;
+    z = sqrtf(-2 * logf(u)) * cosf(6.283185307179586f * (next_word(s) * 2.3283064365386963e-10f));
+}
+__device__ inline void normal_of(Stream& s, double& z) {
+    const double u = 1 - uniform_of(s);
+    z = sqrt(-2 * log(u)) * cos(6.283185307179586 * uniform_of(s));
+}
+// G. Marsaglia and W. Tsang (2000); below 1 by way of gamma(alpha + 1).
+__device__ inline double gamma_of(Stream& s, double alpha) {
+    if (!(alpha > 0)) return 0.0 / 0.0;
+    double scale = 1;
+    if (alpha < 1) {
+        scale = pow(1 - uniform_of(s), 1 / alpha);
+        alpha += 1;
+    }
+    const double d = alpha - 1.0 / 3, c = 1 / sqrt(9 * d);
+    while (true) {
+        double z;
+        normal_of(s, z);
+        const double v = (1 + c * z) * (1 + c * z) * (1 + c * z);
+        if (v > 0 && log(1 - uniform_of(s)) < z * z / 2 + d - d * v + d * log(v))
+            return scale * d * v;
+    }
+}
+// Small rates by counting arrivals; large ones by W. Hoermann's PTRS (1993).
+__device__ inline double poisson_of(Stream& s, double rate) {
+    if (!(rate >= 0)) return 0.0 / 0.0;
+    if (rate < 10) {
+        const double least = exp(-rate);
+        double product = 1 - uniform_of(s);
+        int n = 0;
+        for (; product > least; ++n) product *= 1 - uniform_of(s);
+        return n;
+    }
+    const double b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b;
+    const double inverse = 1.1239 + 1.1328 / (b - 3.4), r = 0.9277 - 3.6224 / (b - 2);
+    while (true) {
+        const double u = uniform_of(s) - 0.5, v = 1 - uniform_of(s), us = 0.5 - fabs(u);
+        const double k = floor((2 * a / us + b) * u + rate + 0.43);
+        if (us >= 0.07 && v <= r) return k;
+        if (k < 0 || (us < 0.013 && v > us)) continue;
+        if (log(v * inverse / (a / (us * us) + b)) <= k * log(rate) - rate - lgamma(k + 1))
+            return k;
+    }
+}
+"""
+
+_DRAW = """$stream
+extern "C" __global__ void draw_$kind(
+    T* out, const Index n, const Index each, const unsigned int key0, const unsigned int key1,
+    $parameters
+) {
+    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        Stream s = stream_of(i, key0, key1);
+        $take
+        $draw
+    }
+}
+"""
+
+_FLOAT = "A y;\n        {}_of(s, y);\n        out[i] = stored({} ? {} : A(0.0 / 0.0));"
+
+#: name: (parameters, how one number is drawn)
+_DISTRIBUTIONS = {
+    "uniform": (
+        "low high", _FLOAT.format("uniform", "low <= high", "A(low) + A(high - low) * y"),
+    ),
+    "normal": ("loc scale", _FLOAT.format("normal", "scale >= 0", "A(loc) + A(scale) * y")),
+    "exponential": ("lam", _FLOAT.format("uniform", "lam > 0", "-log1p(-y) / A(lam)")),
+    "gamma": ("alpha beta", "out[i] = stored(A(gamma_of(s, alpha) * beta));"),
+    "poisson": ("lam", "out[i] = stored(A(poisson_of(s, lam)));"),
+    "negative_binomial": (
+        "k p", "out[i] = stored(A(poisson_of(s, p < 1 ? gamma_of(s, k) * (1 - p) / p : 0 * k)));",
+    ),
+    "generalized_negative_binomial": (
+        "mu alpha",
+        "const double shape = 1 / (alpha > 1e-12 ? alpha : 1e-12);\n        "
+        "out[i] = stored(A(poisson_of(s, gamma_of(s, shape) / shape * mu)));",
+    ),
+}  # fmt: skip
+
+_INTEGERS = TypedKernel(
+    "draw_integers",
+    """$stream
+// The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
+extern "C" __global__ void draw_integers(
+    T* out, const Index n, const unsigned int key0, const unsigned int key1, const long long low,
+    const unsigned long long range
+) {
+    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        Stream s = stream_of(i, key0, key1);
+        out[i] = (T) (low + (long long) (next_long(s) % range));
+    }
+}
+""",
+    stream=STREAM,
+)
+
+
+@cache
+def _kernel(name: str, as_arrays: bool) -> TypedKernel:
+    words, draw = _DISTRIBUTIONS[name]
+    star, ending, take = "", "", ""
+    if as_arrays:
+        star, ending = "*", "_of"
+        take = "\n        ".join(f"const double {w} = {w}_of[i / each];" for w in words.split())
+    parameters = ", ".join(f"const double{star} {word}{ending}" for word in words.split())
+    return TypedKernel(
+        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=parameters, take=take,
+        draw=draw,
+    )  # fmt: skip
+
+
+def words_of(key: Sequence[int]) -> tuple[int, int]:
+    """The 64 bits of a key for Philox, of numbers of any size."""
+    first, second = np.random.SeedSequence(tuple(key)).generate_state(2, np.uint32)
+    return int(first), int(second)
+
+
+def fill(
+    xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str, Any],
+    piece: tuple[int, ...] = (),
+) -> Any:  # fmt: skip
+    """Fill out, a floating array in order, from the distribution `name`; `key`, with `piece` behind
+    it, names the streams.
+
+    The parameters are numbers, or arrays of one size that divides out's: then each belongs to as
+    many neighbours in `out`."""
+    words = _DISTRIBUTIONS[name][0].split()
+    values = [parameters[word] for word in words]
+    as_arrays = hasattr(values[0], "shape")
+    each = 1
+    if as_arrays:
+        values = [xp.ascontiguousarray(v.astype(np.float64)) for v in values]
+        each = out.size // max(values[0].size, 1)
+    kernel = _kernel(name, as_arrays)(out.dtype, out.size)
+
+    def launch() -> None:
+        kernel(xp, out.size, out, out.size, each, *words_of((*key, *piece)), *values)
+
+    outside(launch)
+    return out
+
+
+def uniform(
+    xp: Any, key: Sequence[int], shape: tuple[int, ...], dtype: Any = "float32",
+    piece: tuple[int, ...] = (),
+) -> Any:  # fmt: skip
+    """A new array of numbers from 0 (included) to 1 (excluded)."""
+    return fill(xp, "uniform", key, xp.empty(shape, dtype), {"low": 0.0, "high": 1.0}, piece)
+
+
+def integers(
+    xp: Any, key: Sequence[int], low: int, high: int, shape: tuple[int, ...], dtype: Any
+) -> Any:
+    """A new array of integers from low (included) to high (excluded)."""
+    out = xp.empty(shape, dtype)
+    kernel = _INTEGERS(out.dtype, out.size)
+    outside(lambda: kernel(xp, out.size, out, out.size, *words_of(key), low, high - low))
+    return out
+
+
+def permutation(xp: Any, key: Sequence[int], n: int) -> Any:
+    """The numbers from 0 to n - 1 in random order: the sort order of n random numbers."""
+    return xp.argsort(integers(xp, key, -(1 << 62), 1 << 62, (n,), np.int64))

@@ -1,0 +1,249 @@
+"""Each ufunc of NumPy in C, with exactly NumPy's rules.
+
+C has most of the functions; where C's rules differ (`fmax` drops a nan, `%` takes the sign of the
+left operand, integer division by 0 is undefined) a short function of our own replaces them
+(`HELPERS`). A kernel contains the helpers that it uses at its top.
+
+>>> ufunc_to_c("multiply", "f", ["x", "y"])
+'x * y'
+>>> ufunc_to_c("exp", "f", ["x"]), ufunc_to_c("exp", "d", ["x"])
+('expf(x)', 'exp(x)')
+>>> print(helpers("maximum(x, 0)"), end="")
+// nan if one is; of 0 and -0 the second, as where NumPy runs on x86.
+template <class T> __device__ T maximum(T a, T b) {
+    return a > b || a != a ? a : b;
+}
+
+float16 is stored in 16 bits, `half_bits`, and computed in float; each result is rounded back, as in
+NumPy.
+
+A GPU's results do not equal NumPy's to the bit: exp, tanh and so on may differ in the last digit or
+two, a product and a sum may become one operation with one rounding, and CuPy compiles so that
+numbers below 1e-38 are flushed to 0. Floats beyond an integer's range convert to other integers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from d2lmini.ops.symbolic import NotTraceable
+
+#: The same for all numbers.
+_ALL = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "square": "{0} * {0}",
+    "negative": "-{0}",
+    "positive": "{0}",
+    "maximum": "maximum({0}, {1})",
+    "minimum": "minimum({0}, {1})",
+    "sign": "sign({0})",
+    "equal": "{0} == {1}",
+    "not_equal": "{0} != {1}",
+    "greater": "{0} > {1}",
+    "greater_equal": "{0} >= {1}",
+    "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}",
+    "logical_and": "{0} && {1}",
+    "logical_or": "{0} || {1}",
+    "logical_xor": "!{0} != !{1}",
+    "logical_not": "!{0}",
+    "isnan": "{0} != {0}",
+    "isinf": "{0} == {0} && {0} - {0} != 0",
+    "isfinite": "{0} - {0} == 0",
+}
+
+#: float and double; {f} is the suffix that C adds to the name of a function on floats.
+_FLOATS = {
+    "divide": "{0} / {1}",
+    "reciprocal": "1 / {0}",
+    "absolute": "fabs{f}({0})",
+    "fabs": "fabs{f}({0})",
+    "floor_divide": "floor_divide({0}, {1})",
+    "remainder": "remainder_of({0}, {1})",
+    "fmod": "fmod{f}({0}, {1})",
+    "power": "pow{f}({0}, {1})",
+    "float_power": "pow{f}({0}, {1})",
+    "hypot": "hypot{f}({0}, {1})",
+    "copysign": "copysign{f}({0}, {1})",
+    "nextafter": "nextafter{f}({0}, {1})",
+    "fmax": "fmax{f}({0}, {1})",
+    "fmin": "fmin{f}({0}, {1})",
+    "logaddexp": "logaddexp({0}, {1})",
+    "signbit": "signbit({0})",
+    "degrees": "{0} * ({T}) 57.295779513082320877",
+    "rad2deg": "{0} * ({T}) 57.295779513082320877",
+    "radians": "{0} * ({T}) 0.017453292519943295769",
+    "deg2rad": "{0} * ({T}) 0.017453292519943295769",
+    **{
+        name: f"{c}{{f}}({{0}})"
+        for name, c in {
+            "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
+            "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+            "sin": "sin", "cos": "cos", "tan": "tan",
+            "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+            "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+            "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+            "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
+        }.items()
+    },
+    "arctan2": "atan2{f}({0}, {1})",
+}  # fmt: skip
+
+_INTEGERS = {
+    "absolute": "{0} < 0 ? -{0} : {0}",
+    "floor_divide": "floor_divide({0}, {1})",
+    "remainder": "remainder_of({0}, {1})",
+    "fmod": "rest_of({0}, {1})",
+    "power": "power({0}, {1})",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_or": "{0} | {1}",
+    "bitwise_xor": "{0} ^ {1}",
+    "invert": "~{0}",
+    "left_shift": "{0} << {1}",
+    "right_shift": "{0} >> {1}",
+    "floor": "{0}",
+    "ceil": "{0}",
+    "trunc": "{0}",
+    "isnan": "false",
+    "isinf": "false",
+    "isfinite": "true",
+}
+
+#: Sums of bools are "or", products "and".
+_BOOLS = {
+    "add": "{0} || {1}",
+    "multiply": "{0} && {1}",
+    "maximum": "{0} || {1}",
+    "minimum": "{0} && {1}",
+    "bitwise_and": "{0} && {1}",
+    "bitwise_or": "{0} || {1}",
+    "bitwise_xor": "{0} != {1}",
+    "invert": "!{0}",
+    "absolute": "{0}",
+    "square": "{0}",
+    "floor": "{0}",
+    "ceil": "{0}",
+    "trunc": "{0}",
+    "isnan": "false",
+    "isinf": "false",
+    "isfinite": "true",
+}
+
+_TABLES = {
+    "f": {**_ALL, **_FLOATS},
+    "i": {**_ALL, **_INTEGERS},
+    "u": {**_ALL, **_INTEGERS, "absolute": "{0}"},
+    "b": {**_ALL, **_BOOLS},
+}
+
+#: Our own functions by name, in an order in which they can be declared.
+HELPERS = {
+    "half_bits": "typedef unsigned short half_bits;\n",
+    "widened": r"""__device__ inline float widened(half_bits h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+""",
+    "narrowed": r"""__device__ inline half_bits narrowed(float x) {
+    half_bits h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+__device__ inline half_bits narrowed(double x) {
+    half_bits h;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(x));
+    return h;
+}
+""",
+    "rounded": """// To a number that float16 has.
+template <class T> __device__ float rounded(T x) { return widened(narrowed(x)); }
+""",
+    "maximum": """// nan if one is; of 0 and -0 the second, as where NumPy runs on x86.
+template <class T> __device__ T maximum(T a, T b) {
+    return a > b || a != a ? a : b;
+}
+""",
+    "minimum": """template <class T> __device__ T minimum(T a, T b) {
+    return a < b || a != a ? a : b;
+}
+""",
+    "sign": """template <class T> __device__ T sign(T x) {
+    return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
+}
+""",
+    "logaddexp": """template <class T> __device__ T logaddexp(T a, T b) {
+    return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
+}
+""",
+    "rest_of": """// With the sign of a; 0 by 0 and by -1, by which not every processor divides.
+template <class T> __device__ T rest_of(T a, T b) {
+    return b == 0 || (b == T(-1) && b < 0) ? T(0) : T(a % b);
+}
+""",
+    "floor_divide": """// Rounded down; by 0: what the division gives, for integers 0.
+template <class T> __device__ T floor_divide(T a, T b) {
+    if (b == 0) return 0;
+    if (b == T(-1) && b < 0) return -a;
+    T q = a / b;
+    return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}
+template <class T> __device__ T floor_divide_floats(T a, T b) {
+    if (b == 0) return a / b;
+    T rest = fmod(a, b), q = (a - rest) / b;
+    if (rest != 0 && (rest < 0) != (b < 0)) q -= 1;
+    if (q == 0) return copysign(T(0), a / b);
+    T whole = floor(q);
+    return q - whole > T(0.5) ? whole + 1 : whole;
+}
+__device__ inline float floor_divide(float a, float b) { return floor_divide_floats(a, b); }
+__device__ inline double floor_divide(double a, double b) { return floor_divide_floats(a, b); }
+""",
+    "remainder_of": """// With the sign of b; by 0: nan, for integers 0.
+template <class T> __device__ T remainder_of(T a, T b) {
+    T rest = rest_of(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+template <class T> __device__ T remainder_of_floats(T a, T b) {
+    T rest = fmod(a, b);
+    if (rest == 0) return copysign(T(0), b);
+    return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+__device__ inline float remainder_of(float a, float b) { return remainder_of_floats(a, b); }
+__device__ inline double remainder_of(double a, double b) { return remainder_of_floats(a, b); }
+""",
+    "power": """// Of integers, by squaring; what is too large wraps around.
+template <class T> __device__ T power(T a, T n) {
+    T y = 1;
+    for (; n > 0; n >>= 1, a *= a) if (n & 1) y *= a;
+    return y;
+}
+""",
+}
+
+
+def ufunc_to_c(ufunc: str, char: str, args: Sequence[str]) -> str:
+    """A ufunc on numbers of one dtype (its character) as C; float16 is written as float."""
+    dtype = np.dtype("f" if char == "e" else char)
+    pattern = _TABLES[dtype.kind].get(ufunc) if dtype.kind in _TABLES else None
+    if pattern is None:
+        raise NotTraceable(f"{ufunc} of {dtype.name} is not written in C")
+    return pattern.format(
+        *args, f="f" if dtype.char == "f" else "", T="float" if dtype.char == "f" else "double"
+    )
+
+
+def helpers(text: str) -> str:
+    """The helper functions that a text uses, directly or indirectly."""
+    used = set(re.findall(r"\w+", text)) & HELPERS.keys()
+    while True:
+        more = {w for name in used for w in re.findall(r"\w+", HELPERS[name])} & HELPERS.keys()
+        if more <= used:
+            break
+        used |= more
+    return "".join(source for name, source in HELPERS.items() if name in used)

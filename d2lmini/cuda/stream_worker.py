@@ -1,0 +1,220 @@
+"""A lane of a GPU: one stream, and the worker that puts tasks on the stream.
+
+The engine hands a task to the lane instead of running it (`engine.worker_pools`). The lane makes
+its stream wait for the task's dependencies, runs the task, which puts its work on the stream, and
+records a mark behind the work. Then the task counts as done; a thread that needs the result on the
+host waits for the mark as well.
+
+A worker makes its device and stream current when it runs its first task, and they stay current:
+CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) makes them
+current for the duration of the task, or passes the task to a helper thread where returning to the
+previously current GPU would create a context there (`current`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from d2lmini import instrument
+from d2lmini.cuda import current
+from d2lmini.cuda.memory import Block
+from d2lmini.cuda.staging import Staging
+from d2lmini.cuda.streams import Stream, StreamMark
+from d2lmini.engine import scheduler
+from d2lmini.engine.core import FunctionTask, Task, lock
+
+if TYPE_CHECKING:
+    from d2lmini.cuda.capture import Workspace
+    from d2lmini.cuda.device import CudaDevice
+
+
+class _ThreadState(threading.local):
+    """Per thread: the lane whose device and stream are current, and the scope that restores the
+    previous ones. A worker's scope is dropped with its thread and on this thread only: on another
+    thread it would change what is current there."""
+
+    lane: StreamWorker | None = None
+    stack: ExitStack | None = None
+
+
+thread_state = _ThreadState()
+
+
+class StreamWorker:
+    """One stream of a device and what belongs to it.
+
+    graves     pending frees: blocks allocated here whose arrays are gone, not yet examined
+    waiting    the pending frees that another stream still uses, oldest first
+    staging    pinned memory, for a copy lane
+    workspace  scratch memory of the lane's recordings, if there are any
+    """
+
+    def __init__(self, device: CudaDevice, name: str):
+        self.device = device
+        self.name = name
+        self.pending_free: deque[Block] = deque()
+        self.waiting: deque[Block] = deque()
+        self.workspace: weakref.ref[Workspace] | None = None
+        self._stream: Stream | None = None
+        self._staging: Staging | None = None
+        self._busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
+
+    @property
+    def stream(self) -> Stream:
+        """The stream, made once: CuPy's pool identifies its arenas by stream."""
+        if self._stream is None:
+            cuda = self.device.xp.cuda
+            with cuda.Device(self.device.ordinal):
+                self._stream = Stream(cuda, cuda.Stream(non_blocking=True), self)
+            current.in_use.add(self.device.ordinal)
+        return self._stream
+
+    @property
+    def staging(self) -> Staging:
+        if self._staging is None:
+            self._staging = Staging(self.device.xp.cuda)
+        return self._staging
+
+    # -- what the engine asks ----------------------------------------------------------------------
+
+    def run(self, task: Task) -> None:
+        """Run `task`: put its work on the stream, behind all its dependencies."""
+        device = self.device
+        device.check()
+        with self._busy:
+            try:
+                if thread_state.lane is self:
+                    self._run(task)
+                elif self._may_enter(task):
+                    self._enter_and_run(task)
+                else:
+                    current.ask(device, lambda: self._enter_and_run(task))
+            except Exception as problem:
+                raise device.task_error(problem) from None
+
+    def _may_enter(self, task: Task) -> bool:
+        """May this thread make the lane's GPU current to run `task`? Always if `task` is a user's
+        function, which may push, and so wait for what this thread holds."""
+        return (
+            scheduler.thread_state.pool is not None
+            or type(task) is FunctionTask
+            or current.is_in_use(self.device.xp.cuda)
+        )
+
+    def _enter_and_run(self, task: Task) -> None:
+        with self.enter_scope():
+            self._run(task)
+
+    def _run(self, task: Task) -> None:
+        stream = self.stream
+        self.free_pending()
+        stream.begin(task)
+        told = instrument.issuing
+        if told:
+            instrument.emit("issue", task, self)
+        try:
+            task.run()
+        finally:
+            if told:
+                instrument.emit("issued", task, self)
+            stream.end(task)  # also after an error: some of the work may be on the stream
+        self.device.pool.reserved = self.device.allocator.total_bytes()
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until all work on the stream is done; False at the deadline. MXNetError if the
+        device failed."""
+        mark = None if self._stream is None else self._stream.last
+        return mark is None or self.device.dead is not None or self.wait(mark, deadline)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def wait(self, mark: StreamMark, deadline: float | None = None) -> bool:
+        """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
+        because then nothing on the device can be trusted."""
+        self.device.check()
+        try:
+            return mark.wait(deadline)
+        except Exception as problem:
+            raise self.device.waiting_error(problem) from None
+
+    def check(self, mark: StreamMark) -> None:
+        """Query the device of a mark; MXNetError if the device failed."""
+        self.device.check()
+        try:
+            mark.ask()  # on a failed device every query raises that error
+        except Exception as problem:
+            raise self.device.waiting_error(problem) from None
+
+    def timestamp(self) -> Any:
+        """A timing event recorded now on the stream; called on the worker of this lane."""
+        event = self.device.xp.cuda.Event()
+        event.record(self.stream.handle)
+        return event
+
+    def check_errors(self, seq: int) -> None:
+        """Check that the device was healthy when it did the work before mark `seq`, which other
+        threads have seen pass; MXNetError if the device failed."""
+        stream = self.stream
+        if seq <= stream.passed:
+            return
+        if stream.last is not None:
+            self.check(stream.last)
+        stream.passed = max(stream.passed, seq)
+
+    @contextmanager
+    def enter_scope(self) -> Iterator[None]:
+        """A scope in which the lane's device and stream are current on this thread."""
+        outer = thread_state.lane
+        if outer is self:
+            yield
+            return
+        stack = ExitStack()
+        cupy = self.device.xp
+        stack.enter_context(cupy.cuda.Device(self.device.ordinal))
+        stack.enter_context(self.stream.handle)
+        stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
+        thread_state.lane = self
+        if scheduler.thread_state.pool is not None and outer is None:
+            thread_state.stack = stack  # the thread serves only this lane, and never leaves it
+            yield
+            return
+        try:
+            yield
+        finally:
+            thread_state.lane = outer
+            stack.close()
+
+    def free_pending(self, at_once: bool = False) -> None:
+        """Free the blocks of dropped arrays whose users are all done or come before the next work
+        on this stream. `at_once`: memory is short, so the stream waits for the other streams.
+        (Memory of another library is kept until all users are done.)"""
+        pool = self.device.pool
+        if pool.freed:
+            with lock:
+                pool.drain()
+        while self.pending_free:
+            block = self.pending_free.popleft()
+            if not block.foreign and self.stream.has_seen(block.order.marks(True)):
+                block.array = None
+            else:
+                self.waiting.append(block)
+        # Stop at the first block still in use, so a task queries CUDA about one block at most.
+        while self.waiting and self.waiting[0].is_done_with:
+            self.waiting.popleft().array = None
+        if at_once:
+            for block in self.waiting:
+                if not block.foreign:
+                    self.stream.wait(block.order.marks(True))
+                    block.array = None
+            self.waiting = deque(block for block in self.waiting if block.foreign)
+
+
+def with_memory(call: Callable[[], Any]) -> Any:
+    """Return `call()`; on a lane's thread, with a second try (`CudaDevice.retry`)."""
+    lane = thread_state.lane
+    return call() if lane is None else lane.device.retry(call)

@@ -1,0 +1,174 @@
+"""Rendezvous: a task that runs once n pushes have each supplied one input.
+
+    y0 = norm(x0)      # on one device: opens the meeting, and reads its future result
+    y1 = norm(x1)      # on another: supplies the last part, so the meeting may run
+
+A meeting (a rendezvous) claims the Var it writes when it opens, so a reader of that Var waits for
+the meeting as for any task; it claims each part when the part arrives. While parts are missing the
+meeting is `open` and cannot become ready. No worker ever blocks on a meeting: it is a task that is
+not ready.
+
+No deadlock. When a wait finds that nothing runs and nothing can begin, the missing part cannot
+come any more, because the thread that would supply it is the one that waits: the meeting ends,
+and the wait raises the message of `missing`. The same happens when meetings wait for each other in
+a circle. If the user has other living threads, they get `PATIENCE_S` to supply the part.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from d2lmini import callsite, instrument
+from d2lmini.base import MXNetError
+from d2lmini.engine import core
+from d2lmini.engine.bulk import OPEN
+from d2lmini.engine.core import FunctionTask, Var
+
+if TYPE_CHECKING:
+    from d2lmini.engine.scheduler import Scheduler
+
+#: Time that a wait which finds everything at rest gives other threads to supply the missing part.
+PATIENCE_S = 2.0
+#: While there are meetings, a wait checks at this interval whether everything is at rest.
+LOOK_S = 0.02
+
+
+class Rendezvous(FunctionTask):
+    """Runs `fn` on the CPU when all `n` parts are there; writes one fresh Var.
+
+    missing: returns the message that names the parts that did not come.
+    """
+
+    __slots__ = ("missing", "n", "open", "problem")
+
+    defers = True
+
+    def __init__(
+        self, name: str, n: int, fn: Callable[[], object], var: Var, missing: Callable[[], str]
+    ):
+        super().__init__(fn, name, (), (var,))
+        self.shared: tuple[Var, ...] = ()
+        self.n = n
+        self.missing = missing
+        self.open = True
+        self.problem: MXNetError | None = None
+        self.waits = OPEN
+        self.site = callsite.find()
+        self.seq = 0
+
+    def run(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+        super().run()
+
+    def join(self, road: Scheduler, part: Var) -> None:
+        """Supply `part`, as it is after the pushes so far. The first part opens the meeting, the
+        last completes it. A meeting that was ended ignores the part."""
+        if road.recorder is not None:
+            road.recorder.run_for_wait(self.name, part)
+        with road.lock:
+            if self.open:
+                self._join(road, part)
+        road._work_off()
+
+    def give_up(self, road: Scheduler) -> None:
+        """Fail if parts are missing: the thread that supplies them said that they do not come."""
+        with road.lock:
+            if self.open and self.seq:
+                self.end(road)
+        road._work_off()
+
+    def _join(self, road: Scheduler, part: Var) -> None:
+        road._flush((part,))
+        try:
+            if not self.seq:
+                road._sequence += 1
+                self.seq = road._sequence
+                core.claim_var(self, self.writes[0], True)
+                self.writes[0].version += 1
+                road.meetings.add(self)
+                road.pending.add(self)
+                if instrument.listeners:
+                    instrument.emit("push", self)
+            self.shared = self.reads = (*self.shared, part)
+            core.claim_var(self, part, False)
+            road.budget.pin(self)
+            if len(self.shared) == self.n:
+                self.close(road)
+        except BaseException:
+            road._mend(self)
+            raise
+
+    def close(self, road: Scheduler) -> None:
+        """Accept no more parts (lock held)."""
+        self.open = False
+        self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
+        if self.waits == 0:
+            road._dispatch((self,))
+
+    def end(self, road: Scheduler) -> None:
+        """Fail with the parts that are there: the rest will never come (lock held)."""
+        self.problem = MXNetError(self.missing())
+        if not self.open:  # it waits in a circle
+            shared = tuple([var for var in self.shared if core.holds(self, var)])
+            left, self.shared = self.shared, shared
+            self.reads = shared
+            for var in left:
+                core.leave(self, var)
+        self.close(road)
+
+
+def at_rest(road: Scheduler) -> bool:
+    """Does nothing run, and can nothing begin, because of meetings (lock held)?"""
+    road.meetings &= road.pending  # type: ignore[arg-type]
+    if not road.meetings or road.running or road.segments:
+        return False
+    return all(task.waits for task in road.pending)
+
+
+class StallDetector:
+    """A wait's view of the meetings: since when everything is at rest."""
+
+    def __init__(self, road: Scheduler):
+        self.road = road
+        self.since: tuple[float, int] | None = None
+
+    def until(self, deadline: float | None) -> float | None:
+        """When to look next, if there are meetings; else `deadline`."""
+        if not self.road.meetings:
+            return deadline
+        soon = time.monotonic() + LOOK_S
+        return soon if deadline is None else min(soon, deadline)
+
+    def look(self) -> None:
+        """End the meetings if waiting for them is in vain."""
+        road = self.road
+        with road.lock:
+            if not at_rest(road):
+                self.since = None
+                return
+            now = time.monotonic()
+            if self.since is None or self.since[1] != road._sequence:
+                self.since = now, road._sequence
+            if now - self.since[0] < _patience_s():
+                return
+            self._end()
+        self.since = None
+        road._work_off()
+
+    def _end(self) -> None:
+        meetings = sorted(self.road.meetings, key=lambda meeting: meeting.seq)
+        for meeting in [meeting for meeting in meetings if meeting.open] or meetings[:1]:
+            meeting.end(self.road)
+
+
+def _patience_s() -> float:
+    """0 if the process has no threads but this one and the library's, else `PATIENCE_S`."""
+    here = threading.current_thread()
+    for thread in threading.enumerate():
+        if thread is not here and not thread.name.startswith("d2lmini-"):
+            return PATIENCE_S
+    return 0.0

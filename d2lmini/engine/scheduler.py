@@ -1,0 +1,485 @@
+"""Life cycle of a task, shared by all engines: push, run, release.
+
+    push -> (inline: run here and now) | pause while too much is pending -> claim -> ready ->
+    run on a worker -> complete -> release
+
+Ctrl-C may interrupt a user's thread at any call. A push has happened once its task is in
+`pending`: from then on `_mend` completes the push, before that `_mend` undoes it.
+
+A finalizer may run at any moment, even while its thread holds the lock in the middle of a
+transition. A task that the finalizer pushes then is deferred: the thread that releases the lock, or
+the next one that comes to it, pushes the task; a wait is refused. Elsewhere a finalizer may push
+and wait like any code.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Protocol
+
+from d2lmini import callsite, instrument
+from d2lmini.context import Context
+from d2lmini.engine import core, signals
+from d2lmini.engine.budget import Budget
+from d2lmini.engine.bulk import BulkSegment
+from d2lmini.engine.core import Task, Var, WaitRequest
+from d2lmini.engine.failure import Failure, Report, Reports, WriteSkipped
+from d2lmini.engine.rendezvous import Rendezvous, at_rest
+
+
+class _ThreadState(threading.local):
+    """State of a thread: the task it runs, its bulk size, its added priority.
+
+    A worker always has a `task` (itself, between tasks), and a thread that waits for a Var has its
+    Gate: a finalizer may run on such a thread at any time, and must not wait either.
+    """
+
+    task: Any = None
+    bulk_size = 0
+    priority = 0  # added to the priority of every task the thread pushes
+    pool: Any = None  # of a worker: the pool it belongs to
+    cut = False  # the thread works at a piece of an operation that was cut
+    job: Any = None  # the job of that piece (device/parallel.py)
+
+
+thread_state = _ThreadState()
+
+#: By thread: a function that each wait calls at its start, and twice a second while it lasts. An
+#: exception from this function ends the wait, as Ctrl-C does on the main thread.
+interrupts: dict[int, Callable[[], None]] = {}
+
+
+class Runner(Protocol):
+    """Runs the tasks of a lane of a device that works asynchronously to the host; see `lanes`."""
+
+    def run(self, task: Task) -> None:
+        """Run `task`, and order the device work that it launches."""
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until the device has finished its work on this lane; False at the deadline."""
+
+
+class Scheduler:
+    """The state shared by pushing, running and releasing tasks.
+
+    pending     tasks and bulk segments that were pushed and are not complete
+    running     those of them that have begun
+    gates       the waits that are queued for a Var now
+    segments    open bulk segments, by thread
+    meetings    those that have not run, perhaps some that have (`meeting.at_rest` removes them)
+    idle_locks  each blocks a wait for everything
+    room_locks  each blocks a push for which too much is pending
+    """
+
+    #: Records operations to push later (`d2lmini.lazy`); the same for all engines, or None. Every
+    #: push and wait is reported to the recorder.
+    recorder: ClassVar[Any] = None
+
+    #: (context, lane) -> the Runner of its tasks, where `Task.run` alone is not enough.
+    runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
+
+    #: Do the workers run on the user's thread, where Ctrl-C strikes?
+    serial = False
+
+    #: The engine's clock, in nanoseconds.
+    clock = staticmethod(time.perf_counter_ns)
+
+    def __init__(self, inline_below: float, limit: int | None):
+        self.lock = core.lock
+        self.inline_below = inline_below
+        self.budget = Budget(limit)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Empty all lists and counts: at the start, and in a forked child."""
+        self.budget = Budget(self.budget.limit)
+        self.pending: set[Task] = set()
+        self.running: set[Task] = set()
+        self.gates: set[WaitRequest] = set()
+        self.segments: dict[int, BulkSegment] = {}
+        self.meetings: set[Rendezvous] = set()
+        self.idle_locks: list[threading.Lock] = []
+        self.room_locks: list[threading.Lock] = []
+        self.reports = Reports()
+        self.ran = 0  # tasks that ran, other than inline
+        self.inlined = 0
+        self.skipped = 0
+        self._sequence = 0
+        self._late: deque[Task] = deque()  # pushed by finalizers while their thread held the lock
+
+    # -- pushing ----------------------------------------------------------------------------------
+
+    def push(self, task: Task) -> None:
+        """Enter `task`; returns at once, or after running a small task (see `run_inline`)."""
+        raise NotImplementedError
+
+    def offer(self, task: Task) -> bool:
+        """Enter a task of the recorder's; False if the bound on pending bytes forbids it now.
+        Never waits."""
+        user = thread_state.task is None
+        small = task.predicted_us < self.inline_below and task.ctx.is_cpu
+        if user and small and self.run_inline(task):
+            return True
+        task.prepare()
+        return self._enter(task, user)
+
+    def run_inline(self, task: Task) -> bool:
+        """Run a small task here and now if nothing it depends on is pending; else return False.
+
+        The lock is held meanwhile, so no other thread can begin to write the task's inputs: the
+        same transitions as on a worker, unobserved.
+        """
+        with self.lock:
+            if not core.passes_through(task):
+                return False
+            observed = bool(instrument.listeners)
+            if observed:
+                self._tell_inline(task)
+            failure = None
+            steps = task.defers and task.in_steps
+            held = signals.hold() if steps else None
+            self.inlined += 1
+            try:
+                task.run()
+                if task.failures is not None:
+                    self._fail_parts(task)
+            except BaseException as problem:
+                failure = Failure(task.name, task.site or callsite.find(), problem)
+                task.seq = self._sequence
+                # Otherwise Ctrl-C did no harm: one call makes the change, or the memory is new.
+                if steps or not (failure.sudden and task.defers):
+                    self._fail(task, failure, ran=True)
+                if failure.sudden:
+                    raise
+            finally:
+                if observed:
+                    instrument.emit("end", task, failure)
+                if held is not None:
+                    signals.release(held)
+        if self._late:
+            self._push_late()
+        return True
+
+    def _tell_inline(self, task: Task) -> None:
+        task.prepare()
+        task.site = callsite.find()
+        instrument.emit("push", task)
+        instrument.emit("ready", task)
+        instrument.emit("start", task, "caller")
+
+    def _enter(self, task: Task, bounded: bool = False) -> bool:
+        """Claim the Vars of `task` and dispatch it if it is ready. False if `bounded` and the task
+        would pass the bound on pending bytes."""
+        with self.lock:
+            if bounded and not self._admits(task):
+                return False
+            self._claim(task)
+        if self._late:
+            self._push_late()
+        return True
+
+    def _admits(self, task: Task) -> bool:
+        """Can `task` be queued now? Also true if only later pushes can make room."""
+        return self.budget.admits(task) or at_rest(self)
+
+    def _claim(self, task: Task) -> None:
+        if self.segments:
+            self._flush((*task.shared, *task.writes))
+        try:
+            self._sequence += 1
+            task.seq = self._sequence
+            ready = core.claim(task)
+            self.pending.add(task)
+            self.budget.pin(task)
+            if instrument.listeners:
+                instrument.emit("push", task)
+            if ready:
+                self._dispatch([task])
+        except BaseException:
+            self._mend(task)
+            raise
+
+    def _is_for_later(self, task: Task) -> bool:
+        """Must `task` be pushed later? It is deferred if a finalizer pushes it while its thread is
+        inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
+        if self.lock._is_owned():  # type: ignore[attr-defined]
+            self._lay_aside(task)
+            return True
+        if signals.noted:
+            signals.deliver()
+        if self._late:
+            self._push_late()
+        return self.recorder is not None and self.recorder.takes(task)
+
+    def _lay_aside(self, task: Task) -> None:
+        """Defer a task that a finalizer pushes while its thread is inside the engine."""
+        task.site = callsite.find()
+        task.prepare()
+        self._late.append(task)
+
+    def _push_late(self) -> None:
+        """Push the tasks that finalizers deferred, in order."""
+        tasks = list(self._late)
+        if self.recorder is not None and not self.recorder.settles(tasks):
+            return
+        with self.lock:
+            self._claim_late(tasks)
+        self._work_off()
+
+    def _claim_late(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            if self._late and self._late[0] is task:
+                self._claim(self._late.popleft())
+
+    def _flush(self, variables: Iterable[Var] | None = None, own: bool = True) -> None:
+        """Close the open bulk segment of this thread, if `own`, and those of other threads that
+        touch one of `variables`; None: all (lock held)."""
+        if self.segments:
+            mine = threading.get_ident()
+            for thread, segment in list(self.segments.items()):
+                if own if thread == mine else variables is None or segment.touches(variables):
+                    self._close(thread)
+
+    def _close(self, thread: int) -> None:
+        segment = self.segments[thread]
+        segment.open = False
+        del self.segments[thread]
+        try:
+            if segment.close_and_claim():
+                self._dispatch([segment])
+        except BaseException:
+            self._mend(segment)
+            raise
+
+    def _dispatch(self, ready: Iterable[Task]) -> None:
+        """Hand out ready tasks and open ready gates (lock held)."""
+        for task in ready:
+            if isinstance(task, WaitRequest):
+                if task.opened.locked():
+                    task.opened.release()
+                continue
+            if instrument.listeners:
+                for part in task.parts:
+                    instrument.emit("ready", part)
+            self._hand_out(task)
+
+    def _hand_out(self, task: Task) -> None:
+        """Give a ready task to the thread that runs it (lock held)."""
+        raise NotImplementedError
+
+    def _dispatched(self) -> set[Task]:
+        """The tasks handed out that have not begun (lock held)."""
+        raise NotImplementedError
+
+    def _mend(self, task: Task) -> None:
+        """Repair after Ctrl-C interrupted a transition of `task`: undo the push if it had not
+        happened, and complete everything else (lock held)."""
+        if task in self.pending:
+            for part in task.parts:
+                self.budget.pin(part)
+        else:
+            core.withdraw(task)
+        self.gates.discard(task)  # type: ignore[arg-type]
+        known = self._dispatched() | self.running
+        ready = core.mend((*task.shared, *task.writes))
+        self._dispatch(t for t in ready if t not in known)
+        self._wake_waiting()
+
+    def _work_off(self) -> None:
+        """Run ready tasks that no worker will run; called without the lock before a wait blocks."""
+
+    def helpers(self, n: int, job: Any, late: bool = False) -> int | None:
+        """Call up to `n` idle workers to share in `job` (device/parallel.py); returns how many
+        come. With `late`, others may join during the job. None: no worker can ever come. If any
+        come or may, `shared` is called when the job is over."""
+        return None
+
+    def shared(self, job: Any) -> None:
+        """`job` is done."""
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _run(self, task: Task, worker: str) -> None:
+        """Run a granted task, or the tasks of a segment one by one, and release its Vars."""
+        if isinstance(task, BulkSegment):
+            together = self._run_as_one(task, worker)
+            while task.parts:
+                outcome = together or self._execute(task.parts[0], worker)
+                with self.lock:
+                    self._settle(task.parts[0], *outcome)
+                    del outcome  # only the Vars keep a failure alive
+                    task.parts.popleft()
+            del together
+            with self.lock:
+                self._finish(task)
+        else:
+            outcome = self._execute(task, worker)
+            with self.lock:
+                self._settle(task, *outcome)
+                del outcome
+                self._finish(task)
+
+    def _run_as_one(self, segment: BulkSegment, worker: str) -> tuple[Failure | None, bool] | None:
+        """Run all tasks of a segment as one task, where the device can; returns the outcome of
+        each, as `_execute` does. None: nothing was done."""
+        if segment.ctx.is_cpu or instrument.listeners:  # listeners hear of each task
+            return None
+        one = BulkSegment.as_one(segment)
+        if one is None:
+            return None
+        outcome = self._execute(one, worker)
+        return outcome if one.ran else None
+
+    def _run_here(self, task: Task) -> None:
+        """Run a ready task on a user's thread. Ctrl-C waits until a task of the library has ended.
+        Ctrl-C may interrupt a user's function at any call: then the values the function writes are
+        unknown, and everything else goes on."""
+        held = signals.hold() if task.defers else None
+        try:
+            self.running.add(task)
+            self._run(task, "caller")
+        except BaseException as problem:
+            with self.lock:
+                if task in self.running:
+                    self._abandon(task, problem)
+            raise
+        finally:
+            if held is not None:
+                signals.release(held)
+
+    def _abandon(self, task: Task, problem: BaseException) -> None:
+        if task in self.pending:  # else its outcome is settled
+            for part in task.parts:
+                self._settle(part, Failure(part.name, part.site, problem), False)
+        self.pending.discard(task)
+        self.running.discard(task)
+        self._mend(task)
+
+    def _execute(self, task: Task, worker: str) -> tuple[Failure | None, bool]:
+        """Run a task unless an input is missing: (its failure or None, whether it ran)."""
+        failure = task.cancelled or self.missing(task)
+        if failure is not None:
+            return failure, False
+        if instrument.listeners:
+            instrument.emit("start", task, worker)
+        outer, thread_state.task = thread_state.task, task
+        try:
+            runner = None if task.ctx.is_cpu else self.runners.get((task.ctx, task.lane))
+            if runner is None:
+                task.run()
+            else:
+                runner.run(task)
+        except BaseException as problem:
+            if (self.serial or worker == "caller") and not isinstance(problem, Exception):
+                raise
+            return Failure(task.name, task.site, problem), True
+        finally:
+            thread_state.task = outer
+        return None, True
+
+    def missing(self, task: Task) -> Failure | None:
+        """The failure for which `task` must be skipped, if a value that it reads is missing."""
+        for var in task.reads:
+            if var.error is not None and core.is_missing(var, self, task.seq):
+                return var.error.origin
+        return None
+
+    def _settle(self, task: Task, failure: Failure | None, ran: bool) -> None:
+        """Record the outcome of a task (lock held)."""
+        if failure is not None:
+            self._fail(task, failure, ran)
+        else:
+            for var in task.writes:
+                if var.error is not None:
+                    var.error = None
+            for var in task.reads:
+                if var.error is not None:
+                    self.lift(var)
+            if task.failures is not None:
+                self._fail_parts(task)
+        self.budget.drain()
+        self.budget.unpin(task)
+        if instrument.listeners:
+            instrument.emit("end", task, failure)
+        if ran:
+            self.ran += 1
+        else:
+            self.skipped += 1
+        self.pending.discard(task)
+
+    def _finish(self, task: Task) -> None:
+        """Release the Vars of `task` and wake the threads that wait for this (lock held)."""
+        self._dispatch(core.release(task))
+        self.pending.discard(task)
+        self.running.discard(task)
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """A task is complete: wake the pushes that wait for room and the waits for everything."""
+        if self.room_locks:
+            open_all(self.room_locks)
+        if self.idle_locks and not self.pending:
+            open_all(self.idle_locks)
+
+    def take_unreported(self) -> tuple[list[Failure], list[Report]]:
+        """The failures that no wait has raised: those whose Vars live, and those whose Vars died.
+        They count as raised from now on (lock held)."""
+        return self.reports.take(self, self._sequence)
+
+    def lift(self, var: Var) -> None:
+        """Clear the `WriteSkipped` error of `var` once every task pushed before the user knew is
+        done (lock held): then small operations may run inline again."""
+        error = var.error
+        alone = not var.queue and len(var.readers) <= 1 and var.writer is None
+        if alone and error is not None and not error.blocks(self):
+            var.error = None
+
+    def _fail_parts(self, task: Task) -> None:
+        """Keep the failures of parts of a task that ran (lock held)."""
+        known = {var.error.origin for var in getattr(task, "shared", ()) if var.error is not None}
+        for var, failure in (task.failures or {}).items():
+            if task.keeps(var):
+                self._keep_unchanged(task, (var,), failure)
+            else:
+                var.error = failure
+            if failure not in known:
+                known.add(failure)
+                self.reports.add(failure, task.seq, keep=False)
+
+    def _fail(self, task: Task, failure: Failure, ran: bool) -> None:
+        """Keep `failure` on the Vars that `task` writes, as `core` defines; report the failure if
+        the task `ran` (lock held)."""
+        missing: Iterable[Var] = task.writes
+        if not failure.sudden and (task.spares or not ran):
+            results = [var for var in task.writes if not task.keeps(var)]
+            if results:
+                missing = results
+            elif task.atomic or not ran:
+                missing = ()
+                self._keep_unchanged(task, task.writes, failure)
+        for var in missing:
+            var.error = failure
+        if ran and not failure.sudden:
+            self.reports.add(failure, task.seq, keep=not task.writes)
+
+    def _keep_unchanged(self, task: Task, variables: Iterable[Var], failure: Failure) -> None:
+        """`task` did not write `variables` because of `failure`. A value that was missing stays
+        missing; of two failures that no wait has raised, the first one counts."""
+        kept = [v for v in variables if v.error is None or not v.error.blocks(self, task.seq)]
+        if kept:
+            error = WriteSkipped(failure, self, task.seq)
+            if error.report is not failure.report:
+                self.reports.add(error, task.seq, keep=False)
+            for var in kept:
+                var.error = error
+
+
+def open_all(locks: list[threading.Lock]) -> None:
+    """Release all `locks`; the threads that block on them look again and may come back."""
+    for lock in locks:
+        if lock.locked():
+            lock.release()
+    locks.clear()

@@ -1,0 +1,61 @@
+"""Which threads serve which tasks: every device has lanes, and every lane its own threads.
+
+A task names its context and its lane: "compute", or for a copy between devices "in" or "out", the
+directions of the link as seen from the device. So a device computes while it copies, and two
+devices compute at once. Tasks without a lane of their own run on the CPU's workers, of which there
+are as many as cores.
+
+The devices (one floor up, in `d2lmini.device`) install their lanes here; existing engines drop the
+threads they had started for the old lanes.
+
+A device that works asynchronously to the host gives each lane a *runner*. For the engine a task of
+such a lane is complete once its work is launched, so that the next task can be launched; a Var's
+`order` says which device work to wait for, and every wait then waits for that work too.
+"""
+
+from __future__ import annotations
+
+from d2lmini.context import Context, cpu
+from d2lmini.engine.core import Task, lock
+from d2lmini.engine.engine import Engine
+from d2lmini.engine.scheduler import Runner, Scheduler
+
+#: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
+WIRE = "wire"
+
+_ALWAYS = {(cpu(), WIRE): 1}
+
+#: (context, lane) -> number of its threads.
+threads: dict[tuple[Context, str], int] = dict(_ALWAYS)
+
+#: Upper bound on the CPU's workers, because the devices' threads need cores too; None: no bound.
+most_for_cpu: int | None = None
+
+
+def key_of(task: Task) -> object:
+    """The lane of `task`; all CPU contexts share one, as they share the machine's cores."""
+    ctx, lane = task.ctx, task.lane
+    return "cpu" if ctx.is_cpu and lane != WIRE else (ctx, lane)
+
+
+def install(
+    lanes: dict[tuple[Context, str], int],
+    cpu_workers: int | None,
+    runners: dict[tuple[Context, str], Runner],
+) -> None:
+    """Replace all lanes but `WIRE` by these; the engines must be idle."""
+    global threads, most_for_cpu
+    with lock:
+        threads, most_for_cpu = {**_ALWAYS, **lanes}, cpu_workers
+        Scheduler.runners = dict(runners)
+        engines = list(Engine.alive)
+    for engine in engines:
+        engine.reset_lanes()
+
+
+def add(lanes: dict[tuple[Context, str], int], runners: dict[tuple[Context, str], Runner]) -> None:
+    """Add the lanes of devices that have not been used yet."""
+    global threads
+    with lock:
+        threads = {**threads, **lanes}
+        Scheduler.runners = {**Scheduler.runners, **runners}

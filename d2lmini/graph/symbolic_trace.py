@@ -1,0 +1,261 @@
+"""Tracing: a function of arrays is called once, with Symbols, and leaves its graph behind.
+
+>>> from d2lmini import nd
+>>> from d2lmini.graph.symbolic_trace import SymbolicTrace
+>>> trace = SymbolicTrace(["x"], [nd.ones((2, 3))._spec], shaped=True)
+>>> y = trace.run(lambda x: nd.dot(x, nd.ones((3, x.shape[1]))).relu())
+>>> trace.symbol.list_arguments()
+['x', 'array0']
+
+Its inputs are variables whose shapes are known, so a wrong shape is an error at the line that makes
+it. What else the function uses becomes a variable too: a parameter, which `parameter` knows by its
+identity and whose arrays are looked up at each call, or an array, which is used by reference. All
+Python in the function runs once, here; what is left are the operations.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from traceback import walk_tb
+from typing import Any, NoReturn
+
+from d2lmini import callsite, random_state
+from d2lmini.base import MXNetError
+from d2lmini.context import Context
+from d2lmini.engine.scheduler import thread_state as engine_state
+from d2lmini.graph.ir import Entry, Node, forget_call, transform
+from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops.core import Op, Spec, modes
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
+
+_DRAWN = (
+    "random numbers that are drawn while a net is traced would be the same in every call of the "
+    "compiled net: draw in the graph (F.random in hybrid_forward, nd.random.normal_like(x) and "
+    "uniform_like(x) in forward), or outside of the net, as an input"
+)
+
+
+#: What arrays do without an op, by a view, is one of these in a graph.
+VIEWS = frozenset(
+    ["reshape", "_getitem", "slice", "slice_axis", "expand_dims", "squeeze", "flatten", "BlockGrad"]
+)
+
+
+class FallbackToEager(MXNetError):
+    """Raised by a Block that is being traced and can only run as it is written, in this mode. The
+    Blocks around it then do so too, each of which calls its children, compiled or not.
+
+    site: the user's line that makes it so, who then is told once; None if that is as it should be.
+    """
+
+    def __init__(self, what: str, site: callsite.Site | None = None):
+        super().__init__(what)
+        self.site = site
+
+
+class _ThreadState(threading.local):
+    """Per thread: the trace that is being made; None outside."""
+
+    trace: SymbolicTrace | None = None
+
+
+thread_state = _ThreadState()
+
+_making = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def one_at_a_time() -> AbstractContextManager[Any]:
+    """A scope for what a net does once, in whichever thread comes first: initialize its parameters,
+    trace, compile. There is one for all nets, so no two can wait for each other.
+
+    A task of the engine does not wait here, for who is inside may wait for the engine.
+    """
+    return nullcontext() if engine_state.task else _making
+
+
+class SymbolicTrace:
+    """One run of a function on Symbols, and what it left.
+
+    inputs    a variable for each input, None for an input that is None
+    uses      what else fills a variable: a parameter (anything with `data(ctx)`) or an array
+    symbol    the outputs, each once, as one Symbol
+    outputs   number in `symbol` of each value the function returned, flat; (value,) for what is no
+              Symbol, which comes back as it was
+    general   does the graph hold for other shapes and devices too? Not if the function could see
+              shapes, or used an array
+    refused   why there is no such graph after all; None if there is
+    """
+
+    def __init__(self, names: Sequence[str], specs: Sequence[Spec | None], shaped: bool):
+        self.inputs = [
+            None if spec is None else Node(None, name, specs=(spec,))
+            for name, spec in zip(names, specs, strict=True)
+        ]
+        self.shaped = shaped
+        self.uses: dict[Node, Any] = {}
+        self.symbol = Symbol(())
+        self.outputs: list[int | tuple[Any]] = []
+        self.refused: FallbackToEager | None = None
+        self._variables: dict[int, Node] = {}
+        self._viewed: set[Entry] = set()
+        self._owners: dict[int, Any] | None = None
+        self._owned: Callable[[], Any] = tuple
+
+    @property
+    def general(self) -> bool:
+        return not self.shaped and not any(isinstance(x, NDArray) for x in self.uses.values())
+
+    def run(
+        self, function: Callable[..., Any], regroup: Any = None,
+        owned: Callable[[], Any] = tuple, ctx: Context | None = None,
+    ) -> Any:  # fmt: skip
+        """Call the function on its inputs. regroup: makes its arguments of the flat inputs, if they
+        are nested; owned: all parameters, to know an array that is one's; ctx: where its arrays
+        will be, for those who ask.
+
+        An error that comes from a missing value says at which line it was asked for.
+        """
+        kind = Traced if self.shaped else Symbol
+        flat = [None if node is None else kind(((node, 0),)) for node in self.inputs]
+        args = flat if regroup is None else regroup(flat)
+        before, capture, context = thread_state.trace, tracer.capture, tracer.context
+        thread_state.trace, tracer.capture, tracer.context = self, self._capture, ctx
+        modes.tracing = self
+        self._owned = owned
+        try:
+            with random_state.refusing(_DRAWN):
+                result = self._keep(function(*args))
+            if self.refused is not None:  # and the function has caught that
+                raise self.refused
+            return result
+        except Exception as problem:
+            if self.refused is not None:
+                raise self.refused from None
+            if isinstance(problem, NotImplementedForSymbol):
+                raise _add_location(problem) from None
+            raise
+        finally:
+            thread_state.trace, tracer.capture, tracer.context = before, capture, context
+            modes.tracing = before
+            self._owned, self._owners = tuple, None
+
+    def refuse(self, what: str) -> NoReturn:
+        """The function does what no graph can do: AsWritten."""
+        self.refused = FallbackToEager(what, callsite.find())
+        raise self.refused
+
+    def depends_on_mode(self) -> None:
+        """What the function does depends on whether it is called in training mode."""
+        self.shaped = True
+
+    def note_view(self, op: Op, inputs: Sequence[Entry | None]) -> None:
+        """An op is written down: on arrays its result may be a view of its input."""
+        if op.name in VIEWS:
+            self._viewed.update(entry for entry in inputs if entry is not None)
+
+    def overwritten(self, value: Symbol, by: Symbol) -> Symbol:
+        """`value += 1` and the like: every name of the value shows the result. AsWritten where
+        memory that others see would change: of an input, of what has a view or is one."""
+        entry = value._entry
+        op = entry[0].op
+        if op is None or op.name in VIEWS or entry in self._viewed:
+            self.refuse("x += y, or the like, of an input, of a view, or of what has a view,")
+        value._entries = by._entries
+        return value
+
+    def _keep(self, result: Any) -> Any:
+        """Note the outputs among what was returned."""
+        found: dict[Entry, int] = {}
+
+        def note(value: Any) -> None:
+            if isinstance(value, (list, tuple)):
+                for each in value:
+                    note(each)
+            elif isinstance(value, Symbol):
+                for entry in value._entries:
+                    self.outputs.append(found.setdefault(entry, len(found)))
+            elif isinstance(value, NDArray):
+                entry = self._capture(value)
+                self.outputs.append(found.setdefault(entry, len(found)))
+            else:
+                self.outputs.append((value,))
+
+        note(result)
+        self.symbol = Symbol(tuple(found))
+        return result
+
+    def parameter(self, parameter: Any, spec: Spec, labels: Mapping[str, str]) -> Symbol:
+        """The variable that stands for a parameter here."""
+        node = self._variables.get(id(parameter))
+        if node is None:
+            node = Node(None, parameter.name, specs=(spec,), labels=labels)
+            self._variables[id(parameter)] = node
+            self.uses[node] = parameter
+        return (Traced if self.shaped else Symbol)(((node, 0),))
+
+    def stands_for(self, array: Any) -> Symbol:
+        """The Symbol of an array that the function got from elsewhere."""
+        return (Traced if self.shaped else Symbol)((self._capture(array),))
+
+    def with_shape(self, value: Any) -> Any:
+        """A Symbol or array of this trace as a value with a shape."""
+        if isinstance(value, NDArray):
+            return Traced((self._capture(value),))
+        return Traced(value._entries) if isinstance(value, Symbol) else value
+
+    def _capture(self, array: Any) -> Entry:
+        """What stands for an array that the function got from elsewhere."""
+        if self._owners is None:
+            self._owners = {id(a): p for p in self._owned() for a in p._data or ()}
+        owner = self._owners.get(id(array))
+        if owner is not None:
+            return owner.var()._entry
+        node = self._variables.get(id(array))
+        if node is None:
+            number = sum(isinstance(use, NDArray) for use in self.uses.values())
+            node = Node(None, f"array{number}", specs=(array._spec,), site=callsite.find())
+            self._variables[id(array)] = node
+            self.uses[node] = array
+        return node, 0
+
+
+def input_names(n: int) -> list[str]:
+    """What the inputs of a net are called in its graph, after MXNet's."""
+    return ["data"] if n == 1 else [f"data{i}" for i in range(n)]
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """A scope in which nothing is traced."""
+    before, capture = thread_state.trace, tracer.capture
+    thread_state.trace = tracer.capture = modes.tracing = None
+    try:
+        with random_state.refusing(None):
+            yield
+    finally:
+        thread_state.trace, tracer.capture, modes.tracing = before, capture, before
+
+
+def plain(symbol: Symbol) -> Symbol:
+    """The same graph without what belongs to one call: shapes, mode, random keys."""
+    return Symbol(tuple(transform(symbol._entries, forget_call)))
+
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _add_location(problem: NotImplementedForSymbol) -> NotImplementedForSymbol:
+    """The error, with the innermost line of the user's in its message."""
+    site = None
+    for frame, _ in walk_tb(problem.__traceback__):
+        if not frame.f_code.co_filename.startswith(_HERE):
+            site = (frame.f_code, frame.f_lasti)
+    text = str(problem)
+    if site is not None and "\n  at " not in text:
+        problem.args = (f"{text}\n  at {callsite.describe(site)}",)
+    return problem

@@ -1,0 +1,159 @@
+"""Chunking: large copies and reductions in chunks whose boundaries depend on shapes alone.
+
+Any idle core may take a chunk (`parallel_for`), so the number of workers affects the speed, never
+the bits of the result: the chunks are the same with one worker and with eight, and partial results
+are combined in the order of the chunks.
+
+>>> from d2lmini.ops.chunking import split_evenly
+>>> split_evenly(10, 3)
+[slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+
+Only NumPy arrays are chunked; a GPU parallelizes its own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini.device.parallel import parallel_for
+from d2lmini.ops.core import Shape
+
+#: A chunk of a copy has at least this many elements, a chunk of a reduction (which only reads) four
+#: times as many: both take about a quarter of a millisecond.
+GRAIN = 1 << 18
+MOST_PIECES = 16
+#: A transposing copy goes by square tiles, so that it uses every cache line completely.
+TILE = 256
+#: Chunks of a reduction lie in memory in contiguous runs of at least this many elements.
+RUN = 1024
+
+
+def split_evenly(length: int, n: int) -> list[slice]:
+    """Split `length` into `n` slices of nearly equal size."""
+    return [slice(length * i // n, length * (i + 1) // n) for i in range(n)]
+
+
+def along(axis: int, part: slice) -> tuple[slice, ...]:
+    """The index of slice `part` along one axis, and of everything along the axes before it."""
+    return (slice(None),) * axis + (part,)
+
+
+def share(xp: Any, length: int, n: int, body: Callable[[slice], None]) -> None:
+    """Call body(part) for `n` slices of `length` of nearly equal size; on a GPU once for all."""
+    if xp is not np or n < 2:
+        body(slice(0, length))
+        return
+    parts = split_evenly(length, n)
+    parallel_for(n, lambda i: body(parts[i]))
+
+
+def copy(xp: Any, source: Any, out: Any) -> Any:
+    """Write `source`, which may be a transposed or broadcast view, into `out`; returns `out`."""
+    n = min(MOST_PIECES, out.size // GRAIN)
+    axis = next((a for a, size in enumerate(out.shape) if size >= n), None)
+    if xp is not np or n < 2 or axis is None:
+        xp.copyto(out, source)
+        return out
+    source = np.broadcast_to(source, out.shape)
+    parts = split_evenly(out.shape[axis], n)
+    transposes = out.ndim > 1 and abs(source.strides[-1]) > source.itemsize
+
+    def piece(i: int) -> None:
+        part = along(axis, parts[i])
+        (_copy_tiles if transposes else np.copyto)(out[part], source[part])
+
+    parallel_for(n, piece)
+    return out
+
+
+def _copy_tiles(out: np.ndarray, source: np.ndarray) -> None:
+    rows, columns = out.shape[-2:]
+    for r in range(0, rows, TILE):
+        for c in range(0, columns, TILE):
+            tile = (..., slice(r, r + TILE), slice(c, c + TILE))
+            out[tile] = source[tile]
+
+
+def place_view(xp: Any, view: Any, out: Any) -> Any:
+    """An op's result that is a view of its input: the view, or a copy in `out` if given."""
+    return view if out is None else copy(xp, view, out)
+
+
+def over_lines(
+    xp: Any, shape: Shape, axis: int, body: Callable[[Any], Any], grain: int = GRAIN
+) -> None:
+    """Call `body(index)` for chunks of an array of `shape`; each has whole lines along `axis`.
+
+    One chunk (index `...`) if there are fewer than two grains or no other axis to split.
+    """
+    n = min(MOST_PIECES, prod(shape) // grain)
+    other = None
+    if xp is np and n > 1:
+        other = next((a for a, length in enumerate(shape) if a != axis and length >= n), None)
+    if other is None:
+        body(...)
+        return
+    parts = split_evenly(shape[other], n)
+    parallel_for(n, lambda i: body(along(other, parts[i])))
+
+
+def lines(xp: Any, block: Any, axis: int) -> Any:
+    """`block` with `axis` last and every line contiguous: copied by tiles if necessary."""
+    view = block if axis == block.ndim - 1 else xp.moveaxis(block, axis, -1)
+    if xp is not np or view.strides[-1] == view.itemsize or view.ndim < 2:
+        return view
+    straight = np.empty(view.shape, view.dtype)
+    _copy_tiles(straight, view)
+    return straight
+
+
+def plan(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, bool] | None:
+    """Where to split a reduction over `axes`: (axis, number of chunks, is that axis reduced).
+
+    None: not worth splitting. The result is the first axis that is long enough and whose chunks
+    have contiguous runs of RUN elements or more. Chunks of a kept axis are independent; for a
+    reduced axis the partial results must be small.
+    """
+    size = prod(shape)
+    n = min(MOST_PIECES, size // (4 * GRAIN))
+    if n < 2:
+        return None
+    kept = prod(s for a, s in enumerate(shape) if a not in axes)
+    for axis, length in enumerate(shape):
+        run = length // n * prod(shape[axis + 1 :])
+        if length >= n and run >= RUN and (axis not in axes or n * kept <= size // 4):
+            return axis, n, axis in axes
+    return None
+
+
+def reduce(
+    xp: Any,
+    data: Any,
+    axes: tuple[int, ...],
+    out: Any,
+    body: Callable[[Any, tuple[int, ...], Any], Any],
+    combine: Callable[[Any, tuple[int, ...], Any], Any] | None = None,
+) -> None:
+    """Reduce `data` over `axes` into `out`, whose shape has 1 for every such axis.
+
+    `body(block, axes, out)` reduces a block of the data; `combine` (default: body) reduces the
+    partial results of the blocks, stacked on a new first axis.
+    """
+    where = plan(data.shape, axes) if xp is np and data.size >= 8 * GRAIN else None
+    if where is None:
+        body(data, axes, out)
+        return
+    axis, n, reduced = where
+    parts = split_evenly(data.shape[axis], n)
+    if not reduced:
+        parallel_for(
+            n, lambda i: body(data[along(axis, parts[i])], axes, out[along(axis, parts[i])])
+        )
+        return
+    partial = np.empty((n, *out.shape), out.dtype)
+    parallel_for(n, lambda i: body(data[along(axis, parts[i])], axes, partial[i]))
+    (combine or body)(partial, (0,), out[None])

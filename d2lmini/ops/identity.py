@@ -1,0 +1,277 @@
+"""Copies, casts, `where`, sums of many arrays, and ops that stop or start gradients.
+
+>>> from d2lmini import nd
+>>> nd.cast(nd.array([0.9, 1.3, -2.7]), dtype="int32")
+<BLANKLINE>
+[ 0  1 -2]
+<NDArray 3 @cpu(0)>
+>>> nd.where(nd.array([1, 0]), nd.array([[1, 2], [3, 4]]), nd.array([[5, 6], [7, 8]]))
+<BLANKLINE>
+[[1. 2.]
+ [7. 8.]]
+<NDArray 2x2 @cpu(0)>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_choice, check_one_dtype
+from d2lmini.ops.core import ALL, DType, Spec, op
+
+# -- copies and casts ----------------------------------------------------------------------------
+
+
+def cast_into(xp: Any, y: Any, dtype: np.dtype, out: Any) -> Any:
+    """`y` in another dtype: floats are truncated towards zero and integers wrap around."""
+    if dtype.itemsize == 1 and dtype.kind in "iu" and y.dtype.kind == "f":
+        y = y.astype(np.int64)  # -7.0 as uint8 is undefined in C; -7 as uint8 is not
+    if out is None:
+        return y.astype(dtype)
+    xp.copyto(out, y, casting="unsafe")
+    return out
+
+
+def _cast(data: Spec, *, dtype: np.dtype) -> Spec:
+    return Spec(data.shape, dtype)
+
+
+@op(mxnet_name="Cast", infer=_cast, flops=0, elementwise=True, free_dtypes=("data",))
+def cast(xp, data, *, dtype: DType, out=None):
+    """Every element as `dtype`: floats are truncated towards zero, integers wrap around (-7 as
+    uint8 is 249), everything but 0 is True. The gradient is cast back."""
+    return cast_into(xp, data, np.dtype(dtype), out)
+
+
+@cast.gradient(saves="data.dtype")
+def _(g, data_dtype):
+    return cast(g, dtype=data_dtype)
+
+
+def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
+    return Spec(data.shape, dtype) if data.dtype.kind == "f" == dtype.kind else data
+
+
+@op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
+def amp_cast(xp, data, *, dtype: DType, out=None):
+    """`cast` between floating point dtypes; integer arrays do not change."""
+    target = _cast_floats(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
+    return cast_into(xp, data, target, out)
+
+
+@amp_cast.gradient(saves="data.dtype")
+def _(g, data_dtype):
+    return cast(g, dtype=data_dtype)
+
+
+def copy_values(xp: Any, data: Any, out: Any) -> Any:
+    """Copy the values into other memory."""
+    if out is None:
+        return data.copy()
+    xp.copyto(out, data)
+    return out
+
+
+@op("_copy", aliases=["identity"], flops=0, elementwise=True, in_mxnet=True, onnx="Identity")
+def copy(xp, data, *, out=None):
+    """A copy."""
+    return copy_values(xp, data, out)
+
+
+@copy.gradient()
+def _(g):
+    return g
+
+
+def _like_lhs(lhs: Spec, rhs: Spec) -> Spec:
+    if lhs.shape != rhs.shape:
+        raise MXNetError(f"shapes differ: lhs is {lhs.shape}, rhs is {rhs.shape}")
+    return lhs
+
+
+@op(
+    "_identity_with_attr_like_rhs", infer=_like_lhs, flops=0, same_shape=True,
+    free_dtypes=("rhs",), in_mxnet=True,
+)  # fmt: skip
+def identity_with_attr_like_rhs(xp, lhs, rhs, *, out=None):
+    """A copy of lhs; a graph uses rhs to infer the shape."""
+    return copy_values(xp, lhs, out)
+
+
+@identity_with_attr_like_rhs.gradient()
+def _(g):
+    return g, None
+
+
+@op(flops=0, elementwise=True, grad=None)
+def zeros_like(xp, data, *, out=None):
+    """Zeros in the shape and dtype of data."""
+    if out is None:
+        return xp.zeros(data.shape, data.dtype)
+    out.fill(0)
+    return out
+
+
+@op(flops=0, elementwise=True, grad=None)
+def ones_like(xp, data, *, out=None):
+    """Ones in the shape and dtype of data."""
+    if out is None:
+        return xp.ones(data.shape, data.dtype)
+    out.fill(1)
+    return out
+
+
+# -- where gradients stop and start ----------------------------------------------------------------
+
+
+@op(aliases=["stop_gradient"], flops=0, elementwise=True, grad=None, is_loss=True, onnx="Identity")
+def BlockGrad(xp, data, *, out=None):
+    """A copy through which no gradient flows."""
+    return copy_values(xp, data, out)
+
+
+@op(flops=0, elementwise=True, is_loss=True, output_names=("loss",), onnx="Identity")
+def make_loss(xp, data, *, out=None):
+    """A copy where the gradient starts: it is 1, whatever gradient arrives."""
+    return copy_values(xp, data, out)
+
+
+@make_loss.gradient()
+def _(g):
+    return ones_like(g)
+
+
+def _loss(data: Spec, *, normalization: str, **_: Any) -> Spec:
+    check_choice("normalization", normalization, ("null", "batch", "valid"))
+    return data
+
+
+@op(infer=_loss, flops=0, elementwise=True, is_loss=True, onnx="Identity")
+def MakeLoss(
+    xp, data, *, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null",
+    out=None,
+):  # fmt: skip
+    """A copy where the gradient starts: it is `grad_scale`, whatever gradient arrives.
+
+    With normalization 'batch' the gradient is divided by the length of the first axis, with 'valid'
+    by the number of elements above `valid_thresh`.
+    """
+    return copy_values(xp, data, out)
+
+
+@MakeLoss.gradient(saves="data")
+def _(g, data, *, grad_scale, valid_thresh, normalization):
+    ones = ones_like(g)
+    if normalization == "valid":
+        return ones * grad_scale / (data > valid_thresh).sum()
+    if normalization == "batch" and len(data.shape) > 1:
+        grad_scale = grad_scale / data.shape[0]
+    return ones * grad_scale
+
+
+# -- several inputs ------------------------------------------------------------------------------
+
+
+def _infer_where(condition: Spec, x: Spec, y: Spec) -> Spec:
+    check_one_dtype(x, y)
+    if x.shape != y.shape:
+        raise MXNetError(f"x and y differ: x is {x.shape}, y is {y.shape}; need one shape")
+    if condition.shape not in (x.shape, x.shape[:1]):
+        raise MXNetError(
+            f"condition is {condition.shape}, need x's shape {x.shape}"
+            + (f", or {x.shape[:1]} to choose whole rows" if len(x.shape) > 1 else "")
+        )
+    return x
+
+
+@op(infer=_infer_where, flops=1, free_dtypes=("condition",))
+def where(xp, condition, x, y, *, out=None):
+    """x where condition is not 0, else y.
+
+    x and y have the same shape and dtype; condition has their shape, or is a vector that selects
+    rows: (n,) for (n, ...). No gradient flows to condition.
+    """
+    mask = condition.astype(bool, copy=False)
+    mask = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+    if out is None:
+        return xp.where(mask, x, y)
+    xp.copyto(out, y)
+    xp.copyto(out, x, where=mask)
+    return out
+
+
+@where.gradient(saves="condition")
+def _(g, condition, *, needs=ALL):
+    zeros = zeros_like(g)
+    return (
+        None,
+        where(condition, g, zeros) if needs[1] else None,
+        where(condition, zeros, g) if needs[2] else None,
+    )
+
+
+def _infer_sum(*args: Spec) -> Spec:
+    if not args:
+        raise MXNetError("needs at least one array")
+    check_one_dtype(*args)
+    for i, spec in enumerate(args):
+        if spec.shape != args[0].shape:
+            raise MXNetError(
+                f"shapes differ: input 0 is {args[0].shape}, input {i} is {spec.shape}; "
+                "broadcast_add broadcasts"
+            )
+    return args[0]
+
+
+@op(
+    aliases=["ElementWiseSum", "elemwise_sum", "_sum"], infer=_infer_sum, elementwise=True,
+    onnx="Sum",
+    flops=lambda *args, out, **_: (len(args) - 1) * out.size, same_shape=True, counted=True,
+)  # fmt: skip
+def add_n(xp, *args, out=None):
+    """The sum of all inputs, from left to right; all have the same shape and dtype."""
+    if len(args) == 1:
+        return copy_values(xp, args[0], out)
+    # `out` may be one of the inputs: write to it early only if no later input is still to be read.
+    place = out if len(args) == 2 else None
+    y = xp.add(args[0], args[1], out=place)
+    for x in args[2:-1]:
+        y = xp.add(y, x)
+    return y if len(args) == 2 else xp.add(y, args[-1], out=out)
+
+
+@add_n.gradient(saves="args.shape")
+def _(g, shapes):
+    return [g] * len(shapes)
+
+
+# -- small formulas of the contrib namespace -------------------------------------------------------
+
+
+@op("_contrib_div_sqrt_dim", elementwise=True)
+def div_sqrt_dim(xp, data, *, out=None):
+    """data / sqrt(size of the last axis), as attention scales its scores."""
+    return xp.divide(data, data.dtype.type(data.shape[-1] ** 0.5), out=out)
+
+
+@div_sqrt_dim.gradient(saves="data.shape")
+def _(g, shape):
+    return g / shape[-1] ** 0.5
+
+
+@op("_contrib_quadratic", flops=4, elementwise=True)
+def quadratic(xp, data, *, a: float = 0.0, b: float = 0.0, c: float = 0.0, out=None):
+    """a * data**2 + b * data + c."""
+    dtype = data.dtype.type
+    y = xp.multiply(data, dtype(a))
+    y = xp.add(y, dtype(b))
+    y = xp.multiply(y, data, out=out)
+    return xp.add(y, dtype(c), out=out)
+
+
+@quadratic.gradient(saves="data")
+def _(g, data, *, a, b):
+    return g * (data * (2 * a) + b)

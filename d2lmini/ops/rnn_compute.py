@@ -1,0 +1,352 @@
+"""One layer of `RNN` in one direction: forward and backward over all steps.
+
+A kind of layer (relu, tanh, LSTM, GRU) defines the computation between the products of a step;
+`Layer` has the products and the loop over time, which all kinds share. With a = W x + b for all
+steps at once and c = U h in each step:
+
+    forward    h' = f(a, c, h)
+    back       D = slopes * (gradient of h')          dh = D U + the part that bypasses the gates
+               dW = sum over steps of D^T x           dU = sum over steps of D^T h
+
+`slopes` are the derivatives of h' for a and c. They depend on forward values only, so they are
+computed for all steps before the backward loop; a step of that loop is one product and a few
+multiplications.
+
+>>> sorted(KINDS)
+['gru', 'lstm', 'rnn_relu', 'rnn_tanh']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from d2lmini.ops import chunking
+from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.products import matmul
+from d2lmini.ops.rnn_gates import gru_slopes, gru_step, lstm_slopes, lstm_step, split_gates
+from d2lmini.ops.scalar_cache import at_least
+
+#: Slopes of several steps are computed in chunks of about this many numbers.
+GRAIN = 1 << 17
+
+
+class Weights(NamedTuple):
+    """Parameters of one layer and direction; G = gates * H: (G, I), (G, H), (G,), (G,)."""
+
+    i2h: Any
+    h2h: Any
+    i2h_bias: Any
+    h2h_bias: Any
+
+
+class Clip:
+    """x := x clipped to two bounds, in place; `nan`: nan becomes the upper bound."""
+
+    def __init__(self, xp: Any, low: float, high: float, nan: bool):
+        self.xp, self.low, self.high, self.nan = xp, low, high, nan
+
+    def __call__(self, x: Any) -> None:
+        if self.nan:
+            self.xp.fmin(x, self.high, out=x)
+        self.xp.clip(x, self.low, self.high, out=x)
+
+    def passes(self, x: Any) -> Any:
+        """1 where the clipped x lies between the bounds, so the gradient passes, else 0."""
+        return ((x > self.low) & (x < self.high)).astype(x.dtype)
+
+
+class Steps(NamedTuple):
+    """Indices along the time axis: the first step, the later steps, and, in the same order, the
+    step before each of these."""
+
+    first: slice
+    later: slice
+    before: slice
+
+
+FORWARDS = Steps(slice(0, 1), slice(1, None), slice(0, -1))
+BACKWARDS = Steps(slice(-1, None), slice(0, -1), slice(1, None))
+
+
+class Layer:
+    """The parts that all kinds share.
+
+    n_gates  rows of the weights for each unit
+    keeps    the values of k for the arrays (T, N, k H) that backward needs besides the outputs
+    slopes   the values of k for the parts of D: the first is the gradient of a, the last that of c
+    """
+
+    n_gates = 1
+    keeps: ClassVar[tuple[int, ...]] = ()
+    slopes: ClassVar[tuple[int, ...]] = (1,)
+
+    def __init__(self, xp: Any, clip: Clip | None = None):
+        self.xp = xp
+        self.clip = clip
+
+    # -- forward ----------------------------------------------------------------------------------
+
+    def forward(
+        self, x: Any, w: Weights, states: list[Any], y: Any, kept: list[Any], backwards: bool
+    ) -> list[Any]:
+        """Fill y (T, N, H), which may be a part of a wider array, and `kept`; returns the last
+        states. x (T, N, I); states: h, or h and c, (N, H); backwards: start at the last step."""
+        xp = self.xp
+        T, N, H = y.shape
+        self.inputs(rows(x), w, y, kept)
+        across = w.h2h.T
+        c = xp.empty((N, self.n_gates * H), y.dtype)
+        step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
+        for t in reversed(range(T)) if backwards else range(T):
+            matmul(xp, states[0], across, c)
+            states = step(t, c, states, y[t])
+        return states
+
+    def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
+        """Compute the products of all inputs, plus all biases that can be added here."""
+        place = kept[0] if kept else y
+        matmul(self.xp, x, w.i2h.T, rows(place))
+        place += w.i2h_bias + w.h2h_bias
+
+    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
+        """A function (t, c, states, y) -> next states, which completes step t after its product
+        and fills y, the next h. `work` (N, H) is scratch memory."""
+        raise NotImplementedError
+
+    # -- back -------------------------------------------------------------------------------------
+
+    def backward(
+        self, D: list[Any], w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any,
+        heads: list[Any], backwards: bool,
+    ) -> None:  # fmt: skip
+        """Go back through all steps: fill D, which gives the gradients of weights and inputs.
+
+        g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
+        become the gradients of `states`."""
+        T = len(y)
+        steps = BACKWARDS if backwards else FORWARDS
+        extra = self.fill_slopes(D, states, y, kept, steps)
+        order = range(T) if backwards else reversed(range(T))
+        self.back(order, D, w.h2h, kept, g, heads, extra)
+
+    def fill_slopes(
+        self, D: list[Any], states: list[Any], y: Any, kept: list[Any], steps: Steps
+    ) -> Any:
+        """Fill D with the derivatives of the outputs; returns further arrays for `back`."""
+        raise NotImplementedError
+
+    def back(
+        self, order: Iterable[int], D: list[Any], across: Any, kept: list[Any], g: Any,
+        heads: list[Any], extra: Any,
+    ) -> None:  # fmt: skip
+        """Multiply the gradients into D, from the last step to the first; updates `heads`.
+        across: U."""
+        raise NotImplementedError
+
+    def into_weights(
+        self, D: list[Any], x: Any, y: Any, h: Any, grads: Weights, backwards: bool
+    ) -> None:
+        """The gradients of all parameters. h: the state before the first step."""
+        for gates, d in self.gates_of_a(D):
+            matmul(self.xp, d.T, rows(x), grads.i2h[gates])
+            self.xp.sum(d, axis=0, out=grads.i2h_bias[gates])
+        steps, dc = BACKWARDS if backwards else FORWARDS, D[-1]
+        if len(y) > 1:
+            matmul(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
+            room = self.xp.empty(grads.h2h.shape, dc.dtype)
+            grads.h2h[...] += matmul(self.xp, rows(dc[steps.first]).T, h, room)
+        else:
+            matmul(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
+        self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
+
+    def into_inputs(self, D: list[Any], w: Weights, dx: Any, add: bool) -> None:
+        """Write the gradient of x to dx (T, N, I), or add it."""
+        for gates, d in self.gates_of_a(D):
+            if add:
+                room = self.xp.empty(rows(dx).shape, dx.dtype)
+                rows(dx)[...] += matmul(self.xp, d, w.i2h[gates], room)
+            else:
+                matmul(self.xp, d, w.i2h[gates], rows(dx))
+            add = True
+
+    def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
+        """Pairs of the rows of the weight W and their gradients of a, (T N, rows)."""
+        return [(slice(None), rows(D[0]))]
+
+
+def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
+    """Split a vector into views of these shapes, in order."""
+    ends = list(accumulate(map(prod, shapes)))
+    return [
+        vector[end - prod(shape) : end].reshape(shape)
+        for end, shape in zip(ends, shapes, strict=True)
+    ]
+
+
+def rows(a: Any) -> Any:
+    """(T, N, X) as (T N, X), a view."""
+    return a.reshape(a.shape[0] * a.shape[1], a.shape[2])
+
+
+def _in_pieces(xp: Any, fill: Callable[..., None], *arrays: Any) -> None:
+    """Call `fill` on chunks of the first axis of all arrays, in parallel."""
+    T = len(arrays[0])
+    n = min(T, arrays[0].size // GRAIN)
+    chunking.share(xp, T, n, lambda part: fill(*(a[part] for a in arrays)))
+
+
+class Tanh(Layer):
+    """h' = tanh(a + c). a is computed in the memory of h'."""
+
+    def activate(self, y: Any) -> None:
+        self.xp.tanh(y, out=y)
+
+    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
+        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
+            y += c
+            self.activate(y)
+            return [y]
+
+        return step
+
+    def fill_slopes(self, D, states, y, kept, steps) -> None:
+        self.xp.square(y, out=D[0])
+        self.xp.subtract(1, D[0], out=D[0])
+
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
+        dh = heads[0]
+        for t in order:
+            dh += g[t]
+            d = D[0][t]
+            d *= dh
+            matmul(self.xp, d, across, dh)
+
+
+class Relu(Tanh):
+    """h' = max(a + c, 0)."""
+
+    def activate(self, y: Any) -> None:
+        at_least(self.xp, y, 0, y)
+
+    def fill_slopes(self, D, states, y, kept, steps) -> None:
+        self.xp.greater(y, 0, out=D[0])
+
+
+class LSTM(Layer):
+    """Keeps the gates i f g o and the cell states."""
+
+    n_gates = 4
+    keeps = (4, 1)
+    slopes = (4,)
+
+    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
+        gates, cells = kept
+
+        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
+            a = gates[t]
+            a += c
+            lstm_step(self.xp, a, states[1], cells[t], y, work, self.clip)
+            return [y, cells[t]]
+
+        return step
+
+    def fill_slopes(self, D, states, y, kept, steps) -> Any:
+        gates, cells = kept
+        through = self.xp.empty(cells.shape, cells.dtype)
+
+        def fill(gates: Any, before: Any, after: Any, D: Any, through: Any) -> None:
+            lstm_slopes(self.xp, gates, before, after, split_gates(D, 4), through)
+
+        for at, before in ((steps.first, states[1][None]), (steps.later, cells[steps.before])):
+            _in_pieces(self.xp, fill, gates[at], before, cells[at], D[0][at], through[at])
+        return through
+
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
+        through, (gates, cells), (dh, dc) = extra, kept, heads
+        H = dh.shape[1]
+        D4, work = split_gates(D[0], 4), self.xp.empty(dh.shape, dh.dtype)
+        for t in order:
+            dh += g[t]
+            self.xp.multiply(dh, through[t], out=work)
+            dc += work
+            if self.clip is not None:
+                dc *= self.clip.passes(cells[t])
+            d = D4[t]
+            d[:, :3] *= dc[:, None]
+            d[:, 3] *= dh
+            dc *= gates[t, :, H : 2 * H]
+            matmul(self.xp, D[0][t], across, dh)
+
+
+class GRU(Layer):
+    """Keeps the gates r z, the gate n, and the state's part of n, U_n h + d_n."""
+
+    n_gates = 3
+    keeps = (2, 1, 1)
+    slopes = (1, 3)  # for a_n, and for c
+
+    def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
+        rz, n, _ = kept
+        cut = rz.shape[2]
+        for place, gates in ((rz, slice(0, cut)), (n, slice(cut, None))):
+            matmul(self.xp, x, w.i2h[gates].T, rows(place))
+        rz += w.i2h_bias[:cut] + w.h2h_bias[:cut]
+        n += w.i2h_bias[cut:]
+
+    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
+        rz, n, share = kept
+        cut = rz.shape[2]
+        bias = w.h2h_bias[cut:]
+
+        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
+            first = rz[t]
+            first += c[:, :cut]
+            self.xp.add(c[:, cut:], bias, out=share[t])
+            gru_step(self.xp, first, n[t], share[t], states[0], y, work)
+            return [y]
+
+        return step
+
+    def fill_slopes(self, D, states, y, kept, steps) -> None:
+        (rz, n, share), (dn, dc) = kept, D
+
+        def fill(*arrays: Any) -> None:
+            gru_slopes(self.xp, *arrays)
+
+        for at, before in ((steps.first, states[0][None]), (steps.later, y[steps.before])):
+            _in_pieces(self.xp, fill, rz[at], n[at], share[at], before, dn[at], dc[at])
+
+    def back(self, order, D, across, kept, g, heads, extra) -> None:
+        dn, dc = D
+        dh = heads[0]
+        z, dc3 = kept[0][:, :, dh.shape[1] :], split_gates(dc, 3)
+        work = self.xp.empty(dh.shape, dh.dtype)
+        for t in order:
+            dh += g[t]
+            dn[t] *= dh
+            dc3[t] *= dh[:, None]
+            matmul(self.xp, dc[t], across, work)
+            dh *= z[t]
+            dh += work
+
+    def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
+        dn, dc = (rows(d) for d in D)
+        cut = 2 * dn.shape[1]
+        return [(slice(0, cut), dc[:, :cut]), (slice(cut, None), dn)]
+
+
+#: Kinds of layers, by `mode`.
+KINDS: dict[str, type[Layer]] = {"rnn_relu": Relu, "rnn_tanh": Tanh, "lstm": LSTM, "gru": GRU}
+
+
+@with_kernels
+def layer_of(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
+    """The layer of a kind, for arrays of the module `xp`."""
+    if xp is not np:
+        return layer_of.kernels[kind_of(xp)](xp, mode, clip)
+    return KINDS[mode](xp, clip)

@@ -1,0 +1,350 @@
+"""Idle attribution: find the cause of every idle instant of a worker by walking back in time.
+
+The workers of a place are *slots*: the CPU's, or those of a GPU. While a slot is idle, something
+delays the operation X that starts there next. Backward in time from the start of X:
+
+    X was ready and not started           hand-over: "issuing"; a longer one while the program waits
+                                          and leaves the interpreter free: "contention"
+    X could have run but was not ready    the engine's own time: "unexplained"
+    X could have run but was not pushed   "waits" while the thread that pushed X waited, "issuing"
+                                          at other times
+    X's last dependency ran               a copy: "transfer"; on a worker that had been busy
+                                          since before the slot was idle: "imbalance"; else
+                                          "dependency"
+    the dependency was delayed itself     the same questions about the dependency; if it was queued
+                                          behind others: "imbalance" or "workers"
+
+until the walk reaches the instant at which the slot became idle. After the last start in a place
+the walk begins at the operation of its group that ended last. So every instant of every slot has
+one cause and one line, and a walk visits only events within the idle time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from d2lmini.callsite import Site
+from d2lmini.profiler.records import Operation
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.tracing import Trace
+
+#: A longer hand-over, while no thread issues operations, counts as contention.
+_HAND_OVER_NS = 1_000_000
+#: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
+_BREATH_NS = 100_000
+#: A large operation on the CPU is split into pieces for idle workers (predicted us).
+_CUT_US = 500.0
+#: Larger predictions mean: duration unknown, no equal operations known.
+UNKNOWN_US = 1e8
+
+
+#: An idle time of a slot: (cause, line responsible, from, to).
+Segment = tuple[str, Site | None, int, int]
+
+
+class WorkerSlot:
+    """One worker of a place; `runs` are its operations, in order."""
+
+    __slots__ = ("free_ns", "place", "runs")
+
+    def __init__(self, place: str):
+        self.place = place
+        self.runs: list[Operation] = []
+        self.free_ns = 0
+
+
+class WorkerGroup:
+    """Places that can replace each other, the CPU's workers or the GPUs, with their slots.
+
+    begins   for each place, its operations in the order of their starts; begin_times: the starts
+    end_ns   the end of the last operation
+    last     the operation that ended last
+    """
+
+    def __init__(self, name: str, operations: Sequence[Operation], workers: dict[str, int]):
+        self.name = name
+        self.operations = sorted(operations, key=lambda operation: operation.began_ns)
+        self.last = max(operations, key=lambda operation: operation.ended_ns)
+        self.end_ns = self.last.ended_ns
+        self.begins: dict[str, list[Operation]] = {}
+        for operation in self.operations:
+            self.begins.setdefault(operation.place, []).append(operation)
+        self.begin_times = {
+            place: [operation.began_ns for operation in begun]
+            for place, begun in self.begins.items()
+        }
+        self.slots: list[WorkerSlot] = []
+        for place, begun in self.begins.items():
+            self._serve(place, begun, workers.get(place, 1))
+
+    @property
+    def load_ns(self) -> int:
+        """Total run time of the operations."""
+        return sum(operation.run_ns for operation in self.operations)
+
+    def _serve(self, place: str, begun: list[Operation], workers: int) -> None:
+        """Assign each operation to the slot of its worker, inline operations to a free slot."""
+        if all(operation.inline for operation in begun):
+            workers = 1
+        slots = [WorkerSlot(place) for _ in range(workers)]
+        named: dict[str, WorkerSlot] = {}
+        for operation in (operation for operation in begun if not operation.inline):
+            slot = named.get(operation.worker)
+            if slot is None or slot.free_ns > operation.began_ns:
+                free = [s for s in slots if s.free_ns <= operation.began_ns]
+                unnamed = [s for s in free if s not in named.values()]
+                if not free:
+                    slots.append(WorkerSlot(place))
+                slot = named[operation.worker] = (unnamed or free or slots[-1:])[0]
+            slot.runs.append(operation)
+            slot.free_ns = operation.ended_ns
+        inline = [operation for operation in begun if operation.inline]
+        if inline:
+            _fit_in(slots, inline)
+        self.slots += slots
+
+
+def _fit_in(slots: list[WorkerSlot], inline: list[Operation]) -> None:
+    """Assign operations on the program's own thread to idle slots, since they use a core. If all
+    slots are busy the operation is left out: the place is full."""
+    for slot in slots:
+        begins = [run.began_ns for run in slot.runs]
+        taken: list[Operation] = []
+        left: list[Operation] = []
+        for operation in inline:
+            k = bisect_right(begins, operation.began_ns)
+            before = slot.runs[k - 1].ended_ns if k else 0
+            after = begins[k] if k < len(begins) else operation.ended_ns
+            if taken:
+                before = max(before, taken[-1].ended_ns)
+            fits = before <= operation.began_ns and operation.ended_ns <= after
+            (taken if fits else left).append(operation)
+        slot.runs = sorted(slot.runs + taken, key=lambda operation: operation.began_ns)
+        inline = left
+
+
+class IdleAttribution:
+    """Finds the causes; `groups` are the groups that computed something."""
+
+    def __init__(self, trace: Trace, cores: int):
+        self.trace = trace
+        self.cores = cores
+        self.begin_ns, self.end_ns = trace.begin_ns, trace.end_ns
+        self.places = [operation.place for operation in trace.operations]
+        ran = [
+            operation for operation in trace.operations if operation.began_ns and operation.ended_ns
+        ]
+        self.groups: list[WorkerGroup] = []
+        for name in ("cpu", "gpu"):
+            own = [e for e in ran if not e.is_copy and ("cpu" if e.ctx.is_cpu else "gpu") == name]
+            if own:
+                self.groups.append(WorkerGroup(name, own, trace.workers))
+        self.group_of = {operation.number: g for g in self.groups for operation in g.operations}
+        self._waits: dict[str, list[tuple[int, int, Site | None]]] = {}
+        for wait in sorted(trace.waits, key=lambda wait: wait.begin_ns):
+            spans = self._waits.setdefault(wait.thread, [])
+            begin_ns = max(wait.begin_ns, spans[-1][1]) if spans else wait.begin_ns
+            if begin_ns < wait.end_ns:
+                spans.append((begin_ns, wait.end_ns, wait.site))
+        self._wait_times = {
+            thread: [begin_ns for begin_ns, _, _ in spans] for thread, spans in self._waits.items()
+        }
+        self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
+        self._taken_until: dict[int, int] = {}  # per operation: end of the worker's previous one
+        for group in self.groups:
+            for slot in group.slots:
+                self._follow(slot)
+        self._before = self._last_before()
+
+    def _follow(self, slot: WorkerSlot) -> None:
+        """For each operation of a worker, the start of the busy time, ignoring short pauses, and
+        the time at which the worker was free for the operation."""
+        before = None
+        for run in slot.runs:
+            since_ns = run.began_ns
+            if before is not None:
+                breath_ns = max(_BREATH_NS, min(before.run_ns, run.run_ns) // 4)
+                if run.began_ns - before.ended_ns <= breath_ns:
+                    since_ns = self._busy_since[before.number]
+                self._taken_until[run.number] = before.ended_ns
+            self._busy_since[run.number] = since_ns
+            before = run
+
+    def _last_before(self) -> list[Operation | None]:
+        """For each operation, the dependency that ended last."""
+        operations = self.trace.operations
+        found: list[Operation | None] = [None]
+        for needs, room in self.trace.order:
+            last, done_ns = None, 0
+            for k in needs + room:
+                if operations[k - 1].ended_ns > done_ns:
+                    last = operations[k - 1]
+                    done_ns = last.ended_ns
+            found.append(last)
+        return found
+
+    # -- the idle times of a slot ------------------------------------------------------------------
+
+    def idle(self, group: WorkerGroup, slot: WorkerSlot) -> list[Segment]:
+        """The causes of all idle times of `slot` until its group was done."""
+        found: list[Segment] = []
+        free_ns = self.begin_ns
+        for run in slot.runs:
+            if free_ns < run.began_ns:
+                self._explain(_Gap(group, slot, free_ns, found), run.began_ns)
+            free_ns = max(free_ns, run.ended_ns)
+        self._explain(_Gap(group, slot, free_ns, found), group.end_ns)
+        return found
+
+    def _explain(self, gap: _Gap, end_ns: int) -> None:
+        """Explain a whole gap: up to the next start in its place, up to the one after that, ..."""
+        begun = gap.group.begins[gap.slot.place]
+        k = bisect_right(gap.group.begin_times[gap.slot.place], gap.free_ns)
+        gap.low = gap.free_ns
+        while gap.low < end_ns:
+            following = begun[k] if k < len(begun) else None
+            high = end_ns if following is None else min(end_ns, following.began_ns)
+            if high > gap.low:
+                self._walk(following, gap, high)
+                gap.low = high
+            k += 1
+
+    def _walk(self, each: Operation | None, gap: _Gap, now: int) -> None:
+        """Walk from `now` back to gap.low by the causes that delayed `each`; None: the group's end.
+        Each step starts where the previous step ended."""
+        if each is None:
+            each = gap.group.last
+            now = self._running(each, gap, now)
+        while now > gap.low:
+            now = self._attribute_dependency(each, gap, now)
+            before = self._before[each.number]
+            if before is None:
+                return
+            now = self._running(before, gap, now)
+            each = before
+
+    def _attribute_dependency(self, operation: Operation, gap: _Gap, now: int) -> int:
+        """Walk back to the end of the dependencies of `operation`: it had not started or been
+        pushed."""
+        before = self._before[operation.number]
+        enabled_ns = self.begin_ns if before is None else before.ended_ns
+        pushed_ns = max(operation.pushed_ns, enabled_ns)
+        ready_ns = max(operation.ready_ns, pushed_ns)
+        if ready_ns < now:
+            self._attribute_queueing(operation, gap, ready_ns, now)
+            now = ready_ns
+        if pushed_ns < now:
+            gap.add("unexplained", operation.site, pushed_ns, now)
+            now = pushed_ns
+        if enabled_ns < now:
+            if gap.low < now:
+                for segment in self.front(
+                    operation.thread, operation.site, max(enabled_ns, gap.low), now
+                ):
+                    gap.add(*segment)
+            now = enabled_ns
+        return now
+
+    def _attribute_queueing(
+        self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
+    ) -> None:
+        """`operation` was ready and had not started."""
+        if operation.is_copy:
+            gap.add("transfer", operation.site, begin_ns, end_ns)
+        elif (other := self.group_of.get(operation.number)) is not gap.group:
+            few = other is not None and self.spare(other) > 0
+            gap.add("workers" if few else "dependency", operation.site, begin_ns, end_ns)
+        elif self.places[operation.number - 1] != gap.slot.place:
+            gap.add("imbalance", operation.site, begin_ns, end_ns)
+        else:  # the operation was bound to its worker, though others were idle; then the hand-over
+            taken_ns = min(max(self._taken_until.get(operation.number, 0), begin_ns), end_ns)
+            self._attribute_handover(operation, gap, taken_ns, end_ns)
+            gap.add("imbalance", operation.site, begin_ns, taken_ns)
+
+    def _attribute_handover(
+        self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
+    ) -> None:
+        """A worker was free but late: the program or other threads held the interpreter lock."""
+        late_ns = begin_ns + _HAND_OVER_NS
+        if end_ns > late_ns:
+            for cause, site, begin, end in self.front(
+                operation.thread, operation.site, late_ns, end_ns
+            ):
+                if cause == "waits":
+                    cause, site = "contention", operation.site
+                gap.add(cause, site, begin, end)
+        gap.add("issuing", operation.site, begin_ns, min(late_ns, end_ns))
+
+    def _running(self, operation: Operation, gap: _Gap, now: int) -> int:
+        """Walk back to the start of `operation`, which ran while its successors had to wait."""
+        began_ns = operation.began_ns or operation.ended_ns
+        if began_ns >= now:
+            return now
+        if operation.is_copy:
+            cause = "transfer"
+        elif self.is_cut(operation) and self.places[operation.number - 1] == gap.slot.place:
+            cause = "work"
+        elif (
+            gap.free_ns > self.begin_ns
+            and self.group_of.get(operation.number) is gap.group
+            and self._busy_since.get(operation.number, now) < gap.free_ns
+        ):
+            cause = "imbalance"
+        else:
+            cause = "dependency"
+        gap.add(cause, operation.site, began_ns, now)
+        return began_ns
+
+    def is_cut(self, operation: Operation) -> bool:
+        """True if idle CPU workers compute pieces of the operation. (Traces do not record this.)"""
+        return operation.ctx.is_cpu and _CUT_US <= operation.predicted_us < UNKNOWN_US
+
+    def front(
+        self, thread: str, site: Site | None, begin_ns: int, end_ns: int
+    ) -> Iterator[Segment]:
+        """A thread of the program, backward: its waits, and "issuing" at `site` between waits."""
+        waits = self._waits.get(thread, [])
+        k = bisect_right(self._wait_times.get(thread, []), end_ns) - 1
+        while k >= 0 and begin_ns < end_ns and waits[k][1] > begin_ns:
+            begin, end, where = waits[k]
+            end = min(end, end_ns)
+            if end < end_ns:
+                yield "issuing", site, end, end_ns
+            begin = max(begin, begin_ns)
+            if begin < end:
+                yield "waits", where, begin, end
+            end_ns = begin
+            k -= 1
+        if begin_ns < end_ns:
+            yield "issuing", site, begin_ns, end_ns
+
+    def slots_at(self, operation: Operation) -> int:
+        """Number of workers at the place of `operation`."""
+        group = self.group_of[operation.number]
+        return sum(slot.place == self.places[operation.number - 1] for slot in group.slots)
+
+    def spare(self, group: WorkerGroup) -> int:
+        """Number of possible further workers: cores that no slot of the group uses."""
+        return max(0, self.cores - len(group.slots)) if group.name == "cpu" else 0
+
+
+class _Gap:
+    """A slot, idle since `free_ns`; `found` has the segments of the time after `low`."""
+
+    __slots__ = ("found", "free_ns", "group", "low", "slot")
+
+    def __init__(self, group: WorkerGroup, slot: WorkerSlot, free_ns: int, found: list[Segment]):
+        self.group = group
+        self.slot = slot
+        self.free_ns = self.low = free_ns
+        self.found = found
+
+    def add(self, cause: str, site: Site | None, begin_ns: int, end_ns: int) -> None:
+        """The slot was idle for `cause`; times before `low` are explained already."""
+        if begin_ns < self.low:
+            begin_ns = self.low
+        if begin_ns < end_ns:
+            self.found.append((cause, site, begin_ns, end_ns))

@@ -1,0 +1,395 @@
+"""Traces: when operations were issued, what delayed them, where they ran, where the program waited.
+
+    with d2lmini.profile() as trace:
+        train(net)
+    print(trace)
+
+A trace listens to the engine (`instrument`). Under the engine's lock it only stores times and
+names. Dependencies are derived afterwards from what each operation read and wrote, by the engine's
+own rule: readers together, a writer alone.
+
+>>> from d2lmini import nd, profile
+>>> with profile() as trace:
+...     a = nd.ones((1, 2))
+...     b = a * 2
+...     a += 1
+...     c = a + b
+>>> for each in trace.operations:
+...     print(each, trace.needs(each.number), trace.makes_room(each.number))
+1 _ones () ()
+2 _mul_scalar (1,) ()
+3 _plus_scalar (1,) (2,)
+4 broadcast_add (2, 3) ()
+
+The third operation needs the result of the first, and must wait until the second has read it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from d2lmini import callsite, engine, instrument
+from d2lmini.device import blas, storage
+from d2lmini.engine import worker_pools
+from d2lmini.engine.core import Task
+from d2lmini.engine.scheduler import thread_state
+from d2lmini.ops.core import modes
+from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
+from d2lmini.profiler.memory import ChangeList
+from d2lmini.profiler.order import Before, ancestors, order_of
+from d2lmini.profiler.recorder import Recorder, serial_of
+from d2lmini.profiler.records import Operation, SplitRecord
+from d2lmini.profiler.threads import this_thread
+from d2lmini.profiler.waits import WaitList
+
+if TYPE_CHECKING:
+    from d2lmini.callsite import Site
+    from d2lmini.context import Context
+    from d2lmini.draw.picture import Picture
+    from d2lmini.profiler.account import Account
+    from d2lmini.profiler.critical_path import CriticalPath
+    from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.roofline import Roofline
+    from d2lmini.profiler.summary import Summary
+
+#: The kind of the wait at the end of a trace, which does not belong to the program.
+CLOSING = "end of profile"
+
+
+class Trace(Recorder):
+    """The events within the scope of a `profile()`.
+
+    operations  in push order; the first has number 1
+    waits       of the program's threads, in the order of their ends; waits() is a table by line
+    memory      changes, in order; memory() is a report of owners and sizes
+    begin_ns, end_ns    of the scope, including the final wait for everything
+    workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
+    blas_threads        of a matrix product that BLAS parallelizes itself
+    left_ns     the time at which the program reached the scope's end, where it only waits
+    shared      the split parts of operations, by their numbers
+    recorded    of a predicted trace: the trace it was predicted from; else None
+
+    trace[number] is an operation. A trace keeps no array alive.
+    """
+
+    operations: list[Operation]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = self._pushed = []
+        self._waits = WaitList(self)
+        self._memory = ChangeList(self)
+        self.begin_ns = self.end_ns = 0
+        self.workers: dict[str, int] = {}
+        self.blas_threads = 0
+        self.left_ns = 0
+        self.shared: dict[int, SplitRecord] = {}
+        self.recorded: Trace | None = None
+        self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
+        self._order: list[Before] = []
+        self._ancestors: dict[int, set[int]] = {}
+        self._closing = False
+        self._gpu_times = GpuTimes()
+
+    def begin(self) -> None:
+        """Record the machine's configuration and start to listen."""
+        self.workers = _count_workers()
+        self.blas_threads = blas.threads()
+        self.begin_ns = engine.current.clock()
+        instrument.add(self)
+
+    def finish(self) -> None:
+        """Stop listening."""
+        instrument.remove(self)
+        self.end_ns = engine.current.clock()
+        self._gpu_times.resolve()
+        self._resolve_waits()
+
+    # -- events of the engine ----------------------------------------------------------------------
+
+    @staticmethod
+    def _clock() -> int:  # type: ignore[override]
+        """The clock of the current engine: within `engine.stepped()` it is virtual."""
+        return engine.current.clock()
+
+    def small(
+        self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
+        site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
+    ) -> None:  # fmt: skip
+        super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
+        for var in writes:
+            pool = var.pool
+            self._memory.pending += (
+                end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
+            )  # fmt: skip
+
+    def _join(self, operation: Operation, later: tuple[int, ...]) -> None:
+        self._joined[operation.number] = later
+
+    def issue(self, task: Task, lane: Any) -> None:
+        each = self._open.get(task)
+        if each is not None:
+            self._gpu_times.issue(each, lane)
+
+    def issued(self, task: Task, lane: Any) -> None:
+        each = self._open.get(task)
+        if each is not None:
+            self._gpu_times.issued(each, lane)
+
+    def share(
+        self, task: Task, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
+    ) -> None:
+        each = self._open.get(task)
+        if each is not None:
+            ns = engine.current.clock() - begin_ns
+            work_ns = (over_ns - begin_ns) * pieces // own if own else ns
+            most, before, worked, ever = self.shared.get(each.number, SplitRecord(0, 0, 0, False))
+            cut = SplitRecord(max(most, pieces), before + ns, worked + work_ns, late or ever)
+            self.shared[each.number] = cut
+
+    def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
+        if not self._closing:
+            serial = None if target is None else serial_of(target)
+            call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
+            self._waits.pending += (
+                kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
+                len(self.operations),
+            )  # fmt: skip
+
+    def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
+        each = self._open.get(thread_state.task)
+        number, site = 0 if each is None else each.number, None
+        if thread_state.task is None and not hasattr(var, "serial"):
+            site = callsite.find()  # no operation: the program fills the array itself
+        pool, now = var.pool, engine.current.clock()
+        self._memory.pending += (
+            now, ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
+        )  # fmt: skip
+
+    def free(self, ctx: Any, nbytes: int, serial: int) -> None:
+        self._memory.pending += (engine.current.clock(), ctx, -nbytes, 0, serial, None, 0, 0)
+
+    @property
+    def waits(self) -> WaitList:
+        """The waits of the program's threads."""
+        self._waits.catch_up()
+        return self._waits
+
+    @property
+    def memory(self) -> ChangeList:
+        """Allocations and frees."""
+        self._memory.catch_up()
+        return self._memory
+
+    # -- dependencies ------------------------------------------------------------------------------
+
+    def __getitem__(self, number: int) -> Operation:
+        """The operation of that number, counted from 1."""
+        if not 0 < number <= len(self.operations):
+            raise IndexError(f"operation {number}: there are 1 to {len(self.operations)}")
+        return self.operations[number - 1]
+
+    def needs(self, number: int) -> tuple[int, ...]:
+        """The operations whose results operation `number` uses: earlier ones; for a rendezvous of
+        devices (SyncBatchNorm) also later ones, since it waits for all parts."""
+        return self.order[number - 1][0]
+
+    def makes_room(self, number: int) -> tuple[int, ...]:
+        """The operations that precede operation `number` only because it writes where they read or
+        wrote."""
+        return self.order[number - 1][1]
+
+    def ordered(self, a: int, b: int) -> bool:
+        """True if one of the two operations must end before the other starts."""
+        return a in self._before(b) or b in self._before(a)
+
+    @property
+    def order(self) -> list[Before]:
+        """For every operation the ones it needs and the ones it makes room for."""
+        if len(self._order) != len(self.operations):
+            self._order = order_of(self.operations, self._joined)
+            self._ancestors.clear()
+        return self._order
+
+    def _before(self, number: int) -> set[int]:
+        known = self.order  # clears the ancestors if operations were added
+        if number not in self._ancestors:
+            self._ancestors[number] = ancestors(known, number)
+        return self._ancestors[number]
+
+    # -- analyses ----------------------------------------------------------------------------------
+
+    def timeline(
+        self,
+        title: str = "",
+        length_s: float | None = None,
+        label: Callable[[Operation], str] = lambda operation: str(operation.number),
+        accent: Callable[[Operation], bool] = lambda operation: False,
+    ) -> Picture:
+        """The timeline: a row for each worker of each place, with the waits of the program on top.
+        `label` gives the text of a bar, where it fits, `accent` selects bars in another colour,
+        `length_s` is the length of the axis. ValueError if nothing ran."""
+        from d2lmini.profiler.draw import timeline_of
+
+        return timeline_of(self, title, length_s, label, accent)
+
+    def graph(self, first: int = 1, last: int | None = None, lines: bool = True) -> Picture:
+        """The dependency graph, as a picture that prints as text: operations number `first` to
+        `last`, with the line that issued each if `lines`. ValueError for none, or for too many."""
+        from d2lmini.profiler.graph import graph_of
+
+        return graph_of(self, first, last, lines)
+
+    def summary(self, sort_by: str = "total") -> Summary:
+        """Count, duration and rates of each operation at each place; `sort_by` total, mean, count
+        or name."""
+        from d2lmini.profiler.summary import summary_of
+
+        return summary_of(self, sort_by)
+
+    def account(self, cores: int | None = None) -> Account:
+        """The wall time as a sum of parts by cause; see `profiler.account`."""
+        from d2lmini.profiler.account import account_of
+
+        return account_of(self, cores)
+
+    def critical_path(self) -> CriticalPath:
+        """The longest chain of operations, pushes and waits; prints as a table."""
+        from d2lmini.profiler.critical_path import CriticalPath
+
+        return CriticalPath(self)
+
+    def roofline(self) -> Roofline:
+        """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
+        from d2lmini.profiler.roofline import roofline_of
+
+        return roofline_of(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing."""
+        from d2lmini.profiler.chrome import save
+
+        save(self, path)
+
+    def to_html(self, title: str = "Trace") -> str:
+        """A self-contained HTML page: timeline, summary and waits, readable without scripts."""
+        from d2lmini.profiler.html_page import page
+
+        return page(self, title)
+
+    def replay(
+        self,
+        workers: int | Mapping[str, int] | None = None,
+        devices: int | None = None,
+        link_gb_s: float | None = None,
+        without_wait_at: str | int | Iterable[str | int] | None = None,
+        priorities: Callable[[Operation], int] | None = None,
+    ) -> Trace:
+        """What if? Predict the trace of the program under changed conditions; its `recorded` is
+        this trace. Without arguments the recorded run is predicted.
+
+        workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
+        devices          number of GPUs: gpu(i) becomes gpu(i % devices)
+        link_gb_s        GB/s of each link in each direction
+        without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
+        priorities       operation -> its priority; higher priorities run first
+
+        MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
+        describes the method and its limits."""
+        from d2lmini.profiler.replay import replay
+
+        return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
+
+    def diff(self, other: Trace) -> Diff:
+        """Differences in `other`, a run of the same program after a change: operations added,
+        removed or moved to another device, waits, overlaps, times; prints as a table."""
+        from d2lmini.profiler.diff import diff
+
+        return diff(self, other)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        from d2lmini.profiler.draw import bundle
+
+        return bundle(self)
+
+    def _resolve_waits(self) -> None:
+        """Find the operation of each wait: the last earlier operation that wrote the Var."""
+        writes: dict[int, list[int]] = {}
+        for operation in self.operations:
+            for serial in operation.writes:
+                writes.setdefault(serial, []).append(operation.number)
+        waits = self.waits
+        for i, wait in enumerate(waits):
+            if wait.operation < 0:
+                numbers = writes.get(wait.target or 0, [])
+                k = bisect_left(numbers, wait.pushed + 1)
+                waits[i] = wait._replace(operation=numbers[k - 1] if k else 0)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.operations))
+
+    def __repr__(self) -> str:
+        ms = (self.end_ns - self.begin_ns) / 1e6
+        text = f"trace of {len(self.operations)} operations in {ms:.1f} ms"
+        if self.recorded is None:
+            return f"<{text}>"
+        before = (self.recorded.end_ns - self.recorded.begin_ns) / 1e6
+        return f"<predicted {text}; recorded were {before:.1f} ms>"
+
+
+def _count_workers() -> dict[str, int]:
+    """The number of threads that serve each lane."""
+    found = {"cpu": engine.current.workers}
+    for (ctx, lane), threads in worker_pools.threads.items():
+        found[str(ctx) if lane == "compute" else f"{ctx} {lane}"] = threads
+    return found
+
+
+class Profile:
+    """The scope of `profile()`."""
+
+    def __init__(self, nvtx: bool = False) -> None:
+        self.trace = Trace()
+        self._ranges = NvtxRanges() if nvtx else None
+
+    def __enter__(self) -> Trace:
+        engine.waitall()
+        if self._ranges is not None:
+            instrument.add(self._ranges)
+        self.trace.begin()
+        return self.trace
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
+    ) -> None:
+        trace = self.trace
+        trace._closing = True
+        trace.left_ns = engine.current.clock()
+        try:
+            engine.current.wait_idle(CLOSING)
+            storage.settle()
+        finally:
+            if self._ranges is not None:
+                instrument.remove(self._ranges)
+            trace.finish()
+        if kind is None:
+            engine.waitall()
+
+
+def profile(nvtx: bool = False) -> Profile:
+    """Record the engine's activity within the scope. The scope waits for an idle engine at its
+    start and end; the final wait does not count as the program's. Errors of operations are raised
+    at the end, if the scope itself raised none. Within `engine.stepped()` times are those of the
+    virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
+    adds ranges for NVIDIA's tools, named after operation and line.
+
+    An event costs 1 to 2 us, and a task has six: pushed, ready, started, memory allocated and
+    freed, ended. That is 2 % of a task of 500 us. An operation on tiny arrays takes 10 to 12 us in
+    place of 4, since it reports all its events in one; its bar in a timeline is as short as
+    without a trace, but the gaps between bars grow. A wait takes 2 us longer.
+    """
+    return Profile(nvtx)

@@ -1,0 +1,307 @@
+"""Symbols as text and files, in MXNet 1.x's own format, readable and writable by both libraries.
+
+>>> from d2lmini import sym
+>>> fc = sym.FullyConnected(sym.var("data"), num_hidden=2, no_bias=True, name="fc")
+>>> text = tojson(fc)
+>>> import json
+>>> json.loads(text)["nodes"][2] == {
+...     "op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "2", "no_bias": "True"},
+...     "inputs": [[0, 0, 0], [1, 0, 0]]}
+True
+>>> load_json(text)
+<Symbol fc>
+
+A file is a table of nodes, each after its inputs. 'op' is 'null' for a variable; 'attrs' holds
+attributes and labels, all as strings, without those that equal MXNet's defaults; an input is the
+number of a node, of its output, and of the writes to it before (BatchNorm changes its moving mean).
+'arg_nodes' are the variables, 'heads' the outputs, and 'node_row_ptr' counts outputs, including
+hidden ones. Parameters have a file of their own, see `nd.save` and `HybridBlock.export`.
+
+Reading also accepts the form of older versions: attributes under 'param' and labels under 'attr',
+inputs without a version, and omitted parameters that every op of the kind has.
+
+A file is untrusted: each row is checked before it becomes a node, nothing in the file is executed,
+and any error is an MXNetError that names the file and the node.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from os import PathLike, fspath
+from typing import Any, NoReturn
+
+from d2lmini import files
+from d2lmini.base import MXNetError
+from d2lmini.graph.ir import Entry, Node, topological
+from d2lmini.ops.core import Op, registry
+from d2lmini.symbol.attribute_text import HIDDEN, decode_label, encode_label, text_of
+from d2lmini.symbol.compose import initial_label
+from d2lmini.symbol.mxnet_ops import in_mxnet_words
+from d2lmini.symbol.symbol import Symbol
+
+#: The version of MXNet with this format: 1.9.1.
+VERSION = 10901
+
+
+def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = True) -> None:
+    """Write `symbol` to a file that MXNet and `load` can read; see `tojson` for errors."""
+    files.write(fname, tojson(symbol, remove_amp_cast))
+
+
+def load(fname: str | PathLike[str]) -> Symbol:
+    """The Symbol in a file; OSError if the file cannot be read, MXNetError if it is not text, other
+    errors as for `load_json`."""
+    with open(fname, encoding="utf-8") as file:
+        try:
+            text = file.read()
+        except UnicodeDecodeError as problem:
+            raise MXNetError(f"load: {fspath(fname)!r} is not JSON but bytes: {problem}") from None
+    return _Reading(f"load: {fspath(fname)!r}").symbol(text)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
+    """`symbol` as text. remove_amp_cast: drop the casts that mixed precision inserted.
+
+    MXNetError, with the node's name, for an op that MXNet does not have.
+    """
+    entries = in_mxnet_words(symbol._entries, remove_amp_cast)
+    nodes = topological(entries)
+    number = {node: i for i, node in enumerate(nodes)}
+    changes: dict[Entry, int] = {}
+    written = []
+    for node in nodes:
+        for entry in node.mutated:
+            changes[entry] = changes.get(entry, 0) + 1
+        given = node.sources
+        record: dict[str, Any] = {
+            "op": "null" if node.op is None else node.op.mxnet_name,
+            "name": node.name,
+            "attrs": {**_attributes(node), **_labels(node)},
+            "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
+        }
+        if not record["attrs"]:
+            del record["attrs"]
+        written.append(record)
+    rest = {
+        "arg_nodes": [i for i, node in enumerate(nodes) if node.op is None],
+        "node_row_ptr": [0, *accumulate(_outputs_in_mxnet(node) for node in nodes)],
+        "heads": [[number[n], i, changes.get((n, i), 0)] for n, i in entries],
+        "attrs": {"mxnet_version": ["int", VERSION]},
+    }
+    # One line per node.
+    lines = ['"nodes": [\n    ' + ",\n    ".join(map(json.dumps, written)) + "\n  ]"]
+    lines += [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}"
+
+
+def _attributes(node: Node) -> dict[str, str]:
+    """The attributes that differ from MXNet's defaults."""
+    op = node.op
+    if op is None:
+        return {}
+    if op.mxnet_attributes is not None:
+        return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
+    always = (*op.required, *op.always_written)
+    # Compare texts: NumPy considers float64 equal to None.
+    texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
+    attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
+    if op.counted:
+        attrs["num_args"] = str(len(node.inputs))
+    return attrs
+
+
+def _labels(node: Node) -> dict[str, str]:
+    on_op = node.op is not None
+    return {encode_label(k, on_op): text_of(v) for k, v in sorted(node.labels.items())}
+
+
+def _outputs_in_mxnet(node: Node) -> int:
+    """Number of outputs of the node in MXNet, hidden ones included."""
+    count = None if node.op is None else node.op.mxnet_outputs
+    if count is None:
+        return node.n_outputs
+    return count(node.attrs) if callable(count) else count
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+#: More outputs than any op has; a file that claims more is damaged.
+_MOST_OUTPUTS = 1 << 16
+
+
+def load_json(text: str) -> Symbol:
+    """The Symbol that `tojson` or MXNet wrote.
+
+    MXNetError for text in another format, for an op that d2lmini or MXNet does not have, and for
+    attributes and inputs that do not fit, each with the node's name.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"load_json: expected the text of a Symbol, got {type(text).__name__}")
+    return _Reading("load_json").symbol(text)
+
+
+class _Reading:
+    """Converts one table to nodes. label: the caller and the file, for error messages."""
+
+    def __init__(self, label: str):
+        self.label = label
+        self.nodes: list[Node] = []
+
+    def fail(self, text: str) -> NoReturn:
+        raise MXNetError(f"{self.label}: {text}")
+
+    def expect(self, kind: type, value: Any, what: str) -> Any:
+        """`value`, after a check of its type."""
+        if not isinstance(value, kind):
+            self.fail(
+                f"node number {len(self.nodes)} is not as MXNet writes it: {what} is "
+                f"{_brief(value)}, expected {_KINDS[kind]}"
+            )
+        return value
+
+    def symbol(self, text: str) -> Symbol:
+        try:
+            table = json.loads(text)
+        except (ValueError, RecursionError) as problem:
+            self.fail(f"this is not JSON: {problem}")
+        if not isinstance(table, dict) or "nodes" not in table or "heads" not in table:
+            self.fail("this JSON is not a Symbol: it has no 'nodes' or no 'heads'")
+        for record in self.expect(list, table["nodes"], "the table 'nodes'"):
+            self.nodes.append(self.node(self.expect(dict, record, "it")))
+        heads = self.entries(table["heads"], "'heads'")
+        if not heads:
+            self.fail("this Symbol has no outputs: 'heads' is empty")
+        return Symbol(tuple(heads))
+
+    def entries(self, inputs: Any, what: str) -> list[Entry]:
+        """[node, output] or [node, output, version] as entries of existing nodes."""
+        found = []
+        for input_ in self.expect(list, inputs, what):
+            numbers = self.expect(list, input_, f"an entry of {what}")
+            if not 2 <= len(numbers) <= 3 or any(type(n) is not int or n < 0 for n in numbers):
+                self.fail(
+                    f"node number {len(self.nodes)} is not as MXNet writes it: an entry of {what} "
+                    f"is {_brief(numbers)}, expected [node, output, version]"
+                )
+            number, output = numbers[:2]
+            if number >= len(self.nodes):
+                self.fail(
+                    f"node number {len(self.nodes)} is not as MXNet writes it: {what} names node "
+                    f"{_brief(number)}, of which only {len(self.nodes)} come before it"
+                )
+            node = self.nodes[number]
+            if output >= node.n_outputs:
+                self.fail(
+                    f"{what} of node number {len(self.nodes)} asks for output {_brief(output)} of "
+                    f"{_brief(node.name)}, which has {node.n_outputs}"
+                )
+            found.append((node, output))
+        return found
+
+    def read_attributes(self, record: dict[str, Any], name: str) -> dict[str, str]:
+        """Attributes and labels of a row: texts by name."""
+        said: dict[str, str] = {}
+        for key in ("attr", "attrs", "param"):
+            said.update(self.expect(dict, record.get(key) or {}, f"{key!r} of {_brief(name)}"))
+        for key, value in said.items():
+            self.expect(str, value, f"attribute {_brief(key)} of {_brief(name)}")
+        return said
+
+    def node(self, record: dict[str, Any]) -> Node:
+        """One row of the table."""
+        name = self.expect(str, record.get("name"), "its 'name'")
+        kind = self.expect(str, record.get("op"), f"'op' of {_brief(name)}")
+        inputs = self.entries(record.get("inputs"), f"'inputs' of {_brief(name)}")
+        said = self.read_attributes(record, name)
+        if kind == "null":
+            return Node(None, name, labels={decode_label(k): v for k, v in said.items()})
+        op = registry.get(kind)
+        if op is None or not op.in_mxnet:
+            self.fail(
+                f"node {_brief(name)} is of the op {_brief(kind)}, which d2lmini does not have"
+            )
+        labels = {decode_label(k): v for k, v in said.items() if _is_label(k)}
+        words = {k: v for k, v in said.items() if not _is_label(k)}
+        try:
+            attrs = op.bind_attributes((), _in_our_words(op, words), 0)
+            node = Node(op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels)
+            count = node.n_outputs
+            node.mutated  # noqa: B018
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            IndexError,
+            ArithmeticError,
+            MXNetError,
+        ) as problem:
+            self.fail(f"node {_brief(name)}: {_brief(str(problem), plain=True)}")
+        if not 0 <= count <= _MOST_OUTPUTS:
+            self.fail(f"node {_brief(name)}: its attributes ask for {_brief(count)} outputs")
+        return node
+
+
+_KINDS: dict[type, str] = {list: "a list", dict: "an object", str: "a text"}
+
+
+def _brief(value: Any, plain: bool = False) -> str:
+    """A value from a file, shortened for a message."""
+    text = value if plain else repr(value)
+    return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"
+
+
+def _is_label(key: str) -> bool:
+    return key.startswith("__") or key.endswith(HIDDEN)
+
+
+#: MXNet's attributes that we do not need: counted inputs, number types, outdated attributes.
+_UNSAID = frozenset({"num_args", "is_int", "ctx", "keep_highest", "target_shape"})
+
+
+def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
+    if op.mxnet_attributes is not None:
+        return op.mxnet_attributes[1](words)
+    return {
+        k: v
+        for k, v in words.items()
+        if (k in op.attr_set or k not in _UNSAID)
+        and not (v == "None" and op.defaults.get(k, v) is None)
+    }
+
+
+def _in_places(
+    op: Op, name: str, inputs: list[Entry], attrs: dict[str, Any]
+) -> tuple[Entry | None, ...]:
+    """The inputs in the positions that the op expects. MXNet lists only inputs in use; an old file
+    also omits parameters, which become variables."""
+    if op.variadic:
+        if not inputs:
+            raise MXNetError(f"{op.name} takes one input or more, got none")
+        return tuple(inputs)
+    names = op.input_names
+    if len(inputs) > len(names):
+        raise MXNetError(f"{op.name} takes {len(names)} inputs, got {len(inputs)}")
+    optional = op.optional(attrs)
+    used = [n for i, n in enumerate(names) if i < op.n_required or n in optional]
+    if len(inputs) > len(used):
+        return tuple(inputs)
+    new = [
+        (Node(None, f"{name}_{each}", labels=initial_label(op, each)), 0)
+        for each in used[len(inputs) :]
+    ]
+    placed: list[Entry | None] = [None] * len(names)
+    for each, entry in zip(used, [*inputs, *new], strict=True):
+        placed[names.index(each)] = entry
+    while placed and placed[-1] is None:
+        placed.pop()
+    return tuple(placed)
+
+
+for _method in (tojson, save):
+    setattr(Symbol, _method.__name__, _method)
+del _method

@@ -1,0 +1,265 @@
+"""A function that runs in the background of a notebook, and can be cancelled.
+
+    job = Job(lambda job: train(net), over=print)
+    job.start()             # on its own thread; `run()`: on this thread
+    job.cancel()            # the job ends at its next wait, yield or report of progress
+    job.join()
+
+No thread is ever killed. `cancel` sets a flag; the job's own thread checks the flag at and during
+every wait of the engine (`engine.scheduler.interrupts`), and raises `Cancelled` there, as Ctrl-C
+would on the main thread: the engine is as usable afterwards as after Ctrl-C. Tasks already pushed
+run to their end, so that the state they change, such as a net's parameters, keeps valid values; a
+second `cancel` drops the tasks that have not begun, and reading their results raises "cancelled".
+
+>>> from d2lmini.widgets.background_job import BackgroundJob
+>>> job = BackgroundJob(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
+>>> job.run()
+'done'
+>>> job.state, job.done, job.total
+('done', 2, 3)
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any
+
+from d2lmini import callsite, engine
+from d2lmini.base import MXNetError
+from d2lmini.engine.failure import join_summaries
+from d2lmini.engine.scheduler import interrupts
+
+#: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
+NAME = "experiment"
+
+_started: weakref.WeakSet[BackgroundJob] = weakref.WeakSet()
+
+
+class Cancelled(BaseException):
+    """Ends a job at its wait. Not an Exception, so that a program's error handlers do not catch
+    it."""
+
+
+class BackgroundJob:
+    """One run of `function(job)`; `over(job)` is called at its end, on the same thread.
+
+    state      "new", "running", then "done", "failed" or "cancelled"
+    result     the function's result, once the job is done
+    problem    of a failed job: the error, and the user's line that raised it, as text
+    done, total    the progress that the job has reported; total is None if unknown
+    begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all its
+                          pushed tasks were computed
+    """
+
+    def __init__(
+        self,
+        function: Callable[[BackgroundJob], Any],
+        over: Callable[[BackgroundJob], object] | None = None,
+    ) -> None:
+        self.function = function
+        self.over = over
+        self.state = "new"
+        self.result: Any = None
+        self.problem = ""
+        self.done: float = 0
+        self.total: float | None = None
+        self.begin_s = 0.0
+        self.elapsed_s = 0.0
+        self._asked = 0  # cancel requests so far,
+        self._heard = 0  # and how many of them the job's thread has seen
+        self._thread: threading.Thread | None = None
+        self._gone = threading.Event()
+
+    # -- asked from outside, on any thread ---------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """True while a thread runs the job; False in a forked child."""
+        return self._thread is not None and self._thread.is_alive() and not self._gone.is_set()
+
+    def enter(self) -> None:
+        """Register this thread as the one that runs the job, until `start` makes another."""
+        self._thread = threading.current_thread()
+        self.begin_s = time.perf_counter()
+        self.state = "running"
+
+    def leave(self) -> None:
+        """No thread runs the job any more."""
+        self._gone.set()
+
+    @property
+    def stopping(self) -> bool:
+        """True if the job was cancelled."""
+        return self._asked > 0
+
+    def cancel(self) -> None:
+        """Cancel the job. A second call drops the tasks that it has pushed and that have not
+        begun."""
+        self._asked += 1
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the job is over and its thread has ended; False at the timeout."""
+        thread = self._thread
+        if thread is not None and thread.name == NAME and thread is not threading.current_thread():
+            thread.join(timeout_s)
+        elif self.alive:
+            self._gone.wait(timeout_s)
+        return not self.alive
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run on a new thread; an error there becomes `problem`."""
+        self.enter()
+        _started.add(self)
+        self._thread = threading.Thread(target=self._run_capturing, name=NAME, daemon=True)
+        self._thread.start()
+
+    def run(self) -> Any:
+        """Run on this thread and return the result; errors pass through."""
+        self.enter()
+        try:
+            return self._call(engine.waitall)
+        finally:
+            self.leave()
+
+    def _call(self, settle: Callable[[], object]) -> Any:
+        mine = threading.get_ident()
+        before, interrupts[mine] = interrupts.get(mine), self.check
+        try:
+            self.result = self.function(self)
+            settle()
+            self.state = "done"
+        except Exception:
+            self.state = "cancelled" if self._heard else "failed"
+            raise
+        except BaseException:
+            self.state = "cancelled"
+            raise
+        finally:
+            self.elapsed_s = time.perf_counter() - self.begin_s
+            interrupts.pop(mine, None)
+            if before is not None:
+                interrupts[mine] = before
+        return self.result
+
+    def _run_capturing(self) -> None:
+        try:
+            self._call(_settle)
+        except BaseException as problem:
+            if self.state == "failed":
+                self.problem = describe_error(problem)
+        # After the handler: while the error is handled, its frames keep the function's arrays
+        # alive.
+        if self.state != "done":
+            self._finish()
+        try:
+            if self.over is not None:
+                self.over(self)
+        finally:
+            self.leave()
+
+    def _finish(self) -> None:
+        """After an early end, wait for the tasks that the job has pushed, so that the next run
+        begins with an idle engine. A third `cancel` ends the wait, because another thread may push
+        forever."""
+        interrupts[threading.get_ident()] = self._drop
+        try:
+            while self._asked < 3 and not engine.current.wait_idle("experiment", 0.1):
+                continue
+        finally:
+            interrupts.pop(threading.get_ident(), None)
+        also = _failures()
+        if also:
+            self.problem = "\n".join(filter(None, (self.problem, f"also failed: {also}")))
+
+    # -- asked on its own thread -------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Called at waits. After a `cancel` raise Cancelled, once, because cleanup code may wait;
+        after a second one, drop the tasks that have not begun."""
+        if self._asked != self._heard:
+            first = self._heard == 0
+            self._drop()
+            if first:
+                raise Cancelled
+
+    def _drop(self) -> None:
+        if self._asked > max(1, self._heard):
+            engine.cancel_pending()
+        self._heard = self._asked
+
+    def progress(self, done: Any, total: float | None = None) -> Any:
+        """Report progress: `progress(3, 10)`, or `for x in progress(xs)`. May raise Cancelled."""
+        if isinstance(done, Iterable):
+            return self._each(done)
+        self.done, self.total = done, total
+        self.step()
+        return None
+
+    def _each(self, items: Iterable[Any]) -> Iterator[Any]:
+        self.done, self.total = 0, len(items) if isinstance(items, Sized) else None
+        for item in items:
+            self.step()
+            yield item
+            self.done += 1
+        self.step()
+
+    def step(self) -> None:
+        """Raise Cancelled if the job was cancelled."""
+        if self._asked:
+            self._drop()
+            raise Cancelled
+
+
+def _settle() -> None:
+    """Wait for everything; MXNetError for every failure, also if its results are unreachable: the
+    warning of `waitall` would be lost on a thread."""
+    engine.current.wait_idle("experiment")
+    problem = _failures()
+    if problem:
+        raise MXNetError(problem)
+
+
+def _failures() -> str:
+    """The failures that no wait has reported yet, in words."""
+    with engine.current.lock:
+        failures, dropped = engine.current.take_unreported()
+    reports = sorted(
+        [*(failure.report for failure in failures), *dropped], key=lambda failure: failure.order
+    )
+    return join_summaries([report.summary() for report in reports])
+
+
+def describe_error(error: BaseException) -> str:
+    """An error as text: its message, and the user's lines that led there, the innermost first."""
+    lines = [f"{type(error).__name__}: {error}"]
+    for word, site in zip(_words(), reversed(callsite.lines_of_error(error))):
+        lines.append(f"  {word} {callsite.describe(site)}")
+    return "\n".join(lines)
+
+
+def _words() -> Iterator[str]:
+    yield "at"
+    while True:
+        yield "called from"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=interrupts.clear)
+
+
+@atexit.register
+def _stop_all() -> None:
+    """At exit of the process: cancel the running jobs, and give them a moment."""
+    running = [job for job in _started if job.alive]
+    for job in running:
+        job.cancel()
+        job.cancel()
+    for job in running:
+        job.join(2)
