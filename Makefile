@@ -52,10 +52,10 @@ unit: $(VENV)/.test  ## the tests
 # Those where memory is lent, kept and given back. Under the checker unit tests take a third more of
 # the processor, so only these run a second time.
 memory: $(VENV)/.test  ## some of the tests once more, under the memory checker (D2LMINI_CHECK_MEMORY=1)
-	D2LMINI_CHECK_MEMORY=1 $(PY) -m pytest -q -n logical --dist worksteal $(addprefix tests/test_,$(addsuffix .py,\
+	D2LMINI_CHECK_MEMORY=1 $(PY) -m pytest -q -n logical --dist worksteal tests/test_tour.py $(addprefix tests/*/test_,$(addsuffix .py,\
 		check_memory ownership loans storage storage_books program plan passes cached_op compiled_training \
 		compiled_overlap hybridize_nets lazy convolve_rows convolve_winograd pool_apart normalize nn \
-		pointwise trainer kvstore virtual_gpus gluon_data indexing short_road tour))
+		pointwise trainer kvstore virtual_gpus gluon_data indexing short_road))
 
 # Two at a time: half of a chapter is waiting, and what it says must hold on a busy machine too.
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)

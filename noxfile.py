@@ -64,6 +64,11 @@ def _pytest(session: nox.Session, *words: str) -> None:
     session.run("python", "-m", "pytest", "-q", f"--junit-xml={report}", *words)
 
 
+def _find(name: str) -> list[Path]:
+    """The file of the tests of this name."""
+    return sorted(ROOT.glob(f"tests/**/test_{name}.py"))
+
+
 @nox.session
 @nox.parametrize("python,numpy", PAIRS, ids=[f"{p}, {n} NumPy" for p, n in PAIRS])
 def tests(session: nox.Session, numpy: str) -> None:
@@ -76,7 +81,7 @@ def tests(session: nox.Session, numpy: str) -> None:
     if full:
         _pytest(session, "tests")
         return
-    _pytest(session, *[f"tests/test_{name}.py" for name in session.posargs or QUICK])
+    _pytest(session, *[str(path) for name in session.posargs or QUICK for path in _find(name)])
     _python(session, "-m", "d2lmini", "test", "--all")
 
 
@@ -91,8 +96,7 @@ def lab(session: nox.Session, stack: str) -> None:
     session.install("-e", ".[lab]", "nbval>=0.11,<0.12", *TOOLS, *pins)
     # What old packages warn of is no defect of ours.
     words = ["-W", "default"] if stack == "oldest" else []
-    widgets = sorted(path.stem for path in ROOT.glob("tests/test_widgets_*.py"))
-    _pytest(session, *words, *[f"tests/{name}.py" for name in widgets], "tests/test_plot.py")
+    _pytest(session, *words, "tests/widgets")
     chapters = [] if "--full" in session.posargs else ["index"]
     session.run("python", "tests/tools/run_chapters.py", str(ROOT), *chapters)
 

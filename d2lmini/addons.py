@@ -17,7 +17,7 @@ a program first asks for it:
 'd2lmini.compat.io'
 
 A copy of the library without the folder of an add-on works, except for the add-on's own features:
-using one raises an error that names the add-on (`tests/test_addons.py`).
+using one raises an error that names the add-on (`tests/repository/test_addons.py`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ OSError: no space left
 >>> path.read_text(), [file.name for file in path.parent.iterdir()]
 ('all of it', ['notes.txt'])
 
-Every writer of the library uses this module; `tests/test_files.py` fills the disk under each.
+Every writer of the library uses this module; `test_files.py` fills the disk under each.
 """
 
 from __future__ import annotations

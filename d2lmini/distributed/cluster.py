@@ -10,7 +10,7 @@ the last layer's first. They travel in the buckets that the library would form, 
 bucket after the other, each as long as `alpha_beta.all_reduce_s` says. The weights of a bucket are
 updated when it has arrived; the next forward pass goes on as far as its weights are updated. On the
 stepped engine's clock the library's own steps take as long as the model says, within a percent or
-two (`tests/test_d2l_cluster.py`); on a machine there is more to a step (tests/benchmarks/scaling.py
+two (`test_d2l_cluster.py`); on a machine there is more to a step (tests/benchmarks/scaling.py
 compares).
 
 >>> work = work_of([(0.01, 0.02, 400_000)] * 10)           # ten layers, 0.3 s, 4 MB

@@ -103,9 +103,8 @@ class Waits(Scheduler):
         complete for the engine may be pending on its device; then wait for the device too."""
         if thread_state.task is not None:
             raise MXNetError(
-                f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because it "
-                "would "
-                "hold a worker that the awaited work may need. Name its inputs in reads= instead."
+                f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because "
+                "it would hold a worker that the awaited work may need. Name its inputs in reads= instead."
             )
         if core.lock._is_owned():  # type: ignore[attr-defined]
             raise MXNetError(

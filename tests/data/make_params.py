@@ -2,7 +2,7 @@
 
     python tests/data/make_params.py     # needs mxnet==1.9.1 and numpy==1.23.5
 
-`CASES` says what the files hold; tests/test_serialize.py reads it without MXNet. MXNet itself no
+`CASES` says what the files hold; test_serialize.py reads it without MXNet. MXNet itself no
 longer writes the records of its older versions (legacy_v0, legacy_v1): those two files are put
 together here byte by byte, and MXNet has to read them as we mean them.
 """

@@ -7,5 +7,5 @@ too (and PyTorch, with a text for it), `run` runs many of them:
 
     python tests/generators/run.py --programs 1000 --seed 7 NAME
 
-`tests/test_generated.py` runs a few of each with fixed seeds, `make fuzz` many with the day's.
+`test_generated.py` runs a few of each with fixed seeds, `make fuzz` many with the day's.
 """

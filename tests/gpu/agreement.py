@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gluon_rows.repeatable import ROWS as NETS
 from gluon_rows.runner import Row, examine_here
 from op_rows.case import Case
-from test_gluon_cupy import ROWS as NETS
-from test_ops import ROWS, expected, find
+from op_rows.table import ROWS, expected, find
 
 from d2lmini import autograd, cpu, engine, gpu, nd
 from d2lmini.ops.core import Op

@@ -39,14 +39,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "tools"), s
 
 PROCESSES = min(8, os.cpu_count() or 1)
 PYTEST = f"{sys.executable} -m pytest -q -p count_marks --timeout 600"
-DEVICES = "tests/test_devices.py"
+DEVICES = "tests/device/test_devices.py"
 
 #: Group -> its command.
 GROUPS = {
     "questions": f"{PYTEST} -n {PROCESSES} tests/gpu/questions.py",
     "rows": f"{PYTEST} -n {PROCESSES} tests/gpu/agreement.py",
-    "contract": f"{PYTEST} {DEVICES} tests/test_devices_training.py tests/test_kvstore.py "
-    "tests/test_trainer_devices.py",
+    "contract": f"{PYTEST} {DEVICES} tests/device/test_devices_training.py "
+    "tests/kvstore/test_kvstore.py "
+    "tests/gluon/test_trainer_devices.py",
     "order": f"compute-sanitizer --error-exitcode 9 --target-processes all {PYTEST} {DEVICES}",
     "chapter": f"{sys.executable} tests/tools/run_chapters.py {ROOT} multiple-gpus",
 }

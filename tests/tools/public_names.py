@@ -2,7 +2,7 @@
 
 `SPACES` are the modules that a program writes by name; what such a module shows is its `__all__`,
 or, where there is none, what it defines itself, and in `nd` every operation. `make book` makes the
-reference of it, `tests/test_docs_names.py` asks that each name says what it is.
+reference of it, `tests/docs/test_docs_names.py` asks that each name says what it is.
 
 >>> [entry.name for entry in entries_of("lr_scheduler")][:2]
 ['LRScheduler', 'FactorScheduler']

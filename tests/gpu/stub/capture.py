@@ -17,7 +17,7 @@ from common import FAULTS, Since, fresh, grouped, quiet, said, table
 
 # isort: split
 import numpy as np
-from test_ops import ROWS
+from op_rows.table import ROWS
 
 from d2lmini import autograd, cpu, engine, gluon, gpu, nd
 

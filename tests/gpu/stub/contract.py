@@ -25,7 +25,7 @@ import cupy
 import numpy as np
 from gluon_rows import loss, nn, rnn
 from gluon_rows.runner import examine_here
-from test_ops import ROWS, find
+from op_rows.table import ROWS, find
 
 from d2lmini import autograd, cpu, engine, gpu, nd
 from d2lmini.ops.core import Op

@@ -1,0 +1,372 @@
+"""Nets and ops written as ONNX, run by onnxruntime: the same numbers as here.
+
+Needs the packages onnx and onnxruntime (`pip install d2lmini[onnx,test]`); skipped without.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from op_rows.table import ROWS, each, find
+from symbol_values import evaluate
+
+from d2lmini import d2l, init, nd, sym
+from d2lmini.base import MXNetError
+from d2lmini.gluon import nn, rnn
+from d2lmini.gluon.flatten_args import flatten
+from d2lmini.graph.ir import Node
+from d2lmini.onnx.block import export_onnx
+from d2lmini.ops.core import Op
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+from d2lmini.onnx import export_model, get_operator_support  # noqa: E402
+from d2lmini.onnx.graph import export  # noqa: E402
+
+
+def run(model: Any, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What onnxruntime gives for a model, or a file."""
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    source = model if isinstance(model, str) else model.SerializeToString()
+    session = runtime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    wanted = {i.name for i in session.get_inputs()}
+    return session.run(None, {k: v for k, v in values.items() if k in wanted})
+
+
+# -- every op --------------------------------------------------------------------------------------
+
+
+def convertible(case: Any) -> bool:
+    op = find(case.op)
+    if not isinstance(op, Op) or op.onnx is None:
+        return False
+    return bool(case.inputs) and all(map(ordinary, case.inputs))
+
+
+def ordinary(array: Any) -> bool:
+    """Neither empty nor with numbers at the edge of what a dtype holds, where libraries differ."""
+    if not isinstance(array, np.ndarray) or not array.size or array.dtype == bool:
+        return False
+    return bool(np.isfinite(array).all() and abs(array.astype("float64")).max() < 1e6)
+
+
+CASES = [case for case in ROWS if convertible(case)]
+
+
+def symbol_of(case: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """The row as a Symbol of variables x0, x1, ..., and their values."""
+    op = find(case.op)
+    given = tuple(nd.array(i, dtype=i.dtype) for i in case.inputs)
+    bound, attrs = op.bind(given, dict(case.attrs))
+    places, values, left = [], {}, list(case.inputs)
+    for x in bound:
+        if x is None:
+            places.append(None)
+            continue
+        name = f"x{len(values)}"
+        values[name] = left.pop(0)
+        places.append((Node(None, name), 0))
+    node = Node(op, "y", tuple(places), attrs)
+    return sym.Symbol(tuple((node, i) for i in range(node.n_outputs))), values
+
+
+#: Why a row may be refused.
+REFUSED = (
+    "lengths have no converter", "target_shape has no converter", "a window lies in the padding",
+    "mode='always' draws", "ret_typ='mask'", "for floating numbers only", "output_mean_var",
+    "axis other than", "projections and clipped states", "layout", "only one input, to the nearest",
+)  # fmt: skip
+
+
+#: What has to be known, by op.
+PARAMETERS = {"RNN": ("x1",), "_rnn_layer": ("x1", "x2", "x3", "x4")}
+
+
+def for_whole_numbers(case: Any) -> bool:
+    """Most of ONNX's functions are for floating numbers only, and so is division by zero."""
+    return any(i.dtype.kind in "iu" for i in case.inputs[:1])
+
+
+@each(CASES)
+def test_op_equals_onnxruntime(case: Any):
+    symbol, values = symbol_of(case)
+    params = {k: values[k] for k in PARAMETERS.get(find(case.op).name, ())}
+    inputs = {k: (v.shape, v.dtype) for k, v in values.items() if k not in params}
+    try:
+        model = export(symbol, params, inputs)
+    except MXNetError as problem:
+        text = str(problem)
+        known = any(words in text for words in REFUSED)
+        assert known or ("would not be valid" in text and for_whole_numbers(case)), text
+        pytest.skip(text[:150])
+    if for_whole_numbers(case) and case.op in ("broadcast_div", "broadcast_power"):
+        pytest.skip("a negative power or a division by zero of whole numbers")
+    try:
+        theirs = run(model, values)
+    except Exception as problem:
+        if "NOT_IMPLEMENTED" in str(problem) or "does not support double yet" in str(problem):
+            pytest.skip(f"onnxruntime does not do this: {str(problem)[:150]}")
+        raise
+    for mine, y in zip(evaluate(symbol, values), theirs, strict=True):
+        assert mine.shape == y.shape
+        assert mine.dtype == y.dtype
+        half = mine.dtype == np.float16
+        np.testing.assert_allclose(
+            y.astype("float64"), mine.astype("float64"), rtol=1e-2 if half else 2e-4,
+            atol=1e-2 if half else 1e-4,
+        )  # fmt: skip
+
+
+def test_every_converter_was_asked():
+    asked = {find(case.op).name for case in CASES}
+    assert set(get_operator_support()) <= asked
+
+
+# -- nets ------------------------------------------------------------------------------------------
+
+
+def random(*shape: int, seed: int = 0) -> Any:
+    return nd.array(np.random.default_rng([seed, *shape]).normal(size=shape).astype("float32"))
+
+
+def mlp():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(32, activation="relu"), nn.Dropout(0.5), nn.Dense(5, activation="sigmoid"))
+    return net
+
+
+def lenet():
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(6, kernel_size=5, activation="sigmoid"), nn.MaxPool2D(pool_size=2, strides=2),
+        nn.Conv2D(16, kernel_size=5, activation="sigmoid"), nn.AvgPool2D(pool_size=2, strides=2),
+        nn.Dense(120, activation="tanh"), nn.Dense(84, activation="relu"), nn.Dense(10),
+    )  # fmt: skip
+    return net
+
+
+class Residual(nn.HybridBlock):
+    def __init__(self, channels: int, strides: int = 1, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.conv1 = nn.Conv2D(channels, kernel_size=3, padding=1, strides=strides)
+        self.conv2 = nn.Conv2D(channels, kernel_size=3, padding=1)
+        self.conv3 = nn.Conv2D(channels, kernel_size=1, strides=strides) if strides > 1 else None
+        self.bn1, self.bn2 = nn.BatchNorm(), nn.BatchNorm()
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + (self.conv3(x) if self.conv3 else x))
+
+
+def resnet18():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(64, kernel_size=3, padding=1), nn.BatchNorm(), nn.Activation("relu"))
+    for stage, channels in enumerate((64, 128, 256, 512)):
+        net.add(Residual(channels, 1 if stage == 0 else 2), Residual(channels))
+    net.add(nn.GlobalAvgPool2D(), nn.Dense(10))
+    return net
+
+
+class Unrolled(nn.HybridBlock):
+    """A cell over five steps, and what a dense layer makes of them."""
+
+    def __init__(self, cell: Any, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.cell, self.out = cell, nn.Dense(3, flatten=False)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        outputs, states = self.cell.unroll(5, x, layout="NTC", merge_outputs=True)
+        return self.out(outputs), states[0]
+
+
+class Seen(nn.HybridBlock):
+    """A plain forward, with shapes, slices, a constant and a normalization."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.norm, self.embedding = nn.LayerNorm(), nn.Embedding(10, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.embedding(x)
+        y = self.norm(y.reshape((x.shape[0], -1, 4)))[:, 1:, ::2]
+        return nd.concat(y, y * nd.arange(2), dim=2).softmax(axis=-1).sum(axis=1)
+
+
+NETS = {
+    "mlp": (mlp, (3, 7), (8, 7)),
+    "lenet": (lenet, (2, 1, 28, 28), (5, 1, 28, 28)),
+    "resnet18": (resnet18, (2, 1, 28, 28), (3, 1, 28, 28)),
+    "resnet18 of plain blocks": (lambda: d2l.resnet18(10), (2, 1, 28, 28), None),
+    "lstm cell": (lambda: Unrolled(rnn.LSTMCell(8)), (2, 5, 4), (7, 5, 4)),
+    "gru cell": (lambda: Unrolled(rnn.GRUCell(8)), (2, 5, 4), (7, 5, 4)),
+    "rnn cell": (lambda: Unrolled(rnn.RNNCell(8, activation="relu")), (2, 5, 4), (7, 5, 4)),
+    "plain forward": (Seen, (2, 3), None),
+}
+
+
+def check(net: Any, path: str, inputs: list[Any]) -> None:
+    """onnxruntime makes of a file what the net makes of these inputs."""
+    expected = net(*inputs)
+    expected = flatten(list(expected))[0] if isinstance(expected, (list, tuple)) else [expected]
+    names = [i.name for i in runtime.InferenceSession(path).get_inputs()]
+    got = run(path, {n: x.asnumpy() for n, x in zip(names, inputs, strict=True)})
+    for y, e in zip(got, expected, strict=True):
+        assert y.shape == e.shape
+        assert np.abs(e.asnumpy()).max() > 1e-3
+        np.testing.assert_allclose(y, e.asnumpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_net(name: str, tmp_path: Any):
+    make, shape, other = NETS[name]
+    net = make()
+    net.initialize(init.Xavier())
+    x = random(*shape) if name != "plain forward" else nd.array([[1, 2, 3], [9, 0, 4]])
+    for opset in (17,) if "resnet" in name else (13, 17, 18):
+        path = str(tmp_path / f"{opset}.onnx")
+        assert export_onnx(net, path, (x,), opset=opset) == path
+        check(net, path, [x])
+    if other is not None:
+        path = net.export_onnx(str(tmp_path / "any.onnx"), x, dynamic_batch=True)
+        for batch in (x, random(*other)):
+            check(net, path, [batch])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layer", [rnn.LSTM, rnn.GRU, rnn.RNN])
+def test_recurrent_layers(layer: Any, bidirectional: bool, tmp_path: Any):
+    net = layer(8, 2, bidirectional=bidirectional)
+    net.initialize(init.Uniform(0.5))
+    path = net.export_onnx(
+        str(tmp_path / "net.onnx"), random(5, 3, 4), dynamic_batch=True, batch_axis=1
+    )
+    for batch in (3, 6):
+        check(net, path, [random(5, batch, 4)])
+    path = net.export_onnx(str(tmp_path / "fixed.onnx"), random(5, 3, 4))
+    check(net, path, [random(5, 3, 4)])
+
+
+def test_states_are_inputs_and_outputs(tmp_path: Any):
+    net = rnn.LSTM(8, 2, layout="NTC")
+    net.initialize(init.Uniform(0.5))
+    x, states = random(3, 5, 4), [random(2, 3, 8, seed=1), random(2, 3, 8, seed=2)]
+    path = net.export_onnx(str(tmp_path / "net.onnx"), x, states)
+    names = [i.name for i in runtime.InferenceSession(path).get_inputs()]
+    y, (h, c) = net(x, states)
+    values = dict(zip(names, [x.asnumpy(), *(s.asnumpy() for s in states)], strict=True))
+    for mine, theirs in zip((y, h, c), run(path, values), strict=True):
+        np.testing.assert_allclose(theirs, mine.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+# -- files of Symbols ------------------------------------------------------------------------------
+
+
+def classifier() -> tuple[Any, dict[str, Any]]:
+    x = sym.BatchNorm(sym.FullyConnected(sym.var("data"), num_hidden=4, name="fc"), name="bn")
+    params = {
+        "arg:fc_weight": random(4, 6), "arg:fc_bias": random(4), "arg:bn_gamma": random(4, seed=1),
+        "arg:bn_beta": random(4, seed=2), "aux:bn_moving_mean": random(4, seed=3),
+        "aux:bn_moving_var": nd.ones(4),
+    }  # fmt: skip
+    return sym.SoftmaxOutput(x, sym.var("softmax_label"), name="softmax"), params
+
+
+def test_export_model(tmp_path: Any):
+    """A Symbol for training, as old programs have it: the label is not asked for."""
+    symbol, params = classifier()
+    symbol.save(tmp_path / "net-symbol.json")
+    nd.save(str(tmp_path / "net-0000.params"), params)
+    files = (str(tmp_path / "net-symbol.json"), str(tmp_path / "net-0000.params"))
+    x = random(3, 6).asnumpy()
+    values = {k.split(":")[1]: v.asnumpy() for k, v in params.items()}
+    expected = evaluate(symbol, {**values, "data": x, "softmax_label": np.zeros(3, "float32")})
+    for source in ((symbol, params), files):
+        path = export_model(*source, [(3, 6)], np.float32, str(tmp_path / "net.onnx"))
+        np.testing.assert_allclose(run(path, {"data": x})[0], expected[0], rtol=1e-5)
+    any_size = export_model(*files, [(3, 6)], onnx_file_path=str(tmp_path / "a.onnx"), dynamic=True)
+    twice = run(any_size, {"data": np.concatenate([x, x])})[0]
+    np.testing.assert_allclose(twice[3:], expected[0], rtol=1e-5)
+    model = onnx.load(path)
+    assert [o.name for o in model.graph.output] == ["softmax_output"]
+    assert [i.name for i in model.graph.input] == ["data"]
+
+
+def test_what_is_known_is_computed():
+    """Parameters' sums and shapes leave no nodes behind."""
+    w = sym.var("w")
+    y = sym.dot(sym.var("x"), sym.transpose(w * 2) + 1, name="y")
+    values = {"w": random(4, 3).asnumpy(), "x": random(2, 3).asnumpy()}
+    model = export(y, {"w": values["w"]}, {"x": ((2, 3), "float32")})
+    assert [node.op_type for node in model.graph.node] == ["MatMul"]
+    np.testing.assert_allclose(run(model, values)[0], evaluate(y, values)[0], rtol=1e-5)
+
+
+def test_inputs_and_constants_as_outputs():
+    x, w = sym.var("x"), sym.var("w")
+    y = sym.relu(x, name="y")
+    both = sym.Group([x, y, w, y])
+    values = {"x": random(3).asnumpy(), "w": random(2).asnumpy()}
+    model = export(both, {"w": values["w"]}, {"x": ((3,), "float32")})
+    for mine, theirs in zip(evaluate(both, values), run(model, values), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_an_op_without_a_converter_is_named():
+    y = sym.linalg.potrf(sym.var("x"), name="root") + 1
+    with pytest.raises(MXNetError, match=r"node 'root': linalg_potrf: this op has no converter"):
+        export(y, {}, {"x": ((2, 2), "float32")})
+
+
+def test_what_depends_on_the_batch_is_named():
+    y = sym.reshape(sym.var("x"), shape=(6, 2), name="fixed")
+    with pytest.raises(MXNetError, match=r"does not take a batch of any size.*'fixed'"):
+        export(y, {}, {"x": ((None, 4), "float32")})
+    y = sym.split(sym.var("x"), num_outputs=1, axis=0, name="halves")
+    with pytest.raises(MXNetError, match=r"'halves': split: splits the batch"):
+        export(y, {}, {"x": ((None, 4), "float32")})
+
+
+def test_calls_that_do_not_fit():
+    symbol, params = classifier()
+    with pytest.raises(MXNetError, match="2 shapes for 1 inputs: data"):
+        export_model(symbol, params, [(3, 6), (3,)])
+    with pytest.raises(MXNetError, match="in_shapes is missing"):
+        export_model(symbol, params)
+    with pytest.raises(MXNetError, match="opset 12 is not one of 13"):
+        export_model(symbol, params, [(3, 6)], opset_version=12)
+    with pytest.raises(MXNetError, match="'w' is neither a parameter nor an input"):
+        export(sym.var("x") + sym.var("w"), {}, {"x": ((2,), "float32")})
+    with pytest.raises(TypeError, match="expected a Symbol or a file, got int"):
+        export_model(3, params, [(3, 6)])
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"pip install d2lmini\[onnx\]"):
+        export(sym.relu(sym.var("x")), {}, {"x": ((2,), "float32")})
+
+
+ALIAS = """
+import d2lmini
+d2lmini.install_as_mxnet()
+import mxnet as mx
+from mxnet.contrib import onnx as onnx_mxnet
+from mxnet.contrib.onnx import export_model
+assert mx.onnx.export_model is mx.contrib.onnx.export_model is export_model
+assert onnx_mxnet.export_model is export_model
+"""
+
+
+def test_old_programs_find_it():
+    done = subprocess.run([sys.executable, "-c", ALIAS], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,166 @@
+"""Heads that no gradient leads to: their gradients are zeros, as in MXNet, and no error.
+
+A law over all rows of all operations without a gradient (comparisons, argmax, round, ...): the
+operation as the head, and before one that has a gradient; op by op and compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from op_rows.table import ROWS
+from oracle import Oracle, OracleError
+from rows import by, over
+
+from d2lmini import autograd, gluon, nd
+from d2lmini import sym as symbols
+from d2lmini.graph.cached_op import CachedOp
+from d2lmini.ops.core import registry
+
+
+def leaf(values: Any, req: str = "write", dtype: str = "float32") -> nd.NDArray:
+    x = nd.array(values, dtype=dtype)
+    x.attach_grad(req)
+    return x
+
+
+def values(*arrays: nd.NDArray) -> list:
+    return [x.asnumpy().tolist() for x in arrays]
+
+
+# -- operations without a gradient -----------------------------------------------------------------
+
+FLAT: dict[str, Callable] = {
+    "comparison": lambda x: x > 0,
+    "of computed values": lambda x: (x * 2).exp() == x,
+    "argmax": lambda x: x.argmax(axis=0),
+    "sum of comparisons": lambda x: ((x * 2) > 0).sum(),
+    "accuracy": lambda x: (x.argmax(axis=0) == 1).mean(),
+    "round": lambda x: (x * x).round(),
+    "sign": lambda x: x.sign() * 3,
+    "int32": lambda x: (x > 0).astype("int32"),
+}
+
+
+class Flat(gluon.HybridBlock):
+    def __init__(self, function: Callable):
+        super().__init__()
+        self.function = function
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", FLAT)
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_heads_without_a_gradient_give_zeros(name, hybrid):
+    """(As MXNet: each of these was run there.)"""
+    x, w = leaf([1, -2, 3]), leaf([4, 5, 6], "add")
+    call = Flat(FLAT[name])
+    call.hybridize(hybrid)
+    x.grad[:] = w.grad[:] = 7
+    with autograd.record():
+        y = call(x)
+    (g,) = autograd.grad(y, [x], retain_graph=True)
+    (second,) = autograd.grad(y, [x], nd.ones_like(y) * 3, create_graph=True)
+    y.backward(retain_graph=True)
+    y.backward(nd.ones_like(y))
+    with autograd.record():
+        both = [call(w), (w * w).sum()]
+    autograd.backward(both)
+    assert values(g, second, x.grad, w.grad) == [[0, 0, 0]] * 3 + [[15, 17, 19]]
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_second_order_of_one_output_of_several(hybrid):
+    """The other outputs, and the inputs that only they depend on, stay out of it."""
+
+    class Cubes(gluon.HybridBlock):
+        def hybrid_forward(self, F, a, b):
+            return a * a * a, b * b * b, b > 0
+
+    net = Cubes()
+    net.hybridize(hybrid)
+    a, b = leaf([2]), leaf([3])
+    with autograd.record():
+        y, _, flat = net(a, b)
+        ga, gb = autograd.grad(y * b + flat, [a, b], create_graph=True)
+        total = ga + gb
+    total.backward()
+    assert values(ga, gb, a.grad, b.grad) == [[36], [8], [48], [12]]
+
+
+# -- the op table ----------------------------------------------------------------------------------
+
+
+def is_flat(case: Any) -> bool:
+    """Is it an operation without a gradient that one can ask for one?"""
+    op = registry[case.op]
+    numbers = all(np.asarray(x).dtype.kind != "b" for x in case.inputs)
+    return op.rule is None and not op.mutates and len(case.inputs) > 0 and numbers
+
+
+def kind(case: Any) -> tuple:
+    """Of rows that are alike in this the first is enough."""
+    return case.op, case.attrs.keys(), *[np.asarray(x).dtype for x in case.inputs]
+
+
+FLAT_ROWS = list(
+    {str(kind(c)): c for c in reversed(ROWS) if c.op in registry and is_flat(c)}.values()
+)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@over("case", by(lambda case: case.op, FLAT_ROWS), name=lambda case: case.id)
+def test_an_operation_without_a_gradient_gives_zeros(case, compiled):
+    op = registry[case.op]
+    call: Callable = lambda *xs: op(*xs, **case.attrs)  # noqa: E731
+    xs = [leaf(x, dtype=np.asarray(x).dtype) for x in case.inputs]
+    if compiled:
+        names = [symbols.var(f"x{i}") for i in range(len(xs))]
+        call = CachedOp(op(*names, **case.attrs))
+    for x in xs:
+        x.grad[:] = 7
+    with autograd.record():
+        found = call(*xs)
+        heads = found if isinstance(found, list) else [found]
+        after = [y * 2 for y in heads]
+    grads = autograd.grad(after, xs, retain_graph=True)
+    autograd.backward([*heads, *after])
+    for g in (*grads, *(x.grad for x in xs)):
+        assert not g.asnumpy().any()
+
+
+def grads_of_a_head(mx, name, inputs, attrs):
+    """The gradients of the inputs, which were 7, when the op is the head."""
+    nd = mx.nd
+    op = next(getattr(m, name) for m in (nd, nd.contrib, nd._internal) if hasattr(m, name))
+    xs = [nd.array(a, dtype=np.asarray(a).dtype) for a in inputs]
+    for x in xs:
+        x.attach_grad()
+        x.grad[:] = 7
+    with mx.autograd.record():
+        found = op(*xs, **attrs)
+    mx.autograd.backward(list(found) if isinstance(found, (list, tuple)) else [found])
+    return [x.grad.asnumpy() for x in xs]
+
+
+COMPARED = [
+    case
+    for case in FLAT_ROWS
+    if case.mxnet and not any(0 in np.shape(x) or np.shape(x) == () for x in case.inputs)
+]
+
+
+@over("case", by(lambda case: case.op, COMPARED), name=lambda case: case.id)
+def test_mxnet_gives_zeros_too(case: Any, mxnet: Oracle):
+    """Or it refuses: some of its operations that have no gradient say so."""
+    try:
+        grads = mxnet.ask(grads_of_a_head, case.op, case.inputs, case.attrs)
+    except OracleError as problem:
+        assert "non-differentiable" in str(problem)
+    else:
+        assert not any(g.any() for g in grads)

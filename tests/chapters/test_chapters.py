@@ -1,0 +1,165 @@
+"""Chapters have the shape that makes them work: ask, predict, run, explain, keep, try.
+
+What is checked here can be seen without running a chapter; `make chapters` runs them.
+"""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from execute_chapters import normalise, without_places
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+ROOT = Path(__file__).parents[2]
+CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+MAX_CELL_LINES = 30
+KINDS_OF_EXERCISES = ["Recall", "Predict", "Break it", "Build"]
+
+
+def cells_of(path: Path, kind: str) -> list[str]:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
+
+
+def text_of(path: Path) -> str:
+    return "\n\n".join(cells_of(path, "markdown"))
+
+
+def sections_of(path: Path) -> dict[str, str]:
+    """Numbered heading -> its text."""
+    parts = re.split(r"^## (\d+\. .*)$", text_of(path).split("\n## Summary")[0], flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+class TestShape:
+    def test_every_section_asks_predicts_explains_keeps_and_exercises(self, path):
+        sections = sections_of(path)
+        assert len(sections) >= 3
+        assert [int(heading.split(".")[0]) for heading in sections] == list(
+            range(1, len(sections) + 1)
+        )
+        for heading, text in sections.items():
+            assert heading.endswith("?"), heading
+            for part in ("Your prediction.", "What happened.", "Keep.", "Exercise."):
+                assert f"**{part}**" in text, (heading, part)
+            # Answered in a fold, or by the section that follows.
+            assert "<details>" in text or "next section" in text, heading
+
+    def test_it_closes_with_five_bullets_and_four_kinds_of_exercises(self, path):
+        summary, exercises = text_of(path).split("\n## Summary\n")[1].split("\n## Exercises\n")
+        assert len(re.findall(r"^- ", summary, flags=re.M)) == 5
+        headings = re.findall(r"^### (.*)$", exercises, flags=re.M)
+        assert len(headings) == len(KINDS_OF_EXERCISES)
+        for heading, kind in zip(headings, KINDS_OF_EXERCISES):
+            assert heading.startswith(kind)
+
+    def test_folds_open_and_close(self, path):
+        for text in cells_of(path, "markdown"):
+            tags = re.findall(r"</?details>", text)
+            assert tags == ["<details>", "</details>"] * (len(tags) // 2)
+            # Without the blank lines JupyterLab shows the Markdown inside a fold as plain text.
+            assert text.count("</summary>\n\n") == text.count("\n\n</details>") == len(tags) // 2
+
+    def test_cells_are_short(self, path):
+        for source in cells_of(path, "code"):
+            assert len(source.splitlines()) <= MAX_CELL_LINES, source.splitlines()[0]
+
+    def test_excerpts_of_the_library_are_what_stands_there(self, path):
+        """A code block that begins with a file's name is found in that file to the letter."""
+        blocks = re.findall(r"```python\n# (d2lmini/\S+\.py)\n(.*?)```", text_of(path), re.S)
+        assert blocks
+        for file, code in blocks:
+            assert code in (ROOT / file).read_text(encoding="utf-8"), f"{file} has changed"
+
+    def test_answers_given_as_code_run(self, path):
+        """Code in folded answers, after the chapter's imports and in the order it is printed."""
+        first = cells_of(path, "code")[0]
+        assert all(
+            isinstance(line, (ast.Import, ast.ImportFrom, ast.Expr))
+            for line in ast.parse(first).body
+        )
+        place: dict = {}
+        with np.printoptions():
+            exec(first, place)
+            for fold in re.findall(r"<details>.*?</details>", text_of(path), re.S):
+                for code in re.findall(r"```python\n(.*?)```", fold, re.S):
+                    exec(code, place)
+        if "no_waits" in place:
+            check_no_waits(place["no_waits"])
+
+    def test_speed_is_left_to_verdicts(self, path):
+        """No sentence says flatly that something is faster: it asks, it says "if" or it names the
+        verdict, which is worked out where the chapter is run."""
+        text = re.sub(r"<details>.*?</details>", "", text_of(path), flags=re.S)
+        sentences = re.split(r"(?<=[.?!:;])\s+|\n\n", text)
+        flat = [
+            " ".join(sentence.split())
+            for sentence in sentences
+            if re.search(r"\b(faster|slower|quicker)\b", sentence)
+            and not re.search(r"\?|\b([Ii]f|as long as|verdict|[Nn]o sentence)\b", sentence)
+        ]
+        assert not flat, flat
+        races = [source for source in cells_of(path, "code") if "d2l.compare(" in source]
+        assert races and any("claim=" in source for source in races)
+
+
+def check_no_waits(no_waits) -> None:
+    from d2lmini import nd
+
+    with no_waits():
+        y = nd.ones((2, 2)) + 1
+    with pytest.raises(AssertionError, match=r"waited: asnumpy at .*test_chapters\.py:\d+"):
+        with no_waits():
+            y.asnumpy()
+
+
+class TestExecute:
+    """`make outputs` writes nothing of the machine into a chapter."""
+
+    def test_normalise_keeps_outputs_and_drops_what_a_machine_adds(self):
+        code = new_code_cell(
+            "1 / 0",
+            execution_count=1,
+            metadata={"tags": ["raises-exception"], "execution": {"iopub.status.busy": "now"}},
+            outputs=[
+                new_output("stream", name="stdout", text="kept\n"),
+                new_output(
+                    "error",
+                    ename="E",
+                    evalue="e",
+                    traceback=[f"File \x1b[32m{ROOT / 'd2lmini' / 'base.py'}:3\x1b[0m, in f"],
+                ),
+            ],
+        )
+        notebook = new_notebook(
+            cells=[new_markdown_cell("text"), code],
+            metadata={
+                "widgets": {"state": 1},
+                "language_info": {"name": "python", "version": "3.99.1"},
+            },
+        )
+        normalise(notebook)
+        nbformat.validate(notebook)
+        assert "widgets" not in notebook.metadata and "3.99" not in nbformat.writes(notebook)
+        assert [cell.id for cell in notebook.cells] == ["cell-00", "cell-01"]
+        assert notebook.cells[1].metadata == {"tags": ["raises-exception"]}
+        stream, error = notebook.cells[1].outputs
+        assert stream.text == "kept\n"
+        assert error.traceback == [f"File \x1b[32m{Path('d2lmini/base.py')}:3\x1b[0m, in f"]
+
+    @pytest.mark.parametrize(
+        ("line", "left"),
+        [
+            ("File /somewhere/else/lib/numpy/core.py:12", "File .../numpy/core.py:12"),
+            ("File ~/venv/lib/numpy/core.py:12", "File .../numpy/core.py:12"),
+            (r"File C:\venv\lib\numpy\core.py:12", r"File ...\numpy/core.py:12"),
+            ("a / b in x.py", "a / b in x.py"),
+        ],
+    )
+    def test_places_in_tracebacks(self, line, left):
+        assert without_places(line).replace("\\", "/") == left.replace("\\", "/")

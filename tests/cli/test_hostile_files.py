@@ -1,0 +1,471 @@
+"""Files that mean harm, one by one: what `tests/fuzz` found, and what was thought of.
+
+Each was once another exception than MXNetError, an error without the file's name, memory without a
+bound, a hang or a half-changed object; each is refused with words now.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+import struct
+import tarfile
+import tracemalloc
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from d2lmini import MXNetError, cpu, gluon, init, metric, nd, optimizer, serialize, sym
+from d2lmini.compat.mxnet_alias import runner
+from d2lmini.d2l import text as d2l_text
+from d2lmini.gluon.data.vision import datasets
+from d2lmini.optimizer import updater as updaters
+
+ROOT = Path(__file__).parents[2]
+
+
+# -- Symbols ---------------------------------------------------------------------------------------
+
+
+def row(op="null", name="x", inputs=(), **more) -> dict:
+    return {"op": op, "name": name, "inputs": [*inputs], **more}
+
+
+X = row()
+_SPLIT = {"indices": "()", "sections": "1000000000"}
+_BAD_TABLES = {
+    "an op of another kind": ([row(op=["null"])], [[0, 0]], "'op' of 'x' is ['null'], expected a"),
+    "no name": ([{"op": "null", "inputs": []}], [[0, 0]], "its 'name' is None"),
+    "a row that is none": ([3], [[0, 0]], "it is 3, expected an object"),
+    "a node from the end": ([X, X], [[-1, 0]], "expected [node, output, version]"),
+    "a node of the future": ([row("relu", "y", [[0, 0]])], [[0, 0]], "only 0 come before it"),
+    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "output 3 of 'x', which"),
+    "a place that is a list": ([X], [[0, []]], "expected [node, output, version]"),
+    "a truth for a number": ([X], [[True, 0]], "expected [node, output, version]"),
+    "labels as pairs": ([row(attrs=[["a", 1]])], [[0, 0]], "'attrs' of 'x' is [['a', 1]]"),
+    "labels as text": ([row(attr="ab")], [[0, 0]], "expected an object"),
+    "a number for a text": ([row(attrs={"a": 1})], [[0, 0]], "'a' of 'x' is 1, expected a text"),
+    "no heads": ([X], [], "has no outputs"),
+    "no truth": (
+        [X, row("Flatten", "y", [[0, 0]]), row("FullyConnected", "z", [[1, 0]],
+         attrs={"num_hidden": "2", "no_bias": "maybe"})], [[2, 0]], "expected True or False"),
+    "an op of ours alone": ([X, row("_scale_arrays", "y", [[0, 0]])], [[1, 0]], "does not have"),
+    "nothing to join": ([row("Concat", "y")], [[0, 0]], "one input or more"),
+    "a billion outputs": ([X, row("split_v2", "y", [[0, 0]], attrs=_SPLIT)], [[1, 0]], "00000000"),
+    "no indices": ([X, row("split_v2", "y", [[0, 0]], attrs={})], [[1, 0]], "indices"),
+    "a dtype as source": (
+        [X, row("Cast", "y", [[0, 0]], attrs={"dtype": "(1,)f4"})], [[1, 0]], "dtype"),
+    "a long name": ([row("nothing", "n" * 9999)], [[0, 0]], "characters)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _BAD_TABLES)
+def test_tables_that_are_no_symbols(case: str, tmp_path):
+    nodes, heads, words = _BAD_TABLES[case]
+    text = json.dumps({"nodes": nodes, "heads": heads})
+    with pytest.raises(MXNetError, match=f"^load_json: .*{re.escape(words)}") as error:
+        sym.load_json(text)
+    assert len(str(error.value)) < 1000
+    path = tmp_path / "x-symbol.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(MXNetError, match=f"^load: .*x-symbol.json.*{re.escape(words)}"):
+        sym.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe{}", "is not JSON but bytes"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"nodes": ' + b"9" * 5000, "not JSON"),
+        (b"[]", "not a Symbol"),
+    ],
+)
+def test_files_that_are_no_json(content: bytes, words: str, tmp_path):
+    path = tmp_path / "x-symbol.json"
+    path.write_bytes(content)
+    with pytest.raises(MXNetError, match=f"x-symbol.json.*{words}"):
+        sym.load(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [({"__shape__": "(2, __import__)"}, "__shape__"), ({"__dtype__": "-2"}, "__dtype__")],
+)
+def test_labels_that_say_nothing(labels: dict, words: str):
+    x = sym.load_json(json.dumps({"nodes": [row(attrs=labels)], "heads": [[0, 0]]}))
+    with pytest.raises(MXNetError, match=words):
+        x.infer_shape_partial(), x.infer_type_partial()
+
+
+def test_a_dtype_that_is_not_known_stays_so():
+    nodes = [row(attrs={"__dtype__": "-1"}), row("relu", "y", [[0, 0]])]
+    y = sym.load_json(json.dumps({"nodes": nodes, "heads": [[1, 0]]}))
+    assert y.infer_type(x="float16")[0] == [np.float16]
+
+
+def test_attributes_that_do_not_fit_are_found_when_shapes_are_asked():
+    joined = sym.concat(sym.var("a", shape=(2, 3)), sym.var("b", shape=(4, 3)), dim=1, name="both")
+    with pytest.raises(MXNetError, match="both"):
+        joined.infer_shape()
+
+
+# -- states, structures, texts ---------------------------------------------------------------------
+
+
+def states_of(meta, *arrays) -> bytes:
+    text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    names = [updaters._META, *map(str, range(len(arrays)))]
+    return serialize.dumps([(a, (1, 0)) for a in (text, *arrays)], names)
+
+
+def described(name="SGD", schedule=None, **attributes) -> dict:
+    said = {"class": name, "attributes": attributes}
+    if schedule is not None:
+        said["lr_scheduler"] = {"class": schedule.pop("class"), "attributes": schedule}
+    return {"states": [], "optimizer": said}
+
+
+_ONE = np.zeros(3, "float32")
+_DEEP: list = []
+for _ in range(60):
+    _DEEP = [_DEEP]
+_BAD_STATES = {
+    "an array twice": (states_of({"states": [[0, 0], [1, 0]]}, _ONE), "no place yet"),
+    "no such array": (states_of({"states": [[0, 7]]}, _ONE), "1 arrays"),
+    "an array from the end": (states_of({"states": [[0, -1]]}, _ONE), "1 arrays"),
+    "an index that is a list": (states_of({"states": [[[], 0]]}, _ONE), "expected [index, state]"),
+    "no list": (states_of({"states": {}}), "no states"),
+    "no object": (states_of([1]), "no states"),
+    "deep": (states_of({"states": [[0, _DEEP]]}), "expected the number"),
+    "no JSON": (states_of(0)[:-100] + states_of(0)[-100:].replace(b"0", b"}"), "JSON|byte|states"),
+    "a method": (states_of(described(update=1)), "no attribute 'update'"),
+    "a dunder": (states_of(described(__class__=1)), "no attribute '__class__'"),
+    "a text for a rate": (states_of(described(lr="x")), "SGD.lr is x"),
+    "a list for a number": (states_of(described(wd=[1])), "SGD.wd is"),
+    "counts below zero": (states_of(described(num_update=-1)), "number of updates"),
+    "a table of texts": (
+        states_of(described(lr_mult={"pairs": [["a", "b"]]})), "lr_mult holds values"),
+    "pairs that are none": (
+        states_of(described(lr_mult={"pairs": [[[], 1]]})), "not as it is written"),
+    "an unknown class": (states_of(described("os.system")), "not registered"),
+    "a module for a schedule": (states_of(described(schedule={"class": "pi"})), "lr_scheduler pi"),
+    "steps of nothing": (
+        states_of(described(schedule={"class": "FactorScheduler", "step": 0})), "1 or more"),
+    "a schedule far behind": (
+        states_of(described(num_update=1 << 39, schedule={"class": "FactorScheduler", "step": 1})),
+        "too far behind"),
+    "a schedule that will be far behind": (
+        states_of(described(begin_num_update=1 << 39, schedule={"class": "FactorScheduler"})),
+        "too far behind"),
+    "a schedule from far below": (
+        states_of(described(schedule={"class": "FactorScheduler", "count": -1e300})),
+        "too far behind"),
+    "no rate": (states_of(described(lr=None)), "neither a learning rate nor a schedule"),
+    "a pickle": (pickle.dumps(print), "pickle"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _BAD_STATES)
+def test_states_that_are_refused_change_nothing(case: str):
+    data, words = _BAD_STATES[case]
+    updater = optimizer.get_updater(optimizer.SGD(learning_rate=0.5, momentum=0.9))
+    updater(0, nd.ones(2), nd.ones(2))
+    before, states = dict(vars(updater.optimizer)), updater.states
+    pattern = words if "|" in words else re.escape(words)
+    with pytest.raises(MXNetError, match=pattern):
+        updater.set_states(data)
+    assert vars(updater.optimizer) == before and updater.states is states
+
+
+def test_states_of_a_missing_attribute_are_the_default():
+    updater = optimizer.get_updater(optimizer.SGD())
+    updater.set_states(states_of(described("Adam", lr=0.25)))
+    assert type(updater.optimizer) is optimizer.Adam and updater.optimizer.beta1 == 0.9
+    updater(0, nd.ones(2), nd.ones(2))
+    assert updater.optimizer.num_update == 1
+
+
+@pytest.mark.parametrize("update_on_kvstore", [True, False])
+def test_a_trainer_names_the_file_of_states(update_on_kvstore: bool, tmp_path):
+    net = gluon.nn.Dense(1, in_units=1)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", update_on_kvstore=update_on_kvstore)
+    path = tmp_path / "net.states"
+    path.write_bytes(pickle.dumps(print))
+    with pytest.raises(MXNetError, match=r"net\.states.*pickle"):
+        trainer.load_states(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff", b"[]", b"[" * 100_000, b'{"dense0": 3}', b'{"dense0": {"children": []}}',
+     b'{"dense0": {"children": {}, "orig_name": 3}}'],
+)  # fmt: skip
+def test_structures_that_are_refused(content: bytes, tmp_path):
+    (tmp_path / "net-model.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"net-model\.json"):
+        gluon.nn.Dense(1).load(str(tmp_path / "net"))
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "[]", "[1, {}]", '["xavier", 3]', '["xavier", {"x": 1}]', "{}", "nothing",
+             '{"initializer": 0}', "[" * 100_000, '["nothing", {}]'],
+)  # fmt: skip
+def test_texts_that_make_no_initializer(text: str):
+    with pytest.raises(ValueError):
+        init.create(text)
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '["acc", 3]', '["acc", {"x": 1}]', "[" * 100_000])
+def test_texts_that_make_no_metric(text: str):
+    with pytest.raises(ValueError, match="JSON"):
+        metric.create(text)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff", b"[" * 100_000, b"3", b'{"cells": [3]}', b'{"cells": 3}',
+     b'{"cells": [{"cell_type": "code", "source": 3}]}', b'{"worksheets": []}',
+     b'{"cells": [{"cell_type": "code", "source": [1]}]}'],
+)  # fmt: skip
+def test_notebooks_that_are_refused_before_anything_runs(content: bytes, tmp_path):
+    path = tmp_path / "x.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.ipynb is not a readable notebook"):
+        runner.run(path)
+
+
+# -- archives and downloads ------------------------------------------------------------------------
+
+
+def chunk(kind: bytes, body: bytes, length: int | None = None) -> bytes:
+    """A part of a PNG file."""
+    size = len(body) if length is None else length
+    return struct.pack(">I", size) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def header(width: int, height: int) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + chunk(
+        b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    )
+
+
+_IMAGES = {
+    "a picture of 300 megabytes": header(10_000, 10_000) + chunk(b"IDAT", zlib.compress(b"")),
+    "a part of 4 gigabytes": header(7, 9) + chunk(b"IDAT", b"x" * 50, 0xFF0000D1),
+    "PostScript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(%pipe%true) (r) file\n",
+    "nothing": b"",
+    "cut short": header(7, 9)[:40],
+}
+
+
+@pytest.mark.parametrize("case", _IMAGES)
+def test_images_that_are_refused(case: str, tmp_path):
+    pytest.importorskip("PIL")
+    path = tmp_path / "x.png"
+    path.write_bytes(_IMAGES[case])
+    read_image = datasets.read_image
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, of large pictures
+        tracemalloc.start()
+        try:
+            with pytest.raises(MXNetError, match=r"x\.png: the image cannot be read"):
+                read_image(str(path))
+            assert tracemalloc.get_traced_memory()[1] < 1 << 24
+        finally:
+            tracemalloc.stop()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0):
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname, found.size = kind, link, size
+    return found
+
+
+def archive_of(path: Path, *members: tarfile.TarInfo) -> str:
+    with tarfile.open(path, "w:gz") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(b"x" * member.size))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["../x.bin", "/x.bin", "../../x.bin", "a/../../x.bin", "x.bin"])
+def test_members_land_in_the_folder_wherever_they_say(name: str, tmp_path):
+    folder = tmp_path / "in" / "it"
+    folder.mkdir(parents=True)
+    datasets.extract(archive_of(folder / "a.tgz", member(name, size=3)), str(folder), ["x.bin"])
+    assert (folder / "x.bin").read_bytes() == b"xxx"
+    everything = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")}
+    assert everything == {"in", "in/it", "in/it/a.tgz", "in/it/x.bin"}
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_devices_are_no_files(kind: bytes, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    archive = archive_of(folder / "a.tgz", member("x.bin", kind, "../secret"))
+    with pytest.raises(MXNetError, match=r"a\.tgz: there is no x\.bin"):
+        datasets.extract(archive, str(folder), ["x.bin"])
+    assert [p.name for p in folder.iterdir()] == ["a.tgz"]
+
+
+def test_a_file_of_holes_is_not_unpacked(tmp_path):
+    """GNU's sparse members: a header of 512 bytes that claims a gigabyte of zeros."""
+    whole = member("x.bin", tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT)
+    holes = struct.pack("12s12s", b"00000000000\0", b"00000000000\0") + bytes(24 * 3) + b"\0"
+    head = bytearray(whole[:386] + holes + b"07777777777\0" + bytes(512))[:512]
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    path = tmp_path / "a.tar"
+    path.write_bytes(bytes(head) + bytes(1024))
+    with tarfile.open(path) as archive:
+        assert archive.getmember("x.bin").issparse()
+    with pytest.raises(MXNetError, match=r"a\.tar: there is no x\.bin"):
+        datasets.extract(str(path), str(tmp_path), ["x.bin"])
+
+
+def test_a_header_that_claims_gigabytes_takes_none(tmp_path):
+    """tarfile reads such a header's text at once, and a file's `read` allocates what is asked."""
+    head = member("x", tarfile.XHDTYPE, size=1 << 32).tobuf(tarfile.GNU_FORMAT)
+    (tmp_path / "a.tar").write_bytes(head + bytes(1024))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MXNetError, match=r"a\.tar"):
+            datasets.extract(str(tmp_path / "a.tar"), str(tmp_path), ["x.bin"])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_archive_of_very_many_members_is_refused(tmp_path):
+    names = [member(f"{i}") for i in range(datasets.MOST_MEMBERS + 1)]
+    with pytest.raises(MXNetError, match="more than 1000 members"):
+        datasets.extract(archive_of(tmp_path / "a.tgz", *names), str(tmp_path), ["x.bin"])
+
+
+@pytest.mark.parametrize("damage", ["cut", "no zip", "another name", "latin", "encrypted", "lzma"])
+def test_lyrics_that_are_refused(damage: str, tmp_path, monkeypatch):
+    path = tmp_path / "jaychou_lyrics.txt.zip"
+    kind = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        name = "other.txt" if damage == "another name" else "jaychou_lyrics.txt"
+        archive.writestr(name, b"\xe9" * 9 if damage == "latin" else "a" * 99)
+    data = bytearray(path.read_bytes())
+    if damage == "encrypted":
+        data[6] |= 1
+        data[data.find(b"PK\1\2") + 8] |= 1
+    path.write_bytes({"cut": data[:60], "no zip": b"hello"}.get(damage, data))
+    monkeypatch.setenv("D2L_DATA", str(tmp_path))
+    with pytest.raises(MXNetError, match=r"jaychou_lyrics\.txt\.zip"):
+        d2l_text.load_data_jay_lyrics()
+
+
+def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "jaychou_lyrics.txt.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("jaychou_lyrics.txt", "a\r\n" * (1 << 23))
+    monkeypatch.setenv("D2L_DATA", str(tmp_path))
+    tracemalloc.start()
+    try:
+        corpus, *_ = d2l_text.load_data_jay_lyrics()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(corpus) == 10_000 and peak < 4 << 20
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a\\..\\b"])
+def test_a_download_has_a_name(name: str, tmp_path):
+    with pytest.raises(ValueError, match="does not end in the name of a file"):
+        gluon.utils.download(f"http://localhost/{name}", str(tmp_path))
+    assert not [*tmp_path.iterdir()]
+
+
+# -- the chapters' server --------------------------------------------------------------------------
+
+
+def test_the_server_of_the_chapters_keeps_its_safe_settings():
+    """JupyterLab's own: this machine only, a token, the check against forged requests."""
+    loose = re.compile(
+        r"token\s*=\s*['\"]{2}|(Server|Notebook)App\.(token|password|ip|allow_origin\w*|disable_\w+)"
+        r"|--ip\b|0\.0\.0\.0|--no-auth"
+    )
+    files = [ROOT / "Makefile", *ROOT.glob("d2lmini/**/*.py"), *ROOT.glob("chapters/*.*")]
+    found = [p.name for p in files if loose.search(p.read_text(encoding="utf-8", errors="replace"))]
+    assert found == []
+    assert loose.search("jupyter lab --ip=*") and loose.search("--ServerApp.token=''")
+
+
+# -- checkpoints -----------------------------------------------------------------------------------
+
+
+def checkpoint_in(folder: Path) -> gluon.Checkpoint:
+    net = gluon.nn.Dense(1, in_units=1)
+    net.initialize()
+    return gluon.Checkpoint(folder, net, gluon.Trainer(net.collect_params(), "sgd"))
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"ranks": 1, "files": {"/dev/zero": [1 << 40, 0]}},
+        {"ranks": 1, "files": {"../../secret": [6, 0]}},
+        {"ranks": 1, "files": {".": [4096, 0]}},
+        {"ranks": "x", "files": {}},
+        {"files": {}},
+        {"ranks": 1, "files": {"net.params": 3}},
+        [],
+    ],
+)
+def test_checkpoints_whose_list_is_refused(whole, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    checkpoint_in(tmp_path / "run").save(1)
+    path = tmp_path / "run" / "step-00000001" / "whole.json"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(MXNetError, match=r"is damaged"):
+        checkpoint_in(tmp_path / "run").restore()
+
+
+@pytest.mark.parametrize("state", [[], {}, {"data": 3}, {"data": [], "python": [1]}])
+def test_checkpoints_of_a_state_with_the_right_checksum(state, tmp_path):
+    checkpoint_in(tmp_path).save(1)
+    folder = tmp_path / "step-00000001"
+    text = json.dumps(state)
+    (folder / "rank-0.json").write_text(text)
+    whole = json.loads((folder / "whole.json").read_text())
+    whole["files"]["rank-0.json"] = [len(text), zlib.crc32(text.encode())]
+    (folder / "whole.json").write_text(json.dumps(whole))
+    with pytest.raises(MXNetError, match=r"rank 0 in .*step-00000001.* not as save"):
+        checkpoint_in(tmp_path).restore()
+
+
+# -- programs made of graphs -----------------------------------------------------------------------
+
+_NAMES = [
+    ("x\n1 / 0", "w", "y"), ("x'''", 'w"""', "y"), ("x\\", "w", "y\\"), ("x", "w", '"""\n1 / 0'),
+    ("x", "w", "\r1 / 0"), ("x", "w", "\x0c1 / 0"), ("x", "w", "\u2028"), ("\ud800", "w", "y"),
+    ("x", "w", "# y"), ("float", "range", "print"), ("xp", "arena", "keys"), ("None", "x", "if"),
+    ("__debug__", "x", "y"), ("x", "w", "__debug__"), ("数据", "权重", "输出"), ("", "w", "y"),
+    ("\ufb01", "fi", "y"), ("fi", "\ufb01", "y"), ("ª", "a", "y"), ("²", "x", "y"),
+    ("x", "w", "²"), ("x", "w", "\u0661"), ("x", "w", "\ufb01"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b", "c"), _NAMES)
+def test_names_of_a_file_do_no_harm_in_the_program(a: str, b: str, c: str):
+    """A graph becomes Python source, in which its nodes have their names. Names that Python takes
+    for one once gave wrong numbers: it reads the ligature fi as two letters."""
+    y = sym.broadcast_sub(sym.var(a) * 2, sym.exp(sym.var(b)), name=c)
+    y = sym.load_json(y.tojson())
+    arrays = {a: nd.array([1, 2]), b: nd.array([0, 1])}
+    (got,) = y.bind(cpu(), arrays, grad_req="null").forward()
+    np.testing.assert_allclose(got.asnumpy(), [2 - 1, 4 - np.e], rtol=1e-6)

@@ -1,0 +1,376 @@
+"""What a verdict says beside the ratio: where the time went, and why no difference is seen.
+
+All on a virtual clock (`virtual_engine.py`), so that every figure and every sentence is exact.
+"""
+
+import dataclasses
+import importlib
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from nbval.plugin import get_sanitize_patterns
+from virtual_engine import VirtualEngine
+
+from d2lmini import d2l, engine, nd
+from d2lmini.d2l import compare
+from d2lmini.d2l.explain import duration
+
+MS, US = 1e-3, 1e-6
+SANITIZER = Path(__file__).parents[2] / "chapters" / "nbval_sanitize.cfg"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return VirtualEngine().install(monkeypatch)
+
+
+def pushing(machine, n, issue_s, work_s, **options):
+    """A candidate: n operations, one after the other."""
+
+    def run():
+        for _ in range(n):
+            machine.push(issue_s, work_s, **options)
+
+    return run
+
+
+def sentence_of(verdict):
+    """The verdict's sentence without the BLAS threads, which are the real machine's."""
+    threads = verdict.blas_threads
+    words = "" if threads is None else f", {threads} BLAS thread{'s' * (threads != 1)}"
+    return verdict.sentence.replace(words, "")
+
+
+# --- where the time goes ---
+
+
+@pytest.fixture
+def book(machine):
+    """Ten operations: 1 ms to issue, 1 ms to compute. Waiting each time costs the overlap."""
+
+    def synchronous():
+        for _ in range(10):
+            machine.push(MS, MS)
+            machine.waitall()
+
+    asynchronous = pushing(machine, 10, MS, MS)
+    return compare({"synchronous": synchronous, "asynchronous": asynchronous})
+
+
+def test_a_call_is_split_into_issue_wait_and_drain(book):
+    assert book.issue["synchronous"] == pytest.approx([10 * MS] * 10)
+    assert book.wait["synchronous"] == pytest.approx([10 * MS] * 10)
+    assert book.drain["synchronous"] == pytest.approx([0] * 10)
+    assert book.parts["asynchronous"] == pytest.approx((10 * MS, 0, 1 * MS))
+    assert book.cores_busy == pytest.approx({"synchronous": 1, "asynchronous": 20 / 11})
+    for name, times in book.times.items():
+        split = zip(book.issue[name], book.wait[name], book.drain[name])
+        assert times == pytest.approx([sum(parts) for parts in split])
+
+
+def test_the_table(book):
+    assert book.table.splitlines() == [
+        "              in the call  waiting  draining  in all  processor",
+        "synchronous         10 ms    10 ms       0 s   20 ms      20 ms",
+        "asynchronous        10 ms      0 s      1 ms   11 ms      20 ms",
+    ]
+
+
+def test_a_stored_table_may_differ_in_its_times_only(book):
+    def sanitized(verdict):
+        text = verdict.table
+        for regex, replacement in get_sanitize_patterns(SANITIZER.read_text(encoding="ascii")):
+            text = re.sub(regex, replacement, text)
+        return text
+
+    def stretched(factor):
+        longer = {
+            part: {name: [t * factor for t in times] for name, times in getattr(book, part).items()}
+            for part in ("times", "issue", "wait", "drain", "cpu")
+        }
+        return dataclasses.replace(book, **longer)
+
+    assert sanitized(book) == sanitized(stretched(0.00333)) == sanitized(stretched(7e4))
+    assert sanitized(book).count("TIME") == 10
+
+
+def test_a_difference_is_explained_by_its_parts(book):
+    assert sentence_of(book) == (
+        "asynchronous is 1.8 times faster than synchronous (1.8-1.8, 10 rounds)"
+    )
+    assert book.explanation == (
+        "asynchronous spends 10 ms less in its own waits, 1 ms more in draining, "
+        "where synchronous takes 20 ms"
+    )
+    assert book.why("synchronous", "asynchronous") == (
+        "synchronous spends 10 ms more in its own waits, 1 ms less in draining, "
+        "where asynchronous takes 11 ms"
+    )
+
+
+def test_a_text_can_say_why(book):
+    told = book.tell(faster="{times} faster: {why}.", slower="", no_difference="")
+    assert told == f"verdict: 1.8 times faster: {book.explanation}."
+
+
+def test_only_what_the_thread_of_the_call_waits_within_it_is_its_wait(machine):
+    seen = compare({n: pushing(machine, 2, MS, 5 * MS) for n in "ab"}).observed["a"]
+    # The wait for everything when the clock is about to stop is draining.
+    assert (seen.wait_s, seen.waits) == (0, {})
+    assert seen.drain_s == pytest.approx(9 * MS)
+    assert (seen.operations, seen.inline, seen.in_flight) == (2, 0, 2)
+    assert seen.work_s == pytest.approx(10 * MS)
+
+
+def test_without_explaining_nothing_is_observed(machine):
+    calls = []
+    race = {n: lambda: (calls.append(1), machine.spend(MS)) for n in "ab"}
+    verdict = compare(race, rounds=5, warmup=0, min_time=0, explain=False)
+    assert len(calls) == 2 * 6
+    assert verdict.observed == verdict.wait == verdict.parts == {}
+    assert verdict.explanation == ""
+    assert verdict.table.splitlines()[1] == "a            -        -         -    1 ms       1 ms"
+
+
+# --- why no difference is seen ---
+
+
+def test_both_wait_at_the_same_line(machine):
+    def step():
+        machine.push(MS, 9 * MS)
+        machine.waitall()
+
+    def steps():
+        for _ in range(5):
+            step()
+
+    verdict = compare({"a": steps, "b": lambda: steps()})
+    line = step.__code__.co_firstlineno + 2
+    assert sentence_of(verdict) == (
+        "no measurable difference between a and b (1.00-1.00, 10 rounds): "
+        f"both wait at tests/d2l_helpers/test_explain.py:{line} in every step"
+    )
+    # The wait at the end of a call keeps nobody from pushing.
+    assert verdict.observed["a"].waits == {
+        f"tests/d2l_helpers/test_explain.py:{line}": pytest.approx((4, 36 * MS))
+    }
+
+
+def test_both_wait_once_before_they_go_on(machine):
+    def run():
+        machine.push(MS, 20 * MS)
+        machine.waitall()
+        machine.push(MS, MS)
+
+    causes = compare({"a": run, "b": lambda: run()}).causes()
+    line = run.__code__.co_firstlineno + 2
+    assert (
+        causes[0]
+        == f"both wait at tests/d2l_helpers/test_explain.py:{line} before they go on pushing"
+    )
+
+
+def test_each_waits_at_a_line_of_its_own(machine):
+    def one():
+        for _ in range(3):
+            machine.push(MS, 9 * MS)
+            machine.waitall()
+
+    def other():
+        for _ in range(3):
+            machine.push(MS, 9 * MS)
+            machine.waitall()
+
+    here = "tests/d2l_helpers/test_explain.py"
+    lines = [run.__code__.co_firstlineno + 3 for run in (one, other)]
+    assert compare({"one": one, "other": other}).causes() == [
+        f"one waits at {here}:{lines[0]}, and other at {here}:{lines[1]}"
+    ]
+    assert compare({"one": one, "never": pushing(machine, 1, MS, 29 * MS)}).causes() == [
+        "most of never is one operation, work, of 29 ms"
+    ]
+
+
+def test_work_under_pushing(machine):
+    race = {n: pushing(machine, 1000, 14 * US, 9 * US) for n in ("one worker", "two workers")}
+    verdict = compare(race)
+    assert sentence_of(verdict) == (
+        "no measurable difference between one worker and two workers (1.00-1.00, 10 rounds): "
+        "9 us of work under 14 us of pushing"
+    )
+
+
+def test_everything_ran_where_it_was_called(machine):
+    verdict = compare({n: pushing(machine, 100, 1 * US, 3 * US, inline=True) for n in "ab"})
+    assert verdict.causes() == [
+        "all operations of b ran where they were called, and so nothing ran beside them"
+    ]
+
+
+def test_one_after_the_other(machine):
+    def chain():
+        for n in range(10):
+            machine.push(1 * US, MS, after=(n,) if n else ())
+
+    race = {"apart": pushing(machine, 10, 1 * US, MS), "chain": chain}
+    verdict = compare(race)
+    assert verdict.observed["chain"].chain_s == pytest.approx(10 * MS)
+    assert verdict.observed["apart"].chain_s == pytest.approx(1 * MS)
+    assert verdict.causes() == [
+        "the operations of chain come one after the other, each after the one before"
+    ]
+    assert verdict.causes("apart", "chain") == ["one worker runs all operations of apart"]
+
+
+def test_a_long_chain_beside_little_else(machine):
+    """Nine operations one after the other, and one that could run beside them."""
+
+    def run():
+        for n in range(9):
+            machine.push(0, MS, after=(n,) if n else ())
+        machine.push(0, MS)
+
+    assert compare({"a": run, "b": lambda: run()}).causes() == [
+        "operations of b that come one after the other take 9 ms of its 10 ms"
+    ]
+
+
+def test_most_is_one_operation(machine):
+    def product():
+        machine.push(1 * US, 60 * MS)
+        machine.push(1 * US, 2 * MS)
+
+    verdict = compare({"NumPy": lambda: machine.spend(61 * MS), "NDArray": product})
+    assert sentence_of(verdict) == (
+        "no measurable difference between NumPy and NDArray (1.02-1.02, 10 rounds): "
+        "most of NDArray is one operation, work, of 60 ms"
+    )
+    assert verdict.explanation.endswith(
+        "; a clock that stops when the calls return, with 2 operations of NDArray in flight, "
+        "would call it 30500 times faster"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cores", "busy", "words"),
+    [
+        (2, 0.4, None),
+        (2, 0.6, "one of the two cores was busy with something else"),
+        (2, 1.5, "one of the two cores was busy with something else"),
+        (2, 1.8, "both cores were busy with something else"),
+        (4, 1.8, "two of the four cores were busy with something else"),
+        (16, 13.0, "13 of the 16 cores were busy with something else"),
+        (1, 0.9, "this process has one core"),
+    ],
+)
+def test_cores_that_were_busy_with_something_else(machine, cores, busy, words):
+    machine.cores, machine.elsewhere = cores, busy
+    verdict = compare({n: lambda: machine.spend(0.1) for n in "ab"}, rounds=5)
+    assert verdict.elsewhere == pytest.approx(busy)
+    assert verdict.causes() == ([words] if words else [])
+    end = f": {words}" if words else ""
+    assert sentence_of(verdict) == (
+        f"no measurable difference between a and b (1.00-1.00, 5 rounds){end}"
+    )
+
+
+def test_too_short_a_race_says_nothing_of_other_programs(machine):
+    machine.elsewhere = 2.0
+    verdict = compare({n: lambda: machine.spend(0.009) for n in "ab"}, rounds=5, min_time=0)
+    assert verdict.elsewhere is None and verdict.causes() == []
+
+
+def test_the_first_alone_keeps_all_cores_busy(machine):
+    def at_once():
+        machine.push(1 * US, 10 * MS, threads=2)
+        machine.push(1 * US, 10 * MS, threads=2)
+
+    def in_turns():
+        machine.push(1 * US, 10 * MS, threads=2)
+        machine.waitall()
+        machine.push(1 * US, 10 * MS, threads=2)
+
+    verdict = compare({"in turns": in_turns, "at once": at_once})
+    assert verdict.causes() == [
+        "one worker runs all operations of at once",
+        "in turns alone keeps 2.0 of the two cores busy",
+    ]
+
+
+def test_rounds_that_scatter(machine):
+    durations = iter([1, 1, 1, 1] + [1, 2, 1, 1, 2, 1] * 5)
+    verdict = compare({n: lambda: machine.spend(next(durations)) for n in "ab"}, explain=False)
+    assert verdict.no_difference
+    assert (verdict.ratio.low, verdict.ratio.high) == pytest.approx((0.5, 2))
+    assert verdict.causes() == ["the rounds scatter, a factor below 2.0 cannot be seen in them"]
+
+
+def test_three_candidates_each_with_its_own_cause(machine):
+    race = {
+        "a": pushing(machine, 10, 2 * MS, 1 * MS),
+        "b": pushing(machine, 10, 2 * MS, 1 * MS),
+        "c": pushing(machine, 10, 1 * MS, 1 * MS),
+    }
+    assert sentence_of(compare(race, rounds=5)) == (
+        "no measurable difference between a and b (1.00-1.00): 1 ms of work under 2 ms of pushing; "
+        "c is 1.9 times faster than a (1.9-1.9); 5 rounds"
+    )
+
+
+# --- clocks that stop too early ---
+
+
+def test_compare_warns_when_the_clock_stops_with_work_in_flight(machine, monkeypatch):
+    module = importlib.import_module("d2lmini.d2l.compare")
+    # One look each at the two calibrations, the ten laps and the two observed rounds.
+    laps = iter([0, 0] + [0, 3, 1, 0, 0, 2, 0, 0, 0, 0] + [0, 0])
+    stats = lambda: SimpleNamespace(pending=next(laps))  # noqa: E731
+    monkeypatch.setattr(module.engine, "stats", stats)
+    race = {"a": lambda: machine.spend(1), "b": lambda: machine.spend(2)}
+    with pytest.warns(UserWarning, match="3 operations in flight when the clock of 'b' stopped"):
+        compare(race, rounds=5)
+
+
+# --- the real engine, no times ---
+
+
+def test_the_real_engine_is_observed():
+    x = nd.ones((3, 3))
+
+    def waiting():
+        for _ in range(3):
+            y = x + 1
+            y.wait_to_read()
+
+    with engine.use("threaded", workers=2, inline_below=0):
+        verdict = d2l.compare({"waiting": waiting, "not": lambda: [x + 1, x * 2]}, rounds=5)
+    waiting_seen, other = verdict.observed.values()
+    assert (waiting_seen.operations, other.operations) == (3, 2)
+    (line,) = waiting_seen.waits
+    assert line == f"tests/d2l_helpers/test_explain.py:{waiting.__code__.co_firstlineno + 3}"
+    assert waiting_seen.waits[line][0] == pytest.approx(2)
+    assert 0 < waiting_seen.wait_s < waiting_seen.returned_s
+    assert other.waits == {} and other.wait_s == 0
+    assert waiting_seen.workers == other.workers == 2
+    assert verdict.cores >= 1
+    assert len(verdict.table.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (3e-11, "0 s"),
+        (4e-10, "0.4 ns"),
+        (9e-6, "9 us"),
+        (9.34e-6, "9.3 us"),
+        (9.96e-6, "10 us"),
+        (0.2386, "239 ms"),
+        (0.9999999, "1 s"),
+        (123.4, "123 s"),
+    ],
+)
+def test_durations_have_two_digits_and_a_unit(seconds, words):
+    assert duration(seconds) == words

@@ -1,0 +1,137 @@
+"""d2l.machine: figures that are there, are measured once, and bound what work can take."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gpu_kinds import fake_gpus
+from nbval.plugin import get_sanitize_patterns
+
+from d2lmini import d2l, engine, gpu, nd, virtual_gpus
+from d2lmini.d2l import hardware
+from d2lmini.d2l.hardware import ROOMS, Link, Machine
+from d2lmini.ops.spec import Cost
+from d2lmini.profiler.peaks import Peak
+
+CONFIG = Path(__file__).parents[2] / "chapters" / "nbval_sanitize.cfg"
+READS = {nbytes: 1e-9 * (i + 1) for i, nbytes in enumerate(ROOMS)}
+INVENTED = Machine(
+    2, 8_000_000_000, Peak(1, 50.0, 10.0), Peak(2, 100.0, 20.0),
+    5e-8, 1e-6, 4e-6, 8e-6, 1.2e-5, 4e-5, READS,
+)  # fmt: skip
+OTHER = replace(
+    INVENTED,
+    cores=64,
+    memory_bytes=512_000_000_000,
+    one=Peak(1, 151.2, 9.87),
+    call_s=1.23e-7,
+    hand_over_s=1.04e-3,
+    links=(Link(gpu(0), 2.1e-5, 1.3e-5, 24.9), Link(gpu(1), 2e-5, 1.2e-5, 25.0)),
+)
+
+
+def test_every_figure_is_there_and_measured_once():
+    before = engine.current
+    began_s = time.perf_counter()
+    m = d2l.machine()
+    assert d2l.machine() is m and isinstance(m, d2l.Machine)
+    assert time.perf_counter() - began_s < 60  # two seconds where nobody disturbs
+    seconds = (
+        m.call_s,
+        m.numpy_s,
+        m.inline_s,
+        m.issue_s,
+        m.run_s,
+        m.hand_over_s,
+        *m.read_s.values(),
+    )
+    assert all(0 < s < 1 and math.isfinite(s) for s in seconds)
+    assert m.cores >= 1 and m.memory_bytes > 1 << 28
+    assert m.one.threads == 1 and m.all.threads == m.cores
+    assert [nbytes for nbytes, _ in m.reads()] == list(ROOMS)
+    # An operation that asks a worker does more than a Python call that does nothing.
+    assert m.call_s < m.hand_over_s
+    assert engine.current is before and engine.stats().pending == 0
+
+
+def test_a_core_does_at_least_its_share_and_all_at_least_what_one_does():
+    disturbed = Peak(1, 49.0, 18.0), Peak(2, 175.0, 15.0)
+    assert hardware._agreeing(*disturbed) == (Peak(1, 87.5, 18.0), Peak(2, 175.0, 18.0))
+    possible = Peak(1, 90.0, 18.0), Peak(2, 160.0, 30.0)
+    assert hardware._agreeing(*possible) == possible
+
+
+def test_the_least_time_is_that_of_the_roof():
+    product = Cost(flops=2e9, nbytes=1e6)  # bound by arithmetic
+    assert INVENTED.at_least_s(product, 1) == pytest.approx(0.04)
+    assert INVENTED.at_least_s(product) == pytest.approx(0.02)
+    addition = Cost(flops=1e6, nbytes=1e8)  # by memory
+    assert INVENTED.at_least_s(addition, 1) == pytest.approx(0.01)
+    assert INVENTED.at_least_s(addition) == pytest.approx(0.005)
+    assert INVENTED.flops_per_byte == 5
+    dot = nd.dot.cost([((1000, 1000), "float32")] * 2)
+    assert INVENTED.at_least_s(dot) == pytest.approx(2e9 / 100e9)
+
+
+def test_other_numbers_of_threads_were_not_measured():
+    with pytest.raises(ValueError, match="threads is 1, or None for all cores, got 3"):
+        INVENTED.at_least_s(Cost(1.0, 1.0), 3)
+
+
+def test_a_line_for_each_figure():
+    lines = str(INVENTED).splitlines()
+    assert lines[0] == "machine: 2 cores, 8 GB of memory"
+    assert re.fullmatch(r"products of matrices, all cores +100 GFLOP/s", lines[2])
+    assert re.fullmatch(r"one number from anywhere in 128 MB +4 ns", lines[8])
+    assert re.fullmatch(r" +NDArray, handed over and waited for +40 us", lines[-1])
+    assert repr(INVENTED) == str(INVENTED) and len(lines) == 15
+    link = (
+        "gpu(0): x + 1 on 4 numbers in 21 us, 4 numbers copied there in 13 us, 64 MB at 24.9 GB/s"
+    )
+    assert str(OTHER).splitlines()[1] == f"machine: {link}"
+    assert str(replace(INVENTED, cores=1)).startswith("machine: 1 core,")
+
+
+def test_a_chapter_prints_the_same_on_every_machine():
+    """Once the chapters' sanitizer has been over it."""
+
+    def sanitized(text: str) -> str:
+        for regex, replacement in get_sanitize_patterns(CONFIG.read_text(encoding="ascii")):
+            text = re.sub(regex, replacement, text)
+        return text
+
+    assert str(INVENTED) != str(OTHER)
+    assert sanitized(str(INVENTED)) == sanitized(str(OTHER))
+    assert sanitized(str(INVENTED)) == sanitized(str(d2l.machine()))
+
+
+def test_the_worker_is_let_go_if_issuing_fails(monkeypatch):
+    class Strange:
+        _chunk = nd.ones((1,))._chunk
+
+        def __add__(self, number):
+            raise KeyboardInterrupt
+
+    with hardware._queueing(), pytest.raises(KeyboardInterrupt):
+        hardware._measure_issue_and_run(Strange())
+    engine.waitall()
+    assert engine.stats().pending == 0
+
+
+def test_virtual_links_are_not_measured():
+    hardware.machine.cache_clear()
+    with virtual_gpus(1):
+        assert d2l.machine().links == ()
+
+
+def test_links_to_real_gpus_are_measured():
+    with fake_gpus(1, 0):
+        link = hardware._link(gpu(0))
+        nd.waitall()
+    assert link.ctx == gpu(0)
+    assert link.operation_s > 0 and link.copy_s > 0 and link.gb_per_s > 0

@@ -1,0 +1,430 @@
+"""What every device promises, written once and run over all kinds: the CPU, virtual GPUs, CUDA's.
+
+Each test gets `ctx`; beside it there are always two GPUs of one kind to copy to (`gpu_kinds`). That
+things happen at once is shown by tasks that wait for each other, never by a clock.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+
+import numpy as np
+import pytest
+from gpu_kinds import some_gpus
+from op_rows.case import Case
+from op_rows.table import ROWS, TABLES, expected, find
+from rows import over
+
+import d2lmini
+from d2lmini import (
+    Context,
+    MXNetError,
+    autograd,
+    cpu,
+    engine,
+    gluon,
+    gpu,
+    instrument,
+    nd,
+    random,
+    storage,
+    virtual_gpus,
+)
+from d2lmini.cuda import module
+from d2lmini.device.devices import device_of
+from d2lmini.device.parallel import parallel_for
+
+MB = 1 << 20
+PLACES = (cpu(0), gpu(0), gpu(1))
+
+
+@pytest.fixture(params=PLACES, ids=str)
+def ctx(request, gpu_kind):
+    """The device under test, with two GPUs of 64 MB there."""
+    with some_gpus(gpu_kind, 2, memory=64 * MB):
+        yield request.param
+        engine.waitall()
+
+
+@pytest.fixture(params=["threaded", "naive"])
+def any_engine(request, ctx):
+    with engine.use(request.param):
+        yield request.param
+        engine.waitall()
+
+
+def other(ctx: Context) -> Context:
+    """Another device."""
+    return PLACES[(PLACES.index(ctx) + 1) % len(PLACES)]
+
+
+def meet(parties: int) -> threading.Barrier:
+    """Whoever waits at it goes on when all are there; nobody waits forever."""
+    return threading.Barrier(parties, timeout=30)
+
+
+# -- arrays and operations -------------------------------------------------------------------------
+
+
+def test_arrays_are_made_there(any_engine, ctx):
+    made = [
+        nd.array([[0, 1], [2, 3]], ctx=ctx),
+        nd.arange(4, ctx=ctx).reshape((2, 2)),
+        nd.full((2, 2), 1, ctx=ctx) * nd.array([[0, 1], [2, 3]], ctx),
+        nd.eye(2, ctx=ctx) + nd.array([[-1, 1], [2, 2]], ctx),
+        nd.zeros((2, 2), ctx=ctx) + nd.arange(4, ctx=ctx).reshape((2, 2)),
+    ]
+    with ctx:
+        made.append(nd.array(nd.array([[0, 1], [2, 3]])))
+    for x in made:
+        assert x.context == ctx
+        assert x.asnumpy().tolist() == [[0, 1], [2, 3]]
+    assert nd.empty((2, 3), ctx=ctx).shape == (2, 3)
+    assert repr(nd.ones(1, ctx=ctx)) == f"\n[1.]\n<NDArray 1 @{ctx}>"
+
+
+def test_the_source_may_change_after_the_call(ctx):
+    source = np.arange(2000, dtype="float32")
+    x = nd.array(source, ctx=ctx)
+    source[:] = -1
+    assert x.asnumpy().tolist() == list(range(2000))
+
+
+FIRST = {case.op: case for case in reversed(ROWS) if case.inputs}
+FAMILIES = {
+    name: [case for case in table if FIRST.get(case.op) is case] for name, table in TABLES.items()
+}
+
+
+@over("case", {name: cases for name, cases in FAMILIES.items() if cases}, name=lambda case: case.id)
+def test_every_op_computes_there(gpu_kind, case: Case):
+    """The first row of each op, on a GPU, on both engines."""
+    with some_gpus(gpu_kind, 1):
+        for kind in ("threaded", "naive"):
+            with engine.use(kind), gpu(0):
+                inputs = [
+                    nd.array(i, dtype=i.dtype) if isinstance(i, np.ndarray) else i
+                    for i in case.inputs
+                ]
+                results = find(case.op)(*inputs, **case.attrs)
+                results = results if isinstance(results, list) else [results]
+                assert all(y.context == gpu(0) for y in results)
+                for y, want in zip(results, expected(case), strict=True):
+                    np.testing.assert_allclose(y.asnumpy(), want, rtol=case.rtol, atol=case.atol)
+
+
+def test_random_numbers_have_a_stream_per_device(ctx):
+    def draw() -> np.ndarray:
+        random.seed(5)
+        return nd.random.normal(shape=(300, 300), ctx=ctx).asnumpy()
+
+    first = draw()
+    with engine.use("naive"):
+        assert (draw() == first).all()
+    assert (draw() == first).all()
+    random.seed(5)
+    assert not (nd.random.normal(shape=(300, 300), ctx=other(ctx)).asnumpy() == first).any()
+
+
+def test_writing_in_place_and_through_views(any_engine, ctx):
+    x = nd.zeros((3, 4), ctx=ctx)
+    row = x[1]
+    row += 2
+    x[0] = nd.arange(4, ctx=other(ctx))
+    x[2, 1:3] = [7, 8]
+    nd.broadcast_add(x, nd.ones((1, 4), ctx=ctx), out=x)
+    assert x.asnumpy().tolist() == [[1, 2, 3, 4], [3, 3, 3, 3], [1, 8, 9, 1]]
+    assert x[[0, 2], [1, 2]].asnumpy().tolist() == [2, 9]
+    assert x[nd.array([2], ctx=other(ctx))].asnumpy().tolist() == [[1, 8, 9, 1]]
+    assert (x[0, 0].asscalar(), float(x[0, 1]), bool(x[0, 0])) == (1, 2, True)
+
+
+def test_inputs_of_two_devices_are_refused_at_the_call(ctx):
+    a, b = nd.ones(2, ctx=ctx), nd.ones(2, ctx=other(ctx))
+    with pytest.raises(MXNetError, match=r"inputs are on .*; move one with"):
+        a + b
+    with pytest.raises(MXNetError, match="out= is on"):
+        nd.exp(a, out=b)
+    assert (a + 1).asnumpy().tolist() == [2, 2]
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", PLACES, ids=str)
+@pytest.mark.parametrize("n", [5, 5000])
+def test_copies_from_everywhere_to_everywhere(any_engine, ctx, there, n):
+    values = np.arange(n) % 100
+    x = nd.array(values, ctx=ctx, dtype="int32")
+    new = x.copyto(there)
+    old = nd.zeros((2, n), ctx=there)
+    assert x.copyto(old[1:2].reshape((n,))).context == there
+    moved = x.as_in_context(there)
+    assert (moved is x) == (ctx == there)
+    assert new.context == there and new.dtype == np.int32
+    x[:] = 0  # comes after the copies
+    assert (new.asnumpy() == values).all()
+    assert old.asnumpy().tolist() == [[0] * n, values.tolist()]
+    with pytest.raises(MXNetError, match="source has shape"):
+        x.copyto(nd.zeros(3, ctx=there))
+
+
+def test_a_copy_is_one_task_on_the_lane_of_the_device(gpu_kind):
+    class Listen(instrument.Instrument):
+        def __init__(self):
+            self.seen = []
+
+        def start(self, task, worker):
+            self.seen.append((task.name, worker.rsplit("-", 1)[0]))
+
+    with some_gpus(gpu_kind, 2), instrument.listening(Listen()) as listen:
+        x = nd.array([1, 2, 3], ctx=gpu(0))
+        y = x.as_in_context(gpu(1))
+        z = y + 1
+        z.asnumpy()
+    assert listen.seen == [
+        ("CopyCPU2GPU", "d2lmini-gpu(0)-in"),
+        ("CopyGPU2GPU", "d2lmini-gpu(1)-in"),
+        ("_plus_scalar", "d2lmini-gpu(1)-compute"),
+        ("CopyGPU2CPU", "d2lmini-gpu(1)-out"),
+    ]
+
+
+def test_gradients_travel_back(any_engine, ctx):
+    x, w = nd.array([1, 2], ctx=ctx), nd.array([3, 4], ctx=other(ctx))
+    for leaf in (x, w):
+        leaf.attach_grad()
+    with autograd.record():
+        y = (x * x).as_in_context(other(ctx)) * w
+        z = y.copyto(cpu()).sum() + y.astype("float64").copyto(cpu()).astype("float32").sum()
+    z.backward()
+    assert x.grad.context == ctx and w.grad.context == other(ctx)
+    assert x.grad.asnumpy().tolist() == [12, 32]
+    assert w.grad.asnumpy().tolist() == [2, 8]
+    with autograd.record():
+        (g,) = autograd.grad((x**3).as_in_context(other(ctx)), [x], create_graph=True)
+    g.backward()
+    assert x.grad.asnumpy().tolist() == [6, 12]
+
+
+def test_files_and_pickles_come_back_to_their_device(ctx, tmp_path):
+    x = nd.array([1, 2], ctx=ctx)
+    nd.save(str(tmp_path / "x"), {"x": x})
+    for copy in (nd.load(str(tmp_path / "x"))["x"], pickle.loads(pickle.dumps(x))):
+        assert copy.context == ctx and copy.asnumpy().tolist() == [1, 2]
+    text = pickle.dumps(x)
+    with module.using(None), virtual_gpus(0):
+        for copy in (nd.load(str(tmp_path / "x"))["x"], pickle.loads(text)):
+            assert copy.context == cpu() and copy.asnumpy().tolist() == [1, 2]
+
+
+def test_memory_of_a_virtual_gpu_is_not_lent():
+    with virtual_gpus(1):
+        x = nd.ones(3, ctx=gpu(0))
+        for borrow in (np.from_dlpack, nd.to_dlpack_for_read, type(x).asnumpy_view):
+            with pytest.raises(MXNetError, match=r"is on gpu\(0\), whose memory is not shared"):
+                borrow(x)
+        with gpu(0):
+            assert nd.from_numpy(np.ones(3)).context == cpu()
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_each_device_has_books_of_its_own(any_engine, ctx):
+    engine.waitall()
+    before = {place: storage.stats(place).live for place in PLACES}
+    x = nd.ones((MB,), ctx=ctx)
+    y = x + x
+    y.wait_to_read()
+    used = {place: storage.stats(place).live - before[place] for place in PLACES}
+    assert used == {place: 8 * MB * (place == ctx) for place in PLACES}
+    assert storage.stats(ctx).peak >= before[ctx] + 8 * MB
+    free, total = ctx.memory_info()
+    assert 0 < free < total
+    if device_of(ctx).kind == "virtual":
+        assert (free, total) == (56 * MB, 64 * MB)
+    del x, y
+    assert storage.stats(ctx).live == before[ctx]
+    ctx.empty_cache()
+    assert storage.stats(ctx).cached == 0
+
+
+def test_out_of_memory_on_one_device_is_its_own(any_engine, ctx):
+    before = storage.stats(ctx).limit
+    storage.set_limit(ctx, storage.stats(ctx).live + 10 * MB)
+    try:
+        x = nd.ones((MB,), ctx=ctx)
+        big = nd.concat(x, x, x, dim=0)
+        copied = nd.ones((3 * MB,), ctx=other(ctx)).as_in_context(ctx)
+        fine = nd.ones((3 * MB,), ctx=other(ctx)) * 2
+        for missing in (big, big[:2] + 1, copied):
+            with pytest.raises(MemoryError, match=re.escape(f"out of memory on {ctx}")):
+                missing.asnumpy()
+        assert fine[:2].asnumpy().tolist() == [2, 2]
+        assert (x + 1)[:2].asnumpy().tolist() == [2, 2]
+    finally:
+        storage.set_limit(ctx, before)
+    assert nd.concat(x, x, x, dim=0)[:2].asnumpy().tolist() == [1, 1]
+
+
+def test_copies_do_not_run_ahead_of_a_small_memory(gpu_kind):
+    """Twenty batches of 4 MB pass through a memory of 20 MB: the pushes pause, nothing fails."""
+    with some_gpus(gpu_kind, 1, memory=20 * MB, link_gb_s=12):
+        total = nd.zeros((MB,), ctx=gpu(0))
+        paused = engine.stats().paused
+        for i in range(20):
+            batch = nd.full((MB,), i).as_in_context(gpu(0))
+            total += nd.sqrt(batch * batch)
+        assert total[0].asscalar() == 190
+        assert engine.stats().paused > paused
+        assert storage.stats(gpu(0)).peak <= 20 * MB
+    assert engine.stats().pending_bytes == 0
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+def test_a_failing_task_leaves_all_else_alone(any_engine, ctx):
+    bad = nd.random.normal(0, -1, shape=(3,), ctx=ctx)
+    copied = bad.as_in_context(other(ctx)) + 1
+    good = nd.ones(3, ctx=ctx) + 1
+    for x in (bad, copied):
+        with pytest.raises(MXNetError, match=r"scale must be 0 or more(.|\n)*issued at"):
+            x.asnumpy()
+    assert good.asnumpy().tolist() == [2, 2, 2]
+    copied[:] = 3
+    assert copied.asnumpy().tolist() == [3, 3, 3]
+
+
+def test_a_wait_inside_a_task_is_refused(ctx):
+    x, tag = nd.ones(3, ctx=ctx), engine.new_var()
+    engine.push(x.asnumpy, writes=[tag], ctx=ctx)
+    with pytest.raises(MXNetError, match="a task must not wait"):
+        engine.wait_for_var(tag)
+
+
+# -- at the same time ------------------------------------------------------------------------------
+
+
+def test_devices_compute_at_once(gpu_kind):
+    """One task on each of three devices, each of which waits until all run."""
+    with some_gpus(gpu_kind, 2):
+        barrier = meet(3)
+        tags = [engine.new_var() for _ in PLACES]
+        for tag, place in zip(tags, PLACES, strict=True):
+            engine.push(barrier.wait, writes=[tag], ctx=place)
+        for tag in tags:
+            engine.wait_for_var(tag)
+
+
+def test_a_device_computes_while_it_copies_both_ways(gpu_kind, monkeypatch):
+    """A task, a copy in and a copy out, each of which waits until all three run."""
+    with some_gpus(gpu_kind, 1):
+        x = nd.ones(5000, ctx=gpu(0))
+        x.wait_to_read()
+        barrier = meet(3)
+        device = device_of(gpu(0))
+        copy = device.copy
+
+        def held(target, source):
+            barrier.wait()
+            copy(target, source)
+
+        monkeypatch.setattr(device, "copy", held)
+        tag = engine.new_var()
+        engine.push(barrier.wait, writes=[tag], ctx=gpu(0))
+        y = nd.array(np.ones(5000), ctx=gpu(0))
+        z = x.as_in_context(cpu())
+        engine.wait_for_var(tag)
+        monkeypatch.undo()
+        assert y.sum().asscalar() == z.sum().asscalar() == 5000
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pieces_of_an_operation_stay_on_the_workers_of_their_device(threads):
+    with virtual_gpus(1, threads=threads):
+        barrier = meet(threads)
+        names = set()
+
+        def piece(_):
+            barrier.wait()
+            names.add(threading.current_thread().name.rsplit("-", 1)[0])
+
+        tag = engine.new_var()
+        engine.push(lambda: parallel_for(2 * threads, piece), writes=[tag], ctx=gpu(0))
+        engine.wait_for_var(tag)
+        assert names == {"d2lmini-gpu(0)-compute"}
+        assert device_of(gpu(0)).threads == threads
+
+
+def test_bulk_segments_hold_tasks_of_one_lane(ctx):
+    with engine.bulk(10):
+        x = nd.ones(5000, ctx=ctx)
+        for _ in range(3):
+            x = (x + 1).as_in_context(other(ctx)).as_in_context(ctx)
+        assert x[0].asscalar() == 4
+
+
+def test_a_lazy_scope_and_copies(ctx):
+    with d2lmini.lazy():
+        x = nd.ones(5000, ctx=ctx) + 1
+        y = x.as_in_context(other(ctx)) * 2
+        x += 1
+        z = y.as_in_context(ctx) + x
+        del y
+    assert z[:2].asnumpy().tolist() == [7, 7] and x[0].asscalar() == 3
+
+
+@pytest.mark.parametrize("static_alloc", [False, True])
+def test_compiled_nets_compute_there(any_engine, ctx, static_alloc):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(50, activation="relu"), gluon.nn.Dense(3))
+    net.initialize(ctx=[ctx, other(ctx)])
+    x = nd.random.normal(shape=(20, 30), ctx=ctx)
+    eager = net(x).asnumpy()
+    net.hybridize(static_alloc=static_alloc)
+    for place in (ctx, other(ctx), ctx):
+        y = net(x.as_in_context(place))
+        assert y.context == place
+        np.testing.assert_allclose(y.asnumpy(), eager, rtol=1e-5, atol=1e-6)
+        assert net(nd.ones((1, 30), ctx=place)).context == place
+    with pytest.raises((MXNetError, ValueError, RuntimeError)):
+        net[0](nd.ones((2, 30), ctx=next(p for p in PLACES if p not in (ctx, other(ctx)))))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_equal_numpy(gpu_kind, seed):
+    """Arithmetic, writes in place, views and copies among three devices, in the program's order."""
+    rng = np.random.default_rng(seed)
+    with some_gpus(gpu_kind, 2, memory=64 * MB, seed=seed):
+        size = int(rng.choice([60, 6000]))
+        arrays = [rng.standard_normal((2, size)).astype("float32") for _ in range(4)]
+        places = [PLACES[i] for i in rng.integers(0, 3, 4)]
+        values = [nd.array(a, ctx=place) for a, place in zip(arrays, places, strict=True)]
+        for _ in range(120):
+            (i, j), kind = rng.integers(0, 4, 2), rng.integers(0, 6)
+            there = values[i].context
+            if kind == 0:
+                values[i] = values[i] * 0.5 + values[j].as_in_context(there)
+                arrays[i] = arrays[i] * np.float32(0.5) + arrays[j]
+            elif kind == 1:
+                values[i][0] -= values[j].as_in_context(there)[1]
+                arrays[i] = arrays[i].copy()
+                arrays[i][0] -= arrays[j][1]
+            elif kind == 2 and i != j:
+                values[j].copyto(values[i])
+                arrays[i] = arrays[j].copy()
+            elif kind == 3:
+                values[i] = values[i].copyto(PLACES[rng.integers(0, 3)])
+            elif kind == 4:
+                values[i][1] = values[j][0]
+                arrays[i] = arrays[i].copy()
+                arrays[i][1] = arrays[j][0]
+            else:
+                values[i] = nd.tanh(values[i])
+                arrays[i] = np.tanh(arrays[i])
+        for value, want in zip(values, arrays, strict=True):
+            np.testing.assert_allclose(value.asnumpy(), want, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,75 @@
+"""docs/cluster.md: its program runs, its scripts and its manifest are sound."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.S | re.M)
+
+
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.stress)])
+def test_the_program_comes_to_what_is_shown(n, tmp_path):
+    """As one process, and as several."""
+    pytest.importorskip("mpi4py", reason="there is no mpi4py: pip install 'd2lmini[dist]'")
+    launcher = [] if n == 1 else ["-m", "d2lmini", "launch", "-n", str(n)]
+    (program,), (shown,) = blocks("python"), blocks("text")
+    (tmp_path / "train.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, *launcher, "train.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+             "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown if n == 1 else f"[0] {shown}" in done.stdout
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["step-00000060", "step-00000080", "step-00000100"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize("script", blocks("bash"))
+def test_scripts_are_well_formed(script):
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_slurm_script_asks_first_and_hears_its_signal():
+    """Slurm reads no #SBATCH after the first command; bash heeds a signal only while it waits."""
+    (script,) = [text for text in blocks("bash") if "#SBATCH" in text]
+    lines = script.splitlines()
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert lines[0] == "#!/bin/bash" and not any("#SBATCH" in line for line in lines[first:])
+    assert re.search(r"--signal=B:USR1@\d+", script) and re.search(r"trap '.*' USR1$", script, re.M)
+    assert re.search(r"checkpoints &\nwait \$!", script)
+
+
+def test_the_manifest_is_an_mpi_job():
+    (text,) = blocks("yaml")
+    job = yaml.safe_load(text)
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
+    spec, roles = job["spec"], job["spec"]["mpiReplicaSpecs"]
+    assert set(roles) == {"Launcher", "Worker"} and roles["Launcher"]["replicas"] == 1
+    launcher, worker = (roles[r]["template"]["spec"]["containers"][0] for r in roles)
+    assert all(isinstance(each, str) for each in [*launcher["args"], *worker["args"]])
+    args = launcher["args"]
+    n = int(args[args.index("-n") + 1])
+    assert n == spec["slotsPerWorker"] * roles["Worker"]["replicas"]
+    threads = [int(args[i + 2]) for i, arg in enumerate(args) if arg == "-genv"]
+    cores = int(worker["resources"]["limits"]["cpu"])
+    assert len(threads) == 3 and {t * spec["slotsPerWorker"] for t in threads} == {cores}
+    volumes = {v["name"] for v in roles["Worker"]["template"]["spec"]["volumes"]}
+    assert volumes == {m["name"] for m in worker["volumeMounts"]}
+    assert args[-1] == worker["volumeMounts"][0]["mountPath"]

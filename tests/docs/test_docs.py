@@ -1,0 +1,148 @@
+"""The guides say what is true: their programs run from an empty folder and print what is shown, the
+functions they point to are in the files they name, and what is counted is counted anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import computed_docs
+import migration_table
+import mxnet_names
+import pytest
+from build_book import guides_in_order
+from oracle import Oracle
+from repository import tracked_files
+from test_readme import sanitized
+
+from d2lmini.ops.core import Op
+
+ROOT = Path(__file__).parents[2]
+DOCS = guides_in_order(ROOT / "docs")
+
+#: A program has its file's name in its first line; what follows it is what it prints.
+PROGRAM = re.compile(r"```python\n(?:# (\w+\.py)\n)?(.*?)```\n(?:\n```text\n(.*?)```)?", re.S)
+PROGRAMS = [
+    (path, name, code, printed)
+    for path in DOCS
+    for name, code, printed in PROGRAM.findall(path.read_text(encoding="utf-8"))
+]
+#: Programs that several processes run together have a test of their own.
+ELSEWHERE = {"cluster.md": "tests/docs/test_cluster_recipes.py"}
+NAMED = [program for program in PROGRAMS if program[1] and program[0].name not in ELSEWHERE]
+
+
+def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
+    """Run a program that has only the library, from a folder that holds nothing else."""
+    (folder / name).write_text(f"# {name}\n{code}", encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, name],
+        cwd=folder,
+        # Without GPUs, whatever the machine has: their number is printed.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=100,
+    )
+
+
+def check_own_program(code: str, folder: Path) -> None:
+    """A program of one's own measures and trains with d2lmini alone, and leaves two files."""
+    imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.M))
+    assert imported == {"pathlib", "d2lmini"}
+    assert {"Benchmark", "Trainer", "profile"} <= set(re.findall(r"\w+", code))
+    events = json.loads((folder / "epoch.json").read_text(encoding="utf-8"))
+    assert len(events["traceEvents"]) > 20
+    assert "<script" not in (folder / "epoch.html").read_text(encoding="utf-8")
+
+
+#: What else is asked of a page's program, when it has run.
+LEFT = {"your-own-program.md": check_own_program}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "code", "printed"), NAMED, ids=[f"{p.stem}-{n}" for p, n, *_ in NAMED]
+)
+def test_a_program_prints_what_its_page_shows(path, name, code, printed, tmp_path):
+    done = run(code, name, tmp_path)
+    assert done.stderr == "" and done.returncode == 0
+    assert sanitized(done.stdout) == sanitized(printed)
+    LEFT.get(path.name, lambda code, folder: None)(code, tmp_path)
+
+
+@pytest.mark.parametrize("annotation", [float, "complex | None"])
+def test_an_op_with_an_annotation_that_is_no_word_of_the_guide_is_told(annotation):
+    def bump(xp, data, *, width=1.0, out=None):
+        return data
+
+    bump.__annotations__["width"] = annotation
+    with pytest.raises(
+        TypeError, match=r"Bounds, Axes, DType, as a word .*, got .*(float|complex)"
+    ):
+        Op(bump, "bump")
+
+
+def test_an_excerpt_is_python():
+    """What has no name of a file is no program, but can be read as Python."""
+    for path, name, code, _ in PROGRAMS:
+        if not name:
+            compile(code, path.name, "exec")
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_what_a_page_points_to_is_in_that_file(path):
+    """`[`claim`](../d2lmini/engine/core.py)`: the file defines the name."""
+    text = path.read_text(encoding="utf-8")
+    for name, file in re.findall(r"\[`([\w.]+)`\]\((\.\./d2lmini/[\w/]+\.py)\)", text):
+        code = (path.parent / file).read_text(encoding="utf-8")
+        last = name.rpartition(".")[2]
+        is_file = Path(file).name == name
+        assert is_file or re.search(rf"^\s*(def|class) {last}\b|^{last}\b.*=", code, re.M), name
+    for named in re.findall(r"`(tests/[\w/]+\.py)`", text):
+        assert (ROOT / named).is_file(), named
+
+
+def test_the_first_page_leads_to_all_others():
+    first = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", first))
+    pages = {path.name for path in tracked_files() if path.parent == ROOT / "docs"}
+    assert pages == linked | {"README.md"}
+
+
+# -- what is computed ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", computed_docs.PAGES)
+def test_what_is_computed_is_as_it_is_now(name):
+    page = (computed_docs.DOCS / name).read_text(encoding="utf-8")
+    assert all(page.count(mark) == 1 for mark in computed_docs.MARKS)
+    computed = computed_docs.PAGES[name]()
+    assert page == computed_docs.renewed(page, computed), "run tests/tools/computed_docs.py"
+
+
+def test_the_command_line_is_described_to_its_last_word():
+    table = computed_docs.commands()
+    assert "### d2lmini launch" in table and "| `-n N` | how many processes |" in table
+    assert not re.search(r"\|  ?\|", table), "a word without help"
+    page = (computed_docs.DOCS / "command-line.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "d2lmini").rglob("*.py"))
+    for variable in re.findall(r"D2LMINI_\w+", page):
+        assert f'"{variable}"' in sources, variable
+
+
+def test_what_is_not_here_is_told_apart():
+    found = migration_table.look_up("nd", ["dot", "cast_storage", "frobnicate", "get_some_op"])
+    assert found == (3, {"cast_storage": "MXNet's sparse arrays"}, ["frobnicate"])
+    assert migration_table.look_up("io", ["CSVIter"]).left_out["CSVIter"].startswith("np.loadtxt")
+    assert migration_table.look_up("gluon.contrib.nn", ["Identity"]) == (1, {}, [])
+    names = ["nd.a", "nd.b", "sym.a", "sym.c", "io.a"]
+    assert migration_table.shown(names) == "`nd.a` `b`; `sym.c`; `io.a`"
+
+
+def test_the_list_of_names_is_mxnets(mxnet: Oracle):
+    assert mxnet.ask(mxnet_names.table) == migration_table.NAMES.read_text(encoding="utf-8")

@@ -1,0 +1,541 @@
+"""The stepped engine: one step at a time, forward and back; its clock, its tables, its logs.
+
+That it gives the values of the other engines in every legal order is in `test_schedules.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strikes import Cells, strike_everywhere
+
+from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
+from d2lmini.engine.core import FunctionTask
+from d2lmini.engine.stepped_records import LogEntry
+
+
+def diamond() -> tuple[Any, ...]:
+    """One operation, two beside each other, and one that overwrites what they read."""
+    a = nd.ones((1, 2))
+    b, c = a * 2, a * 3
+    a += 1
+    return a, b, c
+
+
+def brief(log: list[LogEntry]) -> list[str]:
+    """b3 for "3 begins", e3 for "3 ends"."""
+    return [f"{event.kind[0]}{event.number}" for event in log if event.kind != "push"]
+
+
+# -- the clock -------------------------------------------------------------------------------------
+
+
+def test_a_push_queues_and_steps_begin_and_end():
+    with engine.stepped(times=10) as s:
+        a, b, c = diamond()
+        assert engine.stats().executed == 0 and s.now_us == 0 and len(s.ready) == 1
+        events = [s.step() for _ in range(8)]
+        assert s.step() is None
+        assert brief(events) == ["b1", "e1", "b2", "b3", "e2", "e3", "b4", "e4"]
+        assert [event.time_us for event in events] == [0, 10, 10, 10, 20, 20, 20, 30]
+        assert [event.worker for event in events[2:4]] == ["cpu 1", "cpu 2"]
+        assert str(events[2]) == "10 us: cpu 1 begins 2 _mul_scalar"
+        assert engine.stats().executed == 4
+        assert (a + b + c).asnumpy().tolist() == [[7, 7]]
+
+
+def test_workers_bound_what_runs_at_once_and_priority_goes_first():
+    with engine.stepped(workers=2, times={"long": 50, "short": 20}) as s:
+        for name in ("long", "short", "short", "short"):
+            engine.push(lambda: None, name=name)
+        engine.push(lambda: None, name="urgent", priority=1)
+        s.run()
+        began = [(e.number, e.time_us, e.worker) for e in s.log if e.kind == "begin"]
+    assert began == [
+        (5, 0, "cpu 1"), (1, 0, "cpu 2"), (2, 50, "cpu 2"), (3, 70, "cpu 2"), (4, 90, "cpu 2"),
+    ]  # fmt: skip
+
+
+def test_times_are_predicted_unless_given():
+    def of(times: Any) -> float:
+        with engine.stepped(times=times) as s:
+            engine.current.push(FunctionTask(int, "known", (), (), predicted_us=7.0))
+            s.run()
+            return s.now_us
+
+    assert of(None) == 7 and of(3) == 3 and of({"known": 4.5}) == 4.5 and of({"other": 1}) == 7
+    assert of(lambda task: 2 * task.predicted_us) == 14
+    with engine.stepped() as s:
+        engine.push(lambda: None, name="unknown")
+        s.run()
+        assert s.now_us == 100
+
+
+@pytest.mark.parametrize("times", ["slow", True, [1, 2]])
+def test_times_of_a_wrong_kind_are_refused(times: Any):
+    with pytest.raises(TypeError, match="times is microseconds"), engine.stepped(times=times):
+        raise AssertionError("not reached")
+
+
+@pytest.mark.parametrize("us", [-1, float("nan"), float("inf"), "5"])
+def test_times_that_are_none_are_refused_before_anything_happens(us: Any):
+    clock = {"f": us}
+    with engine.stepped(times=lambda task: clock[task.name]) as s:
+        engine.push(lambda: None, name="f")
+        with pytest.raises(ValueError, match="f takes 0 or more microseconds"):
+            s.step()
+        engine.current.check()
+        clock["f"] = 5
+        s.run()
+        assert s.now_us == 5
+
+
+def test_options_are_checked():
+    for options, words in [
+        ({"workers": 0}, "workers is 1 or more"),
+        ({"seed": 1, "order": [1]}, "one of seed=, order= and replay="),
+    ]:
+        with pytest.raises(ValueError, match=words), engine.stepped(**options):
+            raise AssertionError("not reached")
+
+
+def test_devices_run_beside_the_cpu_and_copies_beside_both():
+    with virtual_gpus(2), engine.stepped(times=10) as s:
+        x, y = nd.ones((8,), ctx=gpu(0)), nd.ones((8,), ctx=cpu())
+        z = x.copyto(gpu(1))
+        w, v = x * 2, y * 2
+        s.run_to(5)
+        running = {
+            operation.worker for operation in s.operations.values() if operation.status == "running"
+        }
+        assert running == {"gpu(1) in", "gpu(0)", "cpu 1"} and s.now_us == 10
+        assert (z.as_in_context(cpu()) + w.as_in_context(cpu()) + v).asnumpy().tolist() == [5.0] * 8
+
+
+# -- waits -----------------------------------------------------------------------------------------
+
+
+def test_a_wait_steps_as_far_as_it_needs():
+    with engine.stepped(workers=1, times=10) as s:
+        x = nd.ones((2,))
+        y = x + 1
+        z = y + 1
+        assert y.asnumpy().tolist() == [2, 2]
+        assert s.now_us == 20 and [str(task) for task in s.ready] == ["3 _plus_scalar"]
+        nd.waitall()
+        assert s.now_us == 30 and not s.ready
+        del z
+
+
+def test_a_step_inside_a_task_is_refused():
+    with engine.stepped() as s:
+        problems: list[str] = []
+
+        def impatient() -> None:
+            for move in (s.step, s.run):
+                with pytest.raises(MXNetError) as caught:
+                    move()
+                problems.append(str(caught.value))
+
+        engine.push(impatient)
+        s.run()
+        assert len(problems) == 2 and "step inside the task 'impatient'" in problems[0]
+
+
+def test_back_pressure_steps_until_there_is_room():
+    with engine.stepped(limit=3 << 20, times=10) as s:
+        arrays = [nd.ones((1 << 18,)) for _ in range(8)]
+        assert engine.stats().paused >= 5 and s.steps > 0
+        assert engine.stats().peak_pending_bytes <= 3 << 20
+        assert all(float(x[0].asscalar()) == 1 for x in arrays)
+
+
+# -- run to ----------------------------------------------------------------------------------------
+
+
+def test_run_to_a_number_a_name_and_a_line():
+    with engine.stepped(times=10) as s:
+        a, b, c = diamond()
+        assert s.run_to(2) == LogEntry("begin", 2, "_mul_scalar", "cpu 1", 10.0)
+        assert s.run_to("_mul_scalar").number == 3
+        assert s.run_to("a += 1").number == 4
+        d = b + c
+        with pytest.raises(ValueError, match="nothing that is 'dot' will begin; yet to begin: 5 "):
+            s.run_to("dot")
+        assert s.now_us == 20, "it looks before it steps"
+        assert s.run_to(f"{os.path.basename(__file__)}:").number == 5
+        del a, d
+
+
+# -- back ------------------------------------------------------------------------------------------
+
+
+def test_back_takes_back_steps_and_values_are_computed_once():
+    log: list[str] = []
+    with engine.stepped(times=10) as s:
+        a, b = engine.new_var(), engine.new_var()
+        engine.push(lambda: log.append("write"), writes=[a], name="write")
+        engine.push(lambda: log.append("read"), reads=[a], writes=[b], name="read")
+        states = [json.dumps(s.state())]
+        while s.step():
+            states.append(json.dumps(s.state()))
+            engine.current.check()
+        for expected in reversed(states[:-1]):
+            assert s.back() is not None
+            engine.current.check()
+            assert json.loads(json.dumps(s.state())) == json.loads(expected)
+        assert s.back() is None and s.now_us == 0 and engine.stats().executed == 0
+        s.run()
+        assert json.dumps(s.state()) == states[-1]
+        assert log == ["write", "read"] and engine.stats().executed == 2
+
+
+def test_who_was_pushed_meanwhile_gets_in_line_behind():
+    """After the end of a writer a reader is granted at once; when the end is taken back, it
+    waits."""
+    with engine.stepped() as s:
+        a = engine.new_var()
+        engine.push(lambda: None, writes=[a], name="write")
+        s.run()
+        engine.push(lambda: None, reads=[a], name="read")
+        engine.push(lambda: None, writes=[a], name="write again")
+        assert [task.number for task in s.ready] == [2]
+        assert s.back() == LogEntry("end", 1, "write", "cpu 1", 100.0)
+        assert not s.ready and engine.stats().pending == 3
+        engine.current.check()
+        assert str(s.queues()).endswith("held by 1 to write; in line: 2 to read, 3 to write")
+        s.back()
+        engine.current.check()
+        assert [task.number for task in s.ready] == [1]
+        s.run()
+        assert brief(s.log) == ["b1", "e1", "b2", "e2", "b3", "e3"]
+
+
+def test_back_takes_back_failures_and_each_is_raised_once():
+    def fail() -> None:
+        raise RuntimeError("no luck")
+
+    with engine.stepped() as s:
+        a, b = engine.new_var(), engine.new_var()
+        engine.push(fail, writes=[a], name="fail")
+        engine.push(lambda: None, reads=[a], writes=[b], name="reader")
+        s.run()
+        assert [operation.status for operation in s.operations.values()] == ["failed", "skipped"]
+        assert engine.stats().skipped == 1 and b.error is not None
+        s.back(4)
+        assert a.error is None and b.error is None and engine.stats().skipped == 0
+        assert engine.stats().pending == 2
+        with pytest.raises(MXNetError, match="no luck"):
+            engine.waitall()
+        engine.waitall()
+        with pytest.raises(MXNetError, match="no luck"):
+            engine.wait_for_var(b)
+
+
+def test_what_cannot_be_taken_back_is_refused():
+    with engine.stepped(remember=2) as s:
+        engine.push(lambda: engine.push(lambda: None, name="inner"), name="outer")
+        s.step()
+        with pytest.raises(MXNetError, match="1 outer has pushed 2 inner as it began"):
+            s.back()
+        s.run()
+        s.back(2)
+        with pytest.raises(MXNetError, match="only 2 are remembered"):
+            s.back()
+        s.run()
+    assert engine.stats().pending == 0
+
+
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_any_walk_to_and_fro_ends_in_the_same_values(data: st.DataObject, seed: int):
+    with engine.stepped(seed=seed) as s:
+        arrays = list(diamond())
+        for _ in range(data.draw(st.integers(0, 12))):
+            move = data.draw(st.sampled_from(["step", "step", "back", "push"]))
+            if move == "push":
+                arrays.append(arrays[-1] + arrays[0])
+                arrays[0] *= 2
+            else:
+                getattr(s, move)()
+            engine.current.check()
+        stepped = [x.asnumpy().tobytes() for x in arrays]
+        pushes = (len(arrays) - 3,)
+    arrays = list(diamond())
+    for _ in range(*pushes):
+        arrays.append(arrays[-1] + arrays[0])
+        arrays[0] *= 2
+    assert [x.asnumpy().tobytes() for x in arrays] == stepped
+
+
+# -- seeds, logs, orders ---------------------------------------------------------------------------
+
+
+def log_of(program: Any, **options: Any) -> list[LogEntry]:
+    with engine.stepped(**options) as s:
+        program()
+        s.run()
+        return s.log
+
+
+def wide() -> None:
+    for _ in range(6):
+        engine.push(lambda: None, writes=[engine.new_var()])
+
+
+def test_the_same_seed_gives_the_same_trace_and_seeds_differ():
+    logs = [log_of(wide, seed=seed) for seed in range(20)]
+    assert logs == [log_of(wide, seed=seed) for seed in range(20)]
+    assert len({str(brief(log)) for log in logs}) == 20
+
+
+def test_mingled_steps_come_between_the_pushes_and_are_replayed():
+    def began_before_all_was_pushed(log: list[LogEntry]) -> bool:
+        return [event.kind for event in log].index("begin") < 6
+
+    logs = [log_of(wide, seed=seed, mingled=True) for seed in range(10)]
+    assert logs == [log_of(wide, seed=seed, mingled=True) for seed in range(10)]
+    assert any(map(began_before_all_was_pushed, logs))
+    assert [log_of(wide, replay=log) for log in logs] == logs
+    with pytest.raises(ValueError, match="needs a seed="), engine.stepped(mingled=True):
+        raise AssertionError("not reached")
+
+
+def test_seeds_reach_every_legal_order_whatever_the_number_of_workers():
+    def three() -> None:
+        for _ in range(3):
+            engine.push(lambda: None, writes=[engine.new_var()])
+
+    for workers in (1, 2, 3):
+        orders = {
+            tuple(e.number for e in log_of(three, seed=seed, workers=workers) if e.kind == "begin")
+            for seed in range(60)
+        }
+        assert len(orders) == 6
+
+
+def test_the_same_trace_in_another_process():
+    program = (
+        "from d2lmini import engine, nd\n"
+        "with engine.stepped(seed=7) as s:\n"
+        "    x = [nd.ones((2,)) * i for i in range(8)]\n"
+        "    y = sum(x[1:], x[0]).asnumpy()\n"
+        "    s.run(); print(s.log)"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(k)},
+        ).stdout
+        for k in (1, 2)
+    ]
+    assert printed[0] == printed[1] and "LogEntry" in printed[0]
+
+
+@pytest.mark.parametrize("seed", [None, 3, 4])
+def test_a_log_is_replayed_to_the_letter_even_through_json(seed: int | None):
+    def program() -> bytes:
+        a, b, c = diamond()
+        early = (b + c).asnumpy()
+        return (a * c + nd.array(early)).asnumpy().tobytes()
+
+    with engine.stepped(seed=seed, workers=3, times={"_mul_scalar": 30}) as s:
+        x = nd.zeros((1,))
+        s.step()  # by hand, between pushes
+        x += 1
+        value = program()
+    log = json.loads(json.dumps(s.log))
+    with engine.stepped(replay=log) as again:
+        x = nd.zeros((1,))
+        x += 1
+        assert program() == value
+    assert again.log == s.log
+
+
+def test_a_log_of_another_program_is_refused_and_this_one_goes_on():
+    log = log_of(wide)
+
+    def other() -> None:
+        engine.push(lambda: None, name="different")
+
+    with engine.stepped(replay=log) as s:
+        other()
+        with pytest.raises(MXNetError, match="The log belongs to another program"):
+            s.run()
+        s.run()
+        assert brief(s.log) == ["b1", "e1"]
+    with engine.stepped(replay=log) as s:
+        engine.push(lambda: None, name="<lambda>")
+        with pytest.raises(
+            MXNetError, match="that operation has not been pushed, and the program waits"
+        ):
+            engine.waitall()
+        engine.waitall()
+        assert s.steps == 2
+
+
+def test_orders_are_all_legal_ones_and_reduced_shows_every_freedom():
+    with engine.stepped() as s:
+        diamond()
+        assert s.orders() == [(1, 2, 3, 4), (1, 3, 2, 4)] == s.orders(reduced=True)
+        s.run_to(2)
+        assert s.orders() == [(3, 4)]
+        s.run()
+        assert s.orders() == [()]
+    with engine.stepped() as s:
+        wide()
+        assert len(s.orders()) == 720
+        assert s.orders(reduced=True) == [(1, 2, 3, 4, 5, 6), (6, 5, 4, 3, 2, 1)]
+        with pytest.raises(ValueError, match="more than 100"):
+            s.orders(most=100)
+        assert brief(log_of(wide, order=(3, 1, 2))) == [
+            f"{kind}{n}" for n in (3, 1, 2, 4, 5, 6) for kind in "be"
+        ]
+
+
+# -- tables and hooks ------------------------------------------------------------------------------
+
+
+def test_tables_say_who_holds_and_who_waits():
+    with engine.stepped(times=10) as s:
+        a, b, c = diamond()
+        s.name(a=a)
+        d = a + b
+        s.run_to(3)
+        assert s.queues() == (
+            "a: held by 2 to read, 3 to read; in line: 4 to write, 5 to read\n"
+            "v2 (of 2 _mul_scalar): held by 2 to write; in line: 5 to read\n"
+            "v3 (of 3 _mul_scalar): held by 3 to write\n"
+            "v4 (of 5 broadcast_add): held by 5 to write"
+        )
+        assert s.who_waits_for_whom().splitlines() == [
+            "4 _plus_scalar waits to write a, which 2 _mul_scalar reads",
+            "4 _plus_scalar waits to write a, which 3 _mul_scalar reads",
+            "5 broadcast_add waits to read v2 (of 2 _mul_scalar), which 2 _mul_scalar writes",
+            "5 broadcast_add waits to read a, which 4 _plus_scalar writes",
+        ]
+        assert str(s).splitlines()[0] == "10 us: 1 done, 2 running, 2 waiting"
+        state = json.loads(json.dumps(s.state()))
+        assert state["vars"][0]["queue"] == [[4, "write"], [5, "read"]]
+        assert (
+            state["operations"][1]["worker"] == "cpu 1"
+            and "b, c = a * 2" in state["operations"][1]["line"]
+        )
+        s.run()
+        assert s.queues() == "all Vars are idle" and s.who_waits_for_whom() == "no operation waits"
+        assert repr(s.queues()) == "all Vars are idle"
+        with pytest.raises(TypeError, match="x is no Var and no NDArray: int"):
+            s.name(x=1)
+        del c, d
+
+
+def test_instruments_hear_the_same_events_and_can_read_the_clock():
+    class Heard(instrument.Instrument):
+        def __init__(self) -> None:
+            self.events: list[tuple[str, str, float]] = []
+
+        def note(self, kind: str, task: Any) -> None:
+            self.events.append((kind, task.name, engine.current.now_us))  # type: ignore
+
+        def push(self, task: Any) -> None:
+            self.note("push", task)
+
+        def ready(self, task: Any) -> None:
+            self.note("ready", task)
+
+        def start(self, task: Any, worker: str) -> None:
+            self.note(f"start on {worker}", task)
+
+        def end(self, task: Any, failure: Any) -> None:
+            self.note("end", task)
+
+    with engine.stepped(workers=1, times=10) as s, instrument.listening(Heard()) as heard:
+        a = engine.new_var()
+        engine.push(lambda: None, writes=[a], name="w")
+        engine.push(lambda: None, reads=[a], name="r")
+        s.run()
+    assert heard.events == [
+        ("push", "w", 0), ("ready", "w", 0), ("push", "r", 0), ("start on cpu", "w", 0),
+        ("end", "w", 10), ("ready", "r", 10), ("start on cpu", "r", 10), ("end", "r", 20),
+    ]  # fmt: skip
+
+
+def test_a_trace_of_a_stepped_run_knows_its_dependencies():
+    with engine.stepped() as s:
+        with profile() as trace:
+            diamond()
+        assert [trace.makes_room(n) for n in range(1, 5)] == [(), (), (), (2, 3)]
+        assert len(s.log) == 12
+
+
+def test_ctrl_c_in_a_task_leaves_the_engine_usable():
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with engine.stepped() as s:
+        a, b = engine.new_var(), engine.new_var()
+        engine.push(interrupted, writes=[a], name="long")
+        engine.push(lambda: None, reads=[a], writes=[b])
+        with pytest.raises(KeyboardInterrupt):
+            s.run()
+        engine.current.check()
+        with pytest.raises(MXNetError, match="interrupted by Ctrl-C"):
+            engine.wait_for_var(b)
+        engine.push(lambda: None, writes=[a, b])
+        engine.wait_for_var(b)
+        assert engine.stats().pending == 0
+
+
+@pytest.mark.parametrize("kind", ["wait", "push and run"])
+def test_ctrl_c_at_every_line_of_stepping(kind: str):
+    """What it struck says so, everything else runs, once."""
+
+    def scenario():
+        cells = Cells()
+        names = ("one", "two")
+        for name in names:
+            cells.push(name)
+
+        def act() -> None:
+            if kind == "push and run":
+                engine.push(lambda: None, reads=[cells.a])
+            if kind == "wait":
+                engine.wait_for_var(cells.a)
+            else:
+                engine.current.run()  # type: ignore[attr-defined]
+
+        yield act
+        engine.current.wait_idle("test")
+        cells.heal()
+        cells.verify(at_most_once=names)
+        assert len(cells.log) >= 3, "one of the two, and two of verify"
+
+    with engine.stepped():
+        strike_everywhere(scenario)
+
+
+def test_chosen_by_environment_it_forgets_what_is_over():
+    program = (
+        "import gc, weakref\n"
+        "from d2lmini import engine, nd\n"
+        "assert engine.current.kind == 'stepped'\n"
+        "x = nd.ones((100, 100)); y = x + 1\n"
+        "chunk = weakref.ref(x._chunk); del x\n"
+        "assert y.asnumpy()[0, 0] == 2\n"
+        "nd.waitall(); gc.collect()\n"
+        "print(chunk() is None)"
+    )
+    environment = {**os.environ, "D2LMINI_ENGINE": "stepped"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "True", done.stderr

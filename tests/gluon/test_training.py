@@ -1,0 +1,477 @@
+"""Training as a whole: real digits are learnt, alike to the bit whoever computes; no step waits,
+none leaves memory behind, and a step that fails spoils nothing else.
+"""
+
+import gc
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from d2lmini import (
+    autograd,
+    d2l,
+    engine,
+    gluon,
+    init,
+    instrument,
+    lr_scheduler,
+    nd,
+    random,
+    storage,
+)
+from d2lmini.base import MXNetError
+from d2lmini.gluon import nn, rnn
+from d2lmini.ops.core import registry
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import accuracy
+
+LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
+
+
+def batch(n=16, size=28, seed=0):
+    """Made-up pictures (n, 1, size, size) and labels (n,)."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 1, size, size))
+    return nd.array(X), nd.array(rng.integers(0, 10, n))
+
+
+def step(net, trainer, X, y):
+    with autograd.record():
+        l = LOSS(net(X), y)
+    l.backward()
+    trainer.step(X.shape[0])
+    return l
+
+
+def chancy():
+    """A net of all that could differ from run to run: dropout, batch statistics, big operations."""
+    net = nn.HybridSequential()
+    net.add(
+        nn.Conv2D(8, kernel_size=3, padding=1), nn.BatchNorm(), nn.Activation("relu"),
+        nn.MaxPool2D(), nn.Conv2D(16, kernel_size=3), nn.Dropout(0.2), nn.BatchNorm(),
+        nn.Activation("tanh"), nn.AvgPool2D(), nn.Dense(64, activation="sigmoid"), nn.Dropout(0.5),
+        nn.Dense(10),
+    )  # fmt: skip
+    return net
+
+
+class ByRows(gluon.HybridBlock):
+    """Reads a picture row by row."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = rnn.LSTM(16, layout="NTC")
+        self.out = nn.Dense(10)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.lstm(x.reshape((0, -3, -2)))[:, -1])
+
+
+NETS = {"lenet": accuracy.lenet, "resnet": accuracy.resnet, "chancy": chancy, "lstm": ByRows}
+
+
+def made(name="lenet", optimizer="sgd", **options):
+    """A net that has seen its first batch, and its Trainer."""
+    net = NETS[name]()
+    net.initialize(init.Xavier())
+    net(batch(1)[0])
+    if optimizer == "sgd":
+        options = options or {"learning_rate": 0.05, "momentum": 0.9}
+    return net, gluon.Trainer(net.collect_params(), optimizer, options)
+
+
+def values(net):
+    return {name: p.data().asnumpy() for name, p in net._collect_params_with_prefix().items()}
+
+
+def assert_equal(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert one[name].tobytes() == other[name].tobytes(), name
+
+
+# -- it learns -------------------------------------------------------------------------------------
+
+
+def test_lenet_learns_real_digits():
+    """A third of the recipe of `benchmarks/accuracy.py`, which reaches 98 %."""
+    net, test_iter = accuracy.train(accuracy.RECIPES["lenet"], seed=0, epochs=4)
+    assert d2l.evaluate_accuracy(test_iter, net) > 0.93
+
+
+# -- it repeats to the bit -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    from d2lmini.d2l.digits import digits
+
+    return [part[:256] for part in digits(resize=28)[:2]]
+
+
+def trained(pictures, loader_workers=0):
+    """What two epochs make of the net's numbers, running statistics and test scores."""
+    random.seed(7)
+    np.random.seed(7)
+    X, y = map(nd.array, pictures)
+    data = gluon.data.ArrayDataset(X, y)
+    loader = gluon.data.DataLoader(data, 128, shuffle=True, num_workers=loader_workers)
+    net = chancy()
+    net.initialize(init.Xavier())
+    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.003})
+    losses = [step(net, trainer, *each).mean() for _ in range(2) for each in loader]
+    result = values(net)
+    result["losses"] = np.array([l.asscalar() for l in losses])
+    result["scores"] = net(X[:32]).asnumpy()
+    return result
+
+
+@pytest.fixture(scope="module")
+def serial(pictures):
+    with engine.use("naive"):
+        return trained(pictures)
+
+
+def test_the_net_of_these_tests_is_chancy(pictures, serial):
+    """Another seed gives other numbers in every weight: so what follows could fail."""
+    X = nd.array(pictures[0])
+    random.seed(8)
+    net = chancy()
+    net.initialize(init.Xavier())
+    with autograd.record():
+        once = net(X)
+        again = net(X)
+    assert (once != again).sum().asscalar() > 0
+    for name, value in values(net).items():
+        if name.endswith("weight"):
+            assert (value != serial[name]).any(), name
+    assert serial["losses"][-1] < serial["losses"][0]
+
+
+@pytest.mark.parametrize(
+    ("workers", "inline_below"), [(1, 0), (1, 20), (2, 0), (2, 20), (4, 0), (4, 20), (2, np.inf)]
+)
+def test_the_same_seed_gives_the_same_bits(pictures, serial, workers, inline_below):
+    with engine.use("threaded", workers=workers, inline_below=inline_below):
+        assert_equal(trained(pictures, loader_workers=workers - 1), serial)
+
+
+class Wide(gluon.HybridBlock):
+    """Its products are large enough to be cut, and to be shared by BLAS's own threads if let."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = rnn.GRU(128, layout="NTC")
+        self.hidden = nn.Dense(600, activation="relu")
+        self.out = nn.Dense(10)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.hidden(self.gru(x.reshape((0, -3, -2)))))
+
+
+def wide_steps():
+    """What three steps make of a wide net."""
+    random.seed(7)
+    net = Wide()
+    net.initialize(init.Xavier())
+    X, y = batch(64)
+    net(X[:1])
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": 0.9})
+    for _ in range(3):
+        step(net, trainer, X, y)
+    return values(net)
+
+
+def test_bits_of_wide_layers_depend_neither_on_workers_nor_on_threads_of_blas():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    with engine.use("naive"):
+        serial = wide_steps()
+    for workers, threads in ((1, 2), (2, 1), (2, 2), (4, 2)):
+        with threadpoolctl.threadpool_limits(threads, user_api="blas"):
+            with engine.use("threaded", workers=workers):
+                assert_equal(wide_steps(), serial)
+
+
+@pytest.mark.parametrize(
+    "smaller",
+    [
+        replace(accuracy.RECIPES["lenet"], batch_size=360),
+        replace(accuracy.RECIPES["resnet"], batch_size=360, resize=None),
+    ],
+    ids=list(accuracy.RECIPES),
+)
+def test_a_recipe_repeats_to_the_bit(smaller):
+    first, second, other = (values(accuracy.train(smaller, s, epochs=1)[0]) for s in (3, 3, 4))
+    assert_equal(first, second)
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+# -- gradients over several batches ----------------------------------------------------------------
+
+
+def test_two_half_batches_are_one():
+    """Gradients of two halves, added up (`grad_req` add), train as those of the whole do."""
+    X, y = batch(16)
+    random.seed(1)
+    whole, trainer = made()
+    random.seed(1)
+    halves, halves_trainer = made()
+    assert_equal(values(whole), values(halves))
+    halves.collect_params().setattr("grad_req", "add")
+    for _ in range(3):
+        step(whole, trainer, X, y)
+        halves.collect_params().zero_grad()
+        for part in (slice(0, 8), slice(8, 16)):
+            with autograd.record():
+                l = LOSS(halves(X[part]), y[part])
+            l.backward()
+        halves_trainer.step(16)
+        grads = [
+            [p.grad().asnumpy() for p in net.collect_params().values()] for net in (whole, halves)
+        ]
+        for one, other in zip(*grads):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5 * abs(one).max())
+    for one, other in zip(values(whole).values(), values(halves).values()):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+# -- it does not wait ------------------------------------------------------------------------------
+
+
+class Waits(instrument.Instrument):
+    def __init__(self):
+        self.seen = []
+
+    def wait(self, kind, target, site, begin_ns, end_ns):
+        self.seen.append((kind, site))
+
+
+OPTIMIZERS = {
+    "sgd": {"momentum": 0.9, "wd": 1e-4}, "nag": {"momentum": 0.9}, "adam": {}, "adagrad": {},
+    "adadelta": {}, "rmsprop": {}, "ftrl": {}, "signum": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [(name, "sgd") for name in NETS] + [("lenet", name) for name in OPTIMIZERS if name != "sgd"],
+)
+def test_a_step_does_not_wait(name, optimizer):
+    """Not even while nothing can be computed: the batch is not there yet."""
+    net, trainer = made(name, optimizer, **OPTIMIZERS[optimizer])
+    X, y = batch()
+    step(net, trainer, X, y)
+    nd.waitall()
+    go, late = threading.Event(), []
+    with engine.use("threaded", workers=2):
+        try:
+            engine.push(lambda: go.wait(30) or late.append("late"), writes=[X], name="held")
+            with instrument.listening(Waits()) as waits:
+                losses = [step(net, trainer, X, y) for _ in range(2)]
+            assert waits.seen == []
+            assert engine.stats().pending > 10
+        finally:
+            go.set()
+        assert np.isfinite(losses[-1].asnumpy()).all()
+    assert late == []
+
+
+def test_a_loop_over_loaded_batches_does_not_wait():
+    """Nor do the loader, a schedule of rates, clipped gradients and sums of losses."""
+    X, y = batch(64, 16)
+    data = gluon.data.ArrayDataset(X, y)
+    loader = gluon.data.DataLoader(data, 16, shuffle=True)
+    net = accuracy.resnet()
+    net.initialize(init.Xavier())
+    rate = lr_scheduler.CosineScheduler(20, base_lr=0.1)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"lr_scheduler": rate})
+    total = nd.zeros(1)
+    with instrument.listening(Waits()) as waits:
+        for X, y in loader:
+            with autograd.record():
+                l = LOSS(net(accuracy.shifted(X, 1)), y)
+            l.backward()
+            grads = [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+            gluon.utils.clip_global_norm(grads, 1.0, check_isfinite=False)
+            trainer.step(16)
+            total += l.sum()
+        assert waits.seen == []
+        accuracy_now = d2l.evaluate_accuracy(loader, net)
+        assert [kind for kind, _ in waits.seen] == ["asscalar"]
+    assert np.isfinite(total.asscalar()) and 0 <= accuracy_now <= 1
+
+
+# -- it leaves nothing behind ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def live():
+    nd.waitall()
+    return storage.stats().live
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_steps_do_not_pile_up(name, no_collector):
+    """As many bytes and Python objects after few steps as after many, though the garbage collector
+    is off: no step leaves a circle behind. What is remembered on purpose, up to a bound, is not
+    counted: plans of calls, which differ in the key of a dropout, and tuples, for every array notes
+    the last 64 writes into it."""
+    net, trainer = made(name)
+    X, y = batch(4)
+
+    def steps(n):
+        for _ in range(n):
+            step(net, trainer, X, y)
+        nbytes = live()
+        for op in registry.values():
+            op.plans.clear()
+            op.bound.cache_clear()
+        return nbytes, sum(type(obj) is not tuple for obj in gc.get_objects())
+
+    steps(2)
+    counts = [steps(4) for _ in range(4)]
+    assert len({nbytes for nbytes, _ in counts}) == 1
+    # A worker that starts, or a cache that fills, shows once; a circle in every step.
+    assert min(np.diff([objects for _, objects in counts])) < 4
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_memory_returns_when_the_net_goes(name, engine_kind):
+    gc.collect()
+    before = live()
+    net, trainer = made(name, "adam", learning_rate=0.001)
+    X, y = batch()
+    l = step(net, trainer, X, y)
+    assert live() > before + 10_000
+    del net, trainer, X, y, l
+    gc.collect()
+    assert live() == before
+
+
+# -- a step that fails -----------------------------------------------------------------------------
+
+
+class Broken(autograd.Function):
+    """Fails on the way back."""
+
+    def forward(self, x):
+        return x * 1
+
+    def backward(self, g):
+        raise KeyError("on the way back")
+
+
+def wrong_shape(net, trainer, X, y):
+    with autograd.record():
+        net(X[:, :, :20])
+
+
+def wrong_labels(net, trainer, X, y):
+    with autograd.record():
+        l = LOSS(net(X), y[:3])
+    l.backward()
+
+
+def wrong_head(net, trainer, X, y):
+    with autograd.record():
+        l = LOSS(net(X), y)
+    l.backward(nd.ones(3))
+
+
+def broken_backward(net, trainer, X, y):
+    with autograd.record():
+        l = LOSS(Broken()(net(X)), y)
+    l.backward()
+
+
+def no_backward(net, trainer, X, y):
+    with autograd.record():
+        LOSS(net(X), y)
+    trainer.step(16)
+
+
+def interrupted(net, trainer, X, y):
+    with autograd.record():
+        net(X)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("fail", "error"),
+    [
+        (wrong_shape, MXNetError), (wrong_labels, (MXNetError, ValueError)),
+        (wrong_head, (MXNetError, ValueError, AssertionError)), (broken_backward, KeyError),
+        (no_backward, UserWarning), (interrupted, KeyboardInterrupt),
+    ],
+)  # fmt: skip
+def test_an_exception_in_a_step_changes_nothing(fail, error, engine_kind):
+    """Training goes on as if that step had not been, to the bit."""
+    runs = []
+    X, y = batch()
+    for fails in (False, True):
+        random.seed(5)
+        net, trainer = made()
+        for i in range(3):
+            if i == 1 and fails:
+                before = values(net)
+                with pytest.raises(error):
+                    fail(net, trainer, X, y)
+                assert not autograd.is_recording() and not autograd.is_training()
+                assert_equal(values(net), before)
+            step(net, trainer, X, y)
+        runs.append(values(net))
+    assert_equal(*runs)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_failed_batch_changes_no_weights(optimizer, engine_kind, tmp_path):
+    """The failure flows on to everything computed from it, and every wait names its beginning; the
+    update is skipped. Files with the state before bring all back, to the bit."""
+    X, y = batch()
+    random.seed(5)
+    net, trainer = made("lenet", optimizer, learning_rate=0.01)
+    step(net, trainer, X, y)
+    net.save_parameters(tmp_path / "net.params")
+    trainer.save_states(tmp_path / "net.states")
+    step(net, trainer, X, y)
+    expected = values(net)
+
+    noise = nd.random.normal(0, -1, shape=X.shape)  # fails while it is computed
+    l = step(net, trainer, X + noise, y)
+    for missing in (l, net[0].weight.grad(), l):
+        with pytest.raises(MXNetError, match=r"(?s)scale must be 0 or more.*noise = nd\.random"):
+            missing.asnumpy()
+    assert_equal(values(net), expected)
+    assert np.isfinite(step(net, trainer, X, y).asnumpy()).all()
+
+    net.load_parameters(tmp_path / "net.params")
+    trainer.load_states(tmp_path / "net.states")
+    step(net, trainer, X, y)
+    assert_equal(values(net), expected)
+    nd.waitall()
+
+
+def test_a_net_can_be_initialized_anew_after_a_failure(engine_kind):
+    net, trainer = made()
+    X, y = batch()
+    step(net, trainer, nd.random.normal(0, -1, shape=X.shape), y)
+    with pytest.raises(MXNetError):
+        nd.waitall()
+    net.initialize(init.Xavier(), force_reinit=True)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05})
+    losses = [step(net, trainer, X, y).mean() for _ in range(5)]
+    assert losses[-1].asscalar() < losses[0].asscalar()
+    assert all(np.isfinite(value).all() for value in values(net).values())

@@ -1,0 +1,557 @@
+"""Programs against the plain interpreter: every op, random graphs, blocks, workers, their text."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import gc
+import linecache
+import threading
+import traceback
+import types
+from contextlib import suppress
+from functools import partial
+from unittest import mock
+
+import numpy as np
+import pytest
+from check_programs import check, compiled
+from graphs import Graph, graphs
+from hypothesis import given, settings
+from op_rows.case import Case, draw
+from op_rows.table import ROWS, each, find
+from rows import by, over
+
+from d2lmini import MXNetError, cpu, engine, nd, storage, sym
+from d2lmini.device.errstate import run_quietly
+from d2lmini.graph import fusion
+from d2lmini.graph.arena import Arenas
+from d2lmini.graph.blocks import in_blocks
+from d2lmini.graph.ir import Draw, Node
+from d2lmini.graph.program import Program
+from d2lmini.graph.steps import steps_of
+from d2lmini.ops.core import Op, registry
+from d2lmini.ops.spec import Spec
+
+# -- every op --------------------------------------------------------------------------------------
+
+OP_ROWS = [
+    case
+    for case in ROWS
+    if isinstance(find(case.op), Op) and all(isinstance(i, np.ndarray) for i in case.inputs)
+]
+
+
+def node_of(case: Case) -> tuple[list[Node], Node]:
+    """The row as a graph of one op."""
+    op = find(case.op)
+    variables = [
+        Node(None, f"x{i}", specs=(Spec(x.shape, x.dtype),)) for i, x in enumerate(case.inputs)
+    ]
+    values = [nd.array(x, dtype=x.dtype) for x in case.inputs]
+    inputs, attrs = op.bind(tuple(values), dict(case.attrs))
+    attrs = dict(attrs)
+    for name in op.injects:
+        attrs[name] = Draw(0) if name == "rng" else False
+    entries = [
+        next(((v, 0) for v, x in zip(variables, values) if x is given), None) for given in inputs
+    ]
+    inferred = op.infer(*[e[0].specs[0] for e in entries if e], **attrs)
+    specs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+    return variables, Node(op, "y", tuple(entries), attrs, specs)
+
+
+@each(OP_ROWS)
+def test_op_compiled_equals_the_op(case: Case):
+    variables, node = node_of(case)
+    graph = Graph(variables, [(node, i) for i in range(len(node.specs))], False)
+    program = Program("op", variables, graph.outputs)
+    given = [np.ascontiguousarray(x).reshape(x.shape) for x in case.inputs]
+    check(program, graph, 1e-6, given)
+
+
+DTYPES = "float16 float32 float64 int32 int64 uint8 bool".split()
+NUMBERS = (2, 0.5, -3, 2.5, -0.0)
+
+
+def nodes_of(op: Op, dtype: str) -> list[Node]:
+    """Typed nodes of an op on arrays of one dtype, with several numbers for its attributes."""
+    rows = [
+        {**op.defaults, **dict.fromkeys(op.required, n)}
+        for n in NUMBERS[: 5 * len(op.required) or 1]
+    ]
+    if op.name == "Activation":
+        rows = [{"act_type": name} for name in "relu sigmoid softrelu softsign tanh".split()]
+    found = []
+    for attrs in rows:
+        specs = [Spec((5, 7), dtype)] * (3 if op.variadic else len(op.input_names))
+        variables = [Node(None, f"x{i}", specs=(spec,)) for i, spec in enumerate(specs)]
+        with suppress(MXNetError, TypeError, ValueError):  # a dtype or number that it refuses
+            inferred = op.infer(*specs, **attrs)
+            outs = (inferred,) if isinstance(inferred, Spec) else tuple(inferred)
+            found.append(Node(op, "y", tuple((v, 0) for v in variables), attrs, outs))
+    return found
+
+
+ELEMENTWISE = sorted(
+    {op.name for op in registry.values() if op.elementwise and "dtype" not in op.required}
+)
+STEP_ROWS = [(name, dtype) for dtype in DTYPES for name in ELEMENTWISE]
+
+
+@over("name, dtype", by(lambda row: row[0], STEP_ROWS), name="-".join)
+def test_steps_give_the_bits_of_their_op(name, dtype):
+    """Wherever the trace of an op is a chain of ufuncs."""
+    for node in nodes_of(registry[name], dtype):
+        if steps_of(node) is None:
+            continue
+        variables = [entry[0] for entry in node.inputs]
+        inputs = [draw((5, 7), dtype=dtype, seed=i) for i in range(len(variables))]
+        program = Program("steps", variables, [(node, 0)])
+        (result,) = run_quietly(program.run, inputs, [None], [])
+        want = run_quietly(partial(node.op.compute, np, *inputs, **node.attrs))
+        assert result.dtype == want.dtype
+        assert result.tobytes() == want.tobytes(), node.attrs
+
+
+#: Ops that are chains of ufuncs in float32, and in float16 and int32 besides.
+CHAINS = """relu clip _relu_backward _sigmoid_backward _tanh_backward rsqrt rcbrt reciprocal sigmoid
+    softsign hard_sigmoid exp tanh arcsinh add_n _power_scalar _rpower_scalar broadcast_div
+    _maximum_scalar _equal _lesser_scalar broadcast_hypot floor abs""".split()
+IN_FLOAT16 = """relu clip _relu_backward _sigmoid_backward _tanh_backward add_n _power_scalar
+    _rpower_scalar broadcast_div _maximum_scalar _equal _lesser_scalar floor abs""".split()
+IN_INT32 = "relu clip add_n _maximum_scalar _equal _lesser_scalar abs".split()
+
+
+@pytest.mark.parametrize(
+    "dtype, names", [("float32", CHAINS), ("float16", IN_FLOAT16), ("int32", IN_INT32)]
+)
+def test_ops_that_are_chains_of_ufuncs(dtype, names):
+    found = {name: list(map(steps_of, nodes_of(registry[name], dtype))) for name in names}
+    assert [name for name, steps in found.items() if not steps or None in steps] == []
+
+
+NO_CHAINS = {
+    "bool in between": lambda xp, x: x * (x > 0),
+    "two computed sides": lambda xp, x: xp.exp(x) + xp.sqrt(x),
+    "float64 in between": lambda xp, x: (x.astype("float64") + x).astype("float32"),
+    "a choice": lambda xp, x: xp.where(x > 0, x + 1, x),
+    "a number out of no table": lambda xp, x: x * np.float32(0.1),
+    "the input": lambda xp, x: x,
+}
+
+
+@pytest.mark.parametrize("compute", NO_CHAINS.values(), ids=NO_CHAINS)
+def test_what_is_no_chain_of_ufuncs_has_no_steps(compute):
+    assert steps_of_made_up(lambda xp, x: 1 / (x * 2 + 1))
+    assert steps_of_made_up(compute) is None
+
+
+def steps_of_made_up(compute):
+    """The steps of an op on one float32 array."""
+    made_up = mock.NonCallableMock(compute=compute, elementwise=True, takes_out=False)
+    made_up.mutates = made_up.injects = ()
+    spec = Spec((3,), "float32")
+    node = Node(made_up, "y", ((Node(None, "x", specs=(spec,)), 0),), specs=(spec,))
+    return steps_of(node)
+
+
+def test_steps_tell_apart_numbers_that_are_equal():
+    spec = Spec((3,), "float32")
+    inputs = ((Node(None, "x", specs=(spec,)), 0),)
+    for number in (0.0, -0.0, 0):
+        node = Node(registry["_plus_scalar"], "y", inputs, {"scalar": number}, (spec,))
+        assert list(map(str, steps_of(node))) == [f"y = add(0, fit {number})"]
+
+
+# -- random graphs ---------------------------------------------------------------------------------
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_program_equals_interpreter(graph):
+    check(Program("net", graph.variables, graph.outputs), graph)
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_program_with_gradients_equals_interpreter(graph):
+    joint = graph.with_gradients()
+    check(Program("net", joint.variables, joint.outputs), joint)
+
+
+@given(graph=graphs())
+@settings(deadline=None)
+def test_groups_equal_interpreter(graph):
+    """Everything elementwise in groups, in blocks of a few elements."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "SMALLEST", 2)
+        patch.setattr(fusion, "BLOCK_BYTES", 32)
+        joint = graph.with_gradients()
+        program = Program("net", joint.variables, joint.outputs)
+    check(program, joint)
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def chain(x):
+    """A few elementwise ops with results that are used twice."""
+    a = sym.tanh(x, name="a")
+    b = a * x + x
+    c = sym.tanh(b * 0.5, name="c")
+    return sym.tanh(c * a + b, name="d") * c
+
+
+def big(shape: tuple, seed: int = 0) -> np.ndarray:
+    return draw(shape, seed=seed)
+
+
+def test_a_long_chain_is_one_group_without_memory_between():
+    x = sym.var("x")
+    program, graph = compiled(chain(x), {x: (700, 500)})
+    assert program.cost.groups == 1
+    assert program.cost.arena_nbytes == 0
+    assert program.cost.nbytes == 2 * 700 * 500 * 4
+    check(program, graph)
+
+
+@pytest.mark.parametrize("other", [(300, 1), (1, 400), (400,), (1,), (1, 1), (300, 400)])
+def test_rows_columns_and_numbers_broadcast_in_blocks(other):
+    x, y = sym.var("x"), sym.var("y")
+    z = sym.broadcast_mul(sym.broadcast_add(sym.exp(x), y), y)
+    program, graph = compiled(z, {x: (300, 400), y: other})
+    assert program.cost.groups == 1
+    check(program, graph)
+
+
+@pytest.mark.parametrize("shape, other", [((4, 30, 900), (30, 1)), ((70, 3, 40, 30), (1, 3, 1, 1))])
+def test_channels_broadcast_in_blocks(shape, other):
+    x, y = sym.var("x"), sym.var("y")
+    program, graph = compiled(sym.relu(sym.broadcast_sub(x, y)) * 2, {x: shape, y: other})
+    assert program.cost.groups == 1
+    check(program, graph)
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("axis", [(), 0, 1, 2, (0, 1), (1, 2), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_group_ends_in_a_reduction(op, axis, keepdims):
+    x = sym.var("x")
+    y = getattr(sym, op)(sym.square(x * 0.5), axis=axis, keepdims=keepdims)
+    program, graph = compiled([y, sym.exp(y)], {x: (64, 40, 50)})
+    assert program.cost.groups == 1
+    assert "square" in program.source and ".reduce(" in program.source
+    check(program, graph)
+
+
+def test_what_is_normalized_waits_for_its_sum():
+    """x - mean(x) reads all of x before, so it cannot be in the group that adds up."""
+    x = sym.var("x")
+    a = sym.exp(x)
+    y = sym.broadcast_sub(a, sym.mean(a, axis=1, keepdims=True)) * 2
+    program, graph = compiled(y, {x: (500, 600)})
+    assert program.cost.groups == 2
+    check(program, graph)
+
+
+def test_sums_of_gradients_are_not_spread_out():
+    """The gradient of a mean is one number for all: nothing as large as x is made for it."""
+    x = sym.var("x")
+    _, graph = compiled(sym.mean(sym.square(sym.tanh(x))), {x: (500, 600)}, training=True)
+    joint = graph.with_gradients()
+    program = Program("net", joint.variables, joint.outputs)
+    check(program, joint)
+    assert program.cost.arena_nbytes <= 2 * 500 * 600 * 4
+    assert "_spread(" not in program.source
+
+
+def test_a_layer_adds_and_activates_in_the_place_of_its_product():
+    x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
+    y = sym.relu(sym.FullyConnected(x, w, b, num_hidden=400, name="fc"), name="y")
+    program, graph = compiled(y, {x: (300, 200), w: (400, 200), b: (400,)})
+    assert program.cost.arena_nbytes == 0 and program.cost.groups == 1
+    assert "scratch" not in program.source
+    check(program, graph)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_bits_do_not_depend_on_workers(workers):
+    x = sym.var("x")
+    y = chain(x)
+    program, graph = compiled([y, sym.sum(y), sym.mean(y, axis=0)], {x: (900, 700)})
+    assert program.cost.groups == 1
+    arrays = graph.arrays()
+    with engine.use("naive"):
+        want = run_quietly(program.run, arrays, [None] * 3, [])
+    with engine.use("threaded", workers=workers):
+        got = run_quietly(program.run, arrays, [None] * 3, [])
+    assert [a.tobytes() for a in want] == [b.tobytes() for b in got]
+
+
+def test_an_array_of_a_group_is_cut_where_memory_is_not_straight():
+    """A transposed input and a slice are no problem."""
+    x = sym.var("x")
+    y = sym.exp(sym.transpose(x)) + sym.slice(sym.tanh(x), begin=(0, 0), end=(300, 300)) * 2
+    program, graph = compiled(y, {x: (300, 300)})
+    check(program, graph)
+
+
+def test_another_array_module_takes_groups_as_a_whole():
+    """Blocks are for the caches of a CPU; elsewhere the same text runs over whole arrays."""
+    x = sym.var("x")
+    y = chain(x)
+    program, graph = compiled([y, sym.sum(y)], {x: (300, 400)})
+    other = types.ModuleType("other")
+    other.__dict__.update(np.__dict__)
+    (x,) = graph.arrays()
+    got = program._make(other, None)([x], [None, None], [])
+    for result, want in zip(got, program.run([x], [None, None], []), strict=True):
+        np.testing.assert_allclose(result, want, rtol=1e-5)
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize("inner", [1, 3, 500])
+def test_layers_of_every_size(dtype, rows, inner):
+    x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
+    y = sym.tanh(sym.FullyConnected(x, w, b, num_hidden=30))
+    program, graph = compiled(y, {x: (rows, inner), w: (30, inner), b: (30,)}, dtype=dtype)
+    check(program, graph, 2e-2 if dtype == "float16" else 2e-5)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_dot_in_every_direction(transpose_a, transpose_b, rows):
+    a, b = sym.var("a"), sym.var("b")
+    shapes = {a: (7, rows) if transpose_a else (rows, 7), b: (4, 7) if transpose_b else (7, 4)}
+    y = sym.dot(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    check(*compiled(y, shapes))
+    check(
+        *compiled(sym.dot(a * 2, b + 1, transpose_a=transpose_a, transpose_b=transpose_b), shapes)
+    )
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def deep(n: int, x):
+    """n layers that cannot work in place."""
+    for i in range(n):
+        x = sym.softmax(x * 2, name=f"h{i}")
+    return x
+
+
+def test_a_deep_net_takes_the_memory_of_two_layers():
+    x = sym.var("x")
+    program, graph = compiled(deep(12, x), {x: (50, 60)})
+    assert program.plan.nbytes == 2 * 50 * 60 * 4 + 2 * (-50 * 60 * 4 % 64)
+    check(program, graph)
+
+
+def test_gradients_are_computed_as_they_become_known():
+    """Whatever their order among the outputs, those of the last layer do not wait for the first."""
+    x = sym.var("x")
+    weights = [sym.var(f"w{i}") for i in range(8)]
+    h = x
+    for w in weights:
+        h = sym.tanh(sym.dot(h, w))
+    shapes = {x: (40, 64), **dict.fromkeys(weights, (64, 64))}
+    _, graph = compiled(h, shapes, training=True)
+    joint = graph.with_gradients()
+    arenas = set()
+    for outputs in (joint.outputs, joint.outputs[::-1]):
+        program = Program("net", joint.variables, outputs)
+        check(program, Graph(joint.variables, outputs, True))
+        arenas.add(program.plan.nbytes)
+    # The activations wait for their turn, of gradients no more than two are about.
+    assert len(arenas) == 1
+    assert arenas.pop() <= (len(weights) + 2) * 40 * 64 * 4
+
+
+@pytest.mark.parametrize("static_alloc", [False, True])
+def test_a_large_arena_is_given_back_unless_it_is_static(static_alloc):
+    x = sym.var("x")
+    program, graph = compiled(deep(4, x), {x: (600, 500)}, arenas=Arenas(cpu(), static_alloc))
+    assert program.plan.nbytes > 1 << 20
+    before = storage.stats(cpu()).live
+    run_quietly(program.run, graph.arrays(), [None], [])
+    kept = storage.stats(cpu()).live - before
+    assert kept == (program.plan.nbytes if static_alloc else 0)
+    assert storage.stats(cpu()).peak >= before + program.plan.nbytes
+
+
+def test_a_small_arena_is_made_once():
+    x = sym.var("x")
+    program, graph = compiled(deep(4, x), {x: (10, 20)})
+    before = storage.stats(cpu()).live
+    for _ in range(3):
+        run_quietly(program.run, graph.arrays(), [None], [])
+    assert storage.stats(cpu()).live - before == max(program.plan.nbytes, 4096)
+
+
+def test_calls_at_once_do_not_meet():
+    """Eight threads in one program, each with numbers of its own."""
+    x = sym.var("x")
+    program, _ = compiled(deep(6, x) * 3, {x: (40, 50)})
+    inputs = [big((40, 50), seed=i) for i in range(8)]
+    want = [run_quietly(program.run, [a], [None], [])[0].tobytes() for a in inputs]
+    wrong: list[int] = []
+    start = threading.Barrier(8)
+
+    def work(i: int) -> None:
+        start.wait()
+        for _ in range(50):
+            if run_quietly(program.run, [inputs[i]], [None], [])[0].tobytes() != want[i]:
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_results_share_no_memory():
+    """An input, a value returned twice, a view of another result: each comes in memory of its own
+    (`check` looks)."""
+    x = sym.var("x")
+    y = sym.exp(x, name="y")
+    program, graph = compiled([x, y, y, sym.reshape(y, shape=(6,)), sym.reshape(x, shape=(3, 2))],
+                              {x: (2, 3)})  # fmt: skip
+    check(program, graph)
+
+
+def test_empty_arrays():
+    x = sym.var("x")
+    y = sym.softmax(sym.relu(x + 1) * 2)
+    program, graph = compiled([y, sym.sum(y)], {x: (0, 3)})
+    check(program, graph)
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def unknown_names(program: Program) -> set[str]:
+    """Names that the source reads and nobody gave a meaning."""
+    tree = ast.parse(program.source)
+    given = set(dir(builtins)) | set(program._make.__globals__)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            given.add(node.arg)
+        elif isinstance(node, ast.FunctionDef):
+            given.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            given.add(node.id)
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - given
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_printed_source_is_whole_python(graph):
+    joint = graph.with_gradients()
+    program = Program("net", joint.variables, joint.outputs)
+    assert str(program) == program.source
+    assert not unknown_names(program)
+    assert max(map(len, program.source.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("rows", "most"), [(1000, 300), (256, 202), (5, 2), (64, 64), (0, 4)])
+def test_blocks_are_of_about_as_many_rows_each(rows, most):
+    sizes: list[int] = []
+    in_blocks(np, lambda x: sizes.append(len(x)), rows, most, cut=[np.empty((rows, 2))])
+    assert sum(sizes) == rows and len(sizes) == -(-rows // most)
+    assert not sizes or most >= max(sizes) <= min(sizes) + 64
+
+
+def test_names_that_python_or_the_program_needs_are_left_to_them():
+    names = [
+        "class",
+        "softmax",
+        "float",
+        "add",
+        "xp",
+        "0weight",
+        "a.b",
+        "a_b",
+        "keys",
+        "run",
+        "in_blocks",
+        'a"""\n, b',
+    ]
+    variables = [sym.var(name) for name in names]
+    total = variables[0]
+    for x in variables[1:]:
+        total = sym.softmax(total) + sym.clip(x, -1, float("inf"))
+    program, graph = compiled(total, dict.fromkeys(variables, (3,)))
+    check(program, graph)
+    assert not unknown_names(program)
+
+
+def test_nets_print_as_a_reader_would_write_them():
+    x, w, b = sym.var("data"), sym.var("dense0_weight"), sym.var("dense0_bias")
+    h = sym.FullyConnected(x, w, b, num_hidden=4, name="dense0_fwd")
+    y = sym.Activation(h, act_type="relu", name="dense0_relu_fwd")
+    program, _ = compiled(sym.softmax(y, name="p"), {x: (1, 3), w: (4, 3), b: (4,)})
+    body = program.source.split("keys):\n")[1].split("\n\n")[0]
+    assert [line.strip() for line in body.splitlines()] == [
+        "data, dense0_weight, dense0_bias = arrays",
+        "p = given_or_new(xp, places[0], (1, 4), float32)",
+        "data_row = data[0]",
+        "dense0_weight.dot(data_row, out=dense0_fwd_row)",
+        "add(dense0_fwd_row, dense0_bias, out=dense0_fwd_row)",
+        "maximum(dense0_fwd, _0, out=dense0_fwd)  # dense0_relu_fwd",
+        "softmax(xp, dense0_fwd, out=p)",
+        "return [p]",
+    ]
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (400, 500)])
+def test_an_error_names_the_node_and_its_line(shape):
+    x, i = sym.var("x"), sym.var("i")
+    y = sym.relu(x, name="fine")
+    y = sym.take(y, i, mode="raise", name="wrong") * 2  # this is the line
+    program, _ = compiled(y, {x: shape, i: (2,)})
+    with pytest.raises(MXNetError) as error:
+        run_quietly(program.run, [big(shape), np.array([0, 1000], np.float32)], [None], [])
+    first, second = str(error.value).splitlines()[:2]
+    assert first == f"node 'wrong': take: an index is not in [0, {shape[0]})"
+    assert "test_program.py" in second and "this is the line" in second
+    (result,) = run_quietly(program.run, [big(shape), np.zeros(2, np.float32)], [None], [])
+    assert result.shape == (2, shape[1])
+
+
+def test_views_of_views_are_named_before_they_are_used():
+    x = sym.var("x")
+    y = sym.transpose(sym.transpose(sym.softmax(x))) + sym.tanh(x)
+    check(*compiled(y, {x: (300, 400)}))
+    check(*compiled(sym.reshape(sym.transpose(sym.softmax(x)), shape=(-1,)) * 2, {x: (2, 3)}))
+
+
+def test_a_part_does_not_pass_for_the_whole():
+    """A slice that dies is no place for a result, though it is as large as that: it is a part."""
+    x = sym.var("x")
+    y = sym.slice(sym.exp(x), begin=(1,), end=(2,)) * 2
+    check(*compiled(y, {x: (4,)}))
+
+
+def test_tracebacks_show_the_lines_of_a_program_as_long_as_it_lives():
+    x, i = sym.var("x"), sym.var("i")
+    program, _ = compiled(sym.take(x, i, mode="raise"), {x: (2, 3), i: (2,)})
+    with pytest.raises(MXNetError) as error:
+        program.run([big((2, 3)), np.array([0, 9], np.float32)], [None], [])
+    shown = "".join(traceback.format_exception(error.value))
+    assert "mode='raise', out=take" in shown
+    file = program._file
+    assert file in linecache.cache
+    del program, error
+    gc.collect()
+    assert file not in linecache.cache

@@ -1,0 +1,113 @@
+"""Convolution by rows: right for all windows, chosen by sizes, the same whoever computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from convolutions import all_three, check_workers_change_no_bit, way_of
+from op_rows import conv as plain
+
+from d2lmini.base import MXNetError
+from d2lmini.cuda.ops import convolve as convolve_columns
+from d2lmini.ops import conv_im2col, conv_im2col_batched, conv_toeplitz
+from d2lmini.ops.windows import geometry
+
+
+def draw_case(rng):
+    """A random convolution of one or two axes that fits its image."""
+    while True:
+        ndim = int(rng.integers(1, 3))
+        size, kernel, stride, dilate, pad = (
+            tuple(map(int, rng.integers(low, high, ndim)))
+            for low, high in ((1, 15), (1, 5), (1, 4), (1, 3), (0, 3))
+        )
+        try:
+            geo = geometry(size, kernel, stride, dilate, pad)
+        except MXNetError:
+            continue
+        N, C, F = rng.choice((1, 2, 5, 40)), *rng.integers(1, 5, 2)
+        x, w = rng.normal(size=(N, C, *size)), rng.normal(size=(F, C, *kernel))
+        return geo, x, w, rng.normal(size=(N, F, *geo.out))
+
+
+@pytest.mark.parametrize("blocks", [((1,), (1,)), ((1, 2), (1, 2, 4)), ((1, 3), (1, 3, 5))])
+@pytest.mark.parametrize("tile", [1, 5000, conv_toeplitz.TILE])
+def test_equal_to_one_multiplication_after_the_other(monkeypatch, blocks, tile):
+    """Odd sizes, strides, dilation, padding, one and two axes, one image and many, the largest
+    blocks that fit."""
+    rng = np.random.default_rng(tile)
+    monkeypatch.setattr(conv_toeplitz, "HEIGHTS", blocks[0])
+    monkeypatch.setattr(conv_toeplitz, "WIDTHS", blocks[1])
+    monkeypatch.setattr(conv_toeplitz, "TILE", tile)
+    monkeypatch.setattr(
+        conv_toeplitz.ToeplitzPlan, "cost", property(lambda plan: -plan.multiplications)
+    )
+    conv_toeplitz.plan.cache_clear()
+    for _ in range(40):
+        geo, x, w, g = draw_case(rng)
+        how = dict(kernel=geo.kernel, stride=geo.stride, dilate=geo.dilate, pad=geo.pad)
+        y, dx, dw = all_three(conv_toeplitz, geo, x, w, g)
+        close = dict(rtol=1e-10, atol=1e-10, err_msg=str(geo))
+        want = plain.convolution(x, w, **how, num_filter=len(w), no_bias=True)
+        np.testing.assert_allclose(y, want, **close)
+        want = plain.backward_data(g, w, **how, num_group=1, shape=x.shape)
+        np.testing.assert_allclose(dx, want, **close)
+        want = plain.backward_weight(x, g, **how, num_group=1)
+        np.testing.assert_allclose(dw, want, **close)
+    conv_toeplitz.plan.cache_clear()
+
+
+@pytest.mark.parametrize("way", [conv_toeplitz, conv_im2col], ids=["rows", "each"])
+def test_the_bias_is_added_once_to_each_output(monkeypatch, way):
+    """By tile, however they are cut."""
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        monkeypatch.setattr(conv_toeplitz, "TILE", int(rng.choice((1, 5000, 1 << 24))))
+        monkeypatch.setattr(conv_im2col, "TILE_ELEMENTS", int(rng.choice((1, 500, 1 << 19))))
+        geo, x, w, g = draw_case(rng)
+        bias = rng.normal(size=len(w))
+        y, plain_y = (np.full(g.shape, np.nan) for _ in range(2))
+        way.convolve(np, x, w, geo, 1, y, bias)
+        way.convolve(np, x, w, geo, 1, plain_y)
+        np.testing.assert_array_equal(y, plain_y + bias.reshape(-1, *(1,) * len(geo.out)))
+
+
+def test_arrays_may_lie_in_memory_as_they_like():
+    geo = geometry((12, 8), (5, 3), (1, 1), (1, 1), (2, 1))
+    rng = np.random.default_rng(0)
+    x, w, g = (rng.normal(size=s) for s in ((6, 3, 12, 8), (4, 3, 5, 3), (6, 4, *geo.out)))
+    want = all_three(conv_toeplitz, geo, x, w, g)
+    crossed = [np.asfortranarray(a) for a in (x, w, g)]
+    for a, b in zip(all_three(conv_toeplitz, geo, *crossed), want):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_chosen_for_few_channels_and_many_images():
+    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2) is conv_toeplitz
+    assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
+    assert way_of(1, (6, 1, 5, 5), (28, 28), pad=2) is conv_im2col
+    assert way_of(32, (64, 64, 3, 3), (32, 32), pad=1, stride=2) is conv_im2col
+    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1, stride=2) is conv_im2col_batched
+    assert way_of(64, (100, 100, 3), (500,)) is conv_im2col
+    assert way_of(8, (4, 4, 3, 3, 3), (8, 8, 8)) is conv_im2col
+    # Groups, and a GPU's arrays, go elsewhere.
+    assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is conv_im2col_batched
+    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_columns
+
+
+def test_a_band_matrix_holds_the_weight_once_for_each_output():
+    w = np.arange(1.0, 4).reshape(1, 1, 1, 3)
+    geo = geometry((1, 6), (1, 3), (1, 1), (1, 1), (0, 0))
+    plan = conv_toeplitz.plan(w.shape, geo)._replace(shape=(1, 4), cuts=(1, 1), seen=(1, 6))
+    want = [[1, 0, 0, 0], [2, 1, 0, 0], [3, 2, 1, 0], [0, 3, 2, 1], [0, 0, 3, 2], [0, 0, 0, 3]]
+    assert conv_toeplitz._band_matrix(plan, w).tolist() == want
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_workers_do_not_change_a_bit(dtype):
+    """Of several tiles, which any of them may compute."""
+    rng = np.random.default_rng(1)
+    data, weight = rng.normal(size=(150, 6, 14, 14)), rng.normal(size=(16, 6, 5, 5))
+    plan = conv_toeplitz.plan(weight.shape, geometry((14, 14), (5, 5), (), (), ()))
+    assert way_of(150, weight.shape, (14, 14)) is conv_toeplitz and plan.images < 75
+    check_workers_change_no_bit(data, weight, dtype, pad=(0, 0))

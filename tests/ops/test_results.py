@@ -1,0 +1,219 @@
+"""What every operation gives is an array like any other: its memory is its own and in C order, and
+what is written into it, or into a view of it, is there afterwards; on every road that a call takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from op_rows.case import Case
+from op_rows.table import ROWS, each, find
+from rows import by
+
+from d2lmini import engine, gpu, nd, sym, virtual_gpus
+from d2lmini.device.storage import SMALL
+from d2lmini.gluon.data.batchify import gather
+from d2lmini.graph.cached_op import CachedOp
+from d2lmini.ndarray.exchange import from_array
+from d2lmini.ops.core import Op
+
+#: Of each op the first rows.
+FEW = [case for rows in by(lambda case: case.op, ROWS).values() for case in rows[:4]]
+#: A call again: the first one plans, the second goes the road that it found, the third the same.
+CALLS = 3
+
+ENGINES = {
+    "inline": {"kind": "threaded"},
+    "worker": {"kind": "threaded", "inline_below": 0},
+    "naive": {"kind": "naive"},
+}
+
+
+def check(y: nd.NDArray, who: str) -> None:
+    """Writes of every kind arrive."""
+    y.wait_to_read()
+    memory = y._chunk.data
+    assert memory.flags.c_contiguous, f"{who}: not in C order"
+    if not y.context.is_cpu or y.size == 0:
+        return
+    assert memory.flags.writeable, f"{who}: read-only"
+    y[:] = 0
+    y.reshape(-1)[:] = 1
+    assert _all(y, 1), f"{who}: y.reshape(-1)[:] = 1 is lost"
+    if y.ndim == 0:
+        return
+    y[0] = 2
+    assert _all(y[0], 2), f"{who}: y[0] = 2 is lost"
+    part = y[0:1]
+    nd.zeros_like(part, out=part)
+    assert _all(y[0], 0), f"{who}: out=y[0:1] is lost"
+    if y.dtype is not np.bool_:
+        y[0] += 3
+        assert _all(y[0], 3), f"{who}: y[0] += 3 is lost"
+        y *= 2
+        assert _all(y[0], 6), f"{who}: y *= 2 is lost"
+
+
+def _all(y: nd.NDArray, value: int) -> bool:
+    return bool((y.asnumpy() == np.array(value).astype(y.dtype)).all())
+
+
+def check_apart(results: list[nd.NDArray], others: list, who: str) -> None:
+    """No two arrays share memory."""
+    arrays = [x for x in (*results, *others) if isinstance(x, nd.NDArray) and x.context.is_cpu]
+    assert len({id(x._chunk) for x in results}) == len(results), f"{who}: two results are one"
+    memory = [x._chunk.data for x in arrays if x._chunk.data is not None]
+    for i, a in enumerate(memory[: len(results)]):
+        for b in memory[i + 1 :]:
+            assert not np.may_share_memory(a, b), f"{who}: shares memory"
+
+
+def listed(results) -> list[nd.NDArray]:
+    return results if isinstance(results, list) else [results]
+
+
+def inputs_of(case: Case, times: int, ctx=None) -> list:
+    """The row's inputs, `times` as many rows of each."""
+    return [
+        nd.array(np.concatenate([i] * times) if times > 1 else i, dtype=i.dtype, ctx=ctx)
+        if isinstance(i, np.ndarray)
+        else i
+        for i in case.inputs
+    ]
+
+
+@contextmanager
+def _queued() -> Iterator[None]:
+    """A scope in which everything is handed to a worker."""
+    before, engine.current.inline_below = engine.current.inline_below, 0
+    yield
+    engine.current.inline_below = before
+
+
+@each(ROWS)
+def test_small(case: Case):
+    op = find(case.op)
+    for _ in range(CALLS):
+        inputs = inputs_of(case, 1)
+        results = listed(op(*inputs, **case.attrs))
+        nd.waitall()
+        check_apart(results, [] if isinstance(op, Op) and op.mutates else inputs, case.id)
+        for y in results:
+            check(y, case.id)
+
+
+@each(FEW)
+def test_queued_and_large(case: Case):
+    """As many rows as make an array of the pool, by workers; where the op takes no such inputs,
+    the row's own. And on a virtual GPU."""
+    op = find(case.op)
+    largest = max((i.nbytes for i in case.inputs if np.ndim(i)), default=0)
+    stackable = largest > 0 and all(np.ndim(i) for i in case.inputs)
+    with _queued():
+        for times in (1, -(-SMALL // largest)) if stackable else (1,):
+            try:
+                results = listed(op(*inputs_of(case, times), **case.attrs))
+                nd.waitall()
+            except Exception:
+                assert times > 1
+                continue
+            for y in results:
+                check(y, case.id)
+    if any(isinstance(i, np.ndarray) for i in case.inputs):
+        with virtual_gpus(1):
+            for y in listed(op(*inputs_of(case, 1, gpu(0)), **case.attrs)):
+                y.wait_to_read()
+                assert y._chunk.data.flags.c_contiguous
+
+
+@each(FEW)
+def test_compiled(case: Case):
+    op = find(case.op)
+    if not isinstance(op, Op) or not all(isinstance(i, np.ndarray) for i in case.inputs):
+        return
+    inputs = inputs_of(case, 1)
+    variables = [sym.var(f"x{i}") for i in range(len(inputs))]
+    function = CachedOp(op(*variables, **case.attrs)) if inputs else None
+    if function is None or len(function.variables) != len(inputs):
+        return
+    for _ in range(CALLS):
+        results = listed(function(*inputs))
+        nd.waitall()
+        check_apart(results, inputs, case.id)
+        for y in results:
+            check(y, case.id)
+
+
+A = np.arange(24, dtype="float32").reshape(2, 3, 4)
+
+WAYS: dict[str, Callable] = {
+    "T": lambda x: x.T,
+    "transpose": lambda x: x.transpose(),
+    "axes": lambda x: x.transpose((1, 0, 2)),
+    "moveaxis": lambda x: nd.moveaxis(x, 0, 2),
+    "SwapAxis": lambda x: nd.SwapAxis(x, dim1=0, dim2=2),
+    "swapaxes": lambda x: x.swapaxes(dim1=0, dim2=1),
+    "of a transposed one": lambda x: nd.broadcast_add(x.T, x.T),
+    "relu of it": lambda x: nd.relu(x.T),
+    "copy of it": lambda x: x.T.copy(),
+    "astype": lambda x: x.T.astype("float64"),
+    "a column": lambda x: x[:, 0],
+    "steps": lambda x: x[::-1, ::2],
+    "advanced": lambda x: x[[1, 0]],
+    "advanced columns": lambda x: x[:, [0, 2]],
+    "flatten": lambda x: x.flatten(),
+    "stack": lambda x: nd.stack(x.T, x.T),
+    "where": lambda x: nd.where(x.T > 3, x.T, -x.T),
+    "np": lambda x: nd.array(x.asnumpy().T),
+    "a list": lambda x: nd.array([list(row) for row in x.asnumpy().T[0]]),
+    "Fortran's order": lambda x: nd.array(np.asfortranarray(x.asnumpy())),
+    "from_numpy": lambda x: nd.from_numpy(x.asnumpy().T, zero_copy=False),
+    "read-only": lambda x: from_array(_read_only(x), x.context, adopt=True),
+    "adopted": lambda x: from_array(x.asnumpy().T, x.context, adopt=True),
+    "a batch": lambda x: gather(np.asfortranarray(np.ones((4, 5, 6))), [2, 1, 0]),
+    "dlpack": lambda x: nd.from_dlpack(np.asfortranarray(x.asnumpy())),
+    "grad": lambda x: _gradient(x),
+}
+
+
+def _read_only(x: nd.NDArray) -> np.ndarray:
+    array = x.asnumpy()
+    array.flags.writeable = False
+    return array
+
+
+def _gradient(x: nd.NDArray) -> nd.NDArray:
+    from d2lmini import autograd
+
+    x.attach_grad()
+    with autograd.record():
+        y = (x.T * 2).sum()
+    y.backward()
+    return x.grad
+
+
+@pytest.mark.parametrize("n", [1, 40], ids=["small", "large"])
+@pytest.mark.parametrize("how", ENGINES)
+def test_ways_to_a_transposed_array(how: str, n: int):
+    with engine.use(**ENGINES[how]):
+        for name, way in WAYS.items():
+            for _ in range(CALLS):
+                check(way(nd.array(np.concatenate([A] * n, axis=1))), name)
+
+
+def test_writes_into_a_transposed_array_arrive():
+    for _ in range(CALLS):
+        x = nd.transpose(nd.array([[1.0, 2], [3, 4], [5, 6]]))
+        x[0] = -1
+        assert x.asnumpy().tolist() == [[-1, -1, -1], [2, 4, 6]]
+
+
+def test_an_array_in_another_order_is_refused_as_memory():
+    from d2lmini import cpu, storage
+
+    chunk = storage.Chunk(storage.pool_of(cpu()), 24)
+    with pytest.raises(AssertionError, match="C order"):
+        chunk.adopt(np.zeros((3, 2), "float32").T)

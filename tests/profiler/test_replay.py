@@ -1,0 +1,436 @@
+"""What-if replays: exact on traces made by hand, a fixed point on random ones, near the truth on
+programs that sleep.
+
+No test here times a computation: those are in tests/benchmarks/replay.py.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from d2lmini import MXNetError, cpu, engine, gpu, nd, profile
+from d2lmini.profiler import Operation, Trace, Wait
+from d2lmini.profiler.rates import fit
+from d2lmini.profiler.records import SplitRecord
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import replay as benchmark
+
+#: When the traces made by hand begin: 0 would say that something did not happen.
+BASE = 1_000_000
+
+
+class Made:
+    """A trace made by hand, in nanoseconds from its begin."""
+
+    def __init__(self, **workers: int):
+        self.trace = Trace()
+        self.trace.workers = {"cpu": 1, **{k.replace("_", " "): n for k, n in workers.items()}}
+        self.trace.begin_ns = BASE
+
+    def op(
+        self, pushed: int, began: int | None, ended: int, reads: Any = (), writes: Any = (),
+        ctx: Any = None, lane: str = "compute", worker: str = "w", thread: str = "main",
+        nbytes: float = 0.0, ready: int | None = None, name: str = "op", site: Any = None,
+    ) -> None:  # fmt: skip
+        task = Operation()
+        task.number = len(self.trace.operations) + 1
+        task.name, task.ctx, task.lane = name, ctx or cpu(), lane
+        task.worker = worker if worker == "caller" else f"{task.place} {worker}"
+        task.thread, task.site, task.priority, task.predicted_us = thread, site, 0, 1.0
+        task.reads, task.writes = tuple(reads), tuple(writes)
+        task.pushed_ns, task.ended_ns = BASE + pushed, BASE + ended
+        task.began_ns = 0 if began is None else BASE + began
+        task.ready_ns = task.began_ns if ready is None else BASE + ready
+        task.failure = None
+        task.footprint = lambda: nd_cost(nbytes)
+        self.trace.operations.append(task)
+
+    def wait(
+        self, begin: int, end: int, operation: int | None = None, kind: str = "wait_to_read",
+        site: Any = None, thread: str = "main",
+    ) -> None:  # fmt: skip
+        pushed = sum(operation.pushed_ns <= BASE + begin for operation in self.trace.operations)
+        writes = self.trace.operations[operation - 1].writes if operation else ()
+        self.trace.waits.append(
+            Wait(kind, writes[0] if writes else None, operation or 0, pushed, site, thread,
+                 BASE + begin, BASE + end)
+        )  # fmt: skip
+
+    def end(self, left: int, end: int) -> Trace:
+        self.trace.left_ns, self.trace.end_ns = BASE + left, BASE + end
+        return self.trace
+
+
+def nd_cost(nbytes: float) -> Any:
+    from d2lmini.ops.spec import Cost
+
+    return Cost(0.0, nbytes)
+
+
+def length(trace: Trace) -> int:
+    return trace.end_ns - trace.begin_ns
+
+
+def spans(trace: Trace) -> list[tuple[int, int]]:
+    return [
+        (operation.began_ns and operation.began_ns - BASE, operation.ended_ns - BASE)
+        for operation in trace.operations
+    ]
+
+
+def two(dependent: bool) -> Trace:
+    """Two operations after each other, because there is one worker, or because one needs both."""
+    made = Made()
+    made.op(100, 100, 3100, writes=[1])
+    made.op(200, 3100, 5100, reads=[1] if dependent else [], writes=[2])
+    return made.end(300, 5150)
+
+
+def test_a_replay_of_what_was_recorded_is_what_was_recorded():
+    for trace in (two(False), two(True)):
+        again = trace.replay()
+        assert length(again) == length(trace) and spans(again) == spans(trace)
+        assert again.recorded is trace and again.left_ns == trace.left_ns
+        assert "predicted trace of 2 operations" in repr(again) and "recorded" in repr(again)
+
+
+def test_a_second_worker_takes_what_is_independent():
+    faster = two(False).replay(workers=2)
+    assert spans(faster) == [(100, 3100), (200, 2200)]
+    assert length(faster) == 3150
+    assert faster.workers["cpu"] == 2
+    assert len({operation.worker for operation in faster.operations}) == 2
+    assert length(two(True).replay(workers=2)) == 5150
+
+
+def test_room_is_made_before_it_is_written_again():
+    made = Made()
+    made.op(0, 0, 1000, writes=[1])
+    made.op(10, 1000, 3000, reads=[1], writes=[2])
+    made.op(20, 3000, 4000, writes=[1])
+    trace = made.end(30, 4000)
+    assert spans(trace.replay(workers=3)) == spans(trace)
+
+
+def with_wait() -> Trace:
+    """The second operation could run beside the first; the program waits between."""
+    site = compile("\nx\n", "/projects/me/train.py", "exec"), 0
+    made = Made(cpu=2)
+    made.op(0, 0, 3000, writes=[1])
+    made.wait(500, 3100, operation=1, site=(site[0].replace(co_firstlineno=12), 10**6))
+    made.op(3200, 3200, 6200, writes=[2])
+    return made.end(3300, 6250)
+
+
+@pytest.mark.parametrize("at", ["train.py:12", 12, ["me/train.py:12"], "/projects/me/train.py:12"])
+def test_a_wait_that_is_left_out_lets_the_program_go_on(at: Any):
+    trace = with_wait()
+    assert length(trace.replay()) == 6250
+    free = trace.replay(without_wait_at=at)
+    # Its own 500 ns before the wait and 100 ns after it are left.
+    assert spans(free) == [(0, 3000), (600, 3600)]
+    assert length(free) == 3650 and free.left_ns == BASE + 700
+    assert [len(each.waits) for each in (trace, trace.replay(), free)] == [1, 1, 0]
+    assert length(trace.replay(without_wait_at=at, workers=1)) == 6050
+
+
+def test_a_wait_ends_when_what_it_is_for_is_done():
+    """With more workers the first operation's turn comes sooner, and so does the wait's end."""
+    made = Made()
+    made.op(0, 0, 2000, writes=[1])
+    made.op(10, 2000, 3000, writes=[2])
+    made.wait(100, 3050, operation=2)
+    made.op(3100, 3100, 3200, writes=[3])
+    trace = made.end(3110, 3200)
+    faster = trace.replay(workers=2)
+    assert [(w.begin_ns - BASE, w.end_ns - BASE) for w in faster.waits] == [(100, 1060)]
+    assert length(faster) == 2000
+
+
+def test_a_wait_to_write_is_for_the_readers_too_and_one_for_everything_for_all():
+    for kind, operation in [("wait_to_write", 1), ("waitall", None)]:
+        made = Made(cpu=2)
+        made.op(0, 0, 1000, writes=[1])
+        made.op(10, 1000, 5000, reads=[1], writes=[2])
+        made.wait(20, 5000, operation=operation, kind=kind)
+        made.op(5000, 5000, 5100, writes=[3])
+        trace = made.end(5000, 5100)
+        assert length(trace.replay()) == 5100
+        assert trace.replay(workers=1).waits[0].end_ns == BASE + 5000
+
+
+def test_who_has_the_higher_priority_runs_first():
+    made = Made()
+    for number, (began, ended) in enumerate([(0, 100), (100, 300), (300, 700)], 1):
+        made.op(number, began, ended, writes=[number])
+    trace = made.end(3, 700)
+    turned = trace.replay(priorities=lambda each: each.number)
+    assert spans(turned) == [(1, 101), (501, 701), (101, 501)]
+    assert [operation.priority for operation in turned.operations] == [1, 2, 3]
+    assert [operation.priority for operation in trace.operations] == [0, 0, 0]
+
+
+def test_the_time_of_copies_grows_with_their_bytes():
+    """100 ns and 2 ns a byte, which is 0.5 GB/s; one copy was held up."""
+    made = Made(**{"gpu(0)_in": 1})
+    now = 0
+    for i, nbytes in enumerate([100, 200, 300, 1000, 1100, 1200, 150]):
+        took = 100 + 2 * nbytes + (900 if i == 6 else 0)
+        made.op(i, now, now + took, writes=[i], ctx=gpu(0), lane="in", nbytes=nbytes)
+        now += took
+    trace = made.end(7, now)
+    link = fit(trace.operations)
+    assert (link.overhead_ns, link.ns_per_byte) == pytest.approx((100, 2))
+    assert length(trace.replay()) == now
+    faster = trace.replay(link_gb_s=2.0)
+    assert [operation.run_ns for operation in faster.operations] == [
+        150,
+        200,
+        250,
+        600,
+        650,
+        700,
+        1075,
+    ]
+
+
+def test_copies_of_one_size_tell_a_rate_only():
+    made = Made(**{"gpu(0)_in": 1})
+    made.op(0, 0, 500, ctx=gpu(0), lane="in", nbytes=1000.0)
+    link = fit(made.trace.operations)
+    assert (link.overhead_ns, link.ns_per_byte) == (0, 0.5)
+    assert fit([]).ns_per_byte == 0
+
+
+def on_two_devices() -> Trace:
+    made = Made(**{"gpu(0)": 1, "gpu(1)": 1, "gpu(1)_in": 1})
+    made.op(0, 0, 1000, writes=[1], ctx=gpu(0))
+    made.op(0, 0, 1000, writes=[2], ctx=gpu(1))
+    made.op(0, 1000, 5000, reads=[1], writes=[3], ctx=gpu(1), lane="in", nbytes=100)
+    made.op(0, 5000, 6000, reads=[2, 3], writes=[4], ctx=gpu(1))
+    return made.end(0, 6000)
+
+
+def test_two_devices_become_one():
+    one = on_two_devices().replay(devices=1)
+    assert {str(operation.ctx) for operation in one.operations} == {"gpu(0)"}
+    assert spans(one) == [(0, 1000), (1000, 2000), (1000, 1000), (2000, 3000)]
+    assert length(on_two_devices().replay(devices=2)) == 6000
+
+
+def test_workers_of_each_lane_can_be_asked_for():
+    trace = on_two_devices()
+    both = trace.replay(devices=1, workers={"gpu(0)": 2})
+    assert spans(both) == [(0, 1000), (0, 1000), (1000, 1000), (1000, 2000)]
+
+
+def test_idle_workers_help_with_an_operation_that_is_cut():
+    """400 ns of its own and 3000 in pieces; then one of 1000 that keeps one of two workers busy."""
+    made = Made()
+    made.op(0, 0, 3400, writes=[1], worker="a")
+    made.trace.shared[1] = SplitRecord(8, 3000, 3000)
+    made.op(1, 3400, 4400, writes=[2], worker="a")
+    trace = made.end(2, 4400)
+    assert spans(trace.replay()) == spans(trace)
+    # Beside the second one nobody helps; at 1001, two of eight pieces of 375 are taken.
+    two_workers = trace.replay(workers=2)
+    assert spans(two_workers) == [(0, 400 + 5 * 375), (1, 1001)]
+    # And back: what several did together is one worker's work.
+    assert length(two_workers.replay(workers=1)) == pytest.approx(4400, rel=0.001)
+    # No more help than there are pieces.
+    trace.shared[1] = SplitRecord(2, 3000, 3000)
+    assert trace.replay(workers=9)[1].run_ns == 400 + 1500
+    # One that is done as a whole where nobody is idle when it begins.
+    trace.shared[1] = SplitRecord(8, 3000, 3000, late=False)
+    assert spans(trace.replay(workers=2)) == [(0, 3400), (1, 1001)]
+    # One is: it is cut, and who comes at 1001 begins the last piece at 1376.
+    assert trace.replay(workers=3)[1].run_ns == 1376 + 375
+
+
+def test_inline_operations_stay_where_they_are_called_unless_they_would_have_to_wait():
+    made = Made()
+    made.op(0, 0, 1000, writes=[1])
+    made.wait(10, 1000, operation=1)
+    made.op(1100, 1110, 1200, reads=[1], writes=[2], worker="caller")
+    made.op(1250, 1250, 1300, writes=[3])
+    trace = made.end(1260, 1300)
+    again = trace.replay()
+    assert spans(again) == spans(trace) and again[2].worker == "caller"
+    trace.waits[0] = trace.waits[0]._replace(site=(compile("", "a.py", "exec"), 10**6))
+    free = trace.replay(without_wait_at=1)
+    assert free[2].worker != "caller" and free[2].began_ns >= BASE + 1000
+    assert free[3].pushed_ns == BASE + 10 + 100 + 50
+
+
+def test_back_pressure_is_a_bound_on_the_bytes_pending():
+    """Three results of 10 bytes, two at a time; with a second worker nobody has to pause long."""
+    made = Made()
+    for i in range(3):
+        made.op([0, 1, 1000][i], 1000 * i, 1000 * (i + 1), writes=[i], nbytes=10.0)
+    made.wait(2, 1000, kind="backpressure")
+    trace = made.end(1001, 3000)
+    again = trace.replay()
+    assert [operation.pushed_ns - BASE for operation in again.operations] == [0, 1, 1000]
+    assert [(w.begin_ns - BASE, w.end_ns - BASE) for w in again.waits] == [(2, 1000)]
+    assert length(trace.replay(workers=2)) == 2000
+
+
+def test_what_an_operation_pushes_comes_when_it_runs():
+    made = Made()
+    made.op(0, 0, 2000, writes=[1])
+    made.op(1, 2000, 3000, writes=[2])
+    made.op(2400, 3000, 3500, writes=[3], thread="cpu w")
+    trace = made.end(2, 3500)
+    assert spans(trace.replay()) == spans(trace)
+    assert trace.replay(workers=3)[3].pushed_ns == BASE + 401
+
+
+def test_a_second_thread_begins_after_what_the_first_did_before():
+    made = Made(cpu=2)
+    made.op(0, 0, 1000, writes=[1])
+    made.wait(10, 1000, operation=1)
+    made.op(1100, 1100, 2100, writes=[2], thread="other")
+    made.op(1200, 1200, 2200, writes=[3])
+    trace = made.end(1210, 2200)
+    assert spans(trace.replay()) == spans(trace)
+    trace.operations[0].ended_ns = BASE + 400
+    assert trace.replay()[2].pushed_ns == trace.replay().waits[0].end_ns + 100
+
+
+def test_what_is_skipped_takes_no_time():
+    made = Made()
+    made.op(0, 0, 1000, writes=[1])
+    made.op(1, None, 1000, reads=[1], writes=[2], ready=1000)
+    trace = made.end(2, 1000)
+    again = trace.replay(workers=2)
+    assert spans(again) == [(0, 1000), (0, 1000)] and again[2].worker == trace[2].worker
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"workers": 0}, "workers of 'cpu' are 1 or more, got 0"),
+        ({"workers": {"gpu(7)": 1}}, r"no such lane, but 'cpu'"),
+        ({"devices": 2}, "no operation ran on a GPU"),
+        ({"devices": 0}, "devices are 1 or more"),
+        ({"link_gb_s": 0}, "a rate in GB/s above 0"),
+        ({"without_wait_at": "train.py:99"}, r"no wait at 'train.py:99'(.|\n)*train.py:12"),
+    ],
+)
+def test_what_the_trace_does_not_have_cannot_be_changed(asked: Any, message: str):
+    with pytest.raises(MXNetError, match=message):
+        with_wait().replay(**asked)
+
+
+def random_trace(seed: int, n: int = 60) -> Trace:
+    """What one worker did of a random program, with a hand-over each and waits in between."""
+    rng = random.Random(seed)
+    made = Made()
+    now = free = 0
+    ends: dict[int, int] = {}
+    for number in range(1, n + 1):
+        now += rng.randrange(1, 50)
+        began = max(now, free) + rng.randrange(5)
+        free = began + rng.randrange(1, 400)
+        reads, writes = ([rng.randrange(9) for _ in range(k)] for k in (rng.randrange(3), 1))
+        made.op(now, began, free, reads, writes, ready=now)
+        ends[number] = free
+        if rng.random() < 0.1:
+            made.wait(now + 3, max(now, free) + 7, operation=number)
+            now = max(now, free) + 7
+    return made.end(now + 1, max(now + 1, free) + 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replay_of_a_replay_leads_back(seed: int):
+    trace = random_trace(seed)
+    # A ready time is not what one worker tells: it has only to be no later than the begin.
+    one = trace.replay()
+    assert spans(one) == spans(trace) and one.end_ns == trace.end_ns, seed
+    three = trace.replay(workers=3)
+    assert length(three) <= length(one), seed
+    assert spans(three.replay()) == spans(three), seed
+    assert length(three.replay()) == length(three), seed
+    assert spans(three.replay(workers=1)) == spans(one), seed
+
+
+def test_a_replay_keeps_the_rules():
+    trace = random_trace(5, 300).replay(workers=4)
+    for operation in trace.operations:
+        assert operation.pushed_ns <= operation.ready_ns <= operation.began_ns <= operation.ended_ns
+        for before in (*trace.needs(operation.number), *trace.makes_room(operation.number)):
+            assert trace[before].ended_ns <= operation.began_ns
+    moments = sorted(
+        [(operation.began_ns, 1) for operation in trace.operations]
+        + [(operation.ended_ns, -1) for operation in trace.operations]
+    )
+    busy = most = 0
+    for _, change in moments:
+        busy += change
+        most = max(most, busy)
+    assert most == 4
+
+
+def test_traces_of_real_programs_replay_and_can_be_looked_at():
+    def other() -> None:
+        (nd.ones((3, 3)) * 3).wait_to_read()
+
+    with engine.use("threaded", workers=2), profile() as trace:
+        a = nd.ones((600, 600))
+        b = nd.dot(a, a) + 1
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        b.asnumpy()
+        engine.push(lambda: engine.push(lambda: None))
+    again = trace.replay()
+    assert [operation.name for operation in again.operations] == [
+        operation.name for operation in trace.operations
+    ]
+    assert len(again.waits) == len(trace.waits)
+    assert str(again.timeline("again"))
+    assert trace.replay(workers=1).workers["cpu"] == 1
+
+
+def test_what_is_cut_is_told(monkeypatch: pytest.MonkeyPatch):
+    with engine.use("threaded", workers=2), profile() as trace:
+        a = nd.ones((1200, 1200))
+        nd.tanh(a).wait_to_read()
+        (a.reshape((-1,))[:10] + 1).wait_to_read()
+    names = {trace[number].name for number in trace.shared}
+    assert "tanh" in names and "_plus_scalar" not in names
+    for number, cut in trace.shared.items():
+        assert cut.pieces > 1 and 0 < cut.ns <= trace[number].run_ns
+        assert cut.ns / 2 <= cut.work_ns <= cut.ns * cut.pieces
+
+
+@pytest.mark.parametrize("kind", [benchmark.waiting, benchmark.freed])
+@pytest.mark.parametrize("seed", range(2))
+def test_programs_that_sleep_are_foreseen(kind: Any, seed: int):
+    program = kind(random.Random(seed))
+    trace = benchmark.recording(program, program.recorded)
+    measured = benchmark.seconds(benchmark.recording(program, program.asked))
+    assert benchmark.seconds(trace.replay()) == pytest.approx(benchmark.seconds(trace), rel=0.05)
+    assert benchmark.seconds(trace.replay(**program.change)) == pytest.approx(measured, rel=0.5)
+
+
+def test_every_kind_of_generated_program_runs_where_it_shall():
+    for program in benchmark.programs(3, 5):
+        trace = benchmark.recording(program, program.recorded)
+        assert trace.operations and trace.replay(**program.change).end_ns > trace.begin_ns
+
+
+def test_a_hundred_thousand_operations_take_seconds():
+    trace = random_trace(1, 20_000)
+    begin = time.thread_time()
+    trace.replay(workers=4)
+    assert time.thread_time() - begin < 5

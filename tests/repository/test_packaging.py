@@ -1,0 +1,239 @@
+"""What is packed is what is tested: sdist and wheel are built as a packager builds them, the wheel
+runs far from the tree, and the matrix, its workflow and the lists of versions name the same things.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+from repository import PYPROJECT, ROOT, requirements, tracked_files
+
+PROGRAM = ROOT / "tests" / "tools" / "users_program.py"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A folder with the sdist, and the wheel that was built from it; nothing is downloaded."""
+    if find_spec("build") is None or find_spec("hatchling") is None:
+        pytest.skip("to build packages needs: pip install build hatchling")
+    folder = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """A folder in which the wheel is unpacked, as pip does it."""
+    folder = tmp_path_factory.mktemp("installed")
+    (wheel,) = built.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """Run Python in `folder` with the unpacked wheel, and nothing of the tree."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+# --- what is inside ---
+
+
+def test_the_wheel_holds_the_library_the_chapters_and_nothing_else(built):
+    """All that is tracked in d2lmini/, data files too; chapters and figures at their place."""
+    (wheel,) = built.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    tracked = [p.relative_to(ROOT) for p in tracked_files()]
+    library = {p.as_posix() for p in tracked if p.parts[0] == "d2lmini"}
+    book = {
+        f"d2lmini/book/{p.as_posix()}"
+        for p in tracked
+        if p.match("chapters/*.ipynb") or p.match("img/*.svg")
+    }
+    assert library | book <= packed
+    assert all(name.startswith("d2lmini/") for name in packed)
+    others = {name for name in packed if name.startswith("d2lmini/book/")} - book
+    assert all(name.endswith((".ipynb", ".svg")) for name in others)  # not tracked yet
+    assert len(book) > 10
+    assert {"d2lmini/py.typed", "d2lmini/widgets/js/watch.js"} <= packed
+
+
+def test_the_sdist_holds_all_that_is_tracked(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    tracked = {p.relative_to(ROOT).as_posix() for p in tracked_files()}
+    assert tracked - packed <= {".gitignore", ".gitattributes"}
+
+
+def test_the_metadata_names_the_command_and_the_extras(built):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (entry,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        assert "d2lmini = d2lmini.__main__:main" in archive.read(entry).decode()
+        (meta,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        said = archive.read(meta).decode()
+    extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
+    assert extras == PYPROJECT["project"]["optional-dependencies"].keys()
+    assert "Requires-Python: >=3.10" in said
+
+
+# --- the wheel at work ---
+
+# One process, for each would import the library anew: a file is changed, then lost.
+AT_WORK = """
+import pathlib, sys
+import d2lmini
+from d2lmini.cli import main
+
+def say(*words):
+    print("=" * 9, main(words))
+
+say("test", "versions", "files", "chapters")
+say("lab", "--copy")
+script = pathlib.Path(d2lmini.__file__).parent / "widgets" / "js" / "watch.js"
+text = script.read_bytes()
+script.write_bytes(b"// mine")
+say("test", "files")
+script.unlink()
+say("test", "files")
+script.write_bytes(text)
+"""
+
+
+@pytest.fixture(scope="module")
+def at_work(installed, tmp_path_factory) -> tuple[Path, list[tuple[str, str]]]:
+    """The folder where that ran, and what each command printed, with its status at the end."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    done = run(installed, folder, "-c", AT_WORK)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder, re.findall(r"(.*?)={9}( \d+)\n", done.stdout, re.S)
+
+
+def test_the_wheel_checks_itself(at_work):
+    said, status = at_work[1][0]
+    assert "3 passed, 0 failed, 0 not run" in said and int(status) == 0, said
+    counts = re.search(r"(\d+) files of Python, (\d+) of JavaScript, (\d+) chapters", said)
+    assert counts is not None and int(counts[1]) > 200 and int(counts[3]) >= 8
+    assert int(counts[2]) == len(list((ROOT / "d2lmini/widgets/js").glob("*.js")))
+
+
+def test_a_wheel_with_a_file_changed_or_lost_says_so(at_work):
+    (changed, one), (lost, another) = at_work[1][2:]
+    assert (int(one), int(another)) == (1, 1)
+    assert re.search(r"watch\.js is not as it was packed\n", changed)
+    assert re.search(r"watch\.js is missing: install d2lmini anew\n", lost)
+
+
+def test_lab_copies_the_chapters_of_the_wheel(at_work):
+    folder, said = at_work
+    assert "chapters copied to" in said[1][0] and int(said[1][1]) == 0
+    copied = folder / "d2lmini-chapters"
+    for path in (ROOT / "chapters").glob("*.ipynb"):
+        assert (copied / "chapters" / path.name).read_bytes() == path.read_bytes()
+    assert (copied / "d2lmini" / "engine" / "core.py").is_file()
+    assert not (copied / "pyproject.toml").exists()
+
+
+def test_a_program_of_a_users_own_runs_with_the_wheel_alone(installed, tmp_path):
+    (tmp_path / "mine.py").write_text(PROGRAM.read_text(encoding="utf-8"), encoding="utf-8")
+    done = run(installed, tmp_path, "mine.py")
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "weights [[1.0, 2.0, 3.0]]" in done.stdout and "trained in time: " in done.stdout
+
+
+# --- the matrix ---
+
+
+@pytest.fixture(scope="module")
+def sessions() -> list[dict]:
+    """What nox finds in noxfile.py."""
+    if find_spec("nox") is None:
+        pytest.skip("to list the matrix needs: pip install nox")
+    done = subprocess.run(
+        [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py"), "--list", "--json"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_matrix_has_every_python_that_is_promised(sessions):
+    classifiers = PYPROJECT["project"]["classifiers"]
+    promised = {c.split()[-1] for c in classifiers if re.search(r":: 3\.\d+$", c)}
+    tested = {session["python"] for session in sessions if session["name"] == "tests"}
+    assert promised <= tested and len(promised) >= 4
+    kinds = {session["name"] for session in sessions}
+    assert kinds == {"tests", "lab", "extra", "cuda_stub", "wheel"}
+
+
+def test_the_matrix_has_every_extra(sessions):
+    tried = {s["call_spec"]["extra"] for s in sessions if s["name"] == "extra"}
+    extras = PYPROJECT["project"]["optional-dependencies"].keys()
+    assert tried == extras - {"test", "gpu13"} | {"none"}
+
+
+def test_the_oldest_jupyterlab_is_the_lower_bound():
+    pins = (ROOT / "tests/oldest-lab.txt").read_text(encoding="utf-8").splitlines()
+    oldest = dict(line.split("==") for line in pins if not line.startswith("#"))
+    bounds = requirements(PYPROJECT["project"]["optional-dependencies"]["lab"])
+    lowest = {name: re.search(r">=([\d.]+)", bound)[1] for name, bound in bounds.items()}
+    assert oldest.keys() == lowest.keys()
+    for name, version in lowest.items():
+        assert oldest[name].removesuffix(".0") == version, name
+
+
+def test_the_workflow_can_be_read_and_what_it_runs_exists(sessions):
+    text = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    systems, commands = set(), []
+    for job in jobs.values():
+        matrix = job["strategy"]["matrix"]
+        systems |= {*matrix.get("os", ()), *(row["os"] for row in matrix.get("include", ()))}
+        commands += [step["run"] for step in job["steps"] if "run" in step]
+        caches = [step for step in job["steps"] if "setup-python" in step.get("uses", "")]
+        assert [step["with"]["cache"] for step in caches] == ["pip"]
+        for name in caches[0]["with"]["cache-dependency-path"].split():
+            assert (ROOT / name).is_file(), name
+    assert systems == {"ubuntu-latest", "macos-latest", "windows-latest"}
+    run_here = re.findall(r"(?:^|\s)((?:\.ci|tests)/[\w/.-]+)", "\n".join(commands))
+    assert {".ci/run", "tests/tools/matrix.py"} <= set(run_here)
+    for file in run_here:
+        assert (ROOT / file).is_file(), file
+    assert set(jobs["versions"]["strategy"]["matrix"]["session"]) == {s["name"] for s in sessions}
+    pythons = jobs["versions"]["steps"][1]["with"]["python-version"].split()
+    assert {s["python"] for s in sessions} == set(pythons)
+    shots = [s for job in jobs.values() for s in job["steps"] if "upload" in s.get("uses", "")]
+    assert {s["with"]["path"] for s in shots} == {"build/screenshots", "build/matrix.md"}
+
+
+def test_the_table_of_the_matrix(tmp_path, monkeypatch):
+    import matrix
+
+    monkeypatch.setattr(matrix, "FOLDER", tmp_path)
+    (tmp_path / "tests.xml").write_text(
+        '<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2"/></testsuites>'
+    )
+    names = ("tests", "success"), ("lab", "skipped"), ("wheel", "failed")
+    rows = matrix.rows_of([{"name": n[:3], "signatures": [n], "result": r} for n, r in names])
+    assert rows == [
+        ("tests", "passed", "3 passed, 2 failed, 2 skipped"), ("lab", "NOT RUN", ""),
+        ("wheel", "FAILED", ""),
+    ]  # fmt: skip
+    assert "| tests | passed | 3 passed, 2 failed, 2 skipped |" in matrix.table(rows)

@@ -1,0 +1,64 @@
+"""Pictures: what is drawn is what was measured, and drawing leaves no trace behind."""
+
+import sys
+
+import pytest
+from pictures import bars
+
+from d2lmini import d2l
+
+SYNCHRONOUS = [
+    ("front end", [("push", 5.0, 5.1), ("wait", 5.1, 5.4)]),
+    ("worker", [("compute", 5.2, 5.3)]),
+]
+
+
+def test_spans_become_bars_from_the_first_begin_on():
+    drawn = bars(d2l.timeline(SYNCHRONOUS))
+    rows, lefts, widths = zip(*drawn)
+    assert rows == (0, 0, 1)
+    assert lefts == pytest.approx([0, 100_000, 200_000])
+    assert widths == pytest.approx([100_000, 300_000, 100_000])
+
+
+def test_lanes_are_named_from_the_top_and_only_the_kinds_seen_are_explained():
+    axes = d2l.timeline(SYNCHRONOUS).figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["front end", "worker"]
+    assert axes.yaxis_inverted()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "push",
+        "compute",
+        "wait",
+    ]
+
+
+def test_two_pictures_can_share_a_scale():
+    short = d2l.timeline(SYNCHRONOUS, length_s=2.0)
+    assert short.figure.axes[0].get_xlim() == pytest.approx((0, 2e6))
+    assert d2l.timeline(SYNCHRONOUS).figure.axes[0].get_xlim() == pytest.approx((0, 4e5))
+
+
+def test_a_notebook_shows_a_png_and_always_the_same_text():
+    picture = d2l.timeline(SYNCHRONOUS)
+    data, size = picture._repr_png_()
+    assert data.startswith(b"\x89PNG") and b"matplotlib" not in data
+    assert int.from_bytes(data[16:20], "big") == 2 * size["width"]
+    assert repr(picture) == "<timeline of front end, worker>"
+
+
+def test_it_is_saved_in_the_format_of_the_ending(tmp_path):
+    d2l.timeline(SYNCHRONOUS, title="A title").save(tmp_path / "a.svg")
+    assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+def test_pyplot_and_its_global_figures_are_not_touched():
+    before = "matplotlib.pyplot" in sys.modules
+    d2l.timeline(SYNCHRONOUS)
+    assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+def test_what_cannot_be_drawn_is_named():
+    with pytest.raises(ValueError, match=r"kinds \['rest'\] have no style"):
+        d2l.timeline([("worker", [("rest", 0, 1)])])
+    with pytest.raises(ValueError, match="no lane has a span"):
+        d2l.timeline([("worker", [])])

@@ -1,0 +1,238 @@
+"""The memory dial without a browser: the limit is turned, memory is bounded, all is put back."""
+
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+from sanitizer import sanitize
+
+from d2lmini import cpu, engine, nd, storage, widgets
+from d2lmini.widgets import sampler
+from d2lmini.widgets.background_job import NAME
+from d2lmini.widgets.dial import KEPT, MemoryDial, _control
+
+SOON_S = 20
+MB = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    before = engine.current.budget.limit
+    yield
+    assert engine.current.budget.limit == before
+    until = time.monotonic() + SOON_S
+    while sampler.running() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not {NAME, sampler.NAME} & {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def runs_ahead():
+    """A program that pushes 40 results of 1 MB behind one that takes its time."""
+
+    def program(seconds=0.3):
+        first = nd.zeros((250_000,))
+        engine.push(lambda: time.sleep(seconds), writes=[first])
+        for _ in range(40):
+            last = first + 1
+        last.wait_to_read()
+
+    return program
+
+
+def test_the_limit_bounds_what_is_pending(runs_ahead, capsys):
+    dial = widgets.memory_dial(runs_ahead, limits_mb=[1000, 10])
+    free, bound = dial.runs
+    assert free.limit == 1000 * MB and bound.limit == 10 * MB
+    assert free.peak_pending > 35 * MB and free.paused == 0
+    assert bound.peak_pending <= 11 * MB and bound.paused > 0
+    assert bound.seconds > 0.3 and not bound.turned
+    told = re.sub(r"[\d.,]+ (MB|ms|s)\b", "N", capsys.readouterr().out)
+    assert told == 2 * (
+        "memory dial of program, with a limit on pending memory of N\n"
+        "  pending memory    at most N\n  memory of arrays  at most N\n  time              N\n"
+    )
+    assert engine.current.budget.limit == 10 * MB
+    dial.close()
+
+
+def test_the_text_is_stable_for_nbval(runs_ahead, capsys):
+    """Whatever is measured there the chapters' sanitizer leaves out."""
+    dial = widgets.memory_dial(lambda: runs_ahead(0.05), limits_mb=[900])
+    first = capsys.readouterr().out
+    dial.run(limit=7)
+    second = capsys.readouterr().out
+    assert first != second and sanitize(first) == sanitize(second)
+    dial.close()
+
+
+def test_points_are_taken_while_it_runs(runs_ahead):
+    dial = widgets.memory_dial(lambda: runs_ahead(0.6), limits_mb=[1000])
+    [run] = dial.runs
+    seconds, pending, live, limit = np.array(run.points).T
+    assert len(seconds) >= 4 and (np.diff(seconds) >= 0).all()
+    assert seconds[0] < 0.05 and abs(seconds[-1] - run.seconds) < 0.1
+    assert pending[0] == pending[-1] == 0 and pending.max() > 35 * MB
+    assert (limit == 1000 * MB).all() and (live >= 0).all()
+    dial.close()
+
+
+def test_peaks_of_arrays_are_those_of_the_books(ctx):
+    if not ctx.is_cpu:
+        pytest.skip("counted on the CPU")
+
+    def makes():
+        a = nd.ones((250_000,))
+        b = nd.ones((250_000,))
+        (a + b).wait_to_read()
+
+    nd.waitall()
+    before = storage.stats(cpu()).live
+    dial = widgets.memory_dial(makes, limits_mb=[500])
+    assert 3 * MB <= dial.runs[0].peak_live - before < 3.2 * MB
+    dial.close()
+
+
+def test_turned_while_it_runs(runs_ahead):
+    dial = MemoryDial(lambda: [runs_ahead(0.3) for _ in range(2)])
+    dial.start(limit=1000)
+    until = time.monotonic() + SOON_S
+    while engine.stats().pending_bytes < 35 * MB and time.monotonic() < until:
+        time.sleep(0.005)
+    places = [float(word) for word in dial.controls[0].describe()["choices"]]
+    dial.received({"kind": "turn", "values": {"limit": places.index(5.0)}})
+    assert dial.limit_mb == 5 and engine.stats().limit_bytes == 5 * MB
+    assert dial.wait(SOON_S)
+    [run] = dial.runs
+    assert run.turned and run.peak_pending > 35 * MB and run.paused > 0
+    assert "1,000 MB, turned" in dial.table()[1][0]
+    limits = {point[3] for point in run.points}
+    assert limits == {1000 * MB, 5 * MB}
+    dial.close()
+
+
+def test_close_puts_the_limit_back_and_so_does_letting_go():
+    before = engine.current.budget.limit
+    dial = widgets.memory_dial(lambda: None, limits_mb=[3])
+    assert engine.current.budget.limit == 3 * MB
+    dial.close()
+    dial.close()
+    assert engine.current.budget.limit == before
+    dial = widgets.memory_dial(lambda: None, limits_mb=[4])
+    assert engine.current.budget.limit == 4 * MB
+    del dial
+    import gc
+
+    gc.collect()
+    assert engine.current.budget.limit == before
+
+
+def test_a_run_that_fails_or_is_cancelled_leaves_all_in_order(runs_ahead):
+    calls = []
+
+    def sometimes():
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("not this time")
+        while len(calls) < 10**6:
+            calls.append((nd.ones((250_000,)) + 1).asnumpy()[0])
+
+    dial = MemoryDial(sometimes)
+    dial.start()
+    assert dial.wait(SOON_S)
+    assert dial.state()["problem"].startswith("ValueError: not this time") and dial.runs == []
+    dial.start(limit=20)
+    while len(calls) < 5:
+        time.sleep(0.001)
+    dial.cancel()
+    assert dial.wait(SOON_S) and dial.state()["text"].startswith("cancelled")
+    assert dial.runs == [] and engine.stats().pending == 0
+    dial.close()
+
+
+def test_without_a_program_it_shows_what_the_notebook_does():
+    dial = widgets.memory_dial()
+    assert not dial.runnable
+    until = time.monotonic() + SOON_S
+    while len(dial._idle.points) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert dial.picture()._repr_png_()[0][:4] == b"\x89PNG"
+    dial._idle.points *= KEPT
+    dial.changes()
+    assert len(dial._idle.points) == KEPT
+    with pytest.raises(TypeError, match="there is nothing to run"):
+        dial.run()
+    dial.limit_mb = 12
+    assert engine.stats().limit_bytes == 12 * MB
+    with pytest.raises(ValueError, match="more than 0 MB"):
+        dial.limit_mb = 0
+    dial.close()
+
+
+def test_messages_to_the_view(runs_ahead):
+    sent = []
+
+    class Front:
+        def send(self, header, buffers):
+            sent.append((header, buffers))
+
+        def close(self):
+            pass
+
+    dial = MemoryDial(lambda: runs_ahead(1.5))
+    dial._front = Front()
+    dial.start(limit=1000)
+    assert dial.wait(SOON_S)
+    until = time.monotonic() + SOON_S
+    while not (sent and sent[-1][0]["whole"] and sent[-1][0]["rows"]):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    header, buffers = sent[-1]
+    assert header["curve"] and header["turns"] and header["runs"] and header["head"][1] == "limit"
+    *pngs, curve = buffers
+    assert len(pngs) == 1 and curve.dtype == np.float64
+    assert curve.tolist() == [list(point) for point in dial.runs[0].points]
+    # What was sent in between was enough to draw the same as it went on (see take in panel.js).
+    points, longest = [], 0
+    for header, buffers in sent[:-1]:
+        if header["whole"]:
+            points = buffers[-1].tolist()
+        elif header.get("points"):
+            points = buffers[0].tolist() + (points if header["points"] != "all" else [])
+        longest = max(longest, len(points))
+    assert longest >= 3 and all(point in curve.tolist() for point in points)
+    dial.close()
+
+
+def test_the_picture_says_what_the_view_says(runs_ahead):
+    from d2lmini.widgets.dial_picture import picture_of
+
+    dial = widgets.memory_dial(lambda: runs_ahead(0.2), limits_mb=[1000, 10])
+    figure = picture_of(dial.runs, "x").figure
+    [axes] = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("seconds", "MB")
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["pending, run 1 (limit 1,000 MB)", "pending, run 2 (limit 10 MB)",
+                     "in arrays, run 2", "limit of run 2"]  # fmt: skip
+    # Peaks between two looks are in it.
+    assert axes.lines[0].get_ydata().max() == dial.runs[0].peak_pending / 1e6
+    assert len(dial.picture()._repr_png_()[0]) < 150_000
+    dial.close()
+
+
+def test_the_sliders_places():
+    for megabytes in (3, 47.5, 0.2, 250_000):
+        made = _control(megabytes)
+        assert made.value == megabytes
+        assert list(made.choices) == sorted(set(made.choices))
+        ratios = np.diff(np.log([c for c in made.choices if c >= 1]))
+        assert ratios.max() < np.log(2) + 1e-9 or megabytes > 1e5  # equally far, by their ratio
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match=r"expected a function without arguments, got NoneType|int"):
+        widgets.memory_dial(3)
+    with pytest.raises(ValueError, match="more than 0 MB, got -1"):
+        widgets.memory_dial(lambda: None, limits_mb=[-1])
