@@ -104,7 +104,8 @@ class Waits(Scheduler):
         if thread_state.task is not None:
             raise MXNetError(
                 f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because "
-                "it would hold a worker that the awaited work may need. Name its inputs in reads= instead."
+                "it would hold a worker that the awaited work may need. Name its inputs in reads= "
+                "instead."
             )
         if core.lock._is_owned():  # type: ignore[attr-defined]
             raise MXNetError(

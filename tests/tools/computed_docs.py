@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 import migration_table
+import reading_order
 
 from d2lmini import cli
 
@@ -42,7 +43,11 @@ def _words(action: argparse.Action) -> str:
 
 
 #: The page, and what computes its part.
-PAGES = {"migration.md": migration_table.tables, "command-line.md": commands}
+PAGES = {
+    "migration.md": migration_table.tables,
+    "command-line.md": commands,
+    "reading-guide.md": reading_order.table,
+}
 
 
 def renewed(page: str, computed: str) -> str:
