@@ -136,7 +136,7 @@ class ArrayDataset(Dataset):
 
 
 class RecordFileDataset(Dataset):
-    """Not implemented: MXNet's RecordIO files."""
+    """Left out: MXNet's RecordIO files."""
 
     def __init__(self, filename: str):
         raise NotImplementedError(

@@ -362,7 +362,7 @@ def read_image(path: str, flag: int = 1) -> NDArray:
 
 
 class ImageRecordDataset(RecordFileDataset):
-    """Not implemented: images in MXNet's RecordIO files."""
+    """Left out: images in MXNet's RecordIO files."""
 
     def __init__(
         self, filename: str, flag: int = 1, transform: Callable[[Any, Any], Any] | None = None

@@ -360,7 +360,7 @@ class RandomGray(HybridBlock):
 
 
 class Rotate(Block):
-    """Not implemented: rotation by any angle."""
+    """Left out: rotation by any angle."""
 
     def __init__(self, *_: Any, **__: Any):
         raise NotImplementedError(
@@ -370,4 +370,4 @@ class Rotate(Block):
 
 
 class RandomRotation(Rotate):
-    """Not implemented: rotation by a random angle."""
+    """Left out: rotation by a random angle."""
