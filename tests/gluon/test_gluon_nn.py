@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 from gluon_rows.nn import ROWS
-from gluon_rows.runner import Row, check_gradients, compare, examine_here
+from gluon_rows.runner import Row, check_gradients, compare, examine_here, examine_in
+from oracle import Oracle, OracleError
 
 import d2lmini as mx
 from d2lmini import autograd, engine, init, instrument, nd
@@ -110,8 +111,11 @@ def test_every_difference_is_found(key):
         theirs[key] = theirs[key] + np.float32(1e-3)
     with pytest.raises(AssertionError):
         compare(row, mine, theirs)
-    with pytest.raises(AssertionError, match="refuses"):
-        compare(row, mine, "MXNetError")
+
+
+def test_a_net_that_mxnet_refuses_is_an_error(mxnet: Oracle):
+    with pytest.raises(OracleError, match="no attribute 'Dance'"):
+        examine_in(mxnet, Row("nn.Dance(2)"))
 
 
 # -- what is known before the first call, and after -----------------------------------------------
