@@ -98,7 +98,7 @@ def cupy():
     """A CuPy with two GPUs of 256 MB: the fake."""
     from fakes.cuda import fake_cuda
 
-    from d2lmini.device.cuda import module
+    from d2lmini.cuda import module
 
     with fake_cuda(2, seed=3) as fake, module.using(fake):
         yield fake
@@ -108,7 +108,7 @@ def cupy():
 def gpus(cupy):
     """The same two, as devices; what was lost on them is forgotten in the end."""
     from d2lmini import engine
-    from d2lmini.device.cuda.device import logical_gpus
+    from d2lmini.cuda.device import logical_gpus
 
     with logical_gpus(2) as contexts:
         yield contexts

@@ -51,7 +51,7 @@ class CapturedGraph:
     """One recording of a program, the arrays that it works on, and where they must lie.
 
     at, to   addresses of inputs and of given places; 0 for arrays in the take's own memory
-    lent     weak references to the results lent from the take's own memory
+    borrowed weak references to the results lent from the take's own memory
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CapturedGraph:
         self.recording: GraphCapture | None = None
         self.at: list[int] = []
         self.to: list[int] = []
-        self.lent: list[weakref.ref] = []
+        self.borrowed: list[weakref.ref] = []
         self.held: list[Block] = []
 
     @property
@@ -78,7 +78,7 @@ class CapturedGraph:
         return (
             all(mine == theirs or not mine for mine, theirs in zip(self.at, at))
             and all(mine == theirs or not mine for mine, theirs in zip(self.to, to))
-            and all(ref() is None for ref in self.lent)
+            and all(ref() is None for ref in self.borrowed)
         )
 
     def bring(self, arrays: Sequence[Any]) -> None:
@@ -95,12 +95,12 @@ class CapturedGraph:
             if not self.at[i]:
                 self.lane.device.copy(arrays[i], self.inputs[i])
         results = []
-        self.lent = []
+        self.borrowed = []
         for given, out, place in zip(self.to, self.outs, places):
             if place is None:
                 # A new array, not a view: views made of a result would keep a view's base alive.
                 result = self.lane.device.xp.ndarray(out.shape, out.dtype, out.data)
-                self.lent.append(weakref.ref(result))
+                self.borrowed.append(weakref.ref(result))
             else:
                 result = place
                 if not given:

@@ -211,7 +211,7 @@ def test_ctrl_c_everywhere():
     `virtual_gpus(0)` leaves all as it was."""
     files = (
         *(str(path) for path in (PACKAGE / "device").glob("*.py")),
-        str(PACKAGE / "ndarray" / "transfer.py"), str(PACKAGE / "engine" / "lanes.py"),
+        str(PACKAGE / "ndarray" / "transfer.py"), str(PACKAGE / "engine" / "worker_pools.py"),
     )  # fmt: skip
     before = blas.threads()
     source = nd.ones(2000)

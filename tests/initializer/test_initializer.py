@@ -131,7 +131,7 @@ def test_create_says_what_there_is():
         init.create(init.Xavier)
     with pytest.raises(TypeError):
         init.create(3)
-    with pytest.raises(ValueError, match="made already"):
+    with pytest.raises(ValueError, match="already an object"):
         init.create(init.One(), 3)
     with pytest.raises(TypeError):
         init.create("xavier", magnitudes=3)

@@ -283,7 +283,7 @@ BY_THEMSELVES = {
     "gluon/data/vision/datasets.py": "unpacks, beside",
     "gluon/checkpoint.py": "in a folder that takes its name when it is whole",
     "d2l/claims.py": "appends a line",
-    "test_utils/surroundings.py": "the null device",
+    "compat/test_utils/environment.py": "the null device",
     "cli/external_checks.py": "programs for a check, in a temporary folder",
 }
 

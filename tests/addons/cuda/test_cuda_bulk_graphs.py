@@ -336,7 +336,7 @@ def frozen(wiring: Any) -> Any:
 
 def broken_fits(take: Any, at: Any, to: Any) -> bool:
     """Takes no notice of who holds what was lent."""
-    take.lent = []
+    take.borrowed = []
     return FITS(take, at, to)
 
 
