@@ -5,7 +5,7 @@ proxy for each array (`ops.symbolic`), which stands for the element at one place
 ufunc becomes a line of C: erf, Adam and whatever comes later are known here already.
 
 >>> body = Body()
->>> x, b = body.given("x", "float32"), body.given("b", "float32")
+>>> x, b = body.add_input("x", "float32"), body.add_input("b", "float32")
 >>> y = names.maximum(x * 2 + b, 0)
 >>> print(*body.lines, sep="\\n")
 const float t1 = x * 2.0f;
