@@ -22,6 +22,7 @@ from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import capture, current, module, stream_worker
+from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
 from d2lmini.cuda.memory import CudaPool
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.cuda.staging import alloc_pinned, is_pinned, pieces

@@ -7,6 +7,8 @@ That its work is in order is `test_cuda_order`'s business; what it shares with o
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import types
 import weakref
 
@@ -370,3 +372,15 @@ def test_devices_end_with_their_scope(cupy):
         return not any(ref() for ref in devices)
 
     until(all_gone)
+
+
+def test_a_program_that_asks_for_a_gpu_gets_the_kernels_of_gpus():
+    """Nobody has to import them: the device does. (In a process in which no test has.)"""
+    code = (
+        "from d2lmini import addons; from d2lmini.ops.core import registry\n"
+        "from d2lmini.ops.products import matmul\n"
+        "addons.find('gpu')\n"
+        "print('cuda' in matmul.kernels, 'cuda' in registry['Pooling'].kernels)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("True True\n", "")
