@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import sys
 import threading
@@ -17,6 +18,11 @@ from d2lmini import autograd, engine, gluon, instrument, nd
 from d2lmini.gluon import nn
 from d2lmini.ndarray import dispatch
 from d2lmini.ops.core import registry
+
+#: Under the memory checker these calls are queued: a task's memory is what it watches.
+not_checked = pytest.mark.skipif(
+    os.environ.get("D2LMINI_CHECK_MEMORY") == "1", reason="queued under the memory checker"
+)
 
 
 class Short(instrument.Instrument):
@@ -197,6 +203,7 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@not_checked
 @pytest.mark.parametrize("how", WRITES)
 def test_a_write_into_a_tiny_array_takes_no_task(how: str, queued: list[str]):
     found = []
@@ -214,6 +221,7 @@ def test_a_write_into_a_tiny_array_takes_no_task(how: str, queued: list[str]):
     np.testing.assert_array_equal(*found)
 
 
+@not_checked
 @pytest.mark.parametrize("req", ["write", "add"])
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_backward_writes_gradients_without_a_task(req: str, hybrid: bool, queued: list[str]):
@@ -257,6 +265,7 @@ def test_a_write_that_fails_leaves_what_was_there(monkeypatch):
     assert (x._chunk.data == before).all()
 
 
+@not_checked
 def test_a_result_that_is_not_tiny_takes_no_task_either(queued: list[str]):
     x = nd.ones((64, 64))
     for _ in range(2):
@@ -287,6 +296,7 @@ def calls(call: Callable[[], Any]) -> int:
     return n
 
 
+@not_checked
 def test_calls_of_the_five_ways():
     x, wide, net = nd.ones((4, 4)), nd.ones((64, 64)), nn.Dense(3, in_units=4)
     net.initialize()
