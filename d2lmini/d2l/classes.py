@@ -33,7 +33,7 @@ def family(classes: Sequence[type], methods: Sequence[str] = ()) -> Drawing:
     """
     if not classes:
         raise ValueError("family: no class to draw")
-    classes = sorted(classes, key=lambda cls: len(cls.__mro__))  # ancestors first
+    given, classes = classes, sorted(classes, key=lambda cls: len(cls.__mro__))  # ancestors first
     above = {cls: parents(cls, classes) for cls in classes}
     look = Look("", STYLES["compute"][0])
     boxes = [Box([cls.__name__, *own_methods(cls, methods)], look) for cls in classes]
@@ -41,7 +41,7 @@ def family(classes: Sequence[type], methods: Sequence[str] = ()) -> Drawing:
     parts, width, height = diagram(boxes, edges)
     derived = [
         f"{cls.__name__} is a {' and a '.join(p.__name__ for p in above[cls])}"
-        for cls in classes
+        for cls in given
         if above[cls]
     ]
     text = "; ".join(derived) or "classes: " + ", ".join(cls.__name__ for cls in classes)
