@@ -79,10 +79,10 @@ def apply(
         return apply_any(op, inputs, attrs, out, ctx, None)
     current = engine.current
     x = inputs[0]
-    spec = x._spec
-    beside = spec.scalar_cache
+    spec = whole = x._spec
+    scalars = spec.scalar_cache
     plan = None
-    if op.ufunc is None or beside is None:
+    if op.ufunc is None or scalars is None:
         plan = find_plan(op, inputs, attrs)
         if plan is None or not plan.small or plan.predicted_us >= current.inline_below:
             return apply_any(op, inputs, attrs, out, ctx, plan)
@@ -100,24 +100,21 @@ def apply(
             chunk.writer is None
             and not chunk.queue
             and chunk.error is None
-            and (chunk.spec is x._spec or _is_all(chunk, x))
+            and (chunk.spec is whole or _is_all(chunk, x))
         ):
             a = chunk.data
             try:
-                others: Any = () if len(inputs) == 1 else _ready(inputs[1:], x._ctx)
-                if others is None:
+                if plan is None and attrs:
+                    result = run_locked(op.ufunc, a, scalars[attrs["scalar"]])  # type: ignore[index]
+                elif (others := _ready(inputs[1:], x._ctx) if len(inputs) > 1 else ()) is None:
                     pass
-                elif plan is not None:
-                    if plan.kernel is not None:
-                        result = run_locked(plan.kernel, np, a, *others)
-                    else:
-                        (result,) = run_locked(plan.run, (a, *others), plan.nowhere, attrs)
-                elif attrs:
-                    result = run_locked(op.ufunc, a, beside[attrs["scalar"]])  # type: ignore[index]
-                elif not others:
-                    result = run_locked(op.ufunc, a)
-                elif inputs[1]._spec is spec:
-                    result = run_locked(op.ufunc, a, *others)
+                elif plan is None:
+                    if not others or inputs[1]._spec is whole:
+                        result = run_locked(op.ufunc, a, *others)
+                elif plan.kernel is not None:
+                    result = run_locked(plan.kernel, np, a, *others)
+                else:
+                    (result,) = run_locked(plan.run, (a, *others), plan.nowhere, attrs)
             except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
                 result = None
             if result is not None:
