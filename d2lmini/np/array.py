@@ -96,7 +96,8 @@ class NumpyMethods:
 
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "mod": "mod",
-    "pow": "power", "floordiv": "floor_divide", "matmul": "matmul",
+    "pow": "power", "floordiv": "floor_divide", "matmul": "matmul", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor",
 }  # fmt: skip
 _COMPARISONS = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
@@ -147,7 +148,7 @@ for _name, _function in _OPERATORS.items():
     setattr(NumpyMethods, f"__i{_name}__", _in_place(_called))
 for _name, _function in _COMPARISONS.items():
     setattr(NumpyMethods, f"__{_name}__", _operator(ELEMENTWISE[_function]))
-for _name, _function in {"neg": "negative", "abs": "abs", "invert": "logical_not"}.items():
+for _name, _function in {"neg": "negative", "abs": "abs", "invert": "invert"}.items():
     setattr(NumpyMethods, f"__{_name}__", _method(ELEMENTWISE[_function]))
 for _table, _names in _METHODS:
     for _name in _names.split():
@@ -275,8 +276,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         return str(self._read("print"))
 
     def __repr__(self) -> str:
-        text = repr(self._read("print"))
-        text = text.replace(", dtype=float32)", ")").replace(", dtype=bool)", ")")
+        text = describe(self._read("print"))
         return text if self.ctx.is_cpu else f"{text[:-1]}, ctx={self.ctx})"
 
     def __contains__(self, value: Any) -> bool:
@@ -322,6 +322,22 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __reduce__(self) -> tuple:
         rebuild, state = NDArray.__reduce__(self)
         return _rebuild, (rebuild, state)
+
+
+def describe(values: onp.ndarray) -> str:
+    """`array([1., 2.])`, as MXNet writes it: with the dtype unless it is float32 or bool."""
+    if values.size or values.shape == (0,):
+        text = onp.array2string(values, separator=", ", prefix="array(", suffix=")")
+    else:
+        text = f"[], shape={values.shape}"
+    text = f"array({text}"
+    kind = values.dtype.name
+    if kind == "float32" or (kind == "bool" and values.size):
+        return f"{text})"
+    # The dtypes that NumPy shows, too, begin a line if there is no room left.
+    room = onp.get_printoptions()["linewidth"] - len(text) + text.rfind("\n") + 1
+    wraps = kind not in ("int64", "float64", "bool") and room < len(f", dtype={kind})")
+    return f"{text},{chr(10) + ' ' * 6 if wraps else ' '}dtype={kind})"
 
 
 def _is_whole(key: Any) -> bool:

@@ -210,15 +210,24 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     return grids
 
 
-def copy(a: Any) -> Any:
+def copy(a: Any, out: Any = None) -> Any:
     """A copy."""
-    return array(a)
+    return fill(out, array(a))
+
+
+def _window(name: str) -> Callable[..., Any]:
+    def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
+        return array(getattr(onp, name)(M), _default(dtype), ctx)
+
+    function.__name__ = name
+    function.__doc__ = f"The {name} window of M points."
+    return function
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         array, zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like, arange,
-        linspace, logspace, eye, identity, meshgrid, copy,
+        linspace, logspace, eye, identity, meshgrid, copy, *map(_window, "blackman hamming hanning".split()),
     )
 }  # fmt: skip

@@ -16,7 +16,7 @@ from d2lmini.np import reductions
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.fallback import by_numpy
 from d2lmini.np.products import matmul
-from d2lmini.np.shapes import expand_dims, ravel, swapaxes
+from d2lmini.np.shapes import expand_dims, moveaxis, ravel, squeeze, swapaxes
 from d2lmini.np.values import as_float, check_array, drop_axes
 from d2lmini.ops.core import registry
 
@@ -46,16 +46,16 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         lines = reductions.sum(absolute, first, keepdims=True)
         extreme = reductions.max if ord > 0 else reductions.min
         found = extreme(lines, second, keepdims=True)
-        return found if keepdims else _without(found, axes)
+        return found if keepdims else squeeze(found, axes)
     if ord in (2, -2, "nuc"):
-        return by_numpy(onp.linalg.norm)(x, ord, axes, keepdims)
+        values = _singular_values(moveaxis(x, axes, (-2, -1)))
+        found = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, -1)
+        return expand_dims(found, axes) if keepdims else found
     raise ValueError(f"Invalid norm order {ord!r} for matrices")
 
 
-def _without(x: Any, axes: tuple[int, ...]) -> Any:
-    from d2lmini.np.shapes import squeeze
-
-    return squeeze(x, axes)
+def _singular_values(x: Any) -> Any:
+    return svd(x if x.shape[-2] <= x.shape[-1] else swapaxes(x, -1, -2))[1]
 
 
 def _vector_norm(absolute: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -87,6 +87,8 @@ def _batched(name: str, op: str, doc: str) -> Any:
 inv = _batched("inv", "_linalg_inverse", "The inverse of each matrix.")
 det = _batched("det", "_linalg_det", "The determinant of each matrix.")
 slogdet = _batched("slogdet", "_linalg_slogdet", "Sign and log of |det| of each matrix.")
+svd = _batched("svd", "_svd", """(U, L, V) with x = U diag(L) V and L descending, of matrices with no
+    more rows than columns: (m, m), (m,), (m, n). This is MXNet's form, not NumPy's.""")
 cholesky = _batched("cholesky", "_linalg_potrf", "The lower factor L of each matrix L L^T.")
 
 
@@ -133,5 +135,5 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     return solve(a.reshape(size, size), ravel(b)).reshape(rest)
 
 
-for _name in """cond eig eigvals lstsq matrix_power matrix_rank multi_dot qr svd""".split():
+for _name in """cond eig eigvals lstsq matrix_power matrix_rank multi_dot qr""".split():
     globals()[_name] = by_numpy(getattr(onp.linalg, _name))

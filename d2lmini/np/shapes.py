@@ -287,11 +287,24 @@ def pad(x: Any, pad_width: Any = None, mode: str = "constant", **kwargs: Any) ->
                     parts.insert(0 if place == 0 else len(parts), as_type(block, x.dtype))
             x = concatenate(parts, axis)
         return x
+    if mode in ("maximum", "minimum"):
+        return _pad_extreme(x, widths, mode[:3])
     if mode not in ("edge", "reflect", "symmetric"):
-        raise ValueError(f"np.pad: modes are constant, edge, reflect, symmetric; got {mode!r}")
+        raise ValueError(
+            "np.pad: modes are constant, edge, reflect, symmetric, maximum, minimum; got "
+            f"{mode!r}"
+        )
     for axis, (before, after) in enumerate(widths):
         places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
         x = x[(slice(None),) * axis + (places,)]
+    return x
+
+
+def _pad_extreme(x: Any, widths: list[list[int]], op_name: str) -> Any:
+    for axis, (before, after) in enumerate(widths):
+        extreme = registry[op_name](x, axis=(axis,), keepdims=True)
+        parts = [repeat(extreme, n, axis) for n in (before, after)]
+        x = concatenate([part for part in (parts[0], x, parts[1]) if part.shape[axis]], axis)
     return x
 
 
