@@ -105,15 +105,12 @@ _COMPARISONS = {
 }  # fmt: skip
 #: Functions that are also methods.
 _METHODS = (
-    (ELEMENTWISE, """abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp
-        expm1 fix floor log log10 log1p log2 radians reciprocal rint round sign sin sinh sqrt square
-        tan tanh trunc"""),
+    (ELEMENTWISE, "round"),
     (REDUCTIONS, "sum prod mean max min var std argmax argmin cumsum any all"),
-    (SHAPES, "squeeze swapaxes expand_dims repeat tile ravel split flip broadcast_to"),
-    (SELECTION, "take argsort nonzero diag diagonal"),
+    (SHAPES, "squeeze swapaxes repeat ravel broadcast_to"),
+    (SELECTION, "take argsort nonzero diagonal"),
     (PRODUCTS, "dot trace"),
-    (CREATION, "zeros_like ones_like"),
-)  # fmt: skip
+)
 
 
 def _operator(function: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """Rows of the functions that make arrays."""
 
-from np_rows.case import rows
+from np_rows.case import rows, whole
 
 _MADE = {"grad": False, "numpy": False, "traced": False}
 
@@ -11,8 +11,11 @@ ROWS = [
           "onp.ones(2, bool)", "onp.ones(2), dtype='float32'", "[onp.float64(1), onp.float64(2)]",
           "f(2, 3)", "i(3)", "f(2), dtype='int32'", "[f(), f()]", "[f(2), f(2)]", "[1.0, f()]",
           "[onp.ones(2), onp.zeros(2)]", "[[f(), 1], [2, f()]]", "onp.ones((2, 2)).T", **_MADE),
-    *rows("array", "'text'", "[[1, 2], [3]]", "None", numpy=False, error="Exception"),
-    *rows("zeros ones empty", "3", "(2, 3)", "()", "(0, 2)", "[2, 3]", "shape=(2,)", "2, 'int32'", "2, dtype=bool",
+    *rows("array", "None", numpy=False, error="TypeError", mxnet="MXNet makes nan of it"),
+    *rows("array", "'text'", "[[1, 2], [3]]", numpy=False, error="Exception"),
+    *whole("empty", "np.empty(3).shape", "np.empty((2, 0)).dtype.name", "np.empty((), dtype=bool).dtype.name",
+          "np.empty_like(f(2, 3)).shape", "np.empty_like(i(2)).dtype.name", **_MADE),
+    *rows("zeros ones", "3", "(2, 3)", "()", "(0, 2)", "[2, 3]", "shape=(2,)", "2, 'int32'", "2, dtype=bool",
           "(2,), dtype=np.float64", "2, order='C'", "2, ctx=npx.cpu()", "onp.int64(3)", "2, int", **_MADE),
     *rows("full", "3, 2", "(2, 3), 1.5", "(), 2", "2, True", "(2,), 3, dtype='int32'", "(2,), onp.int64(3)",
           "2, fill_value=4.0", "(2, 2), f()", "(2, 3), f(3)", **_MADE),
