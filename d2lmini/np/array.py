@@ -161,7 +161,7 @@ def _plain_key(key: Any) -> Any:
         return tuple(map(_plain_key, key))
     if isinstance(key, Value):
         if key._spec.dtype.kind == "b":  # type: ignore[attr-defined]
-            return read(key, "a mask as an index")
+            return read(key, "ndarray: a mask as an index")
         return key.as_nd_ndarray() if isinstance(key, NDArray) else key
     if isinstance(key, list):
         if any(isinstance(item, Value) for item in key):

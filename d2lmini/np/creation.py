@@ -212,7 +212,7 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
 
 def copy(a: Any, out: Any = None) -> Any:
     """A copy."""
-    return fill(out, array(a))
+    return fill(out, registry["_copy"](check_array("copy", a)))
 
 
 def _window(name: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as onp
 
+from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.creation import array
 from d2lmini.np.selection import read
 from d2lmini.ops.core import Value
@@ -31,18 +32,17 @@ def by_numpy(function: Callable[..., Any], name: str = "") -> Callable[..., Any]
             return type(x)(map(copied, x))
         return x
 
-    def wrapped(result: Any) -> Any:
+    def wrapped(result: Any, ctx: Any) -> Any:
         if isinstance(result, onp.ndarray):
-            return array(result)
+            return array(result, ctx=ctx)
         if isinstance(result, (list, tuple)):
-            parts = map(wrapped, result)
+            parts = [wrapped(part, ctx) for part in result]
             return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
         return result
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(
-            function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
-        )
+        result = function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
+        return wrapped(result, next((x.ctx for x in args if isinstance(x, NDArray)), None))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"numpy.{name} of copies of the arrays: waits, has no gradient."

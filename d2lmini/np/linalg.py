@@ -16,6 +16,7 @@ from d2lmini.np import reductions
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.fallback import by_numpy
 from d2lmini.np.products import matmul
+from d2lmini.np.selection import where
 from d2lmini.np.shapes import expand_dims, moveaxis, ravel, squeeze, swapaxes
 from d2lmini.np.values import as_float, check_array, drop_axes
 from d2lmini.ops.core import registry
@@ -74,10 +75,11 @@ def _vector_norm(absolute: Any, ord: Any, axes: tuple[int, ...], keepdims: bool)
 def _batched(name: str, op: str, doc: str) -> Any:
     def function(a: Any) -> Any:
         result = registry[op](as_float(check_array(f"linalg.{name}", a)))
-        parts = result if isinstance(result, list) else [result]
-        scalars = name in ("det", "slogdet") and len(a.shape) == 2
-        parts = [drop_axes(x) for x in parts] if scalars else parts
-        return tuple(parts) if isinstance(result, list) else parts[0]
+        count = registry[op].outputs
+        parts = [result] if count == 1 else [result[i] for i in range(count)]
+        if name in ("det", "slogdet") and len(a.shape) == 2:
+            parts = [drop_axes(x) for x in parts]
+        return parts[0] if count == 1 else tuple(parts)
 
     function.__name__ = name
     function.__doc__ = doc
@@ -115,8 +117,13 @@ def solve(a: Any, b: Any) -> Any:
 
 
 def pinv(a: Any, rcond: float = 1e-15, hermitian: bool = False) -> Any:
-    """The pseudo-inverse (Moore-Penrose)."""
-    return by_numpy(onp.linalg.pinv)(as_float(a), rcond, hermitian)
+    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0."""
+    if a.shape[-2] > a.shape[-1]:
+        return swapaxes(pinv(swapaxes(a, -1, -2), rcond, hermitian), -1, -2)
+    U, values, V = svd(a)
+    above = values > rcond * values[..., :1]
+    inverse = where(above, 1 / where(above, values, 1), 0)
+    return matmul(swapaxes(V, -1, -2) * inverse[..., None, :], swapaxes(U, -1, -2))
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:

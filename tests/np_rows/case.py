@@ -19,9 +19,9 @@ class Row:
 
     name     the name under test, as in 'add', 'random.normal', 'npx.relu', 'x.sum'
     numpy    compare with NumPy: True, False, or another expression for NumPy
-    dtypes   NumPy's dtypes count too (they do not where MXNet has a rule of its own)
-    mxnet    compare with the real MXNet: '' or the reason why not
+    mxnet    '' or why MXNet's result is another
     grad     the gradients of float inputs agree with differences; False where there are none
+    slope    '' or why MXNet's gradient is another
     traced   the same in a hybridized net; False where the shape depends on values
     error    the class of the error that is expected here; MXNet must refuse, too
     """
@@ -29,9 +29,9 @@ class Row:
     name: str
     text: str
     numpy: bool | str = True
-    dtypes: bool = False
     mxnet: str = ""
     grad: bool = True
+    slope: str = ""
     traced: bool = True
     error: str = ""
     rtol: float = 1e-5

@@ -3,6 +3,7 @@
 from np_rows.case import rows, whole
 
 _WAITS = {"grad": False, "traced": False}
+_SYMMETRIC = "(lambda a: a + a.T)(s(3))"
 
 ROWS = [
     *rows("dot", "f(2, 3), f(3, 4)", "f(3), f(3)", "f(2, 3), f(3)", "f(3), f(3, 2)", "f(), f(3)",
@@ -10,7 +11,8 @@ ROWS = [
     *rows("dot", "f(2, 3), 2", mxnet="MXNet refuses numbers"),
     *rows("dot", "f(2, 3), f(2, 3)", numpy=False, error="Exception"),
     *rows("matmul", "f(2, 3), f(3, 4)", "f(3), f(3)", "f(2, 3), f(3)", "f(3), f(3, 2)", "f(5, 2, 3), f(5, 3, 4)",
-          "f(5, 2, 3), f(3, 4)", "f(4, 1, 2, 3), f(5, 3, 2)", "f(5, 2, 3), f(3)", "f(3), f(5, 3, 2)"),
+          "f(5, 2, 3), f(3, 4)", "f(5, 2, 3), f(3)", "f(3), f(5, 3, 2)"),
+    *rows("matmul", "f(4, 1, 2, 3), f(5, 3, 2)", slope="MXNet's is wrong"),
     *rows("matmul", "f(2, 3), f(2, 3)", "f(), f(3)", numpy=False, error="Exception"),
     *rows("inner", "f(3), f(3)", "f(2, 3), f(4, 3)", "f(2, 3), f(3)"),
     *rows("outer", "f(3), f(2)", "f(2, 2), f(3)"),
@@ -26,20 +28,25 @@ ROWS = [
     *rows("einsum", "'ij,jk', f(2, 3)", "'ij->ik', f(2, 3)", numpy=False, error="Exception"),
     *rows("cross", "f(3), f(3)", "f(2, 3), f(2, 3)", **_WAITS, mxnet="MXNet 1.9 has none"),
     # -- np.linalg ---------------------------------------------------------------------------------
-    *rows("linalg.norm", "f(3)", "f(2, 3)", "f(2, 3), axis=1", "f(2, 3), axis=0, keepdims=True", "f(3), 1", "f(3), 3", "f(2, 3), 'fro'", "f(2, 3), 1", "f(2, 3), np.inf", "f(2, 3), -1", "f(2, 3), ord=2, axis=1", "f(2, 3, 4), axis=(1, 2)", "f()"),
+    *rows("linalg.norm", "f(3)", "f(2, 3)", "f(2, 3), axis=1", "f(2, 3), axis=0, keepdims=True", "f(3), 1", "f(3), 3", "f(2, 3), 'fro'", "f(2, 3), ord=2, axis=1", "f(2, 3, 4), axis=(1, 2)", "f()"),
+    *rows("linalg.norm", "f(2, 3), 1", "f(2, 3), np.inf", "f(2, 3), -1", slope="MXNet's is wrong"),
     *rows("linalg.norm", "f(3), np.inf", "f(3), -np.inf", mxnet="MXNet fails"),
     *rows("linalg.norm", "f(3), 0", grad=False),
-    *rows("linalg.norm", "f(2, 3), 'nuc'", "f(2, 3), 2", "f(2, 3), -2", "f(4, 3, 2), 'nuc', axis=(1, 2)", rtol=1e-4),
+    *rows("linalg.norm", "f(2, 3), 'nuc'", "f(2, 3), 2", "f(2, 3), -2", rtol=1e-4, slope="MXNet's is wrong"),
+    *rows("linalg.norm", "f(4, 3, 2), 'nuc', axis=(1, 2)", rtol=1e-4, mxnet="MXNet fails"),
     *rows("linalg.norm", "f(2, 3), 5", "f(2, 2, 2), 1", numpy=False, error="ValueError",
           mxnet="MXNet gives norms of vectors"),
     *rows("linalg.inv", "s(3)", "s(2, 3)", "d(3, 3)"),
     *rows("linalg.det", "s(3)", "s(2, 3)", "d(3, 3)"),
     *rows("linalg.slogdet", "s(3)", "s(2, 3)"),
-    *rows("linalg.cholesky", "s(3)", "s(2, 3)"),
+    *rows("linalg.cholesky linalg.eigvalsh", "s(3)", "s(2, 3)", grad=False),
+    *rows("linalg.cholesky", _SYMMETRIC),
+    *rows("linalg.eigvalsh", _SYMMETRIC, slope="MXNet's is 0"),
     *rows("linalg.solve", "s(3), f(3)", "s(3), f(3, 2)", "s(2, 3), f(2, 3, 1)"),
-    *rows("linalg.eigh", "s(3)", "s(3), UPLO='U'", numpy=False),
-    *rows("linalg.eigvalsh", "s(3)", "s(2, 3)", "s(3), 'U'"),
-    *rows("linalg.pinv", "f(2, 3)", "f(4, 2, 3)", rtol=1e-4),
+    *rows("linalg.eigh", "s(3)", "s(3), UPLO='U'", numpy=False, grad=False),
+    *rows("linalg.eigh", _SYMMETRIC, numpy=False, slope="MXNet's is 0"),
+    *rows("linalg.eigvalsh", "s(3), 'U'", grad=False),
+    *rows("linalg.pinv", "f(2, 3)", "f(4, 2, 3)", "f(3, 2)", rtol=1e-4, slope="MXNet's is wrong"),
     *rows("linalg.tensorinv", "s(4).reshape(2, 2, 2, 2)", "s(6).reshape(6, 2, 3), ind=1"),
     *rows("linalg.tensorsolve", "s(4).reshape(2, 2, 2, 2), f(2, 2)", "s(4).reshape(2, 2, 4), f(2, 2)"),
     *rows("linalg.svd", "f(2, 3)", "f(4, 2, 3)", numpy=False, rtol=1e-4),

@@ -3,8 +3,8 @@
 from np_rows.case import rows
 
 ROWS = [
-    *rows("where", "b(2, 3), f(2, 3), f(2, 3)", "b(3), f(2, 3), f(2, 1)", "f(3) > 0, f(3), 0.0", "b(3), 1.5, f(3)",
-          "b(), f(), f()", "f(2, 3), f(2, 3), f(3)", "b(2, 1), f(3), 2"),
+    *rows("where", "b(2, 3), f(2, 3), f(2, 3)", "b(3), f(2, 3), f(2, 1)",           "b(), f(), f()", "f(2, 3), f(2, 3), f(3)", "b(2, 1), f(3), 2"),
+    *rows("where", "f(3) > 0, f(3), 0.0", "b(3), 1.5, f(3)", slope="MXNet's is wrong"),
     *rows("where", "b(3), i(3), i(3)", "b(3), i(3), 2", "b(3), b(3), b(3)", numpy=False, grad=False),
     *rows("where", "b(3), i(3), f(3)", "b(3), l(3), i(3)", numpy=False, grad=False,
           mxnet="MXNet refuses two dtypes here"),
@@ -13,8 +13,7 @@ ROWS = [
     *rows("take", "f(5), i(3) * 0 + 2", "f(3, 4), np.array([0, 2]), axis=1, mode='clip'", "f(3, 4), np.array([5, -1]), mode='wrap'",
           "f(3, 4), np.array([9, 1]), axis=0, mode='clip'", "f(3, 4), q(3), axis=0, mode='clip'", "f(5), q(4), mode='clip'", "f(5), np.array(1), mode='clip'",
           numpy=False),
-    *rows("take_along_axis", "f(3, 4), np.array([[0, 1, 2, 0]], dtype='int64'), 0", "f(4), q(4), 0",
-          mxnet="MXNet 1.9 falls back and fails"),
+    *rows("take_along_axis", "f(3, 4), np.array([[0, 1, 2, 0]], dtype='int64'), 0", "f(4), q(4), 0"),
     *rows("sort", "f(5)", "f(2, 3)", "f(2, 3), axis=0", "f(2, 3), axis=None", "i(6)", "d(4)"),
     *rows("argsort", "f(5)", "f(2, 3)", "f(2, 3), axis=0", "d(5)", "f(0)", grad=False),
     *rows("argsort", "f(2, 3), axis=None", grad=False),
@@ -58,7 +57,7 @@ ROWS = [
     *rows("may_share_memory shares_memory", "f(3), f(3)", grad=False),
     *rows("apply_along_axis", "lambda v: v.sum(), 0, f(2, 3)", grad=False, traced=False),
     *rows("apply_over_axes", "onp.sum, f(2, 3), [0]", grad=False, traced=False),
-    *rows("piecewise", "f(4), [b(4), ~b(4)], [1, 2]", grad=False, traced=False, mxnet="MXNet's own masks fail"),
+    *rows("piecewise", "f(4), [b(4), ~b(4)], [1, 2]", grad=False, traced=False),
     *rows("packbits", "b(8)", grad=False, traced=False),
     *rows("unpackbits", "k(2)", grad=False, traced=False),
 ]
