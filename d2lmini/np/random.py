@@ -18,7 +18,7 @@ from d2lmini.ndarray import random as nd
 from d2lmini.np.creation import array, full
 from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.shapes import broadcast_to
-from d2lmini.np.values import as_type, fill, full_shape, is_array
+from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import registry
 from d2lmini.random import seed as seed
 
@@ -34,8 +34,10 @@ def _context(ctx: Any, *parameters: Any) -> Any:
     return ctx or next((x.ctx for x in parameters if is_array(x)), None)
 
 
-def _standard(draw: Any, size: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
-    return draw(shape=size, dtype=dtype or "float32", ctx=ctx).as_np_ndarray()
+def _draw(draw: Any, size: tuple[int, ...], dtype: Any, ctx: Any, *parameters: Any) -> Any:
+    """A draw of `nd`, in which a shape () means (1,)."""
+    drawn = draw(*parameters, shape=size or (1,), dtype=dtype, ctx=ctx).as_np_ndarray()
+    return drawn if size else drop_axes(drawn)
 
 
 def uniform(
@@ -43,7 +45,8 @@ def uniform(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Evenly between low (included) and high."""
-    drawn = _standard(nd.uniform, _shape(size, low, high), dtype, _context(ctx, low, high))
+    ctx = _context(ctx, low, high)
+    drawn = _draw(nd.uniform, _shape(size, low, high), dtype or "float32", ctx)
     if is_array(low) or is_array(high) or (low, high) != (0.0, 1.0):
         drawn = low + (high - low) * drawn
     return fill(out, drawn)
@@ -54,7 +57,8 @@ def normal(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
-    drawn = _standard(nd.normal, _shape(size, loc, scale), dtype, _context(ctx, loc, scale))
+    ctx = _context(ctx, loc, scale)
+    drawn = _draw(nd.normal, _shape(size, loc, scale), dtype or "float32", ctx)
     if is_array(loc) or is_array(scale) or (loc, scale) != (0.0, 1.0):
         drawn = loc + scale * drawn
     return fill(out, drawn)
@@ -78,7 +82,7 @@ def randint(
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
         raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
-    return fill(out, nd.randint(low, high, _shape(size), dtype or "int64", ctx).as_np_ndarray())
+    return fill(out, _draw(nd.randint, _shape(size), dtype or "int64", ctx, low, high))
 
 
 def gamma(
@@ -92,7 +96,7 @@ def gamma(
         ones = full(whole, 1.0, ctx=shape.ctx)
         drawn = registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
     else:
-        drawn = nd.gamma(shape, 1.0, whole, dtype or "float32", ctx).as_np_ndarray()
+        drawn = _draw(nd.gamma, whole, dtype or "float32", ctx, shape, 1.0)
     return fill(out, drawn * scale)
 
 
@@ -113,40 +117,43 @@ def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> 
     return gamma(df / 2, 2.0, _shape(size, df), dtype, ctx)
 
 
-def lognormal(mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def lognormal(
+    mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
     """The exponential of `normal`."""
-    return FUNCTIONS["exp"](normal(mean, sigma, size, ctx=ctx))
+    return FUNCTIONS["exp"](normal(mean, sigma, size, dtype, ctx), out)
 
 
-def logistic(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def logistic(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Logistic with this location and scale."""
     u = uniform(0, 1, _shape(size, loc, scale), ctx=ctx)
-    return loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u))
+    return fill(out, loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u)))
 
 
-def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Gumbel with this location and scale."""
-    return loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
+    return fill(out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx)))
 
 
-def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Rayleigh with this scale."""
-    return scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx))
+    return fill(out, scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx)))
 
 
-def weibull(a: Any, size: Any = None, ctx: Any = None) -> Any:
+def weibull(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Weibull with shape a and scale 1."""
-    return exponential(1.0, _shape(size, a), ctx) ** (1 / a)
+    return fill(out, exponential(1.0, _shape(size, a), ctx) ** (1 / a))
 
 
-def pareto(a: Any, size: Any = None, ctx: Any = None) -> Any:
+def pareto(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Pareto II (Lomax) with shape a."""
-    return FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a)
+    return fill(out, FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a))
 
 
-def power(a: Any, size: Any = None, ctx: Any = None) -> Any:
+def power(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Numbers in [0, 1] with density a x^(a-1)."""
-    return (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a)
+    return fill(out, (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a))
 
 
 def choice(

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 import migration_table
+import np_table
 import reading_order
 
 from d2lmini import cli
@@ -45,6 +46,7 @@ def _words(action: argparse.Action) -> str:
 #: The page, and what computes its part.
 PAGES = {
     "migration.md": migration_table.tables,
+    "np.md": np_table.table,
     "command-line.md": commands,
     "reading-guide.md": reading_order.table,
 }
