@@ -53,7 +53,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"d2lmini.np.{name}")
     if name in ("mirr", "npv", "ppmt", "pv", "rate"):
         raise AttributeError(
-            f"np.{name} is left out of d2lmini, as NumPy left out its financial functions"
+            f"np.{name} is left out of d2lmini, NumPy has no financial functions any more"
         )
     hint = "; NumPy has it: compute with x.asnumpy()" if hasattr(_numpy, name) else ""
     raise AttributeError(f"d2lmini.np has no {name!r}{hint}")

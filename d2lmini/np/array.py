@@ -115,8 +115,6 @@ _METHODS = (
 
 def _operator(function: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, onp.ndarray) and other.ndim:
-            return NotImplemented
         return function(other, self) if reverse else function(self, other)
 
     return method

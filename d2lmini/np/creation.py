@@ -228,6 +228,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         array, zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like, arange,
-        linspace, logspace, eye, identity, meshgrid, copy, *map(_window, "blackman hamming hanning".split()),
+        linspace, logspace, eye, identity, meshgrid, copy,
+        *map(_window, ("blackman", "hamming", "hanning")),
     )
 }  # fmt: skip

@@ -89,8 +89,12 @@ def _batched(name: str, op: str, doc: str) -> Any:
 inv = _batched("inv", "_linalg_inverse", "The inverse of each matrix.")
 det = _batched("det", "_linalg_det", "The determinant of each matrix.")
 slogdet = _batched("slogdet", "_linalg_slogdet", "Sign and log of |det| of each matrix.")
-svd = _batched("svd", "_svd", """(U, L, V) with x = U diag(L) V and L descending, of matrices with no
-    more rows than columns: (m, m), (m,), (m, n). This is MXNet's form, not NumPy's.""")
+svd = _batched(
+    "svd",
+    "_svd",
+    """(U, L, V) with x = U diag(L) V and L descending, of matrices with no
+    more rows than columns: (m, m), (m,), (m, n). This is MXNet's form, not NumPy's.""",
+)
 cholesky = _batched("cholesky", "_linalg_potrf", "The lower factor L of each matrix L L^T.")
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as onp
-
 from d2lmini.np import (
     creation,
     elementwise,
@@ -35,9 +33,10 @@ _RENAMED = {"matmul": "matmul", "conjugate": "positive"}
 
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
-    """A ufunc of NumPy on arrays of which one is an `np.ndarray`. NotImplemented, which raises
-    TypeError, for NumPy arrays beside it: the program must say where to compute."""
-    if method != "__call__" or any(isinstance(x, onp.ndarray) and x.ndim for x in inputs):
+    """A ufunc of NumPy on arrays of which one is an `np.ndarray`. TypeError for NumPy arrays beside
+    it: the program must say where to compute. NotImplemented, which raises TypeError, for what
+    `np` has not."""
+    if method != "__call__":
         return NotImplemented
     name = _RENAMED.get(ufunc.__name__, ufunc.__name__)
     function = FUNCTIONS.get(name)

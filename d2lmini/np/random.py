@@ -125,15 +125,21 @@ def lognormal(
     return FUNCTIONS["exp"](normal(mean, sigma, size, dtype, ctx), out)
 
 
-def logistic(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
+def logistic(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
+) -> Any:
     """Logistic with this location and scale."""
     u = uniform(0, 1, _shape(size, loc, scale), ctx=ctx)
     return fill(out, loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u)))
 
 
-def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
+def gumbel(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
+) -> Any:
     """Gumbel with this location and scale."""
-    return fill(out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx)))
+    return fill(
+        out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
+    )
 
 
 def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:

@@ -291,8 +291,7 @@ def pad(x: Any, pad_width: Any = None, mode: str = "constant", **kwargs: Any) ->
         return _pad_extreme(x, widths, mode[:3])
     if mode not in ("edge", "reflect", "symmetric"):
         raise ValueError(
-            "np.pad: modes are constant, edge, reflect, symmetric, maximum, minimum; got "
-            f"{mode!r}"
+            f"np.pad: modes are constant, edge, reflect, symmetric, maximum, minimum; got {mode!r}"
         )
     for axis, (before, after) in enumerate(widths):
         places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]

@@ -45,7 +45,8 @@ def check_array(name: str, x: Any) -> Any:
         hint = "; x.as_np_ndarray() has the same memory"
     elif hasattr(x, "__len__") or hasattr(x, "__array__"):
         hint = "; make one with np.array(x)"
-    raise TypeError(f"np.{name}: expected an np.ndarray, got {type(x).__name__}{hint}")
+    kind = "numpy.ndarray" if isinstance(x, onp.ndarray) else type(x).__name__
+    raise TypeError(f"np.{name}: expected an np.ndarray, got {kind}{hint}")
 
 
 def dtype_of(x: Any) -> onp.dtype:

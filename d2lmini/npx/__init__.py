@@ -66,7 +66,7 @@ LEFT_OUT = {
     "image": "as all of MXNet's image operations",
     **dict.fromkeys(
         ("multibox_prior", "multibox_target", "multibox_detection", "roi_pooling"),
-        "as all of MXNet's functions for object detection",
+        "as all of MXNet's operations for detection",
     ),
     "constraint_check": "np.all(x) and a Python `if` do the same",
     "get_cuda_compute_capability": "cupy.cuda.Device(i).compute_capability is the same",

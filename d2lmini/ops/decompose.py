@@ -213,7 +213,7 @@ def _infer_svd(A: Spec) -> list[Spec]:
         raise MXNetError(
             f"needs matrices with no more rows than columns, got {A.shape}; transpose A first"
         )
-    *batch, m, n = A.shape
+    *batch, m, _ = A.shape
     return [Spec((*batch, m, m), A.dtype), Spec((*batch, m), A.dtype), A]
 
 

@@ -1,4 +1,4 @@
-"""Every name of `np` and `npx` that MXNet 1.9.1 has is called by a row, or refused with a reason."""
+"""Every name of `np` and `npx` that MXNet 1.9.1 has has rows, or is refused with a reason."""
 
 from __future__ import annotations
 

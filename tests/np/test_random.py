@@ -1,4 +1,4 @@
-"""`np.random` and `npx.random`: shapes, dtypes, moments, seeds, devices; MXNet's names and shapes."""
+"""`np.random` and `npx.random`: shapes, dtypes, moments, seeds, devices."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oracle import Oracle
 
 import d2lmini as mx
 from d2lmini import np, npx
+
 
 def draw(text: str):
     return eval(text, {"np": np, "npx": npx})

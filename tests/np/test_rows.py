@@ -204,7 +204,9 @@ def test_hybridized_equals_eager(row: Row):
         inputs.append(np.array(values, dtype=values.dtype))
         return inputs[-1]
 
-    eager = plain(evaluate.flatten(evaluate.evaluate(row.text, make, np=np, npx=npx, autograd=None)))
+    eager = plain(
+        evaluate.flatten(evaluate.evaluate(row.text, make, np=np, npx=npx, autograd=None))
+    )
     if not inputs or any(kind != "array" for kind, _ in eager):
         return
 

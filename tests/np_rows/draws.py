@@ -22,7 +22,10 @@ DRAWS = {
     "np.random.exponential(2.0, 20000)": (2, 4),
     "np.random.beta(2.0, 3.0, 20000)": (0.4, 0.04),
     "np.random.chisquare(3.0, 20000)": (3, 6),
-    "np.random.lognormal(0.0, 0.5, 20000)": (math.exp(0.125), (math.exp(0.25) - 1) * math.exp(0.25)),
+    "np.random.lognormal(0.0, 0.5, 20000)": (
+        math.exp(0.125),
+        (math.exp(0.25) - 1) * math.exp(0.25),
+    ),
     "np.random.logistic(1.0, 0.5, 20000)": (1, 0.25 * math.pi**2 / 3),
     "np.random.gumbel(1.0, 0.5, 20000)": (1 + 0.5 * GAMMA, 0.25 * math.pi**2 / 6),
     "np.random.rayleigh(2.0, 20000)": (2 * math.sqrt(math.pi / 2), (2 - math.pi / 2) * 4),

@@ -276,4 +276,7 @@ for how in ("and", "or", "xor"):
         a, b = draw((2, 1), 0, 9, dtype), draw((3,), 0, 9, dtype, seed=1)
         ROWS += [Case("_bitwise", (a, b), bitwise, {"how": how}, **OWN)]
     ROWS += [Case("_bitwise", (a.astype("int32"),), bitwise, {"how": how, "scalar": 3}, **OWN)]
-ROWS += [Case("_bitwise_not", (draw((4,), 0, 9, dtype),), np.invert, **OWN) for dtype in ("int32", "bool")]
+ROWS += [
+    Case("_bitwise_not", (draw((4,), 0, 9, dtype),), np.invert, **OWN)
+    for dtype in ("int32", "bool")
+]

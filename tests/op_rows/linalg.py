@@ -323,6 +323,8 @@ def svd(a):
 
 
 ROWS += [
-    Case("_svd", (draw(shape),), svd, rtol=1e-4, atol=1e-5, mxnet=False, why="tests/np has its rows")
+    Case(
+        "_svd", (draw(shape),), svd, rtol=1e-4, atol=1e-5, mxnet=False, why="tests/np has its rows"
+    )
     for shape in ((2, 3), (2, 3, 4), (3, 3))
 ]

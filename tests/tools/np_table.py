@@ -23,9 +23,9 @@ _METHOD = re.compile(r"[\w)\]]\.(\w+)")
 def uses() -> dict[str, list[Row]]:
     """The rows in which each name occurs; rows without options for the draws and the stories."""
     found: dict[str, list[Row]] = defaultdict(list)
-    plain = [Row("draw", text, grad=False) for text in draws.DRAWS]
+    plain = [Row("draw", text, grad=False, traced=False) for text in draws.DRAWS]
     plain += [
-        Row("story", inspect.getsource(story), grad=False)
+        Row("story", inspect.getsource(story), grad=False, traced=False)
         for story in (*stories.STORIES, stories.saved)
     ]
     for row in (*ROWS, *plain):
@@ -70,7 +70,9 @@ def missing() -> list[str]:
     """The names that neither a row nor a reason covers."""
     found, absent = uses(), []
     for space in SPACES:
-        names = [n for n in migration_table.listed()[space] if not migration_table.INNER.fullmatch(n)]
+        names = [
+            n for n in migration_table.listed()[space] if not migration_table.INNER.fullmatch(n)
+        ]
         left_out = migration_table.look_up(space, names).left_out
         absent += [
             f"{space}.{name}" for name in names
