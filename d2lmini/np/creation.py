@@ -229,6 +229,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         array, zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like, arange,
         linspace, logspace, eye, identity, meshgrid, copy,
-        *map(_window, ("blackman", "hamming", "hanning")),
     )
 }  # fmt: skip
+FUNCTIONS |= {name: _window(name) for name in ("blackman", "hamming", "hanning")}

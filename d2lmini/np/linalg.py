@@ -75,7 +75,7 @@ def _vector_norm(absolute: Any, ord: Any, axes: tuple[int, ...], keepdims: bool)
 def _batched(name: str, op: str, doc: str) -> Any:
     def function(a: Any) -> Any:
         result = registry[op](as_float(check_array(f"linalg.{name}", a)))
-        count = registry[op].outputs
+        count: Any = registry[op].outputs
         parts = [result] if count == 1 else [result[i] for i in range(count)]
         if name in ("det", "slogdet") and len(a.shape) == 2:
             parts = [drop_axes(x) for x in parts]

@@ -190,7 +190,7 @@ any, all = _of_truth("any", "max"), _of_truth("all", "min")
 
 
 def _of_nan(name: str, neutral: float) -> Callable[..., Any]:
-    base = {"nansum": sum, "nanprod": prod}[name]
+    base: Callable[..., Any] = {"nansum": sum, "nanprod": prod}[name]
 
     def function(
         a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
