@@ -122,7 +122,7 @@ def find_summer(contexts: Sequence, dtypes: Sequence) -> Any:
     if any(ctx.is_cpu for ctx in contexts) or len(set(dtypes)) > 1:
         return None
     lanes = device_of(contexts[0]).sums
-    return lanes if lanes is not None and lanes.takes(contexts, dtypes[0]) else None
+    return lanes if lanes is not None and lanes.can_sum(contexts, dtypes[0]) else None
 
 
 def takes(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> bool:

@@ -114,11 +114,11 @@ extern "C" __global__ void ${kind}_pool(
     )
 }
 
-_GIVE_APART = _kernel(
-    "max_pool_give",
+_SCATTER_GRADIENT = _kernel(
+    "max_pool_scatter",
     """$window$first
 // dx is 0 before; no two windows overlap.
-extern "C" __global__ void max_pool_give(const T* g, const T* x, const T* y, T* dx,$parameters) {
+extern "C" __global__ void max_pool_scatter(const T* g, const T* x, const T* y, T* dx,$parameters) {
     $outputs {$find_window
         const Index place = first_place(x + base, in, loaded(y[i]), H, W);
         if (place >= 0) dx[base + place] = g[i];
@@ -140,7 +140,7 @@ extern "C" __global__ void max_pool_pick(const T* u, const T* x, const T* y, T* 
 )
 
 
-_GIVE = _kernel(
+_GATHER_GRADIENT = _kernel(
     "max_pool_gather",
     """$window$first
 extern "C" __global__ void max_pool_gather(const T* g, const T* x, const T* y, T* dx,$parameters) {
@@ -195,9 +195,9 @@ def max_pool_backward(xp: Any, g: Any, x: Any, y: Any, dx: Any, pool: Any) -> No
     """Fill dx, of x's shape: each g goes to the first place of its window that holds y."""
     if all(s >= k for s, k in zip(pool.stride, pool.kernel)) or prod(pool.out) == 1:
         dx.fill(0)
-        _GIVE_APART(x.dtype, x.size, y.size)(xp, y.size, g, x, y, dx, *_sizes(x, pool))
+        _SCATTER_GRADIENT(x.dtype, x.size, y.size)(xp, y.size, g, x, y, dx, *_sizes(x, pool))
     else:
-        _GIVE(x.dtype, x.size, y.size)(xp, x.size, g, x, y, dx, *_sizes(x, pool))
+        _GATHER_GRADIENT(x.dtype, x.size, y.size)(xp, x.size, g, x, y, dx, *_sizes(x, pool))
 
 
 def max_pool_pick(xp: Any, u: Any, x: Any, y: Any, picked: Any, pool: Any) -> None:

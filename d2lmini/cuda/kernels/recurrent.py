@@ -1,7 +1,7 @@
 """The elementwise part of a recurrent step, between its products, in one kernel; backward likewise.
 
 Formulas and names are those of `ops/rnn_gates.py`. A thread computes one unit of one sequence. An
-argument `name_row` is the distance in elements between the rows of an array: the outputs of two
+argument `NAME_row` is the distance in elements between the rows of an array: the outputs of two
 directions lie side by side.
 """
 

@@ -705,7 +705,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
                 numbers = cupy.asarray(np.array(found[1]))
                 now = steps  # whose own numbers are not looked at
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(updates, "MOST", 2)
+                patch.setattr(updates, "MAX_PARAMETERS", 2)
                 run_quietly(um.run, xp, now, groups, [group[0] for group in groups], numbers)
     for a, b in zip(data, there, strict=True):
         same(b.get(), a, 2e-3 if mixed else 2e-5)
