@@ -438,7 +438,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
     x = rng.integers(-2, 3, (N, C, *size)).astype(dtype)
     w = rng.integers(-2, 3, (C * each, 1, *kernel)).astype(dtype)
     g = rng.integers(-1, 2, (N, C * each, *geo.out)).astype(dtype)
-    monkeypatch.setattr(depthwise, "_SHORTEST", 5)  # so that there are pieces to add up
+    monkeypatch.setattr(depthwise, "_MIN_PIECE", 5)  # so that there are pieces to add up
     for name, (a, b), shape in (
         ("convolve", (x, w), g.shape), ("convolve_data", (g, w), x.shape),
         ("convolve_weight", (x, g), w.shape),
@@ -551,7 +551,7 @@ def test_means_variances_and_what_gradients_need_of_them(shape, axes, dtype, par
     wide, kept = x.astype("float64"), dict(axis=axes, keepdims=True)
     groups = tuple(1 if a in axes else n for a, n in enumerate(shape))
     tolerance = {"float16": 1e-5, "float32": 1e-5, "float64": 1e-12}[dtype]
-    with mock.patch.object(moments, "PART", part):
+    with mock.patch.object(moments, "MIN_PART", part):
         mean, variance = moments.moments(cupy, cupy.asarray(x), axes)
         same(mean.get(), wide.mean(**kept), tolerance)
         same(variance.get(), wide.var(**kept), tolerance)
