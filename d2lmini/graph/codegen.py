@@ -278,7 +278,7 @@ class Writer:
         self._body.append((line, node))
 
     def define(self, head: Sequence[str], body: Sequence[tuple[str, Node]]) -> None:
-        """Add a function beside `run`, after an empty line."""
+        """Add a function before `run`, after an empty line."""
         self._groups.append(("", None))
         self._groups += [("    " + line, None) for line in head]
         for line, node in body:

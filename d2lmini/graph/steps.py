@@ -133,11 +133,11 @@ class _Ufuncs(SymbolicModule):
                 return arg.expr
             if type(arg) in (int, float) and dtype.kind == "f":
                 return Number(_TABLES.get(name, "fit"), dtype, arg)
-            raise NotTraceable(f"{arg} beside {dtype.name}")
+            raise NotTraceable(f"the operand {arg!r} with an array of {dtype.name}")
 
         exprs = tuple(map(argument, args))
         if None in exprs or all(isinstance(expr, Number) for expr in exprs):
-            raise NotTraceable(f"{name} of no array")
+            raise NotTraceable(f"{name} without an array")
         return Proxy(self, _Call(name, exprs, result), result)
 
     def convert(self, expr: Any, old: np.dtype, new: np.dtype) -> Any:

@@ -276,7 +276,7 @@ def _four_at_a_time(
 
 
 def _bare(text: str) -> str:
-    """Drop needless brackets around products and remainders beside a plus."""
+    """The text without needless brackets: around products and remainders in a sum."""
     return text[1:-1] if text[0] == "(" and " + " not in text else text
 
 

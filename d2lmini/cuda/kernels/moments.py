@@ -207,9 +207,8 @@ def batch_moments(
     xp: Any, x: Any, axes: Shape, moving: Sequence[Any], outs: Sequence[Any], momentum: float,
     eps: float,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """As `moments`; besides, the moving mean and variance take a step of 1 - momentum towards them,
-    and `outs` are filled with mean and 1 / sqrt(variance + eps). The four arrays are
-    C-contiguous."""
+    """As `moments`; also moves the moving mean and variance by 1 - momentum towards the results,
+    and fills `outs` with mean and 1 / sqrt(variance + eps). These four arrays are C-contiguous."""
     x = xp.ascontiguousarray(x)
     groups = groups_of(x.shape, axes)
     parts = _in_parts(xp, _MOMENTS, 2, groups, x)
