@@ -145,8 +145,8 @@ class RecurrentCell(Block):
         if valid_length is None:
             return format_sequence(outputs, length, layout, merge_outputs), states
         states = [
-            SequenceLast(stack(*each, axis=0), valid_length, use_sequence_length=True, axis=0)
-            for each in zip(*history, strict=True)
+            SequenceLast(stack(*rows, axis=0), valid_length, use_sequence_length=True, axis=0)
+            for rows in zip(*history, strict=True)
         ]
         return format_sequence(
             mask_sequence(outputs, length, layout, valid_length), length, layout, merge_outputs

@@ -106,8 +106,8 @@ class _DownloadedDataset(Dataset):
 
     def _find(self, name: str) -> str | None:
         """The path of a file that exists, packed or unpacked; otherwise None."""
-        for each in (name, name.removesuffix(".gz")):
-            path = os.path.join(self._root, each)
+        for file in (name, name.removesuffix(".gz")):
+            path = os.path.join(self._root, file)
             if os.path.isfile(path):
                 return path
         return None
