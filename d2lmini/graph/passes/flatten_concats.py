@@ -15,8 +15,8 @@ sin0 = sin(x)                               # (2, 3) float32
 y = concat(x, exp0, sin0)                   # (2, 9) float32
 return y
 
-An inner concatenation that another node uses too stays: the copy is made anyway, and its parts would
-have to live longer. The results are equal to the bit.
+An inner concatenation that another node uses too stays: the copy is made anyway, and its parts
+would have to live longer. The results are equal to the bit.
 """
 
 from __future__ import annotations
