@@ -120,6 +120,7 @@ SMALLER = [
     # identities
     ("copies", x.copy().exp(), "exp"),
     ("no gradient, no copy", sym.make_loss(sym.BlockGrad(x)), ""),
+    ("a gradient's factor", sym.contrib.gradientmultiplier(x, scalar=-1), ""),
     ("same dtype", sym.cast(x, dtype="float32").exp(), "exp"),
     ("wider and back", sym.cast(sym.cast(x, dtype="float64"), dtype="float32"), ""),
     ("narrower and back", sym.cast(sym.cast(x, dtype="int32"), dtype="float32"), "cast cast"),
