@@ -33,10 +33,9 @@ y = relu(_div0)                             # (2, 3) float32
 return y
 
 Each pass has a file of its own, in which its idea, an example and what it promises stand: results
-equal to the bit, or to a rounding. One more, `pool_before_activation`, runs
-before gradients are taken. `verify`
-says what a typed graph is; with `D2LMINI_VERIFY=1` in the environment it looks at the result of
-each pass.
+equal to the bit, or to a rounding. One more, `pool_before_activation`, runs before gradients are
+taken. `verify` says what a typed graph is; with `D2LMINI_VERIFY=1` in the environment it looks at
+the result of each pass. docs/add-a-pass.md is a guide.
 """
 
 from __future__ import annotations

@@ -40,8 +40,10 @@ def flatten_concats(outputs: Sequence[Entry]) -> list[Entry]:
         for entry in node.inputs:
             inner = calls(entry, ("concat",))
             # A concat that this very walk has replaced is counted in the next round.
-            nested = inner is not None and uses[entry] == 1 and _axis_of(inner) == _axis_of(node)
-            parts += inner.inputs if nested and inner is not None else (entry,)
+            if inner is not None and uses[entry] == 1 and _axis_of(inner) == _axis_of(node):
+                parts += inner.inputs
+            else:
+                parts.append(entry)
         if len(parts) == len(node.inputs):
             return None
         return call("concat", parts, node, dim=_axis_of(node))
