@@ -1,7 +1,7 @@
-"""The public names of MXNet 1.9, by module: written to `tests/data/mxnet_names.txt`, from which
+"""The public names of MXNet 1.9, by module: written to `mxnet_alias/mxnet_names.txt`, from which
 docs/migration.md counts. Run by an interpreter that has MXNet:
 
-    python tests/tools/mxnet_names.py > tests/data/mxnet_names.txt
+    python tests/tools/mxnet_names.py > d2lmini/compat/mxnet_alias/mxnet_names.txt
 """
 
 import types

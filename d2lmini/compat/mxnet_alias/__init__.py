@@ -55,6 +55,9 @@ _OTHER_NAMES = {
     "attribute": "symbol.attribute", "name": "symbol.naming",
 }  # fmt: skip
 
+#: The other way: a module's name -> MXNet's short name for it.
+SHORT_NAMES = {_OTHER_NAMES[short]: short for short in ("init", "kv", "mod", "nd", "sym", "viz")}
+
 # Modules that both have, and those that d2lmini will have.
 _MODULES = """
     autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray onnx
@@ -251,6 +254,11 @@ def install_as_mxnet() -> None:
         sys.meta_path.insert(0, _mxnet_finder)
         sys.meta_path.append(_d2l_finder)
         alias.installed, alias.array = True, OneElementArray
+
+
+def is_alias(spec: ModuleSpec | None) -> bool:
+    """Does a package come from here, and not from another library of the same name?"""
+    return spec is not None and isinstance(spec.loader, _Loader)
 
 
 def installed() -> bool:
