@@ -46,15 +46,18 @@ def ask(path: str) -> str | None:
         return None
     place: Any = import_module(top)
     for depth, part in enumerate(parts, start=1):
-        if part.startswith("__") or not isinstance(place, ModuleType):
+        if part.startswith("__") or not _has_names(place):
             return None
         reason = why_missing(place, part)
+        name = ".".join([top, *parts[:depth]])
         if reason is None:
-            place = getattr(place, part)
+            try:
+                place = getattr(place, part)
+            except ImportError:
+                return None
         elif isinstance(place, LeftOutModule):
             return f"left out: {reason}"
         else:
-            name = ".".join([top, *parts[:depth]])
             try:
                 place = import_module(name)
             except ImportError:
@@ -62,13 +65,31 @@ def ask(path: str) -> str | None:
     return f"left out: {_reason_in(repr(place))}" if isinstance(place, LeftOutModule) else None
 
 
+def _has_names(place: Any) -> bool:
+    """Is it a module, or an object of the library that is like one, as `nd.contrib`?"""
+    ours = type(place).__module__.startswith("d2lmini.")
+    return isinstance(place, ModuleType) or (ours and not callable(place))
+
+
+def can_import(path: str) -> bool:
+    """Does an import of the name succeed? What is left out often can be imported, and raises when
+    it is used."""
+    module, _, name = path.rpartition(".")
+    try:
+        return not module or hasattr(import_module(module), name) or bool(import_module(path))
+    except ImportError:
+        return False
+
+
 def why_missing(place: Any, name: str) -> str | None:
     """The reason that the library gives for having no `name` in a module, class or array; "" if it
     gives none. None if the name is here."""
     try:
         value = getattr(place, name)
-    except Exception as problem:  # a part of the library may need a package that is not installed
+    except (AttributeError, NotImplementedError) as problem:
         return _reason_in(str(problem))
+    except ImportError:  # it is here, and needs a package that is not installed
+        return None
     if isinstance(value, Missing):
         return _reason_in(repr(value)) or repr(value).strip("<>")
     return _reason_in((getattr(value, "__doc__", None) or "").partition("\n\n")[0]) or None

@@ -1,0 +1,95 @@
+"""`d2lmini info --for FILE`: the names of MXNet that a program uses and that are missing here, or
+work differently. `compat/mxnet_alias/examine.py` finds them, this file prints them:
+
+    old.ipynb: 1 of 27 names of MXNet that it uses is missing
+
+    missing
+      mxnet.image.imread  (cell 3, line 2; cell 5, line 1)
+          left out: MXNet's image operations
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from d2lmini import addons
+from d2lmini.cli import batch
+from d2lmini.cli.errors import CommandError
+from d2lmini.cli.files import check_program
+
+#: The number of places that the text shows of each name; JSON has all.
+_PLACES = 4
+
+
+def show(path: str, as_json: bool) -> int:
+    """Read the programs at a path, and print what they lack; 1 if a name is missing, else 0."""
+    if os.path.isdir(path):
+        programs = batch.programs_in(path)
+    else:
+        check_program(path)
+        programs = [path]
+    try:
+        found = [addons.find("examine")(program) for program in programs]
+    except ValueError as problem:
+        raise CommandError(problem) from None
+    if as_json:
+        pairs = zip(programs, found, strict=True)
+        print(json.dumps([{"file": name, **asdict(each)} for name, each in pairs], indent=2))
+    else:
+        shown = batch.names_to_show(programs)
+        print("\n\n".join(as_text(*pair) for pair in zip(shown, found, strict=True)))
+        if len(programs) > 1:
+            print("\n" + closing(found))
+    return int(any(each.missing for each in found))
+
+
+def as_text(name: str, found: Any) -> str:
+    """All about one program."""
+    lines = [f"{name}: {_headline(found)}"]
+    for title, names in (("missing", found.missing), ("works differently", found.differs)):
+        lines += ["", title] if names else []
+        for each in names:
+            lines += _wrap(f"{each.name}  ({_list(each.places)})", "  ", "      ")
+            lines += _wrap(each.reason, "      ", "      ")
+    if found.unread:
+        lines += ["", *_wrap(f"not read, as it is not Python 3: {_list(found.unread)}", "", "  ")]
+    return "\n".join(lines)
+
+
+def _headline(found: Any) -> str:
+    if not found.names:
+        return "uses no name of MXNet"
+    if not found.missing:
+        count = f"all {found.names} names" if found.names > 1 else "the one name"
+        return f"{count} of MXNet that it uses {'are' if found.names > 1 else 'is'} here"
+    count, verb = len(found.missing), "is" if len(found.missing) == 1 else "are"
+    noun = "names" if found.names > 1 else "name"
+    return f"{count} of {found.names} {noun} of MXNet that it uses {verb} missing"
+
+
+def closing(found: Sequence[Any]) -> str:
+    """The last line about a folder."""
+    lacking = sum(bool(each.missing) for each in found)
+    names = {name.name for each in found for name in each.missing}
+    if not names:
+        return f"{len(found)} programs: no name is missing"
+    return f"{len(found)} programs: {lacking} use names that are missing, {len(names)} in all"
+
+
+def _list(places: Sequence[str]) -> str:
+    """The first places, and how many there are besides."""
+    counted = dict.fromkeys(places)
+    more = len(counted) - _PLACES
+    shown = "; ".join(list(counted)[: _PLACES if more > 1 else None])
+    return f"{shown}; {more} more" if more > 1 else shown
+
+
+def _wrap(text: str, first: str, then: str) -> list[str]:
+    return textwrap.wrap(
+        text, batch.width(), initial_indent=first, subsequent_indent=then, break_on_hyphens=False
+    )
