@@ -42,9 +42,12 @@ def show(path: str, as_json: bool) -> int:
         print(json.dumps([{"file": name, **asdict(each)} for name, each in pairs], indent=2))
     else:
         shown = batch.names_to_show(programs)
-        print("\n\n".join(as_text(*pair) for pair in zip(shown, found, strict=True)))
+        texts = [as_text(*pair) for pair in zip(shown, found, strict=True)]
         if len(programs) > 1:
-            print("\n" + closing(found))
+            texts.append(closing(found))
+        # A blank line only before and after what is longer than a line.
+        for before, text in zip(["", *texts], texts, strict=False):
+            print("\n" * ("\n" in before or (bool(before) and "\n" in text)) + text)
     return int(any(each.missing for each in found))
 
 
@@ -65,11 +68,12 @@ def _headline(found: Any) -> str:
     if not found.names:
         return "uses no name of MXNet"
     if not found.missing:
-        count = f"all {found.names} names" if found.names > 1 else "the one name"
-        return f"{count} of MXNet that it uses {'are' if found.names > 1 else 'is'} here"
-    count, verb = len(found.missing), "is" if len(found.missing) == 1 else "are"
+        if found.names == 1:
+            return "the one name of MXNet that it uses is here"
+        return f"all {found.names} names of MXNet that it uses are here"
     noun = "names" if found.names > 1 else "name"
-    return f"{count} of {found.names} {noun} of MXNet that it uses {verb} missing"
+    verb = "is" if len(found.missing) == 1 else "are"
+    return f"{len(found.missing)} of {found.names} {noun} of MXNet that it uses {verb} missing"
 
 
 def closing(found: Sequence[Any]) -> str:

@@ -55,6 +55,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="run all cells of a notebook, also after one that fails",
     )
     parser.add_argument(
+        "--output", metavar="COPY", help="write the notebook with its outputs to a file COPY"
+    )
+    parser.add_argument(
         "--timeout",
         type=float,
         metavar="S",
@@ -74,6 +77,10 @@ def run(options: argparse.Namespace) -> int:
         _, options.args = later.parse_known_args(options.args, options)
     if options.timeout is not None and not options.timeout > 0:
         raise CommandError(f"--timeout is a number of seconds above 0, got {options.timeout:g}")
+    if options.output and (not path.endswith(".ipynb") or options.timeout or options.json):
+        raise CommandError("--output is for one notebook, without --timeout and --json")
+    if options.output and not os.path.isdir(os.path.dirname(os.path.abspath(options.output))):
+        raise CommandError(f"there is no folder for {options.output!r}")
     if is_folder:
         if options.args:
             raise CommandError(
@@ -88,8 +95,8 @@ def run(options: argparse.Namespace) -> int:
             [path], options.args, options.timeout, options.keep_going, options.json, alone=True
         )
     try:
-        return addons.find("run")(path, options.args, options.keep_going)
-    except ValueError as problem:
+        return addons.find("run")(path, options.args, options.keep_going, output=options.output)
+    except (ValueError, OSError) as problem:
         raise CommandError(problem) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import traceback
 from types import TracebackType
@@ -35,8 +37,21 @@ def describe(error: BaseException, file: str, cell: str) -> Failure:
     """The failure that an error in a file, or in a cell of this file name, is."""
     line = _line(error, file)
     place = ", ".join(filter(None, [cell, f"line {line}" if line else ""]))
-    text = "".join(traceback.format_exception(error))
-    return Failure(cell, place, _one_line(error), advice(error), text)
+    return Failure(cell, place, _one_line(error), advice(error), as_python_prints(error))
+
+
+def as_python_prints(error: BaseException) -> str:
+    """The traceback as Python prints it, with the program's own lines only."""
+    return "".join(traceback.format_exception(type(error), error, own_frames(error)))
+
+
+def own_frames(error: BaseException) -> TracebackType | None:
+    """The traceback without the frames of this folder at its beginning."""
+    ours = (os.path.dirname(__file__), contextlib.__file__)
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
+        frames = frames.tb_next
+    return frames
 
 
 def _line(error: BaseException, file: str) -> int | None:

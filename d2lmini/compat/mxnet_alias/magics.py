@@ -24,6 +24,8 @@ from d2lmini.compat.mxnet_alias.notebook import Cell, is_ipython, plain_python
 _SILENT = ("matplotlib", "config", "load_ext", "autoreload", "reload_ext", "pylab")
 # Commands that run the rest of their line.
 _TRANSPARENT = ("time", "timeit", "prun", "capture")
+# Cells in the language of a web page: there is no page.
+_OF_PAGES = ("html", "HTML", "javascript", "js", "latex", "markdown", "svg", "SVG")
 _INSTALLS = re.compile(r"[!%]+\s*(sudo\s+)?(\S*python\S*\s+-m\s+)?(pip|conda|mamba|apt|brew|yum)")
 
 
@@ -34,6 +36,8 @@ def to_python(cell: Cell, name: str, module: ModuleType) -> str:
     if source.startswith("%%"):
         first, _, rest = source.partition("\n")
         command, *_ = first[2:].split() or [""]
+        if command in _OF_PAGES:
+            return ""
         if command not in _TRANSPARENT:
             return _by_ipython(cell, source, "the whole cell", module)
         source = "\n" + rest
@@ -81,4 +85,7 @@ def shell_of(module: ModuleType) -> Any:
             user_module=module,
             user_ns=vars(module),
         )
+        # IPython's own would ask a terminal; Python's end the program.
+        vars(module).pop("exit", None)
+        vars(module).pop("quit", None)
     return InteractiveShell.instance()

@@ -16,19 +16,19 @@ import builtins
 import linecache
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any
 
 from d2lmini.compat.mxnet_alias import install_as_mxnet
-from d2lmini.compat.mxnet_alias.failure import Failure, describe
+from d2lmini.compat.mxnet_alias.failure import Failure, as_python_prints, describe, own_frames
 from d2lmini.compat.mxnet_alias.magics import shell_of, to_python
 from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells
+from d2lmini.compat.mxnet_alias.recorder import Recorder
 
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
@@ -42,25 +42,31 @@ def run(
     arguments: Sequence[str] = (),
     keep_going: bool = False,
     listener: Listener = lambda name, failure: None,
+    output: str | None = None,
 ) -> int:
     """Run a .py or .ipynb file as the program; returns its exit status.
 
     Errors of the program are printed as Python prints them and give 1; SystemExit passes through.
-    A notebook ends at the first cell that fails, or runs all cells (`keep_going`).
+    A notebook ends at the first cell that fails, or runs all cells (`keep_going`); `output` is the
+    file to which it is written with what its cells printed and showed.
     FileNotFoundError when there is no such file, ValueError for a notebook that cannot be read.
     """
     path = os.fspath(path)
     notebook = path.endswith(".ipynb")
     cells = read_cells(path) if notebook else []
     source = b"" if notebook else Path(path).read_bytes()
+    recorder = Recorder(path) if output else None
     install_as_mxnet()
     failures: list[Failure] = []
     with _as_main(path, arguments, notebook) as module:
-        for cell in cells or [Cell("", "")]:
+        for index, cell in enumerate(cells or [Cell("", "")]):
             listener(cell.name, None)
             file = f"{path}, {cell.name}" if cell.name else path
             try:
-                if notebook:
+                if recorder and cells:
+                    with recorder.cell(index, module):
+                        _run_cell(cell, file, module)
+                elif notebook:
                     _run_cell(cell, file, module)
                 else:
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
@@ -78,6 +84,9 @@ def run(
                     return 130
                 if not keep_going:
                     break
+            finally:
+                if recorder and output:
+                    recorder.write(output)
     if notebook and failures:
         _summarize(cells, failures, keep_going)
     return int(bool(failures))
@@ -128,16 +137,13 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
 
 
 def _show(error: BaseException) -> None:
-    """Print the error, without the frames of this file at its beginning."""
-    frames: TracebackType | None = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
+    """Print the error, without the frames of this folder at its beginning."""
     sys.stdout.flush()
     if sys.excepthook is sys.__excepthook__:
         # Python's own hook looks lines up in files only, and a cell is not a file before 3.13.
-        traceback.print_exception(type(error), error, frames)
+        print(as_python_prints(error), end="", file=sys.stderr)
     else:
-        sys.excepthook(type(error), error, frames)
+        sys.excepthook(type(error), error, own_frames(error))
 
 
 # -- notebooks ----------------------------------------------------------------------------------
