@@ -82,7 +82,9 @@ def closing(found: Sequence[Any]) -> str:
     names = {name.name for each in found for name in each.missing}
     if not names:
         return f"{len(found)} programs: no name is missing"
-    return f"{len(found)} programs: {lacking} use names that are missing, {len(names)} in all"
+    verb = "lacks" if lacking == 1 else "lack"
+    lacked = "a name" if len(names) == 1 else f"{len(names)} names in all"
+    return f"{len(found)} programs: {lacking} of them {verb} {lacked}"
 
 
 def _list(places: Sequence[str]) -> str:

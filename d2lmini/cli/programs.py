@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import threading
 from typing import Any
 
 from d2lmini import addons
@@ -33,7 +34,12 @@ def add_to(commands: Any) -> None:
     _add_options(parser)
     parser.add_argument("file", metavar="FILE", help="a .py or .ipynb file, or a folder of them")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
-    parser.set_defaults(do=run)
+    # The options once more, for those that follow a folder or a notebook.
+    later = argparse.ArgumentParser(
+        parser.prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    _add_options(later)
+    parser.set_defaults(do=run, later=later)
 
     parser = commands.add_parser(
         "launch",
@@ -72,10 +78,8 @@ def run(options: argparse.Namespace) -> int:
     """Run an old program or notebook, or those of a folder; returns the exit status."""
     path, is_folder = options.file, os.path.isdir(options.file)
     if is_folder or path.endswith(".ipynb"):
-        later = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-        _add_options(later)
-        _, options.args = later.parse_known_args(options.args, options)
-    if options.timeout is not None and not options.timeout > 0:
+        _, options.args = options.later.parse_known_args(options.args, options)
+    if options.timeout is not None and not 0 < options.timeout < threading.TIMEOUT_MAX:
         raise CommandError(f"--timeout is a number of seconds above 0, got {options.timeout:g}")
     if options.output and (not path.endswith(".ipynb") or options.timeout or options.json):
         raise CommandError("--output is for one notebook, without --timeout and --json")

@@ -113,7 +113,7 @@ class _MXNet(ModuleType):
         return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *unsupported.modules(), *vars(self)})
 
 
-def _proper(name: str) -> tuple[str, str]:
+def proper(name: str) -> tuple[str, str]:
     """A dotted name as (top, the rest with MXNet's short names in full)."""
     top, _, rest = name.partition(".")
     first, dot, deeper = rest.partition(".")
@@ -184,7 +184,7 @@ def _find(name: str) -> Any:
         module = _MXNet("mxnet", __doc__)
         module.__path__ = []  # type: ignore[attr-defined]
         return module
-    top, rest = _proper(name)
+    top, rest = proper(name)
     parent, _, last = name.rpartition(".")
     ours = _ours(top, rest)
     if ours is not None:
@@ -256,8 +256,12 @@ def install_as_mxnet() -> None:
         alias.installed, alias.array = True, OneElementArray
 
 
-def is_alias(spec: ModuleSpec | None) -> bool:
-    """Does a package come from here, and not from another library of the same name?"""
+def is_alias(top: str) -> bool:
+    """Does `import top` get d2lmini, and not another library of the same name?"""
+    if top in sys.modules:
+        module = sys.modules[top]
+        return isinstance(module, _MXNet) or module is sys.modules.get(_BOOK)
+    spec = importlib.util.find_spec(top)
     return spec is not None and isinstance(spec.loader, _Loader)
 
 

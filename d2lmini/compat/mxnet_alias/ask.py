@@ -18,18 +18,19 @@ searched in `mxnet_names.txt`, the list of MXNet's public names.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from d2lmini.compat.mxnet_alias import SHORT_NAMES, VERSION, is_alias
+from d2lmini.compat.mxnet_alias import SHORT_NAMES, VERSION, is_alias, proper
 from d2lmini.compat.mxnet_alias.unsupported import LeftOutModule, Missing
 
 #: MXNet's public names; tests/tools/mxnet_names.py writes this file.
 NAMES = Path(__file__).with_name("mxnet_names.txt")
+#: What is said of a name of MXNet that gives no reason.
+IN_MXNET_ONLY = f"MXNet {VERSION} has it, d2lmini has not"
 _REASON = re.compile(
     r"[Ll]eft out(?: of d2lmini,|:) (?:which |as (?:all of|is|are|all) )?([^>]*)", re.DOTALL
 )
@@ -42,7 +43,7 @@ def ask(path: str) -> str | None:
     imported, and its names count as here; so do the attributes of objects that are no modules.
     """
     top, *parts = path.split(".")
-    if not is_alias(importlib.util.find_spec(top)):
+    if not is_alias(top):
         return None
     place: Any = import_module(top)
     for depth, part in enumerate(parts, start=1):
@@ -91,7 +92,7 @@ def why_missing(place: Any, name: str) -> str | None:
     except ImportError:  # it is here, and needs a package that is not installed
         return None
     if isinstance(value, Missing):
-        return _reason_in(repr(value)) or repr(value).strip("<>")
+        return _reason_in(repr(value))
     return _reason_in((getattr(value, "__doc__", None) or "").partition("\n\n")[0]) or None
 
 
@@ -104,10 +105,10 @@ def _reason_in(message: str) -> str:
 def _without_reason(name: str) -> str:
     module, _, last = short(name).rpartition(".")
     names = listed().get(module.partition(".")[2])
-    if names is None:
+    if last in (names or ()) or proper(name)[1] in mxnet_modules():
+        return IN_MXNET_ONLY
+    if names is None and module != "mxnet":
         return "d2lmini has no such name"
-    if last in names:
-        return f"MXNet {VERSION} has it, d2lmini has not"
     return f"MXNet {VERSION} has no such name either"
 
 
@@ -122,5 +123,11 @@ def short(path: str) -> str:
 @functools.cache
 def listed() -> dict[str, list[str]]:
     """MXNet's public names by module, as {"gluon.nn": ["Activation", ...]}."""
-    lines = NAMES.read_text(encoding="utf-8").splitlines()
-    return {path: names.split() for path, _, names in (line.partition(": ") for line in lines)}
+    pairs = (line.partition(": ") for line in NAMES.read_text(encoding="utf-8").splitlines())
+    return {path: names.split() for path, _, names in pairs if path != "modules"}
+
+
+@functools.cache
+def mxnet_modules() -> frozenset[str]:
+    """MXNet's public modules, as "gluon.nn"; the last line of the file."""
+    return frozenset(NAMES.read_text(encoding="utf-8").rpartition("\nmodules: ")[2].split())

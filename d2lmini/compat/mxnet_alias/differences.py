@@ -95,7 +95,7 @@ DIFFERENCES = [
         "`ftrl`, `ftml` at a learning rate of 0",
         "weights become nan",
         "no step: weight and state stay",
-        "optimizer.Ftrl optimizer.FTML optimizer.ftrl optimizer.ftml",
+        "optimizer.Ftrl optimizer.FTML",
     ),
     Difference(
         "`nag` with `wd` and momentum",

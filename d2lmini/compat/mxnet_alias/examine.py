@@ -21,7 +21,14 @@ from importlib import import_module
 from typing import NamedTuple
 
 from d2lmini.compat.mxnet_alias import install_as_mxnet
-from d2lmini.compat.mxnet_alias.ask import ask, can_import, listed, short, why_missing
+from d2lmini.compat.mxnet_alias.ask import (
+    IN_MXNET_ONLY,
+    ask,
+    can_import,
+    listed,
+    short,
+    why_missing,
+)
 from d2lmini.compat.mxnet_alias.differences import DIFFERENCES, Difference
 from d2lmini.compat.mxnet_alias.names_used import Use, names_used
 from d2lmini.compat.mxnet_alias.notebook import Cell, is_ipython, parse, plain_python, read_cells
@@ -61,12 +68,13 @@ def examine(path: str) -> Examined:
             found = _missing_methods().get(use.paths[0][1:])
         else:
             found = _first_missing(use)
-            if found or not use.is_import:
+            if not use.is_import:
                 names.add(short(use.paths[0]))
             for row in () if use.is_import else _differences(use):
                 name = differs.setdefault(row.what, Name(short(use.paths[0]), _as_text(row)))
                 name.places.append(use.place)
         if found is not None:
+            names.add(found[0])
             missing.setdefault(found[0], Name(*found)).places.append(use.place)
     return Examined(len(names), _in_order(missing.values()), _in_order(differs.values()), unread)
 
@@ -102,8 +110,9 @@ def _tolerant_tree(cell: Cell, unread: list[str]) -> ast.Module:
         # Leaving out a line did not help: the lines before it can be read.
         lines = source.split("\n")
         number = min((error.lineno or 1) - 1, len(lines) - 1)
+        tree = _tolerant_tree(Cell(cell.name, "\n".join(lines[:number])), unread)
         unread.append(f"{begin}line {number + 1} and what follows")
-        return _tolerant_tree(Cell(cell.name, "\n".join(lines[:number])), [])
+        return tree
     except (ValueError, RecursionError, MemoryError):
         unread.append(f"{begin}all lines")
         return ast.Module([], [])
@@ -112,13 +121,16 @@ def _tolerant_tree(cell: Cell, unread: list[str]) -> ast.Module:
         unread += [
             f"{begin}line {number}"
             for number, (before, after) in enumerate(pairs, start=1)
-            if before != after and after.strip() == "pass" and not is_ipython(before)
+            if before != after and after.strip() in ("", "pass") and not is_ipython(before)
         ]
     return tree
 
 
 def _leave_out(line: str) -> str:
-    """What replaces a line that is not Python: a call, for the print statement of Python 2."""
+    """What replaces a line that is not Python: a call, for the print statement of Python 2; `pass`;
+    nothing, where even that is an error."""
+    if line in ("", "pass"):
+        return ""
     printed = re.fullmatch(r"print\s+(?:>>\s*[\w.]+\s*,)?(.+?),?", line)
     return f"print({printed[1]})" if printed else "pass"
 
@@ -177,7 +189,8 @@ def _missing_methods() -> dict[str, tuple[str, str]]:
     """The methods of MXNet's classes that are missing here, by their own names; only those that no
     other class has here."""
     mxnet = import_module("mxnet")
-    missing, here = {}, set()
+    missing: dict[str, tuple[str, str]] = {}
+    here = set()
     for path, names in listed().items():
         module, _, last = path.rpartition(".")
         if not last[0].isupper():
@@ -192,8 +205,7 @@ def _missing_methods() -> dict[str, tuple[str, str]]:
             reason = why_missing(place, name)
             if reason is None:
                 here.add(name)
-            elif reason:
-                missing[name] = (f"{last}.{name}", f"left out: {reason}")
             else:
-                missing[name] = (f"{last}.{name}", "MXNet has it, d2lmini has not")
+                words = f"left out: {reason}" if reason else IN_MXNET_ONLY
+                missing.setdefault(name, (f"{last}.{name}", words))
     return {name: found for name, found in missing.items() if name not in here}

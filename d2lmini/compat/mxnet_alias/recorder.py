@@ -33,10 +33,14 @@ class Recorder:
         self.book = json.loads(Path(path).read_text(encoding="utf-8-sig"))
         if "cells" not in self.book:
             raise ValueError(f"{path} has the old format 3: save it in Jupyter first")
+        # What Jupyter wants, and not every notebook has.
+        for part in (self.book, *self.book["cells"]):
+            part.setdefault("metadata", {})
+        self.book.setdefault("nbformat", 4)
+        self.book.setdefault("nbformat_minor", 2)
         self.cells = [cell for cell in self.book["cells"] if cell["cell_type"] == "code"]
         for cell in self.cells:
             cell.update(outputs=[], execution_count=None)
-            cell.setdefault("metadata", {})
         self.outputs: list[dict[str, Any]] = []
 
     @contextmanager

@@ -72,6 +72,8 @@ def run(
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
             except BaseException as error:
                 if isinstance(error, SystemExit) and not error.code:
+                    if failures:  # the program ends here, and has failed
+                        break
                     raise
                 failures.append(describe(error, file, cell.name))
                 listener(cell.name, failures[-1])
