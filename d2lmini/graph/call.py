@@ -21,7 +21,7 @@ from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
-from d2lmini.ndarray.dispatch import note_writes, run_inline, wrap
+from d2lmini.ndarray.dispatch import kind_of, note_writes, run_inline, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
@@ -160,7 +160,9 @@ def push(
     results = []
     for i, spec in enumerate(program.specs):
         given = outs[i] if i < len(outs) else None
-        results.append(wrap(Chunk(pool, spec.nbytes), spec, ctx) if given is None else given)
+        if given is None:
+            given = wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs))
+        results.append(given)
     changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
     if changed:
         note_writes(changed)

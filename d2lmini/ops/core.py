@@ -83,9 +83,13 @@ modes = Modes()
 
 
 class Value:
-    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`."""
+    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`.
+
+    is_np: operators and methods have NumPy's meaning, not that of MXNet 1.x (`d2lmini.np`)."""
 
     __slots__ = ()
+
+    is_np = False
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:

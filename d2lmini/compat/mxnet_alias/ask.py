@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from d2lmini.compat.mxnet_alias import SHORT_NAMES, VERSION, is_alias, proper
+from d2lmini.compat.mxnet_alias import SHORT_NAMES, VERSION, is_alias
 from d2lmini.compat.mxnet_alias.unsupported import LeftOutModule, Missing
 
 #: MXNet's public names; tests/tools/mxnet_names.py writes this file.
@@ -103,9 +103,10 @@ def _reason_in(message: str) -> str:
 
 
 def _without_reason(name: str) -> str:
-    module, _, last = short(name).rpartition(".")
+    name = short(name)
+    module, _, last = name.rpartition(".")
     names = listed().get(module.partition(".")[2])
-    if last in (names or ()) or proper(name)[1] in mxnet_modules():
+    if last in (names or ()) or name in mxnet_modules():
         return IN_MXNET_ONLY
     if names is None and module != "mxnet":
         return "d2lmini has no such name"
@@ -129,5 +130,6 @@ def listed() -> dict[str, list[str]]:
 
 @functools.cache
 def mxnet_modules() -> frozenset[str]:
-    """MXNet's public modules, as "gluon.nn"; the last line of the file."""
-    return frozenset(NAMES.read_text(encoding="utf-8").rpartition("\nmodules: ")[2].split())
+    """MXNet's public modules, as "mxnet.gluon.nn"; they are the last line of the file."""
+    names = NAMES.read_text(encoding="utf-8").rpartition("\nmodules: ")[2].split()
+    return frozenset(short(f"mxnet.{name}") for name in names)
