@@ -59,8 +59,8 @@ def as_text(name: str, found: Any) -> str:
         for each in names:
             lines += _wrap(f"{each.name}  ({_list(each.places)})", "  ", "      ")
             lines += _wrap(each.reason, "      ", "      ")
-    if found.unread:
-        lines += ["", *_wrap(f"not read, as it is not Python 3: {_list(found.unread)}", "", "  ")]
+    if found.not_python:
+        lines += ["", *_wrap(f"not Python 3: {_list(found.not_python)}", "", "  ")]
     return "\n".join(lines)
 
 

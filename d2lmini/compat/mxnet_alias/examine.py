@@ -46,12 +46,12 @@ class Name:
 @dataclass
 class Examined:
     """What is known of a program: how many names of MXNet it uses, those that are missing, those
-    that differ, and the places that are not Python."""
+    that differ, and the places that are not Python 3."""
 
     names: int
     missing: list[Name]
     differs: list[Name]
-    unread: list[str]
+    not_python: list[str]
 
 
 def examine(path: str) -> Examined:
@@ -121,7 +121,7 @@ def _tolerant_tree(cell: Cell, unread: list[str]) -> ast.Module:
         unread += [
             f"{begin}line {number}"
             for number, (before, after) in enumerate(pairs, start=1)
-            if before != after and after.strip() in ("", "pass") and not is_ipython(before)
+            if before != after and not is_ipython(before)
         ]
     return tree
 
