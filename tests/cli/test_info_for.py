@@ -186,7 +186,7 @@ def test_a_notebook_whose_cells_are_not_all_python(tmp_path):
     assert status == 1
     assert "  mxnet.nd.histogram  (cell 4, line 2; cell 5, line 1; cell 6, line 3)\n" in out
     assert out.endswith(
-        "not read, as it is not Python 3: cell 5, line 2; cell 6, line 1; cell 6, line 2\n"
+        "not Python 3: cell 5, line 1; cell 5, line 2; cell 6, line 1; cell 6, line 2\n"
     )
 
 
