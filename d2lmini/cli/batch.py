@@ -3,9 +3,9 @@
 The child process runs this file with the path of a report, which it rewrites at each cell, so that
 the report is there even if the child is killed. The parent prints a line for each program:
 
-    passed      1.2 s  train.py
-    FAILED      0.8 s  images.ipynb
-                       cell 3, line 2: NameError: name 'x' is not defined
+    passed     train.py  (1.2 s)
+    FAILED     images.ipynb  (0.8 s)
+               cell 3, line 2: NameError: name 'x' is not defined
 
 A program that exceeds its time gets the signal of Ctrl-C first, whose traceback names the line.
 """
@@ -119,8 +119,8 @@ def run_all(
 
 def as_text(outcome: Outcome, name: str) -> str:
     """The lines about a program."""
-    begin = f"{outcome.result:<9} {outcome.elapsed_s:6.1f} s  "
-    lines = [begin + name]
+    begin = f"{outcome.result:<9}  "
+    lines = [f"{begin}{name}  ({outcome.elapsed_s:.1f} s)"]
     for failure in outcome.failures:
         words = ": ".join(filter(None, [failure["place"], failure["error"]]))
         advice = f"hint: {failure['advice']}" if failure["advice"] else ""
