@@ -380,9 +380,9 @@ def programs_of(compiled: CompiledForward) -> Programs:
     """All programs of a net: for each kind of input the forward program, then the backward ones."""
     found = Programs()
     for placed in list(compiled.placed.values()):
-        for each in list(placed.op._compiled.values()):
-            found.append(each.forward)
-            found += [backward.program for backward in list(each._backward.values())]
+        for kind in list(placed.op._compiled.values()):
+            found.append(kind.forward)
+            found += [backward.program for backward in list(kind._backward.values())]
     return found
 
 

@@ -33,12 +33,12 @@ from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.gluon.utils import merge_shapes, shape_is_known
+from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
-from d2lmini.util import is_np_array, is_np_shape
+from d2lmini.util import is_np_shape
 
 Shape = tuple[int, ...]
 
@@ -236,8 +236,7 @@ class Parameter:
         )
 
     def _adopt(self, copies: list[NDArray]) -> None:
-        if is_np_array():
-            copies = [copy.as_np_ndarray() for copy in copies]
+        copies = [as_default(copy) for copy in copies]
         self._init_grad(copies)  # first: another thread may use the copies at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None

@@ -184,8 +184,8 @@ class SymbolicTrace:
 
         def note(value: Any) -> None:
             if isinstance(value, (list, tuple)):
-                for each in value:
-                    note(each)
+                for item in value:
+                    note(item)
             elif isinstance(value, Symbol):
                 for entry in value._entries:
                     self.outputs.append(found.setdefault(entry, len(found)))

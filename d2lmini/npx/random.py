@@ -8,7 +8,7 @@ from typing import Any
 from d2lmini.np import random as np_random
 from d2lmini.np.values import as_type, fill, is_array
 from d2lmini.ops.core import registry
-from d2lmini.random import seed as seed
+from d2lmini.random_state import seed as seed
 
 
 def bernoulli(

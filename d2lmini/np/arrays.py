@@ -281,17 +281,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """A copy on the same device."""
         return NDArray.copy(self)
 
-    def copyto(self, other: Any) -> Any:
-        """Copy into `other`, or into a new array on that context."""
-        copied = NDArray.copyto(self, other)
-        return copied if copied.is_np else copied.as_np_ndarray()
-
-    def as_in_context(self, context: Any) -> Any:
-        """This array if it is on `context`, else a copy there."""
-        return self if self.ctx == context else self.copyto(context)
-
-    as_in_ctx = to_device = as_in_context
-
     def as_nd_ndarray(self) -> NDArray:
         """The same memory and history as an NDArray."""
         return self._as(NDArray)
