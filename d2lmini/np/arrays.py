@@ -301,7 +301,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         return apply_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return apply_function(func, args, kwargs)
+        return apply_function(func, types, args, kwargs)
 
     def __reduce__(self) -> tuple:
         rebuild, state = NDArray.__reduce__(self)

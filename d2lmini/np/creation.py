@@ -210,6 +210,13 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     return grids
 
 
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, numbers or lists repeated to their common shape."""
+    arrays = [x if isinstance(x, Value) else array(x) for x in args]
+    shape = onp.broadcast_shapes(*[x.shape for x in arrays])
+    return [broadcast_to(x, shape) for x in arrays]
+
+
 def copy(a: Any, out: Any = None) -> Any:
     """A copy."""
     return fill(out, registry["_copy"](check_array("copy", a)))
@@ -228,7 +235,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         array, zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like, arange,
-        linspace, logspace, eye, identity, meshgrid, copy,
+        linspace, logspace, eye, identity, meshgrid, broadcast_arrays, copy,
     )
 }  # fmt: skip
 FUNCTIONS |= {name: _window(name) for name in ("blackman", "hamming", "hanning")}

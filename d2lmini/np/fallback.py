@@ -22,7 +22,8 @@ from d2lmini.ops.core import Value
 
 
 def by_numpy(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """`function` of NumPy on copies of arrays, which returns arrays."""
+    """`function` of NumPy on copies of arrays. Its arrays of numbers become `np.ndarray`s, on the
+    device of the first argument."""
     name = name or function.__name__
 
     def copied(x: Any) -> Any:
@@ -33,7 +34,7 @@ def by_numpy(function: Callable[..., Any], name: str = "") -> Callable[..., Any]
         return x
 
     def wrapped(result: Any, ctx: Any) -> Any:
-        if isinstance(result, onp.ndarray):
+        if isinstance(result, onp.ndarray) and result.dtype.kind in "biuf":
             return array(result, ctx=ctx)
         if isinstance(result, (list, tuple)):
             parts = [wrapped(part, ctx) for part in result]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as onp
+
 from d2lmini.np import (
     creation,
     elementwise,
@@ -46,11 +48,13 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) 
     return function(*inputs, **({} if out is None else {"out": out[0]}))
 
 
-def apply_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of NumPy on an `np.ndarray`: that of `np`, else NumPy's on copies."""
+def apply_function(func: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy on an `np.ndarray`: that of `np`; NumPy's on copies where `np` has none
+    or where NumPy's arrays take part."""
     name = func.__name__
     if func.__module__.startswith("numpy.linalg"):
         from d2lmini.np import linalg
 
         return getattr(linalg, name)(*args, **kwargs)
-    return (FUNCTIONS.get(name) or by_numpy(func))(*args, **kwargs)
+    known = None if onp.ndarray in types else FUNCTIONS.get(name)
+    return (known or by_numpy(func))(*args, **kwargs)

@@ -25,6 +25,7 @@ from d2lmini.np.values import (
     as_type,
     at_least_1d,
     check_array,
+    constant,
     drop_axes,
     dtype_of,
     fill,
@@ -46,8 +47,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if not values:
         dtype = onp.result_type(onp.float32, *[type(v) for v in (x, y) if isinstance(v, float)])
         values = [as_type(condition, "float32" if dtype == onp.float64 else dtype)]
-    zero = reshape_to(ravel(values[0])[:1] * 0, ()) if values[0].size else None
-    x, y = (v if isinstance(v, Value) else _constant(zero, v, values[0]) for v in (x, y))
+    x, y = (v if isinstance(v, Value) else _filled(v, values[0]) for v in (x, y))
     x, y = promote("where", x, y)
     shape = onp.broadcast_shapes(condition.shape, x.shape, y.shape)
     parts = [v if v.shape == shape else broadcast_to(v, shape) for v in (condition, x, y)]
@@ -57,13 +57,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return chosen if shape else drop_axes(chosen)
 
 
-def _constant(zero: Any, value: Any, like: Any) -> Any:
-    """A number as an array of shape (), in the dtype of `like` if that can hold it."""
-    if zero is None:
-        return array(value, dtype=dtype_of(like), ctx=like.ctx)
-    if dtype_of(like).kind == "b":
-        return as_type(as_type(zero, "uint8") + int(value), bool)
-    return zero + value
+def _filled(value: Any, like: Any) -> Any:
+    """A number as an array beside `like`, which may have no elements."""
+    return constant(value, like) if like.size else array(value, dtype_of(like), like.ctx)
 
 
 def take(

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.values import (
-    as_type,
     at_least_1d,
     check_array,
+    constant,
     fill,
     full_shape,
     infer_size,
@@ -107,12 +107,6 @@ def broadcast_to(array: Any, shape: Any) -> Any:
         raise ValueError(f"np.broadcast_to: {array.shape} does not broadcast to {shape}")
     kept = (1,) * (len(shape) - len(array.shape)) + tuple(array.shape)
     return registry["_spread"](array, kept=kept, shape=shape)
-
-
-def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays repeated to their common shape."""
-    shape = onp.broadcast_shapes(*[x.shape for x in args])
-    return [broadcast_to(x, shape) for x in args]
 
 
 def _arrays(name: str, arrays: Any) -> list[Any]:
@@ -271,39 +265,26 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
     return flip(swapaxes(m, *axes), second if k == 3 else first)
 
 
-def pad(x: Any, pad_width: Any = None, mode: str = "constant", **kwargs: Any) -> Any:
+def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: Any = 0) -> Any:
     """Elements added before and after each axis: pad_width is a number, (before, after), or one
-    pair for each axis; modes constant, edge, reflect, symmetric, maximum, minimum."""
+    pair for each axis; modes constant, maximum, minimum, edge, reflect, symmetric."""
     check_array("pad", x)
+    modes = ("constant", "maximum", "minimum", "edge", "reflect", "symmetric")
+    if mode not in modes:
+        raise ValueError(f"np.pad: modes are {', '.join(modes)}; got {mode!r}")
     widths = onp.broadcast_to(onp.asarray(pad_width, int), (len(x.shape), 2)).tolist()
-    if mode == "constant":
-        for axis, (before, after) in enumerate(widths):
-            parts = [x]
-            for width, place in ((before, 0), (after, 1)):
-                if width:
-                    shape = tuple(width if i == axis else n for i, n in enumerate(x.shape))
-                    value = kwargs.get("constant_values", 0)
-                    block = broadcast_to(reshape_to(ravel(x)[:1] * 0 + value, ()), shape)
-                    parts.insert(0 if place == 0 else len(parts), as_type(block, x.dtype))
-            x = concatenate(parts, axis)
-        return x
-    if mode in ("maximum", "minimum"):
-        return _pad_extreme(x, widths, mode[:3])
-    if mode not in ("edge", "reflect", "symmetric"):
-        raise ValueError(
-            f"np.pad: modes are constant, edge, reflect, symmetric, maximum, minimum; got {mode!r}"
-        )
     for axis, (before, after) in enumerate(widths):
-        places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
-        x = x[(slice(None),) * axis + (places,)]
-    return x
-
-
-def _pad_extreme(x: Any, widths: list[list[int]], op_name: str) -> Any:
-    for axis, (before, after) in enumerate(widths):
-        extreme = registry[op_name](x, axis=(axis,), keepdims=True)
-        parts = [repeat(extreme, n, axis) for n in (before, after)]
-        x = concatenate([part for part in (parts[0], x, parts[1]) if part.shape[axis]], axis)
+        if mode in modes[3:]:
+            places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
+            x = x[(slice(None),) * axis + (places,)]
+            continue
+        if mode == "constant":
+            shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+            line = broadcast_to(constant(constant_values, x), shape)
+        else:
+            line = registry[mode[:3]](x, axis=(axis,), keepdims=True)
+        added = [repeat(line, width, axis) if width else None for width in (before, after)]
+        x = concatenate([part for part in (added[0], x, added[1]) if part is not None], axis)
     return x
 
 
@@ -332,7 +313,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         reshape, ravel, transpose, swapaxes, moveaxis, expand_dims, squeeze, broadcast_to,
-        broadcast_arrays, concatenate, append, stack, vstack, hstack, dstack, column_stack, split,
+        concatenate, append, stack, vstack, hstack, dstack, column_stack, split,
         array_split, hsplit, vsplit, dsplit, tile, repeat, flip, roll, rot90, pad, atleast_1d,
         atleast_2d, atleast_3d,
     )

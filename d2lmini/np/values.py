@@ -100,6 +100,15 @@ def drop_axes(x: Any) -> Any:
     return x if not x.shape else reshape_to(x, ())
 
 
+def constant(value: Any, like: Any) -> Any:
+    """A number as an array of shape (), with the device of `like`, which has an element, and its
+    dtype if the number fits: a value of a graph in a trace, like any other result."""
+    zero = registry["zeros_like"](drop_axes(reshape_to(like, (like.size,))[:1]))
+    if dtype_of(like).kind == "b":
+        return as_type(as_type(zero, "uint8") + int(value), bool)
+    return zero + value
+
+
 def at_least_1d(x: Any) -> Any:
     """`x` with one axis if it has none."""
     return x if x.shape else reshape_to(x, (1,))

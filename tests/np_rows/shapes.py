@@ -120,6 +120,7 @@ ROWS = [
     *rows(
         "pad",
         "f(2, 3), ((0, 1), (2, 0)), mode='constant'",
+        "n(2, 3), ((1, 1), (0, 2)), mode='constant'",
         "f(2, 3), ((0, 1), (2, 0)), mode='edge'",
         "f(2, 3), ((1, 1), (0, 2)), mode='reflect'",
         "f(2, 3), ((1, 1), (0, 2)), mode='symmetric'",
