@@ -19,8 +19,9 @@ from d2lmini.np.creation import array, full
 from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.shapes import broadcast_to
 from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
-from d2lmini.ops.core import registry
+from d2lmini.ops.core import modes, registry
 from d2lmini.random_state import seed as seed
+from d2lmini.symbol import random as sym
 
 
 def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
@@ -34,9 +35,16 @@ def _context(ctx: Any, *parameters: Any) -> Any:
     return ctx or next((x.ctx for x in parameters if is_array(x)), None)
 
 
-def _draw(draw: Any, size: tuple[int, ...], dtype: Any, ctx: Any, *parameters: Any) -> Any:
-    """A draw of `nd`, in which a shape () means (1,)."""
-    drawn = draw(*parameters, shape=size or (1,), dtype=dtype, ctx=ctx).as_np_ndarray()
+def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, *parameters: Any) -> Any:
+    """A draw of `nd.random`, in which a shape () means (1,); while a net is traced, a node that
+    draws anew at each run."""
+    shape = size or (1,)
+    if modes.tracing is not None and modes.tracing.is_np:
+        node = getattr(sym, name)(*parameters, shape=shape, dtype=dtype)
+        drawn = modes.tracing.kind(node._entries)
+    else:
+        draw = getattr(nd, name)
+        drawn = draw(*parameters, shape=shape, dtype=dtype, ctx=ctx).as_np_ndarray()
     return drawn if size else drop_axes(drawn)
 
 
@@ -46,7 +54,7 @@ def uniform(
 ) -> Any:  # fmt: skip
     """Evenly between low (included) and high."""
     ctx = _context(ctx, low, high)
-    drawn = _draw(nd.uniform, _shape(size, low, high), dtype or "float32", ctx)
+    drawn = _draw("uniform", _shape(size, low, high), dtype or "float32", ctx)
     if is_array(low) or is_array(high) or (low, high) != (0.0, 1.0):
         drawn = low + (high - low) * drawn
     return fill(out, drawn)
@@ -58,7 +66,7 @@ def normal(
 ) -> Any:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
     ctx = _context(ctx, loc, scale)
-    drawn = _draw(nd.normal, _shape(size, loc, scale), dtype or "float32", ctx)
+    drawn = _draw("normal", _shape(size, loc, scale), dtype or "float32", ctx)
     if is_array(loc) or is_array(scale) or (loc, scale) != (0.0, 1.0):
         drawn = loc + scale * drawn
     return fill(out, drawn)
@@ -82,7 +90,7 @@ def randint(
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
         raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
-    return fill(out, _draw(nd.randint, _shape(size), dtype or "int64", ctx, low, high))
+    return fill(out, _draw("randint", _shape(size), dtype or "int64", ctx, low, high))
 
 
 def gamma(
@@ -96,7 +104,7 @@ def gamma(
         ones = full(whole, 1.0, ctx=shape.ctx)
         drawn = registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
     else:
-        drawn = _draw(nd.gamma, whole, dtype or "float32", ctx, shape, 1.0)
+        drawn = _draw("gamma", whole, dtype or "float32", ctx, shape, 1.0)
     return fill(out, drawn * scale)
 
 
@@ -184,8 +192,8 @@ def choice(
 
 
 def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
-    """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)).
-    ValueError if the probabilities sum to more than 1."""
+    """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)). Waits
+    for pvals; ValueError if the probabilities sum to more than 1."""
     p = pvals if is_array(pvals) else array(pvals, dtype="float32")
     values = p.asnumpy().astype("float64")
     if values[:-1].sum() > 1.0 + 1e-6:

@@ -115,11 +115,17 @@ def at_least_1d(x: Any) -> Any:
 
 
 def fill(out: Any, result: Any) -> Any:
-    """`result`, or `out` filled with it. ValueError if their shapes differ."""
+    """`result`, or `out` filled with it. ValueError if their shapes differ, TypeError for floats
+    into integers."""
     if out is None:
         return result
     if out.shape != result.shape:
         raise ValueError(f"out= has shape {out.shape}, the result is {result.shape}")
+    if dtype_of(result).kind == "f" != dtype_of(out).kind:
+        raise TypeError(
+            f"an array of {dtype_of(out)} cannot take a result of {dtype_of(result)} in place; "
+            "write x = x / y instead of x /= y, or convert with astype first"
+        )
     invoke(registry["_copy"], (as_type(result, dtype_of(out)),), {}, out)
     return out
 

@@ -11,6 +11,7 @@ from oracle import Oracle
 
 import d2lmini as mx
 from d2lmini import np, npx
+from d2lmini.gluon import HybridBlock
 
 
 def draw(text: str):
@@ -112,6 +113,29 @@ def test_gradients_reach_the_parameters():
     onp.testing.assert_allclose(scale.grad.asnumpy(), y.asnumpy(), rtol=1e-6)
 
 
+#: Parameters that are made in the net are constants of the graph; a draw from them is refused.
+CONSTANT = "np.random.gamma(np.full((20000,), 2.0))"
+
+
+@pytest.mark.parametrize("text", [text for text in DRAWS if text != CONSTANT])
+def test_a_hybridized_net_draws_anew_at_each_call(text):
+    class Net(HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x + eval(text, {"np": F.np, "npx": F.npx}) * 1.0
+
+    net = Net()
+    net.hybridize()
+    with mx.util.np_array(), mx.util.np_shape():
+        mx.random.seed(4)
+        first, second = (net(np.zeros(())).asnumpy() for _ in range(2))
+        mx.random.seed(4)
+        again = net(np.zeros(())).asnumpy()
+    assert not onp.array_equal(first, second)
+    assert onp.array_equal(first, again)
+    mean, variance = DRAWS[text]
+    assert abs(first.mean() - mean) < 5 * math.sqrt(variance / first.size)
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -120,6 +144,7 @@ def test_gradients_reach_the_parameters():
         ("np.random.multinomial(2, [0.9, 0.9, 0.1])", ValueError),
         ("np.random.normal(size='a')", ValueError),
         ("npx.random.bernoulli(0.5, 0.5)", ValueError),
+        ("npx.random.bernoulli()", ValueError),
     ],
 )
 def test_refused(text, error):

@@ -120,7 +120,21 @@ def in_place(mx):
         scope = {"x": x}
         exec(f"x {change}", scope)
         seen += [scope["x"] is x, x.asnumpy()]
-    return seen
+    whole = np.array([5, 7], dtype="int32")
+    whole += 1.7
+    v = whole[0]
+    v *= 2
+
+    def halve():
+        nonlocal whole
+        whole /= 2
+
+    def add_floats():
+        nonlocal whole
+        whole += np.ones(2)
+
+    refused = [refusal(change) is None for change in (halve, add_floats)]
+    return [*seen, refused, whole.asnumpy()]
 
 
 def recorded_writes(mx):
