@@ -17,6 +17,7 @@ pairs     TripletLoss, CosineEmbeddingLoss, SDMLLoss: for distances between embe
 
 # isort: off
 from d2lmini.gluon.loss.base import Loss
+from d2lmini.gluon.loss.base import _apply_weighting as _apply_weighting  # for losses of one's own
 from d2lmini.gluon.loss.values import HuberLoss, L1Loss, L2Loss, PoissonNLLLoss
 from d2lmini.gluon.loss.classes import (
     CTCLoss,

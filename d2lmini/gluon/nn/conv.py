@@ -83,6 +83,11 @@ class _Conv(HybridBlock):
                     f"{type(self).__name__}: {name} must be a number or a list of {ndim} ints, as "
                     f"the kernel {kernel} has axes; got {self._kwargs[name]}"
                 )
+        if channels % groups or in_channels % groups:
+            raise MXNetError(
+                f"{type(self).__name__}: groups={groups} must divide channels={channels} and "
+                f"in_channels={in_channels}"
+            )
         with self.name_scope():
             self.weight = self.params.get(
                 "weight",
@@ -186,6 +191,11 @@ class _ConvTranspose(_Conv):
             use_bias, weight_initializer, bias_initializer, in_channels, **kwargs,
         )  # fmt: skip
         self.outpad = each_axis(output_padding, self.ndim)
+        if any(more >= s for more, s in zip(self.outpad, self._kwargs["stride"])):
+            raise MXNetError(
+                f"{type(self).__name__}: output_padding={self.outpad} must be less than strides="
+                f"{self._kwargs['stride']}"
+            )
         self._kwargs["adj"] = self.outpad
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
