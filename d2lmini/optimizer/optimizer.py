@@ -100,6 +100,8 @@ class Optimizer:
     @staticmethod
     def register(klass: type[Optimizer]) -> type[Optimizer]:
         """Register a class under its lower-case name for `create`; a decorator."""
+        if not isinstance(klass, type):
+            raise TypeError(f"only classes can be registered, got {klass!r}")
         name = klass.__name__.lower()
         known = Optimizer.opt_registry.get(name)
         if known is not None and known is not klass:

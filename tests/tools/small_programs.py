@@ -20,6 +20,8 @@ python tests/tools/small_programs.py          # asks MXNet and writes its answer
 python tests/tools/small_programs.py --ours   # prints the programs that differ here, with no reason
 """
 
+import contextlib
+import importlib
 import os
 import random
 import re
@@ -37,7 +39,10 @@ FOLDER = Path(__file__).resolve().parents[1] / "data" / "small_programs"
 
 
 def run(mx, code):
-    """What a program tells: texts, and at the end a list of the names of an error's classes."""
+    """What a program tells: texts, and for an error a list of the names of its classes."""
+    if mx.__name__ == "d2lmini":
+        mx.install_as_mxnet()
+        mx = importlib.import_module("mxnet")
     told = []
 
     def tell(*values):
@@ -63,6 +68,8 @@ def run(mx, code):
     names.update(nn=mx.gluon.nn, rnn=mx.gluon.rnn, gdata=mx.gluon.data, gloss=mx.gluon.loss)
     names["__name__"] = "__program__"
     before = os.getcwd()
+    with contextlib.suppress(mx.base.MXNetError):
+        mx.nd.waitall()  # an error that nothing has waited for belongs to an earlier program
     with tempfile.TemporaryDirectory() as folder, mx.name.NameManager():
         os.chdir(folder)
         try:
@@ -77,11 +84,6 @@ def run(mx, code):
         finally:
             os.chdir(before)
     return told
-
-
-def run_all(mx, codes):
-    """What each of many programs tells."""
-    return [run(mx, code) for code in codes]
 
 
 def classes(error):
@@ -137,6 +139,9 @@ class Program:
     @property
     def id(self):
         return f"{self.file}: {self.title}"
+
+    def __repr__(self):
+        return self.text()
 
     def expected(self):
         """What this library has to tell."""
@@ -195,18 +200,25 @@ def as_texts(told):
     return [f"raises {line[0]}" if isinstance(line, list) else line for line in told]
 
 
+def ask(oracle, program):
+    """What a program tells in another process."""
+    from oracle import OracleDied
+    from small_programs import run  # as the other process imports it
+
+    try:
+        return oracle.ask(run, program.code)
+    except OracleDied:
+        return ["the process dies"]
+
+
 def write_answers():
     """Ask MXNet, and write its answers into the files."""
-    import small_programs  # the module that the other process imports, too
-    from oracle import Oracle, OracleDied
+    from oracle import Oracle
 
     everything = programs()
     with Oracle("mxnet") as mxnet:
         for program in everything:
-            try:
-                program.told = as_texts(mxnet.ask(small_programs.run, program.code))
-            except OracleDied:
-                program.told = ["the process dies"]
+            program.told = as_texts(ask(mxnet, program))
     for path in sorted(FOLDER.glob("*.txt")):
         texts = [program.text() for program in everything if program.file == path.stem]
         head = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.M)[0]
@@ -215,18 +227,17 @@ def write_answers():
 
 def print_differences(only=""):
     """Print each program that tells something else here."""
-    import d2lmini
-
-    d2lmini.install_as_mxnet()
-    import mxnet
+    from oracle import Oracle
 
     everything = programs(only)
     differ = 0
-    for program in everything:
-        told = run(mxnet, program.code)
-        if not agree(program.expected(), told):
-            differ += 1
-            print(program.text() + "\n".join(f"   HERE {line}" for line in as_texts(told)) + "\n")
+    with Oracle("d2lmini") as here:
+        for program in everything:
+            told = ask(here, program)
+            if not agree(program.expected(), told):
+                differ += 1
+                lines = [f"   HERE {line}" for line in as_texts(told)]
+                print("\n".join([program.text(), *lines, ""]))
     print(f"{len(everything) - differ} of {len(everything)} programs tell the same")
 
 
