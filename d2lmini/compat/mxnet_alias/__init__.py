@@ -63,6 +63,9 @@ _MODULES = """
 # Modules that have another place in MXNet.
 _ELSEWHERE = {"contrib.onnx": "onnx", "executor": "compat.executor"}
 
+# What d2lmini has of modules that it leaves out otherwise: all public names of these modules.
+_PARTS = {"model": "compat.checkpoint"}
+
 # The names in `mxnet` that are not modules.
 _NAMES = """
     AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
@@ -203,6 +206,9 @@ def _find(name: str) -> Any:
         above, _, child = path.rpartition(".")
         if above == rest:
             setattr(absent, child, import_module(f"d2lmini.{ours}"))
+    if rest in _PARTS:
+        part = import_module(f"d2lmini.{_PARTS[rest]}")
+        vars(absent).update({name: getattr(part, name) for name in part.__all__})
     return absent
 
 
