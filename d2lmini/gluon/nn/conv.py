@@ -36,7 +36,7 @@ class _Conv(HybridBlock):
     """Base class of the convolutions: weight, bias, and the call of the op."""
 
     ndim: ClassVar[int]
-    op: ClassVar[str] = "Convolution"
+    _op_name: ClassVar[str] = "Convolution"
 
     weight: Any
 
@@ -123,7 +123,7 @@ class _Conv(HybridBlock):
         self.weight.shape = self._weight_shape(x.shape[1])
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-        y = getattr(F, self.op)(x, weight, bias, name="fwd", **self._kwargs)
+        y = getattr(F, self._op_name)(x, weight, bias, name="fwd", **self._kwargs)
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class _ConvTranspose(_Conv):
     `output_padding`, which is added to the smallest output size that a convolution would map to the
     input size."""
 
-    op = "Deconvolution"
+    _op_name = "Deconvolution"
 
     def __init__(
         self,
