@@ -40,8 +40,8 @@ def save_checkpoint(
 def load_params(prefix: str, epoch: int) -> tuple[Arrays, Arrays]:
     """The arguments and the auxiliary states of PREFIX-EPOCH.params, by name.
 
-    MXNetError if there is no such file, ValueError if its arrays have other names than 'arg:...' and
-    'aux:...'.
+    MXNetError if there is no such file, ValueError if its arrays have other names than 'arg:...'
+    and 'aux:...'.
     """
     file = _params_file(prefix, epoch)
     found = nd.load(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, gluon, kvstore, nd
+from d2lmini import autograd, cpu, gluon, kvstore, nd
 
 TWO = [cpu(0), cpu(1)]
 

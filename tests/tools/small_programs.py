@@ -11,10 +11,10 @@ A file of `data/small_programs/` holds programs like this one:
     tell(out)
     => [2, 2] float32
 
-A line `=> ` is what MXNet 1.9.1 tells. Where this library differs on purpose, `-> ` lines are what it
-tells, and a line `! ` before them gives the reason. A program that ends in an error tells its class;
-an error of this library may be of a subclass. Each program begins with fresh names of blocks, the
-seed 0, and an empty folder in which it runs. Both interpreters import this module.
+Lines `=> ` are what MXNet 1.9.1 tells. Where this library differs on purpose, a line `! ` gives the
+reason, and lines `-> ` are what this library tells. A program that ends in an error tells the
+error's class; here the error may be of a subclass. Each program begins with fresh names of blocks,
+the seed 0, and an empty folder in which it runs. Both interpreters import this module.
 
 python tests/tools/small_programs.py          # asks MXNet and writes its answers into the files
 python tests/tools/small_programs.py --ours   # prints the programs that differ here, with no reason
@@ -94,22 +94,22 @@ def classes(error):
 def show(mx, value):
     """A value as a text that does not depend on the library, with five digits of each number."""
     if isinstance(value, mx.nd.NDArray):
-        return "%s %s" % (show(mx, value.asnumpy().tolist()), np.dtype(value.dtype).name)
+        return f"{show(mx, value.asnumpy().tolist())} {np.dtype(value.dtype).name}"
     if isinstance(value, mx.sym.Symbol):
         return "Symbol " + str(value.name)
     if isinstance(value, np.ndarray):
-        return "np %s %s" % (show(mx, value.tolist()), value.dtype.name)
+        return f"np {show(mx, value.tolist())} {value.dtype.name}"
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, float):
-        return "%.5g" % (value + 0.0)
+        return f"{value + 0.0:.5g}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(show(mx, part) for part in value)
-        return "[%s]" % inner if isinstance(value, list) else "(%s)" % inner
+        return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     if isinstance(value, dict):
-        return "{%s}" % ", ".join("%s: %s" % (k, show(mx, v)) for k, v in value.items())
+        return "{" + ", ".join(f"{key}: {show(mx, part)}" for key, part in value.items()) + "}"
     if isinstance(value, type):
         return value.__name__
     if isinstance(value, str):

@@ -11,9 +11,9 @@
 >>> nn.GlobalAvgPool2D()(x).shape
 (1, 1, 1, 1)
 
-Data is (N, C, *size), or (N, *size, C) in the layouts NWC, NHWC and NDHWC, whose axes are moved before
-and after. `strides` defaults to the window's size. With `ceil_mode` the last window may
-extend over the edge; `nd.Pooling` documents the formulas of the sizes.
+Data is (N, C, *size). In the layouts NWC, NHWC and NDHWC data is (N, *size, C), and its axes are
+moved before and after. `strides` defaults to the window's size. With `ceil_mode` the last window
+may extend over the edge; `nd.Pooling` documents the formulas of the sizes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small programs tell what they tell in MXNet 1.9.1, or what `data/small_programs/` says instead."""
+"""Small programs tell what they tell in MXNet 1.9.1; `data/small_programs/` has the exceptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_program_tells_what_its_file_says(program, here: Oracle):
     expected = program.expected()
     assert small_programs.agree(expected, told), f"{as_lines(expected)}\nhere:\n{as_lines(told)}"
     if program.reason:
-        assert not small_programs.agree(program.told, told), "it tells the same: no reason is needed"
+        assert not small_programs.agree(program.told, told), "it tells the same, without a reason"
 
 
 @over("program", PROGRAMS, name=lambda program: program.id)
