@@ -191,18 +191,13 @@ class Executor:
         assert self._watch is not None and node.op is not None
         callback, monitor_all = self._watch
         if monitor_all:
-            names: Sequence[str] = node.op.input_names
-            if node.op.variadic:
-                names = [f"arg{i}" for i in range(len(inputs))]
-            elif node.op.elementwise and len(names) == 1:
-                names = ["input0"]
-            for name, entry, x in zip(names, node.inputs, inputs):
+            for name, entry, x in zip(lists.monitored_inputs(node), node.inputs, inputs):
                 if entry is None:
                     continue
                 if entry[0].op is None and entry[0] not in self._told:
                     self._told.add(entry[0])
                     callback(entry[0].name, x)
-                callback(f"{node.name}_{name}", x)
+                callback(name, x)
         for i, y in enumerate(outputs[: node.n_outputs]):
             callback(output_name((node, i)), y)
 

@@ -48,7 +48,9 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
         ) from None
 
 
-def complete_reshape(data: Partial, out: Partial, target: Shape, reverse: bool) -> dict[str, Partial]:
+def complete_reshape(
+    data: Partial, out: Partial, target: Shape, reverse: bool
+) -> dict[str, Partial]:
     """What follows about the data and the result of a reshape from partial shapes (0: unknown).
 
     A single unknown size of the data follows when all sizes of the result are known.

@@ -58,7 +58,9 @@ def evaluate(
             return [values[node]]
         if symbolic:
             labels = dict(node.labels)
-            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, named=True)
+            y = apply_op(
+                node.op, tuple(inputs), node.own_attrs, node.name, labels, True, node.given
+            )
             return list(y) if len(y) > 1 else [y]
         return call_node(node, inputs, None if inputs else ctx)
 

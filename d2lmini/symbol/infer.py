@@ -11,14 +11,16 @@ True
 
 Forward, the ops infer outputs from inputs (`op.infer`). If a size is unknown, `op.infer` is called
 twice, with two different numbers for that size: sizes that agree in both results do not depend on
-it, and a call with 1 tells whether the number of axes does (`squeeze`). Backward, the ops infer inputs (`op.infer_inputs`). When nothing more follows, `a + b` with b
-unknown assumes that b is like a.
+it, and a call with 1 tells whether the number of axes does (`squeeze`). Backward, the ops infer
+inputs (`op.infer_inputs`). When nothing more follows, `a + b` with b unknown assumes that b is like
+the result or like a.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -299,7 +301,9 @@ def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
             raise TypeError(
                 f"infer_shape: a shape is a tuple, but {node.name!r} is {type(shape).__name__}"
             )
-        known[node] = tuple(shape) or None
+        if not all(isinstance(n, Integral) for n in shape):
+            raise TypeError(f"infer_shape: sizes are integers, but {node.name!r} is {shape}")
+        known[node] = tuple([max(int(n), 0) for n in shape]) or None  # -1 is unknown as well
     return _collect(symbol, shapes_of(symbol._entries, known))
 
 

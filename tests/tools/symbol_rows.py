@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import warnings
 from typing import Any
+
+import numpy as np
 
 OPERATORS = [
     f"{left} {operator} {right}"
@@ -266,8 +271,21 @@ def answer(mx: Any, row: str) -> Any:
             complete = symbol.infer_shape(**shapes)[0] is not None
             return arguments, outputs, states, complete
 
-        names = {"sym": sym, "mx": mx, "told": told, "nd": mx.nd, "x": x, "y": y, "z": z, "net": net}
-        names.update(first=first, scoped=scoped, labelled=labelled)
+        names = {
+            "sym": sym,
+            "mx": mx,
+            "told": told,
+            "nd": mx.nd,
+            "x": x,
+            "y": y,
+            "z": z,
+            "net": net,
+        }
+        names.update(first=first, scoped=scoped, labelled=labelled, np=np, copy=copy, json=json)
+        names.update(pickle=pickle, fc=sym.FullyConnected(x, num_hidden=3, name="fc"))
+        names.update(bn=sym.BatchNorm(x, name="bn"), split=sym.split(x, num_outputs=2, name="s"))
+        names["rnn"] = sym.RNN(x, state_size=4, num_layers=1, mode="gru", name="rnn")
+        names["group"] = sym.Group([names["fc"], names["split"], y])
         try:
             result = plain(eval(row, names), mx)
         except Exception as problem:
