@@ -52,7 +52,7 @@ def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = Tru
 def load(fname: str | PathLike[str]) -> Symbol:
     """The Symbol in a file; OSError if the file cannot be read, MXNetError if it is not text, other
     errors as for `load_json`."""
-    with open(fname, encoding="utf-8") as file:
+    with open(fspath(fname), encoding="utf-8") as file:  # open(3) would read a file descriptor
         try:
             text = file.read()
         except UnicodeDecodeError as problem:
