@@ -28,7 +28,8 @@ def place_nodes(
     """The context of each node; {} if all nodes are on `ctx`.
 
     A node with a label `ctx_group` is on the context of that group. Another variable is on `ctx`,
-    another op where its first input is. MXNetError for a group without a context.
+    another op where its first input is, and a variable that an op changes is with that op.
+    MXNetError for a group without a context.
     """
     if not group2ctx:
         return {}
@@ -45,4 +46,6 @@ def place_nodes(
                 f"The device assignment not found for group {group} of node {node.name!r}; "
                 f"group2ctx has {sorted(group2ctx)}"
             )
+        for variable, _ in node.mutated:  # BatchNorm's statistics change in place
+            places[variable] = places[node]
     return {} if set(places.values()) == {ctx} else places
