@@ -40,6 +40,7 @@ HOOKS = {
     "export_onnx": "d2lmini.onnx.block:export_onnx",
     "Symbol.bind": "d2lmini.compat.bind",
     "run": "d2lmini.compat.mxnet_alias.runner:run",
+    "examine": "d2lmini.compat.mxnet_alias.examine:examine",
 }
 
 #: Public names: the module that shows them, and the module of an add-on that provides them.
@@ -120,9 +121,9 @@ def _explain(what: str, problem: ModuleNotFoundError) -> str:
 class _SecondNames:
     """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
 
-    This finder comes first: the usual finder would look for "d2lmini.test_utils.checks" in the
-    folder of the package `test_utils`, and would load that file a second time. (It has the methods
-    of `importlib.abc`'s classes, whose import would take longer than that of this file.)
+    This finder comes first, because the usual finder would look for "d2lmini.test_utils.checks" in
+    the folder of the package `test_utils`, and would load that file a second time. (The class has
+    the methods of `importlib.abc`'s classes, but does not import that module, which is slow.)
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

@@ -109,7 +109,7 @@ def simple_bind(
         return resize(x, shape)
 
     nodes = lists.arguments(self._entries)
-    args = [new(*each) for each in zip(names, found[0], types[0], nodes)]
+    args = [new(*row) for row in zip(names, found[0], types[0], nodes)]
     aux = [
         zeros(s, places.get(node, ctx), dtype=t or np.float32)
         for s, t, node in zip(found[2], types[2], lists.auxiliary_states(self._entries))

@@ -117,15 +117,15 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     attrs = op.bind_attributes(extra, kwargs, len(args))
     said = tuple(k for i, k in enumerate(op.attr_names) if i < len(extra) or k in kwargs)
     wanted = (*names[: op.n_required], *op.optional(attrs))
-    for i, each in enumerate(names):
-        if given[i] is None and each in wanted:
+    for i, arg in enumerate(names):
+        if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
-                raise TypeError(f"{op.name}: input {each!r} is missing; usage: {op.usage}")
+                raise TypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
             # As in MXNet, the variable carries the attributes of the call.
             texts = {key: text_of(attrs[key]) for key in said}
-            given[i] = variable(f"{name}_{each}", {**texts, **labels, **initial_label(op, each)})
+            given[i] = variable(f"{name}_{arg}", {**texts, **labels, **initial_label(op, arg)})
     while given and given[-1] is None:
         given.pop()
     return apply_op(op, tuple(given), attrs, name, labels, True, said)

@@ -30,28 +30,16 @@ _MODULES = {
     "which loads trained networks from the Internet; d2l.resnet18 is a network to train":
         "gluon.model_zoo gluon.model_zoo.model_store gluon.model_zoo.vision",
     "as all of MXNet's sparse arrays": "ndarray.sparse symbol.sparse",
-    "as all of MXNet's NumPy interface": """
-        numpy numpy_extension np npx symbol.numpy symbol.numpy_extension ndarray.numpy
-        ndarray.numpy_extension""",
     "as all of MXNet's custom operators": "operator rtc library tvmop torch th",
     "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
         callback executor_manager model module module.base_module module.bucketing_module
         module.module module.python_module module.sequential_module monitor rnn rnn.io rnn.rnn
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
-    "training past one machine": "kvstore.kvstore_server",
+    "as are MXNet's parameter servers; kvstore 'dist_sync' needs none": "kvstore.kvstore_server",
 }  # fmt: skip
 #: The path of each below `mxnet`, and its reason.
 MODULES = {module: reason for reason, names in _MODULES.items() for module in names.split()}
-
-#: Missing names in the module `mxnet` itself that are not modules.
-NAMES = {
-    "np_array": "as all of MXNet's NumPy interface",
-    "use_np": "as all of MXNet's NumPy interface",
-    "use_np_array": "as all of MXNet's NumPy interface",
-}
-
-_LATER = ("training past one machine",)
 
 
 def modules(parent: str = "") -> list[str]:
@@ -61,8 +49,6 @@ def modules(parent: str = "") -> list[str]:
 
 def explain(name: str, reason: str) -> NotImplementedError:
     """The error for using `name`."""
-    if reason in _LATER:
-        return NotImplementedError(f"{name} is not built yet: it comes with {reason}")
     return NotImplementedError(f"{name} is left out of d2lmini, {reason}")
 
 
