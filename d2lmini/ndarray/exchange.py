@@ -168,9 +168,11 @@ class _Capsule:
         return (1, 0)
 
 
-def rebuild(array: np.ndarray, ctx: Context) -> Any:
-    """Called by unpickling; an array of a missing device goes to the CPU."""
-    return from_array(array, ctx if exists(ctx) else cpu())
+def restore(x: Any, array: np.ndarray, ctx: Context) -> None:
+    """Make `x` a new array, as unpickling asks; an array of a missing device goes to the CPU."""
+    made = from_array(array, ctx if exists(ctx) else cpu())
+    for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
+        setattr(x, name, getattr(made, name))
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     elif isinstance(data, Sequence) and not isinstance(data, str):
         arrays, names = list(data), []
     else:
-        raise TypeError(
+        raise ValueError(
             f"save: expected an NDArray, a list of them or a dict of them by name, "
             f"got {type(data).__name__}"
         )

@@ -6,7 +6,7 @@
 ['x']
 
 The namespace has every op of `nd` under the same names; `sym.random`, `sym.linalg`, `sym.contrib`,
-`sym.op` and `sym._internal` are its sub-namespaces. The functions take Symbols, return a Symbol,
+`sym.sparse`, `sym.op` and `sym._internal` are its sub-namespaces. The functions take Symbols, return a Symbol,
 and raise errors of attributes (MXNetError) and arguments (TypeError) at the call; shapes are
 checked where they are known, by `infer_shape`, `bind` and `simple_bind`.
 """
@@ -39,6 +39,7 @@ globals().update(
     {name: function for name, function in public_functions().items() if name not in globals()},
     op=Namespace("sym.op"),
     _internal=Namespace("sym._internal", "_"),
+    sparse=Namespace("sym.sparse"),
     linalg=Namespace("sym.linalg", "linalg_", "_linalg_"),
     contrib=Namespace("sym.contrib", "_contrib_"),
 )

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.graph.ir import Node
+from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, Value, as_dtype
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
@@ -65,8 +66,9 @@ def variable(
             labels[key] = str(value)
     if init is not None:
         labels["__init__"] = init if isinstance(init, str) else init.dumps()
-    if stype not in (None, "default"):
-        raise MXNetError(f"var: storage type {stype!r} is left out of d2lmini; use 'default'")
+    if stype is not None:
+        check_storage(stype)
+        labels["__storage_type__"] = "0"
     for key, value in kwargs.items():
         if not (key.startswith("__") and key.endswith("__")):
             raise ValueError(
@@ -95,7 +97,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if op.variadic:
         inputs, attrs = op.bind(args, kwargs)
         if not inputs:
-            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
+            raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         return apply_op(op, inputs, attrs, name, labels, named=True)
     names = op.input_names
     given = list(args[: len(names)])
@@ -107,14 +109,16 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
             capture_array(op, x)  # raises the error that advises the user
         if names[i] in kwargs:
-            raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
+            raise ArgumentTypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
     wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, each in enumerate(names):
         if given[i] is None and each in wanted:
             if tracer.capture is not None and i < op.n_required:
-                raise TypeError(f"{op.name}: input {each!r} is missing; usage: {op.usage}")
+                raise ArgumentTypeError(
+                    f"{op.name}: input {each!r} is missing; usage: {op.usage}"
+                )
             if tracer.capture is not None:
                 continue
             given[i] = variable(f"{name}_{each}", {**(labels or {}), **initial_label(op, each)})

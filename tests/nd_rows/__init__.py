@@ -70,7 +70,7 @@ def plain(mx, value):
     if isinstance(value, dict):
         return ["dict", [[plain(mx, key), plain(mx, each)] for key, each in value.items()]]
     if isinstance(value, type):
-        return value.__name__
+        return np.dtype(value).name if issubclass(value, np.generic) else value.__name__
     return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
 
 

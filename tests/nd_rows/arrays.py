@@ -170,7 +170,6 @@ nd.array([4, 9]) ** 0.5
 pow(nd.array([2, 3]), 2)
 divmod(nd.array([7]), 2)
 1 / nd.array([2, 0])
-nd.array([1, 0], dtype='int32') / nd.array([0, 0], dtype='int32')
 -nd.array([1, -2])
 +nd.array([1, -2])
 abs(nd.array([1, -2]))
@@ -242,7 +241,6 @@ sorted(nd.array([3, 1, 2]))[0]
 list(zip(nd.array([1, 2]), [3, 4]))
 list(enumerate(nd.array([1, 2])))
 any(nd.array([0, 1])), all(nd.array([0, 1]))
-reversed(nd.array([1, 2]))
 list(reversed(nd.array([1, 2])))
 np.array(nd.ones((2, 3))).shape
 np.asarray(nd.ones(2, dtype='int32')).dtype
@@ -397,6 +395,7 @@ a.flags.writeable
 a = np.ones(3, dtype='float32')
 x = nd.from_numpy(a)
 x[0] = 5
+x.wait_to_read()
 a
 
 a = np.ones(3, dtype='float32')
@@ -439,7 +438,7 @@ x
 
 x = nd.ones(3)
 a = x.asnumpy()
-a.flags.writeable, a.flags.owndata
+a.flags.writeable
 
 x = nd.ones(3)
 out = nd.zeros(3)
@@ -666,7 +665,7 @@ nd.save('/tmp/nd_rows_probe.params', [np.ones(2)])
 
 nd.load('/tmp/nothing_of_the_kind.params')
 
-nd.waitall() is None, nd.ones(1).wait_to_read() is None, nd.ones(1).wait_to_write() is None
+nd.waitall() is None, nd.ones(1).wait_to_read() is None
 
 nd.onehot_encode(nd.array([0, 2]), nd.zeros((2, 3)))
 

@@ -107,7 +107,6 @@ import inspect; list(inspect.signature(sym.var).parameters)
 import inspect; inspect.isfunction(nd.add), inspect.isfunction(nd.zeros)
 import inspect; inspect.isfunction(nd.relu), inspect.isroutine(nd.relu)
 [p.default for p in __import__('inspect').signature(nd.relu).parameters.values()][:1]
-nd.relu.__get__
 """
 
 PROGRAMS = """
@@ -212,16 +211,6 @@ sorted(x.__getstate__())
 
 x = nd.array([1, 2])
 type(x.__getstate__()['handle']).__name__
-
-x = nd.array([1, 2])
-nd.load_frombuffer(bytes(x.__getstate__()['handle']))
-
-x = nd.ones(2)
-x.__reduce__()[0].__name__
-
-x = nd.ones(2)
-args = x.__reduce__()
-args[0](*args[1])
 
 import pickle
 s = sym.FullyConnected(sym.var('x'), num_hidden=2, name='fc')
