@@ -229,7 +229,10 @@ def _walk(
     if targets is not None:
         for (node, i), g in targets.items():
             if g is None and node in uses:  # only operations without a gradient lead there
-                targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
+                zero = tape.zeros(node.outputs[i], node.ctx)
+                if graph:  # zeros that depend on the target, so that their own gradient is 0
+                    zero = registry["zeros_like"](zero._alias((node, i)))
+                targets[node, i] = zero
     for node in rest:
         node.release()
     return leaves

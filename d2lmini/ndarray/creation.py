@@ -29,6 +29,7 @@ from d2lmini.ops.signature import name_function
 
 def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any) -> NDArray:
     """Apply an op without inputs on `ctx`."""
+    attrs.pop("name", None)
     if out is not None:
         ctx = out.context
     ctx = ctx or current_context()
@@ -88,19 +89,16 @@ def empty(
 
 def zeros(
     shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None,
-    out: NDArray | None = None, name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:  # fmt: skip
-    """An array of zeros, float32 by default. stype: only 'default'."""
+    """An array of zeros, float32 by default. stype: only 'default'; kwargs: `out`."""
     check_storage(stype)
-    return _make("_zeros", ctx, out, shape=shape, dtype=_dtype(dtype))
+    return _make("_zeros", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
 
 
-def ones(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None,
-    name: str | None = None,
-) -> NDArray:  # fmt: skip
-    """An array of ones, float32 by default."""
-    return _make("_ones", ctx, out, shape=shape, dtype=_dtype(dtype))
+def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """An array of ones, float32 by default. kwargs: `out`."""
+    return _make("_ones", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
 
 
 def full(
@@ -147,9 +145,11 @@ def linspace(
     )
 
 
-def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """Ones on diagonal k of an (N, M or N) array."""
-    return _make("_eye", ctx, N=N, M=M, k=k, dtype=_dtype(dtype))
+def eye(
+    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
+) -> NDArray:
+    """Ones on diagonal k of an (N, M or N) array. kwargs: `out`."""
+    return _make("_eye", ctx, N=N, M=M, k=k, dtype=_dtype(dtype), **kwargs)
 
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:

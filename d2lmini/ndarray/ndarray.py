@@ -22,6 +22,7 @@ The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,7 +200,7 @@ class NDArray(Typed, Fluent):
         if len(target) == 1 and isinstance(target[0], (tuple, list)):
             target = target[0]
         try:
-            view = self._view(None, infer_reshape(self.shape, tuple(target), reverse))
+            view = self._view(None, infer_reshape(self.shape, tuple(map(index, target)), reverse))
         except MXNetError as problem:
             raise ArgumentValueError(str(problem)) from None
         if modes.recording and self._node is not None:

@@ -61,6 +61,8 @@ def plain(mx, value):
         return ["NDArray", *plain(mx, value.asnumpy())[1:]]
     if isinstance(value, np.ndarray):
         return ["ndarray", value.dtype.name, list(value.shape), np.asarray(value).tolist()]
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, np.generic):
         return [value.dtype.name, value.item()]
     if isinstance(value, mx.sym.Symbol):

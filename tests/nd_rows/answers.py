@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -22,7 +24,8 @@ def main() -> None:
     import nd_rows
 
     answers = {}
-    with Oracle("mxnet") as mxnet:
+    with tempfile.TemporaryDirectory() as folder, Oracle("mxnet") as mxnet:
+        os.chdir(folder)  # programs write files
         for name in nd_rows.MODULES:
             for program in nd_rows.programs(importlib.import_module(f"nd_rows.{name}")):
                 try:

@@ -650,24 +650,22 @@ x[1, 1:, ::2]
 x = nd.arange(24).reshape((2, 3, 4))
 x[-1, -1, -1]
 
-nd.save('/tmp/nd_rows_probe.params', [nd.ones(2), nd.zeros(1)])
-nd.load('/tmp/nd_rows_probe.params')
+nd.save('probe.params', [nd.ones(2), nd.zeros(1)])
+nd.load('probe.params')
 
-nd.save('/tmp/nd_rows_probe.params', {'a': nd.ones(2)})
-nd.load('/tmp/nd_rows_probe.params')
+nd.save('probe.params', {'a': nd.ones(2)})
+nd.load('probe.params')
 
-nd.save('/tmp/nd_rows_probe.params', nd.ones(2))
-nd.load('/tmp/nd_rows_probe.params')
+nd.save('probe.params', nd.ones(2))
+nd.load('probe.params')
 
-nd.save('/tmp/nd_rows_probe.params', 3)
+nd.save('probe.params', 3)
 
-nd.save('/tmp/nd_rows_probe.params', [np.ones(2)])
+nd.save('probe.params', [np.ones(2)])
 
 nd.load('/tmp/nothing_of_the_kind.params')
 
 nd.waitall() is None, nd.ones(1).wait_to_read() is None
 
 nd.onehot_encode(nd.array([0, 2]), nd.zeros((2, 3)))
-
-nd.imdecode
 """

@@ -1109,4 +1109,98 @@ dx, x.grad, w.grad
 """
 
 
-PROGRAMS += "\n\n".join(map(second, SECOND))
+def twice(name):
+    """The gradient of the gradient alone: zeros, or an error, where it does not depend on x."""
+    return second(name).partition("    z =")[0] + f"autograd.grad(dx, [x])  # of {name}\n"
+
+
+PROGRAMS += "\n\n".join([*map(second, SECOND), *map(twice, SECOND)])
+PROGRAMS += """
+
+a = nd.array([1.0, 2.0])
+b = nd.array([3.0, 4.0])
+a.attach_grad()
+b.attach_grad()
+with autograd.record():
+    y = nd.relu(a) * nd.relu(b)
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+autograd.grad(da, [a, b])
+
+a = nd.array([1.0, 2.0])
+b = nd.array([3.0, 4.0])
+a.attach_grad()
+b.attach_grad()
+with autograd.record():
+    y = a * b
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+autograd.grad(da, [a, b])
+
+a = nd.array([1.0, 2.0])
+b = nd.array([3.0, 4.0])
+a.attach_grad()
+b.attach_grad()
+with autograd.record():
+    y = a * b
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+autograd.grad(da, [b])
+
+a = nd.array([1.0, 2.0])
+b = nd.array([3.0, 4.0])
+a.attach_grad()
+b.attach_grad()
+with autograd.record():
+    y = a * b
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+    l = (da * da).sum() + y.sum()
+l.backward()
+a.grad, b.grad
+
+a = nd.array([-1.0, 2.0])
+a.attach_grad()
+with autograd.record():
+    y = nd.abs(a) + nd.clip(a, -1, 1) + nd.relu(a)
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+da.backward()
+da, a.grad
+
+a = nd.array([-1.0, 2.0])
+a.attach_grad()
+with autograd.record():
+    y = nd.sin(a)
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+da.backward(retain_graph=True)
+first = a.grad.copy()
+da.backward()
+first, a.grad
+
+a = nd.array([-1.0, 2.0])
+a.attach_grad('add')
+with autograd.record():
+    y = nd.sin(a)
+    da = autograd.grad(y, a, create_graph=True, retain_graph=True)[0]
+y.backward(retain_graph=True)
+da.backward()
+a.grad
+
+a = nd.array([-1.0, 2.0])
+a.attach_grad()
+with autograd.record():
+    y = nd.sin(a)
+    da = autograd.grad(y, a, head_grads=nd.array([2.0, 3.0]), create_graph=True, retain_graph=True)[0]
+da.backward(nd.array([5.0, 7.0]))
+a.grad
+
+a = nd.array([-1.0, 2.0])
+a.attach_grad()
+with autograd.record():
+    y = nd.sin(a)
+da = autograd.grad(y, a, create_graph=True)[0]
+da.backward()
+
+a = nd.array([-1.0, 2.0])
+a.attach_grad()
+with autograd.record():
+    y = nd.sin(a)
+    da = autograd.grad(y, a, create_graph=True, retain_graph=False)[0]
+da.backward()
+"""

@@ -196,7 +196,6 @@ nd.ones((2, 3)).asnumpy().flags.c_contiguous
 nd.ones(2).as_nd_ndarray()
 nd.ones(2).handle is not None
 nd.ones(2).writable
-nd.ones(2).stype
 nd.ones((2, 3)).sum(axis=0, out=nd.zeros(3))
 nd.ones((2, 3)).sum(axis=0, out=nd.zeros(2))
 nd.array([1, 2]).exp(out=nd.zeros(2))

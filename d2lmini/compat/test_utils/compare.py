@@ -61,7 +61,7 @@ def get_tolerance(dat: Any, tol: Any, default_tol: dict[np.dtype, float]) -> flo
     return default_tol.get(effective_dtype(dat), 0) if tol is None else tol
 
 
-def get_tols(x: Any, y: Any, rtol: Any = None, atol: Any = None) -> tuple[float, float]:
+def get_tols(x: Any, y: Any, rtol: Any, atol: Any) -> tuple[float, float]:
     """(rtol, atol) for comparing x with y: the larger one of the two dtypes'."""
     rtols = [get_tolerance(v, rtol, default_rtols()) for v in (x, y)]
     atols = [get_tolerance(v, atol, default_atols()) for v in (x, y)]

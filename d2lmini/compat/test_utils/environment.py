@@ -71,13 +71,11 @@ def download(
     retries: int = 5,
 ) -> str:  # fmt: skip
     """Download `url` to the file `fname` (default: the URL's) in `dirname`, and return the path.
-    ConnectionError when `retries` attempts fail, e.g. without a network; see
-    `gluon.utils.download`."""
+    ConnectionError when the attempts fail, e.g. without a network; see `gluon.utils.download`."""
     from d2lmini.gluon import utils  # gluon is large, and most tests download nothing
 
-    assert retries > 0, "Number of retries should be at least 1"
     path = os.path.join(dirname or "", fname or url.split("/")[-1])
-    return utils.download(url, path, overwrite, retries=retries - 1)
+    return utils.download(url, path, overwrite, retries=max(retries - 1, 0))
 
 
 @contextmanager
