@@ -1,4 +1,5 @@
-"""Which of MXNet's names are here: the tables of docs/migration.md (see `computed_docs.py`).
+"""Which of MXNet's names are here, and which small programs answer alike: the tables of
+docs/migration.md (see `computed_docs.py`).
 
 `data/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name that is
 not here says so when it is asked for, and why: by that it is counted.
@@ -8,13 +9,15 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import d2lmini as mx
 
-NAMES = Path(__file__).resolve().parents[1] / "data" / "mxnet_names.txt"
+TESTS = Path(__file__).resolve().parents[1]
+NAMES = TESTS / "data" / "mxnet_names.txt"
 REASON = re.compile(r"[Ll]eft out(?: of d2lmini,|:) (?:as (?:all of|is|are|all) )?(.*)")
 
 #: What a program that is no part of MXNet has no use for.
@@ -60,7 +63,7 @@ def look_up(path: str, names: list[str]) -> Found:
 
 
 def tables() -> str:
-    """Both tables, as Markdown."""
+    """All tables, as Markdown."""
     rows, reasons, missing = [], defaultdict(list), []
     for path, names in listed().items():
         found = look_up(path, names)
@@ -74,6 +77,27 @@ def tables() -> str:
     ]
     head = ["| module | names in MXNet 1.9.1 | here |", "| --- | --- | --- |"]
     why = ["", "| not here | which |", "| --- | --- |"]
+    return "\n".join([*head, *rows, *why, *by_reason]) + "\n" + programs()
+
+
+def programs() -> str:
+    """How many of the small programs of `nd_rows` answer as in MXNet, and why the others do not."""
+    if str(TESTS) not in sys.path:
+        sys.path.append(str(TESTS))
+    from nd_rows import MODULES, differences
+    from nd_rows import programs as programs_of
+
+    rows, reasons = [], dict.fromkeys(differences.REASONS, 0)
+    for name in MODULES:
+        module = importlib.import_module(f"nd_rows.{name}")
+        known = [differences.reason_of(program) for program in programs_of(module)]
+        about = (module.__doc__ or "").strip().rstrip(".")
+        rows.append(f"| {about} | {len(known)} | {known.count(None)} |")
+        for reason in filter(None, known):
+            reasons[reason] += 1
+    head = ["", "| small programs | in all | that answer as in MXNet |", "| --- | --- | --- |"]
+    why = ["", "| what the others show | programs |", "| --- | --- |"]
+    by_reason = [f"| {reason} | {count} |" for reason, count in reasons.items()]
     return "\n".join([*head, *rows, *why, *by_reason]) + "\n"
 
 
