@@ -113,15 +113,13 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
     wanted = (*names[: op.n_required], *op.optional(attrs))
-    for i, each in enumerate(names):
-        if given[i] is None and each in wanted:
+    for i, arg in enumerate(names):
+        if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
-                raise ArgumentTypeError(
-                    f"{op.name}: input {each!r} is missing; usage: {op.usage}"
-                )
+                raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
-            given[i] = variable(f"{name}_{each}", {**(labels or {}), **initial_label(op, each)})
+            given[i] = variable(f"{name}_{arg}", {**(labels or {}), **initial_label(op, arg)})
     while given and given[-1] is None:
         given.pop()
     return apply_op(op, tuple(given), attrs, name, labels, named=True)
