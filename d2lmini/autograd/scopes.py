@@ -64,7 +64,8 @@ class scope:
         if modes.tracing is not None:
             modes.tracing.depends_on_mode()
             if recording is not None or training is not modes.training:
-                modes.tracing.refuse("a scope of autograd (record, pause, train_mode, predict_mode)")
+                what = "a scope of autograd (record, pause, train_mode, predict_mode)"
+                modes.tracing.refuse(what)
         self.before.append((modes.recording, modes.training))
         if recording is not None:
             modes.recording = recording

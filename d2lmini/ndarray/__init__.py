@@ -51,8 +51,8 @@ from d2lmini.ops.core import Op
 __all__ = [
     "NDArray", "arange", "array", "concatenate", "empty", "eye", "from_dlpack", "from_numpy",
     "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones",
-    "onehot_encode", "random", "save", "sparse", "to_dlpack_for_read", "to_dlpack_for_write", "waitall",
-    "zeros",
+    "onehot_encode", "random", "save", "sparse", "to_dlpack_for_read", "to_dlpack_for_write",
+    "waitall", "zeros",
 ]  # fmt: skip
 
 globals().update(

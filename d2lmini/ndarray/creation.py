@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import ArgumentTypeError, MXNetError
+from d2lmini.base import ArgumentTypeError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange

@@ -9,7 +9,7 @@
 False
 >>> nd.sparse.zeros("csr", (2, 3))
 Traceback (most recent call last):
-d2lmini.base.MXNetError: storage type 'csr' is left out of d2lmini, as all of MXNet's sparse arrays...
+d2lmini.base.MXNetError: storage type 'csr' is left out of d2lmini, ...
 
 The namespace also has the ops of `nd`. A program may import the names of the sparse classes and of
 the functions that make them; calling them raises NotImplementedError.

@@ -21,7 +21,8 @@ _LEFT_OUT = {
         box_* bipartite_matching""",
     "as all of MXNet's tools for text": "text",
     "as all of MXNet's sparse arrays": """
-        SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id dgl_* group_adagrad_update""",
+        SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
+        dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
     "as all of MXNet's NumPy interface": "np npx numpy numpy_extension as_np_ndarray",

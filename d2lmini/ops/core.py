@@ -325,7 +325,8 @@ class Op(Facts):
         """Sort a call's arguments into inputs and checked attributes.
 
         Inputs come first by position, then attributes in their declared order; both may be named.
-        ArgumentTypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
+        ArgumentTypeError for an unknown, doubled or missing name; MXNetError for a bad value of an
+        attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
         if kwargs and len(args) == self.arity:

@@ -91,8 +91,9 @@ def python_signature(op: Any) -> inspect.Signature:
     <Signature (data, a_min, a_max, out=None, name=None, **kwargs)>
     """
     place, empty = inspect.Parameter, inspect.Parameter.empty
-    given = {} if op.variadic else dict.fromkeys(op.input_names[: op.n_required], empty)
+    given: dict[str, Any] = {}
     if not op.variadic:
+        given |= dict.fromkeys(op.input_names[: op.n_required], empty)
         given |= dict.fromkeys(op.input_names[op.n_required :])
     given |= {name: op.defaults.get(name, empty) for name in op.attr_names}
     given |= dict.fromkeys(("out", "name") if op.input_names else ("ctx", "out", "name"))
@@ -102,6 +103,6 @@ def python_signature(op: Any) -> inspect.Signature:
     for name, default in given.items():
         # After a parameter with a default, Python wants one for each.
         optional = optional or default is not empty
-        default = None if optional and default is empty and not op.variadic else default
-        parameters.append(place(name, kind, default=default))
+        known = None if optional and default is empty and not op.variadic else default
+        parameters.append(place(name, kind, default=known))
     return inspect.Signature([*parameters, place("kwargs", place.VAR_KEYWORD)])

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import nd_programs
+
 import d2lmini as mx
 
-TESTS = Path(__file__).resolve().parents[1]
-NAMES = TESTS / "data" / "mxnet_names.txt"
+NAMES = Path(__file__).resolve().parents[1] / "data" / "mxnet_names.txt"
 REASON = re.compile(r"[Ll]eft out(?: of d2lmini,|:) (?:as (?:all of|is|are|all) )?(.*)")
 
 #: What a program that is no part of MXNet has no use for.
@@ -81,17 +81,11 @@ def tables() -> str:
 
 
 def programs() -> str:
-    """How many of the small programs of `nd_rows` answer as in MXNet, and why the others do not."""
-    if str(TESTS) not in sys.path:
-        sys.path.append(str(TESTS))
-    from nd_rows import MODULES, differences
-    from nd_rows import programs as programs_of
-
-    rows, reasons = [], dict.fromkeys(differences.REASONS, 0)
-    for name in MODULES:
-        module = importlib.import_module(f"nd_rows.{name}")
-        known = [differences.reason_of(program) for program in programs_of(module)]
-        about = (module.__doc__ or "").strip().rstrip(".")
+    """How many small programs answer as in MXNet (`nd_programs.py`), and why the others do not."""
+    rows, reasons = [], dict.fromkeys(nd_programs.differences().values(), 0)
+    for module in nd_programs.MODULES:
+        known = [nd_programs.reason_of(program) for program in nd_programs.programs(module)]
+        about = nd_programs.title_of(module).rstrip(".")
         rows.append(f"| {about} | {len(known)} | {known.count(None)} |")
         for reason in filter(None, known):
             reasons[reason] += 1

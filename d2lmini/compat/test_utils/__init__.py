@@ -117,9 +117,7 @@ __all__ = [
     "verify_generator",
 ]  # fmt: skip
 
-_DATA = (
-    "get_bz2_data get_cifar10 get_mnist get_mnist_iterator get_mnist_ubyte get_zip_data"
-)
+_DATA = "get_bz2_data get_cifar10 get_mnist get_mnist_iterator get_mnist_ubyte get_zip_data"
 
 
 def __getattr__(name: str) -> Any:

@@ -215,7 +215,9 @@ def checkShapes(a: Any, b: Any) -> None:
         raise AssertionError(f"a.shape = {a.shape} and b.shape = {b.shape} are not equal")
 
 
-def locationError(a: Any, b: Any, index: Any, names: tuple[str, str], maxError: bool = False) -> str:
+def locationError(
+    a: Any, b: Any, index: Any, names: tuple[str, str], maxError: bool = False
+) -> str:
     """A line about the elements of two arrays at a place."""
     one, two = (f"{name}={x[index]:.8f}" for name, x in zip(names, (a, b)))
     return f"Location of {'maximum ' if maxError else ''}error: {index}, {one}, {two}"

@@ -86,7 +86,7 @@ def _by_name(arrays: Mapping[str, Any], given: Any) -> dict[str, Any]:
 
 
 def check_speed(
-    sym: Symbol,
+    sym: Any,
     location: Mapping[str, Any] | None = None,
     ctx: Context | None = None,
     N: int = 20,
@@ -102,9 +102,7 @@ def check_speed(
     if typ not in ("whole", "forward"):
         raise ValueError(f"check_speed: typ is 'whole' or 'forward', got {typ!r}")
     shapes = kwargs if location is None else {k: v.shape for k, v in location.items()}
-    executor = sym.simple_bind(
-        grad_req=grad_req or "write", ctx=ctx or default_context(), **shapes
-    )
+    executor = sym.simple_bind(grad_req=grad_req or "write", ctx=ctx or default_context(), **shapes)
     if location is None:
         location = {k: np.random.normal(size=v.shape) for k, v in executor.arg_dict.items()}
     for name, value in location.items():

@@ -13,6 +13,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def gen_buckets_probs_with_ppf(
     """(buckets, probabilities): intervals of equal probability for the quantile function `ppf`."""
     probability = 1.0 / nbuckets
     edges = [ppf(i / float(nbuckets)) for i in range(nbuckets + 1)]
-    return list(zip(edges, edges[1:])), [probability] * nbuckets
+    return list(pairwise(edges)), [probability] * nbuckets
 
 
 def chi_square_check(
@@ -92,7 +93,7 @@ def verify_generator(
     if passed < nrepeat * success_rate:
         _, observed, expected = runs[-1]
         raise AssertionError(
-            f"Generator test fails, Chi-square p={p_values}: {passed} of {nrepeat} exceed {alpha}.\n"
+            f"verify_generator: {passed} of {nrepeat} p-values exceed {alpha}: {p_values}\n"
             f"buckets={list(buckets)}\nobserved={observed}\nexpected={expected}"
         )
     return p_values

@@ -1,27 +1,21 @@
 """Small programs on arrays say what they say in MXNet 1.9.1: values, shapes, dtypes, errors. See
-`nd_rows`. The differences are those that `nd_rows/differences.py` names, with their reasons."""
+`tools/nd_programs.py`. The differences are those that `differences.txt` names, with a reason."""
 
 from __future__ import annotations
 
-import importlib
 import json
 from typing import Any
 
-import nd_rows
+import nd_programs
 import pytest
-from nd_rows import storage
-from nd_rows.answers import STORED
-from nd_rows.differences import PIECES, reason_of
+from nd_programs import MODULES, alike, programs
 from oracle import Oracle
 
 from d2lmini import install_as_mxnet
 from d2lmini.compat.mxnet_alias import uninstall
 
-ANSWERS = json.loads(STORED.read_text(encoding="utf-8"))
-
-
-def programs(module: str) -> list[str]:
-    return nd_rows.programs(importlib.import_module(f"nd_rows.{module}"))
+ANSWERS = json.loads(nd_programs.ANSWERS.read_text(encoding="utf-8"))
+LEFT_OUT = (nd_programs.DATA / "nd_programs" / "left_out.txt").read_text("utf-8").splitlines()[1:]
 
 
 @pytest.fixture(scope="module")
@@ -34,32 +28,33 @@ def ours() -> Any:
     uninstall()
 
 
-@pytest.mark.parametrize("module", nd_rows.MODULES)
+@pytest.mark.parametrize("module", MODULES)
 def test_programs_answer_as_in_mxnet(module: str, ours: Any, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    wrong = {}
+    monkeypatch.chdir(tmp_path)  # programs write files
+    wrong = []
     for program in programs(module):
-        answer = nd_rows.answer(ours, program)
-        if nd_rows.alike(answer, ANSWERS[program]) == (reason_of(program) is not None):
-            wrong[program] = answer, ANSWERS[program], reason_of(program)
-    report = [f"{program}\n  ours   {a}\n  MXNet  {b}\n  {r}" for program, (a, b, r) in wrong.items()]
-    assert not wrong, "\n".join(report)
+        said, told = nd_programs.answer(ours, program), ANSWERS[program]
+        why = nd_programs.reason_of(program)
+        if alike(said, told) == (why is not None):
+            wrong.append(f"{program}\n  ours   {said}\n  MXNet  {told}\n  named  {why}")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("module", nd_rows.MODULES)
+@pytest.mark.parametrize("module", MODULES)
 def test_stored_answers_are_those_of_mxnet(module: str, mxnet: Oracle, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where the process starts
     for program in programs(module):
-        assert nd_rows.alike(mxnet.ask(nd_rows.answer, program), ANSWERS[program]), program
+        assert alike(mxnet.ask(nd_programs.answer, program), ANSWERS[program]), program
 
 
 def test_every_program_is_stored_and_every_difference_is_one_of_a_program():
-    everything = [program for module in nd_rows.MODULES for program in programs(module)]
+    everything = [program for module in MODULES for program in programs(module)]
     assert len(everything) == len(set(everything)) == len(ANSWERS) >= 1600
-    assert [piece for piece in PIECES if not any(piece in p for p in everything)] == []
+    pieces = nd_programs.differences()
+    assert [piece for piece in pieces if not any(piece in program for program in everything)] == []
 
 
-@pytest.mark.parametrize("program", storage.LEFT_OUT.strip().splitlines())
+@pytest.mark.parametrize("program", LEFT_OUT)
 def test_other_storage_types_are_refused(program: str, ours: Any):
     names = {"mx": ours, "tu": ours.test_utils}
     names |= {name: getattr(ours, name) for name in ("nd", "sym", "gluon")}
