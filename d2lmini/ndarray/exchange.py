@@ -114,9 +114,12 @@ def from_dlpack(source: Any) -> Any:
     kind, number = dlpack.place_of(source)
     if kind == dlpack.CUDA:
         return _borrow(source, number)
+    unversioned = dlpack.is_unversioned(source)
     if not hasattr(source, "__dlpack__"):
         source = _Capsule(source)
     array = np.from_dlpack(source)
+    if unversioned and not array.flags.writeable:
+        array = dlpack.make_writable(array)
     as_dtype(array.dtype)
     if not array.flags.c_contiguous or not array.flags.writeable:
         return from_array(array, cpu())
