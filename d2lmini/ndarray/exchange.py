@@ -189,7 +189,8 @@ def restore(x: Any, record: bytes) -> None:
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
-    """Write an NDArray, a list, or a dict by name, in MXNet's `.params` format; waits."""
+    """Write an NDArray, a list, or a dict by name, in MXNet's `.params` format; waits. ValueError
+    for other data, TypeError for a list or dict of anything else."""
     if hasattr(data, "_chunk"):
         arrays, names = [data], []
     elif isinstance(data, dict):

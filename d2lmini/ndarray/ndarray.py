@@ -200,7 +200,8 @@ class NDArray(Typed, Fluent):
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
         """A view with another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
         (keep this axis), -1 (infer the size), -2 (keep all further axes), -3 (merge two axes),
-        -4 (split an axis). ValueError when the sizes do not fit."""
+        -4 (split an axis). ArgumentValueError, an MXNetError and a ValueError, when the sizes do
+        not fit."""
         target = shape or kwargs.pop("shape", None)
         if kwargs or target is None:
             raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")

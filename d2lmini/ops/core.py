@@ -380,7 +380,8 @@ class Op(Facts):
     def bind_attributes(
         self, extra: Sequence[Any], kwargs: dict[str, Any], n_given: int
     ) -> dict[str, Any]:
-        """The checked attributes of a call: `extra` by position, the others by name."""
+        """The checked attributes of a call: `extra` by position, the others by name.
+        ArgumentTypeError for an unknown, doubled or missing name."""
         if len(extra) > len(self.attr_names):
             raise ArgumentTypeError(
                 f"{self.name}: too many arguments: takes {self.usage}, got {n_given} positional"
@@ -449,7 +450,8 @@ class Op(Facts):
 
 
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-    """Apply `op`: the single entry point. The type of the first input decides how."""
+    """Apply `op`: the single entry point. The type of the first input decides how;
+    ArgumentTypeError if it is no value."""
     if not inputs or not isinstance(inputs[0], Value):
         raise ArgumentTypeError(_explain_inputs(op, inputs))
     return inputs[0]._apply(op, inputs, attrs, out)

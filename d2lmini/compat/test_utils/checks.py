@@ -278,7 +278,7 @@ def check_consistency(
     rand_type: Any = np.float64,
 ) -> list[np.ndarray]:
     """One function on several contexts or dtypes, or a list with one for each, must give like
-    outputs and gradients.
+    outputs and gradients; AssertionError if not.
 
     ctx_list: for each run a dict of `ctx`, the shape of each input by name and, if needed,
     `type_dict` with dtypes by name. All runs get the same random numbers. The run with the finest

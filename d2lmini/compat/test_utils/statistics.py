@@ -53,7 +53,8 @@ def chi_square_check(
 
     buckets: the values of a discrete distribution, or intervals (low, high), in ascending order,
     that cover the range of a continuous one. probs: the probability of each. A small p-value means
-    that the samples come from another distribution. ImportError without SciPy.
+    that the samples come from another distribution. ValueError for samples outside of the buckets,
+    ImportError without SciPy.
     """
     try:
         from scipy.stats import chisquare
