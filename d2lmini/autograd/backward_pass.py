@@ -23,7 +23,7 @@ from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value
-from d2lmini.ops.identity import ones_like
+from d2lmini.ops.identity import ones_like, zeros_like
 
 #: MXNet's message for a head without history.
 NO_GRAPH = (
@@ -233,7 +233,7 @@ def _walk(
             if g is None and node in uses:  # only operations without a gradient lead there
                 zero = tape.zeros(node.outputs[i], node.ctx)
                 if graph:  # zeros that depend on the target, so that their own gradient is 0
-                    zero = registry["zeros_like"](zero._alias((node, i)))
+                    zero = zeros_like(zero._alias((node, i)))
                 targets[node, i] = zero
     for node in rest:
         node.release()
