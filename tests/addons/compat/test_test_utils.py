@@ -91,7 +91,7 @@ def test_tolerances_are_those_of_mxnet():
     assert tu.default_atols()[np.dtype("float64")] == 1e-20
     assert tu.default_rtols()[np.dtype("int32")] == 0
     assert tu.get_tols(nd.ones(1), np.ones(1), None, None) == (1e-4, 1e-3)
-    assert tu.get_tols(nd.ones(1), np.ones(1), 0.5) == (0.5, 1e-3)
+    assert tu.get_tols(nd.ones(1), np.ones(1), 0.5, None) == (0.5, 1e-3)
     assert (tu.get_rtol(), tu.get_atol(), tu.get_rtol(0.3), tu.get_etol()) == (1e-5, 1e-20, 0.3, 0)
     assert tu.effective_dtype(nd.ones(1)) == np.float32
     assert tu.default_numeric_eps()[np.dtype("float64")] == 2.0**-14
