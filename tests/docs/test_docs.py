@@ -44,7 +44,9 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
         [sys.executable, name],
         cwd=folder,
         # Without GPUs, whatever the machine has: their number is printed.
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        env={
+            **os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100",
+        },  # fmt: skip
         capture_output=True,
         text=True,
         encoding="utf-8",
