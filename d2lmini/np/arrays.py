@@ -303,10 +303,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return apply_function(func, types, args, kwargs)
 
-    def __reduce__(self) -> tuple:
-        rebuild, state = NDArray.__reduce__(self)
-        return _rebuild, (rebuild, state)
-
 
 def describe(values: onp.ndarray) -> str:
     """`array([1., 2.])`, as MXNet writes it: with the dtype unless it is float32 or bool."""
@@ -326,10 +322,6 @@ def describe(values: onp.ndarray) -> str:
 
 def _is_whole(key: Any) -> bool:
     return isinstance(key, slice) and key == slice(None)
-
-
-def _rebuild(rebuild: Callable[..., Any], state: tuple) -> Any:
-    return rebuild(*state).as_np_ndarray()
 
 
 class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]

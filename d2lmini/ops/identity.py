@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_one_dtype
+from d2lmini.ops.checks import check_choice, check_one_dtype, check_storage
 from d2lmini.ops.core import ALL, DType, Spec, op
+from d2lmini.ops.partial import alike
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -82,6 +83,22 @@ def copy(xp, data, *, out=None):
 
 
 @copy.gradient()
+def _(g):
+    return g
+
+
+def _dense(data: Spec, *, stype: str) -> Spec:
+    check_storage(stype)
+    return data
+
+
+@op(infer=_dense, flops=0, elementwise=True, onnx="Identity")
+def cast_storage(xp, data, *, stype: str, out=None):
+    """A copy: all arrays have the storage type 'default'. MXNetError for another `stype`."""
+    return copy_values(xp, data, out)
+
+
+@cast_storage.gradient()
 def _(g):
     return g
 
@@ -213,6 +230,11 @@ def where(xp, condition, x, y, *, out=None):
     xp.copyto(out, y)
     xp.copyto(out, x, where=mask)
     return out
+
+
+@where.infer_inputs
+def _(given, out, attrs):
+    return alike({"x": given["x"], "y": given["y"], "out": out})
 
 
 @where.gradient(saves="condition")

@@ -79,7 +79,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         place = _place(xp, out, arrays[0].shape + shape, dtype)
         return draw_each(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
 
-    @op(f"_random_{name}_like", flops=_FLOPS, grad=None)
+    @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
     @with_signature(
         Signature(("data",), (*parameters, "rng", "out"), defaults, numbers, 1),
         f"`_random_{name}` in the shape and dtype of data.",
