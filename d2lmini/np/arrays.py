@@ -88,7 +88,7 @@ class NumpyMethods:
         self[...] = value  # type: ignore[index]
 
     def tostype(self, stype: str) -> Any:
-        """The array itself, for the only storage type 'default'."""
+        """The array itself. ValueError for a storage type other than 'default'."""
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
         return self

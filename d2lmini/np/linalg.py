@@ -99,10 +99,12 @@ cholesky = _batched("cholesky", "_linalg_potrf", "The lower factor L of each mat
 
 
 def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:
-    """Eigenvalues in ascending order and eigenvectors (columns) of symmetric matrices."""
+    """Eigenvalues in ascending order and eigenvectors (columns) of symmetric matrices. ValueError
+    for an UPLO other than 'L' and 'U'."""
     if UPLO not in ("L", "U"):
         raise ValueError(f"np.linalg.eigh: UPLO is 'L' or 'U', got {UPLO!r}")
     a = as_float(check_array("linalg.eigh", a))
+    a = swapaxes(a, -1, -2) if UPLO == "U" else a  # the op reads the lower triangle
     vectors, values = registry["_linalg_syevd"](a)
     return values, swapaxes(vectors, -1, -2)
 

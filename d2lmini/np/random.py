@@ -86,7 +86,8 @@ def randint(
     low: int, high: int | None = None, size: Any = None, dtype: Any = None, ctx: Any = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
-    """Integers from low (included) to high, or from 0 to low; int64."""
+    """Integers from low (included) to high, or from 0 to low; int64. ValueError if high is not
+    above low."""
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
         raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
@@ -173,7 +174,8 @@ def power(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
 def choice(
     a: Any, size: Any = None, replace: bool = True, p: Any = None, ctx: Any = None, out: Any = None
 ) -> Any:
-    """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers."""
+    """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
+    for more elements than there are, without replacement."""
     count = a if isinstance(a, (int, onp.integer)) else a.shape[0]
     whole = _shape(size)
     number = int(onp.prod(whole, dtype=int))

@@ -90,7 +90,9 @@ def _extreme(name: str) -> Callable[..., Any]:
             raise ValueError(f"np.{name}: an axis without elements has no extreme")
         return fill(out, reduce(name, a, axis, keepdims))
 
-    return _named(function, name, f"The {name}imum over `axis`.")
+    return _named(
+        function, name, f"The {name}imum over `axis`. ValueError for an axis without elements."
+    )
 
 
 def all_sizes(shape: tuple[int, ...], axis: Any) -> bool:
@@ -163,7 +165,8 @@ def _position(name: str) -> Callable[..., Any]:
             found = reshape_to(found, tuple(kept))
         return fill(out, drop_axes(found) if whole and not keepdims else found)
 
-    return _named(function, name, "The position of the extreme along `axis`, or in the flat array.")
+    means = "The position of the extreme along `axis`, or in the flat array. ValueError for none."
+    return _named(function, name, means)
 
 
 argmax, argmin = _position("argmax"), _position("argmin")

@@ -47,7 +47,7 @@ def ravel(x: Any, order: str = "C") -> Any:
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
-    """The axes in another order, by default reversed."""
+    """The axes in another order, by default reversed. ValueError unless each is named once."""
     if len(check_array("transpose", a).shape) < 2:
         return registry["_copy"](a)
     order = range(len(a.shape))[::-1] if axes is None else normalize_axes(tuple(axes), len(a.shape))
@@ -68,7 +68,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Axes moved to new places; the others keep their order."""
+    """Axes moved to new places; the others keep their order. ValueError unless each has a place."""
     ndim = len(check_array("moveaxis", a).shape)
     sources = _ordered([source] if is_number(source) else source, a)
     places = _ordered([destination] if is_number(destination) else destination, a)
@@ -100,7 +100,7 @@ def squeeze(a: Any, axis: Any = None, out: Any = None) -> Any:
 
 
 def broadcast_to(array: Any, shape: Any) -> Any:
-    """A copy repeated to `shape`, by NumPy's rules."""
+    """A copy repeated to `shape`, by NumPy's rules. ValueError if the sizes do not fit."""
     shape = full_shape(shape)
     check_array("broadcast_to", array)
     if onp.broadcast_shapes(array.shape, shape) != shape:
@@ -131,7 +131,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
-    """Arrays of one shape joined along a new axis."""
+    """Arrays joined along a new axis. ValueError if their shapes differ."""
     found = _arrays("stack", arrays)
     if len({x.shape for x in found}) > 1:
         raise ValueError(f"np.stack: all shapes must be equal, got {[x.shape for x in found]}")
@@ -238,6 +238,16 @@ def flip(m: Any, axis: Any = None, out: Any = None) -> Any:
     return fill(out, m[key] if ndim else registry["_copy"](m))
 
 
+def flipud(m: Any) -> Any:
+    """Rows in reverse order."""
+    return flip(m, 0)
+
+
+def fliplr(m: Any) -> Any:
+    """Columns in reverse order."""
+    return flip(m, 1)
+
+
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Elements moved on by `shift` along the axes; what leaves at the end comes back in front."""
     check_array("roll", a)
@@ -267,7 +277,8 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: Any = 0) -> Any:
     """Elements added before and after each axis: pad_width is a number, (before, after), or one
-    pair for each axis; modes constant, maximum, minimum, edge, reflect, symmetric."""
+    pair for each axis; modes constant, maximum, minimum, edge, reflect, symmetric. ValueError
+    for others."""
     check_array("pad", x)
     modes = ("constant", "maximum", "minimum", "edge", "reflect", "symmetric")
     if mode not in modes:
@@ -314,12 +325,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for function in (
         reshape, ravel, transpose, swapaxes, moveaxis, expand_dims, squeeze, broadcast_to,
         concatenate, append, stack, vstack, hstack, dstack, column_stack, split,
-        array_split, hsplit, vsplit, dsplit, tile, repeat, flip, roll, rot90, pad, atleast_1d,
-        atleast_2d, atleast_3d,
+        array_split, hsplit, vsplit, dsplit, tile, repeat, flip, flipud, fliplr, roll, rot90, pad,
+        atleast_1d, atleast_2d, atleast_3d,
     )
 }  # fmt: skip
-FUNCTIONS |= {
-    "row_stack": vstack,
-    "flipud": lambda m: flip(m, 0),
-    "fliplr": lambda m: flip(m, 1),
-}
+FUNCTIONS["row_stack"] = vstack

@@ -108,7 +108,7 @@ ROWS = [
     *rows("linalg.solve", "s(3), f(3)", "s(3), f(3, 2)", "s(2, 3), f(2, 3, 1)"),
     *rows("linalg.eigh", "s(3)", "s(3), UPLO='U'", numpy=False, grad=False),
     *rows("linalg.eigh", _SYMMETRIC, numpy=False, slope="MXNet's is 0"),
-    *rows("linalg.eigvalsh", "s(3), 'U'", grad=False),
+    *rows("linalg.eigvalsh", "s(3), 'U'", "f(3, 3), 'U'", "f(3, 3)", grad=False),
     *rows("linalg.pinv", "f(2, 3)", "f(4, 2, 3)", "f(3, 2)", rtol=1e-4, slope="MXNet's is wrong"),
     *rows("linalg.tensorinv", "s(4).reshape(2, 2, 2, 2)", "s(6).reshape(6, 2, 3), ind=1"),
     *rows(
