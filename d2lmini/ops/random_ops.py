@@ -56,6 +56,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
     """The three ops of a distribution."""
     defaults = distribution.defaults
     parameters = tuple(defaults)
+    arrays_are = ("mu", "sigma") if name == "normal" else parameters  # the arrays' names
     numbers = dict.fromkeys(parameters, "float")
     shaped = {"shape": (), "dtype": "float32"}
     convert = {"shape": "Shape", "dtype": "DType"}
@@ -72,8 +73,8 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
     @op(f"_sample_{name}", aliases=(f"sample_{name}",), infer=_per_parameter, flops=_FLOPS,
         grad=None)  # fmt: skip
     @with_signature(
-        Signature(parameters, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
-        f"`_random_{name}` for each element of the arrays; ({parameters[0]}.shape + shape).",
+        Signature(arrays_are, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
+        f"`_random_{name}` for each element of the arrays; ({arrays_are[0]}.shape + shape).",
     )
     def _(xp, *arrays, shape=(), dtype="float32", rng, out=None):
         place = _place(xp, out, arrays[0].shape + shape, dtype)
@@ -108,8 +109,8 @@ def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType =
 
 
 def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list[Spec]:
-    if len(data.shape) not in (1, 2):
-        raise MXNetError(f"data must be (K,) or (N, K) probabilities, got {data.shape}")
+    if not data.shape:
+        raise MXNetError("data must be (..., K) probabilities, got shape ()")
     result = (data.shape[:-1] + tuple(shape)) or (1,)
     indices = Spec(result, dtype)
     return [indices, Spec(result, data.dtype)] if get_prob else [indices]
@@ -123,8 +124,8 @@ def sample_multinomial(
 ):
     """Indices drawn with the probabilities in the last axis of data.
 
-    (K,) gives `shape`, (N, K) gives (N,) + shape; with get_prob also the log of each index's
-    probability. The op has no gradient, as all random ops.
+    (K,) gives `shape`, (N, K) gives (N,) + shape, more axes alike; with get_prob also the log of
+    each index's probability. The op has no gradient, as all random ops.
     """
     probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
     upper = probabilities.cumsum(1)

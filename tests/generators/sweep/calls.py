@@ -72,7 +72,7 @@ def whole(scene, call, differs=True, name=""):
     """The program of drawn lines and a call that gives y."""
     rng, mutates = scene.rng, "update" in name
     lines = list(scene.lines)
-    names = [array for array, _, _ in scene.arrays]
+    names = [a for a, _, _ in scene.arrays if "moving_" not in a]  # no auxiliary states
     if differs and names and not mutates and rng.random() < 0.55:
         reqs = ["", "", "", "grad_req='add'"]
         lines += [f"{array}.attach_grad({rng.choice(reqs)})" for array in names]
@@ -116,6 +116,9 @@ def arguments(mx, scene, module, name, params, receiver=False):
 
 
 def is_array(parameter):
+    """Whether an argument is one or more arrays."""
+    if parameter.name == "data" and not parameter.kind:
+        return True
     return parameter.repeated or bool(
         re.match(r"NDArray|mx.nd.array|scalar or|Symbol|list of `?NDArray", parameter.kind)
     )

@@ -59,7 +59,7 @@ def plain(value):
     if isinstance(value, (list, tuple, types.GeneratorType)):
         return [type(value).__name__, *map(plain, value)]
     if isinstance(value, dict):
-        return ["dict", *([plain(k), plain(v)] for k, v in value.items())]
+        return ["dict", *sorted(([plain(k), plain(v)] for k, v in value.items()), key=str)]
     if isinstance(value, type) or callable(value):
         return ["name", getattr(value, "__name__", type(value).__name__)]
     return ["object", type(value).__name__]

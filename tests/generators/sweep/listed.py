@@ -18,7 +18,228 @@ class Listed(NamedTuple):
     words: str = ""
 
 
-LISTED: list[Listed] = []
+LISTED = [
+    Listed(
+        "shapes `()` and sizes of 0 are real here, unknown in MXNet",
+        "*",
+        program=r"np\.zeros\(\(|nd\.array\(np\.array\(|np\.arange\(0\)|shape=\(\)",
+    ),
+    Listed(
+        "shapes `()` and sizes of 0 are real here, unknown in MXNet",
+        "*",
+        kind="allowed here",
+        words=r"inferring shapes failed|cannot be a negative value|cannot be less than 0|\[-1|,-1",
+    ),
+    Listed(
+        "nan, inf and numbers that a dtype does not hold become any integer in C++",
+        "*",
+        kind="value",
+        words=r"-?9223372036854775808|-2147483648|-2\.14748|-9\.22337",
+    ),
+    Listed(
+        "gradients with respect to integers: MXNet cuts off fractions inside the formula",
+        "nd.* sym.* random.*",
+        kind=r"value of \w*\.?grads?",
+        program=r"dtype='u?int",
+    ),
+    Listed(
+        "parameters outside of their range are an error here, and give some number in MXNet",
+        "*",
+        kind="refused here|another line",
+        words="must be|must not be|needs? .*(> 0|>= 0|1 or more|0 or more)|LinAlgError|"
+        "ZeroDivisionError|Matrix is not",
+    ),
+    Listed(
+        "more dtypes than MXNet's kernels for the CPU have",
+        "*",
+        kind="allowed here|another line",
+        words=r"only supports? float|Unsupported data type|does not support float16|"
+        r"only supports float|data type do not match|unknown type for MKLDNN|"
+        r"Type inconsistent, Provided = (int64|float\d\d|int8|uint8|int32), inferred type = int",
+    ),
+    Listed(
+        "more axes than MXNet's kernels have, and negative ones",
+        "*",
+        kind="allowed here|another line",
+        words=r"only supports? \d-D|only accept 2D|first two axes to be zero|[Tt]oo many"
+        r" reduction axes|Too many reduction axes|index = -\d+ must be in range|Not supported yet",
+    ),
+    Listed(
+        "a gradient of 0 where MXNet knows none",
+        "*",
+        kind="allowed here",
+        words="is non-differentiable because it didn't register FGradient",
+    ),
+    Listed(
+        "what does not fit is an error here, where MXNet reads beyond its arrays",
+        "*",
+        kind="refused here|another line",
+        words=r"weight's (spec|shape)|arrays? of size 1|need the same shape|gamma is|"
+        r"square matrices on the last two axes, got \(\d+,\)|batch_take: indices|"
+        r"one axis for each of|out of bounds|data needs more axes",
+    ),
+    Listed(
+        "`grad_req='add'` adds wrong numbers in MXNet",
+        "nd.*RegressionOutput nd.contrib.index_copy nd.linalg.inverse nd.linalg_inverse "
+        "nd.linalg.* nd.linalg_*",
+        kind=r"value of \w+\.grad",
+        program="grad_req='add'",
+    ),
+    Listed(
+        "`dtype=None`, written out, is float64 in MXNet (NumPy's default), here as if left out",
+        "*",
+        kind="dtype|value|shape",
+        program="dtype=None",
+    ),
+    Listed(
+        "`nag` with `wd` and momentum: the momentum decays by the old weight",
+        "nd.*nag* optimizer.NAG",
+        kind="value",
+    ),
+    Listed(
+        "`clip` with a_min above a_max: as in NumPy",
+        "*.clip",
+        kind="value",
+    ),
+    Listed(
+        "`unravel_index` of several axes: MXNet writes beyond its result",
+        "*.unravel_index",
+        kind="shape|value|refused",
+    ),
+    Listed(
+        "`asscalar` of (1, 1) is a number, in MXNet an array",
+        "nd.NDArray.asscalar",
+        kind="type",
+    ),
+    Listed(
+        "`float(x)` and `int(x)` work on arrays of one element",
+        "nd.NDArray.__float__ nd.NDArray.__int__",
+        kind="allowed here",
+    ),
+    Listed(
+        "a sequence of length 0: MXNet reads before the array",
+        "*.SequenceLast",
+        kind="value",
+    ),
+    Listed(
+        "a vector is one instance of `L2Normalization`, in MXNet each of its numbers is one",
+        "*.L2Normalization",
+        kind="value",
+    ),
+    Listed(
+        "`LeakyReLU` with `rrelu` returns its slopes as well in MXNet",
+        "*.LeakyReLU",
+        program="rrelu",
+    ),
+    Listed(
+        "`SoftmaxActivation` of more than two axes: the gradient of MXNet mixes rows",
+        "*.SoftmaxActivation",
+        kind="grad",
+    ),
+    Listed(
+        "integers are compared with a number as it is, in MXNet with the number in their dtype",
+        "nd.*equal* nd.*greater* nd.*lesser* nd.NDArray.__*__ nd.maximum nd.minimum sym.*",
+        kind="value",
+        program=r"dtype='u?int",
+    ),
+    Listed(
+        "`amp_cast` to small integers cuts off, in MXNet it rounds",
+        "*.amp_cast",
+        kind="value",
+    ),
+    Listed(
+        "the gradient of a product with an element 0 is nan in MXNet",
+        "*prod",
+        kind="value of .*grad",
+    ),
+    Listed(
+        "`gamma` and `gammaln` at their poles: signs of infinite gradients",
+        "*.gamma *.gammaln",
+        kind="grad",
+        words="inf",
+    ),
+    Listed(
+        "`adamw_update` of MXNet overwrites the gradient",
+        "*adamw_update",
+        kind="value of grad",
+    ),
+    Listed(
+        "layers and products of integers are an error that says how to convert them",
+        "*",
+        kind="refused here|another line",
+        words="needs floating point",
+    ),
+    Listed(
+        "`Dropout` with p = 1 is 0, in MXNet nan",
+        "*.Dropout",
+        kind="value",
+        words="nan",
+    ),
+    Listed(
+        "negative powers of integers are 0 or an error, not a division by 0 in C++",
+        "*power *__pow__",
+        kind="value",
+        program=r"dtype='u?int",
+    ),
+    Listed(
+        "`multinomial` of numbers that do not add up to 1 takes them as weights",
+        "*multinomial",
+        kind="moments",
+    ),
+    Listed(
+        "eigenvectors of different signs",
+        "*syevd",
+        kind="value",
+    ),
+    Listed(
+        "sparse gradients",
+        "*",
+        words="sparse_grad",
+    ),
+    Listed(
+        "what d2lmini leaves out and says so",
+        "*",
+        kind="refused here",
+        words="is not supported|left out",
+    ),
+    Listed(
+        "a range without elements",
+        "*arange",
+        words="Invalid range",
+    ),
+    Listed(
+        "`sort(axis=None)` has a gradient",
+        "*.sort",
+        words="_backward_topk",
+    ),
+    Listed(
+        "a negative index in a list or array: MXNet reads or writes before the array in a gradient",
+        "nd.NDArray.__getitem__ nd.NDArray.__setitem__ *gather_nd",
+        kind="value",
+        program=r"\[-\d|, -\d",
+    ),
+    Listed(
+        "`empty` has no values",
+        "nd.empty",
+        kind="moments|value",
+    ),
+    Listed(
+        "the older `target_shape` of `reshape` is left out",
+        "*reshape *Reshape",
+        words="target_shape|keep_highest",
+    ),
+    Listed(
+        "`num_arrays` may be left out",
+        "*.multi_sum_sq",
+        words="num_arrays",
+    ),
+    Listed(
+        "the norm of integers is cut off after other sums",
+        "nd.norm nd.NDArray.norm",
+        kind="value of y",
+        program=r"dtype='u?int",
+    ),
+]
 
 #: Names that are not drawn: files, pointers, what only waits, and what ends the real MXNet.
 NOT_DRAWN = {
