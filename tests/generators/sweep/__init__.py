@@ -10,5 +10,6 @@ finds the first difference:
     python tests/generators/sweep/run.py --show nd.topk 17     # one program, and both answers
 
 What d2lmini leaves out is not drawn (`migration_table.look_up` asks the library itself), and a
-difference that is wanted stands with its reason in `listed`, which docs/migration.md shows.
+difference that is wanted stands with its reason in `tools/listed_differences.py`, which
+docs/migration.md shows.
 """

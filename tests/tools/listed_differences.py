@@ -1,4 +1,5 @@
-"""Differences that are wanted: the sweep counts them apart, docs/migration.md says why."""
+"""Differences from MXNet that are wanted: the sweep (`generators/sweep`) counts them apart, and
+docs/migration.md shows them."""
 
 from __future__ import annotations
 
@@ -251,6 +252,18 @@ NOT_DRAWN = {
     for name in "to_dlpack_for_read to_dlpack_for_write wait_to_read handle writable "
     "as_nd_ndarray as_in_ctx backward".split()
 }
+
+
+def table() -> str:
+    """The differences as Markdown."""
+    places: dict[str, list[str]] = {}
+    for row in LISTED:
+        places.setdefault(row.reason, []).extend(row.names.split())
+    lines = ["| differs | where |", "| --- | --- |"]
+    for words, names in sorted(places.items()):
+        where = "any call" if "*" in names else " ".join(f"`{name}`" for name in names)
+        lines.append(f"| {words} | {where} |")
+    return "\n".join(lines) + "\n"
 
 
 def reason(path: str, text: str, kind: str, words: str) -> str | None:
