@@ -76,8 +76,10 @@ def tables() -> str:
     ]
     head = ["| module | names in MXNet 1.9.1 | here |", "| --- | --- | --- |"]
     why = ["", "| not here | which |", "| --- | --- |"]
-    differ = ["", "`make test-mxnet` calls each name that is here with drawn arguments, in MXNet and here. These",
-              "answers differ, and are meant to:", "", listed_differences.table()]  # fmt: skip
+    words = (
+        "`make test-mxnet` calls each name with drawn arguments, in MXNet and here. These differ:"
+    )
+    differ = ["", words, "", listed_differences.table()]
     return "\n".join([*head, *rows, *why, *by_reason, *differ])
 
 
