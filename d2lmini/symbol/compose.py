@@ -85,6 +85,12 @@ def dtype_number(dtype: Any) -> int:
         raise MXNetError(f"dtype: {problem}") from None
 
 
+def is_complete(op: Op) -> bool:
+    """Whether a Symbol of this op must get all inputs: no variable stands in for those of an
+    optimizer's update."""
+    return "_update" in op.name or op.name == "fill_element_0index"
+
+
 def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
     """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
     node's name before its number, if the caller gives no name."""
@@ -111,6 +117,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
     wanted = (*names[: op.n_required], *op.optional(attrs))
+    if is_complete(op) and None in given[: op.n_required]:
+        raise MXNetError(f"{op.name}: an input is missing, expected {', '.join(names)}")
     for i, each in enumerate(names):
         if given[i] is None and each in wanted:
             if tracer.capture is not None and i < op.n_required:

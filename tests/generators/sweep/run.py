@@ -99,35 +99,31 @@ def names_of(module: str) -> list[str]:
 
 
 def sweep(modules: list[str], seeds: range) -> dict[str, list[Case]]:
-    """The cases by module."""
-    asked = Sweep()
+    """The cases by module; prints the row of each module when it is done."""
+    asked, cases = Sweep(), {}
     folder = os.getcwd()
+    print(f"{'module':14} {'calls':>6} {'errors':>7} {'agree':>7} {'listed':>7} {'differ':>7}")
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)  # where programs write files
         try:
-            return {m: [asked.case(m, n, s) for n in names_of(m) for s in seeds] for m in modules}
+            for module in modules:
+                cases[module] = [asked.case(module, n, s) for n in names_of(module) for s in seeds]
+                print(row(module, cases[module]), flush=True)
         finally:
             os.chdir(folder)
             asked.close()
+    return cases
 
 
-def table(cases: dict[str, list[Case]]) -> str:
-    """By module: calls, how many succeed in MXNet, and the share that agrees."""
-    rows = [
-        f"{'module':14} {'calls':>6} {'errors':>7} {'agree':>7} "
-        f"{'listed':>7} {'differ':>7} {'share':>7}"
-    ]
-    for module, found in cases.items():
-        kinds = Counter(case.kind for case in found)
-        lost = kinds["MXNet died"] + kinds["no question"]
-        calls_made, agree = len(found) - lost, kinds["agrees"]
-        errors = sum(case.kind == "agrees" and bool(case.words) for case in found)
-        differ = calls_made - agree - kinds["listed"]
-        rows.append(
-            f"{module:14} {calls_made:6} {errors:7} {agree:7} {kinds['listed']:7} {differ:7} "
-            f"{share(found):7.1%}" + (f"  ({lost} lost)" if lost else "")
-        )
-    return "\n".join(rows)
+def row(module: str, found: list[Case]) -> str:
+    """Of one module: calls, how many of them both libraries refuse, and the share that agrees."""
+    kinds = Counter(case.kind for case in found)
+    lost = kinds["MXNet died"] + kinds["no question"]
+    calls_made, agree = len(found) - lost, kinds["agrees"]
+    errors = sum(case.kind == "agrees" and bool(case.words) for case in found)
+    differ = calls_made - agree - kinds["listed"]
+    counts = f"{calls_made:6} {errors:7} {agree:7} {kinds['listed']:7} {differ:7}"
+    return f"{module:14} {counts} {share(found):7.1%}" + (f"  ({lost} lost)" if lost else "")
 
 
 def share(cases: list[Case]) -> float:
@@ -178,7 +174,6 @@ def main() -> int:
     cases = sweep(options.modules or list(draw.MODULES), seeds)
     if options.list:
         print(differences(cases))
-    print(table(cases))
     return int(any(share(found) < options.least for found in cases.values()))
 
 
