@@ -69,7 +69,8 @@ LISTED = [
         "a gradient of 0 where MXNet knows none",
         "*",
         kind="allowed here",
-        words="is non-differentiable because it didn't register FGradient",
+        words="is non-differentiable because it didn't register FGradient|"
+        "doesn't support calculate data gradient",
     ),
     Listed(
         "what does not fit is an error here, where MXNet reads beyond its arrays",

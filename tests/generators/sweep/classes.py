@@ -81,7 +81,10 @@ def recurrent(mx, rng, module, name):
         scene.array("x", (steps, batch, size), "float32", "real")
         lines += [*scene.lines, "net(x)", *SET]
         if rng.random() < 0.5:
-            lines += [f"states = net.begin_state({batch}, func=nd.ones)", "keep('states', states)"]
+            lines += [
+                f"states = net.begin_state(batch_size={batch}, func=nd.ones)",
+                "keep('states', states)",
+            ]
             lines += [
                 "x.attach_grad()",
                 "with autograd.record():",
@@ -109,7 +112,7 @@ def recurrent(mx, rng, module, name):
     lines += [f"keep('info', net.state_info({batch}))"]
     if rng.random() < 0.5 and name != "BidirectionalCell":
         scene.array("x", (batch, size), "float32", "real")
-        call = f"y, states = net(x, net.begin_state({batch}, func=nd.ones))"
+        call = f"y, states = net(x, net.begin_state(batch_size={batch}, func=nd.ones))"
     else:
         layout = rng.choice(["TNC", "NTC"])
         scene.array(

@@ -56,8 +56,9 @@ def signature(function):
             here = inspect.signature(owner).parameters
         except (TypeError, ValueError):
             break
-        for name, parameter in here.items():
-            found.setdefault(name, parameter)
+        if owner is function or not owner.__name__.startswith("_"):  # private bases have others
+            for name, parameter in here.items():
+                found.setdefault(name, parameter)
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in here.values()):
             break
     return found
