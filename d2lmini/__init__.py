@@ -24,6 +24,7 @@ autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            the other parts of training
 kv         KVStore: sums over devices, one value for all of them
+np, npx    arrays with NumPy's functions and rules, and what NumPy has not
 gluon      layers, losses, data, Trainer
 random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
         lr_scheduler,
         metric,
         ndarray,
+        np,
+        npx,
         optimizer,
         profiler,
         random,
@@ -85,6 +88,10 @@ __version__ = "0.1.0"
 # `num_gpus` asks the devices, one floor up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
+base.loaders["np"] = lambda: importlib.import_module("d2lmini.np")
+base.loaders["npx"] = lambda: importlib.import_module("d2lmini.npx")
+base.loaders["np.ndarray"] = lambda: importlib.import_module("d2lmini.np.array").ndarray
+base.loaders["np.Traced"] = lambda: importlib.import_module("d2lmini.np.array").TracedNumpy
 base.loaders["get_symbol"] = lambda: (
     importlib.import_module("d2lmini.graph.tape_to_symbol").get_symbol
 )
@@ -93,16 +100,19 @@ __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
     "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
     "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lint_waits",
-    "lr_scheduler", "metric", "nd", "ndarray", "num_gpus", "optimizer", "profile", "profiler",
-    "random", "runtime", "storage", "sym", "symbol", "test_utils", "util", "virtual_gpus",
-    "visualization", "viz", "watch", "widgets",
+    "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
+    "profile", "profiler", "random", "runtime", "storage", "sym", "symbol", "test_utils", "util",
+    "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 
-_SWITCHES = ("is_np_array", "is_np_shape", "np_shape", "set_np_shape", "use_np_shape")
+_SWITCHES = (
+    "is_np_array", "is_np_shape", "np_array", "np_shape", "reset_np", "set_np", "set_np_shape",
+    "use_np", "use_np_array", "use_np_shape",
+)  # fmt: skip
 
 _MODULES = (
-    "autograd", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "optimizer",
-    "profiler", "random", "runtime", "util", "visualization", "widgets",
+    "autograd", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "np", "npx",
+    "optimizer", "profiler", "random", "runtime", "util", "visualization", "widgets",
 )  # fmt: skip
 
 # Imported at first use: (module, attribute or None for the module itself).

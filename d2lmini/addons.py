@@ -120,9 +120,9 @@ def _explain(what: str, problem: ModuleNotFoundError) -> str:
 class _SecondNames:
     """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
 
-    This finder comes first: the usual finder would look for "d2lmini.test_utils.checks" in the
-    folder of the package `test_utils`, and would load that file a second time. (It has the methods
-    of `importlib.abc`'s classes, whose import would take longer than that of this file.)
+    This finder comes first, because the usual finder would look for "d2lmini.test_utils.checks" in
+    the folder of the package `test_utils`, and would load that file a second time. (The class has
+    the methods of `importlib.abc`'s classes, but does not import that module, which is slow.)
     """
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

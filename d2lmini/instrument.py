@@ -123,14 +123,14 @@ def add(listener: Instrument) -> None:
 
 def remove(listener: Instrument) -> None:
     """Remove `listener`; ignored if it was not added."""
-    _replace(tuple(each for each in listeners if each is not listener))
+    _replace(tuple(other for other in listeners if other is not listener))
 
 
 def _replace(new: tuple[Instrument, ...]) -> None:
     global listeners, apart, all_in_one, issuing, _told
     told: dict[str, list[tuple[Instrument, Callable[..., None]]]] = {}
     for event, unheard in _EVENTS.items():
-        methods = [(each, getattr(each, event)) for each in new]
+        methods = [(listener, getattr(listener, event)) for listener in new]
         told[event] = [
             (method, tell)
             for method, tell in methods
@@ -138,7 +138,7 @@ def _replace(new: tuple[Instrument, ...]) -> None:
         ]
     content = [listener for listener, _ in told["small"]]
     listeners, _told = new, told
-    apart = _kept_apart or any(each not in content for part in _PARTS for each, _ in told[part])
+    apart = _kept_apart or any(other not in content for part in _PARTS for other, _ in told[part])
     all_in_one = bool(content)
     issuing = bool(told["issue"] or told["issued"])
 

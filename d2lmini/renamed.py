@@ -23,7 +23,8 @@ RENAMED = {
 
 
 def find_renamed(module: str, name: str) -> Any:
-    """The thing that was called `module.name`, with a DeprecationWarning, else AttributeError."""
+    """The object that was once called `module.name`, with a DeprecationWarning. AttributeError if
+    no object had this name."""
     old = f"{module}.{name}"
     if old not in RENAMED:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

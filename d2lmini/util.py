@@ -1,14 +1,13 @@
 """The switches of MXNet's NumPy interface, and the number of GPUs, for programs that ask.
 
-MXNet 1.x keeps two of these switches per thread. `np_array` selects a second family of arrays,
-which d2lmini does not have: it is always off. `np_shape` gives () and a size of 0 their NumPy
-meaning, where MXNet otherwise takes them for "unknown". Arrays here always have NumPy's meaning, so
-this switch only stores its setting. (One effect is left out: under `np_shape` MXNet gives x[0, 0]
-the shape (), here it is always (1,).)
+`set_np` makes Gluon's parameters, data and results `np.ndarray`s (see `d2lmini.np`), for the whole
+process; the scopes `np_array` and `np_shape` change the setting in one thread. `np_shape` gives ()
+and a size of 0 their NumPy meaning, where MXNet 1.x otherwise takes them for "unknown". Arrays here
+always have NumPy's meaning, so that switch only stores its setting.
 
 >>> from d2lmini import util
->>> with util.np_shape():
-...     util.is_np_shape()
+>>> with util.np_array():
+...     util.is_np_array()
 True
 >>> util.is_np_shape(), util.is_np_array()
 (False, False)
@@ -18,15 +17,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
 from d2lmini.context import gpu_memory_info, num_gpus
 
-__all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_shape",
-           "set_np_shape", "setenv", "use_np_shape"]  # fmt: skip
+__all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_array",
+           "np_shape", "reset_np", "set_np", "set_np_shape", "setenv", "use_np", "use_np_array",
+           "use_np_shape"]  # fmt: skip
 
 
 def get_gpu_count() -> int:
@@ -52,44 +52,103 @@ def setenv(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
-class _Switch(threading.local):
-    on = False
+class _Switch:
+    """A setting of the process, which a thread may override."""
+
+    def __init__(self) -> None:
+        self.default = False
+        self._own = threading.local()
+
+    @property
+    def on(self) -> bool:
+        own = getattr(self._own, "on", None)
+        return self.default if own is None else own
+
+    def set(self, active: bool | None) -> bool | None:
+        """Set this thread's override, None for none; returns the former one."""
+        before = getattr(self._own, "on", None)
+        self._own.on = active if active is None else bool(active)
+        return before
+
+    def scope(self, active: bool = True) -> Any:
+        """A scope with this setting; it also decorates functions."""
+
+        @contextmanager
+        def scope() -> Iterator[None]:
+            before = self.set(active)
+            try:
+                yield
+            finally:
+                self.set(before)
+
+        return scope()
 
 
-_shape = _Switch()
+_array, _shape = _Switch(), _Switch()
 
 
 def is_np_array() -> bool:
-    """Are new arrays of the NumPy kind? Always False."""
-    return False
+    """True if Gluon makes `np.ndarray`s in this thread."""
+    return _array.on
 
 
 def is_np_shape() -> bool:
-    """The setting of this thread's switch."""
+    """The setting of `np_shape` in this thread."""
     return _shape.on
 
 
 def set_np_shape(active: bool) -> bool:
-    """Set this thread's switch; returns the former setting."""
-    before, _shape.on = _shape.on, bool(active)
+    """Set this thread's switch `np_shape`; returns the former setting."""
+    before = _shape.on
+    _shape.set(active)
     return before
 
 
-@contextmanager
-def np_shape(active: bool = True) -> Iterator[None]:
-    """A scope with this setting; it also decorates functions."""
-    before = set_np_shape(active)
-    try:
-        yield
-    finally:
-        set_np_shape(before)
+def set_np(shape: bool = True, array: bool = True) -> None:
+    """Use NumPy's arrays and shapes in the whole process. ValueError for `array` without `shape`:
+    such arrays need them."""
+    if array and not shape:
+        raise ValueError("NumPy Shape semantics is required in using NumPy array semantics.")
+    for switch, active in ((_shape, shape), (_array, array)):
+        switch.set(None)
+        switch.default = bool(active)
+
+
+def reset_np() -> None:
+    """Turn off what `set_np` turned on."""
+    set_np(shape=False, array=False)
+
+
+def np_array(active: bool = True) -> Any:
+    """A scope with this setting of `is_np_array`; it also decorates functions."""
+    return _array.scope(active)
+
+
+def np_shape(active: bool = True) -> Any:
+    """A scope with this setting of `is_np_shape`; it also decorates functions."""
+    return _shape.scope(active)
+
+
+def _decorate(target: Any, wrap: Callable[[Any], Any]) -> Any:
+    """`target` wrapped: a function, or each method of a class."""
+    if not isinstance(target, type):
+        return wrap(target)
+    for name, member in list(vars(target).items()):
+        if isinstance(member, FunctionType):
+            setattr(target, name, wrap(member))
+    return target
 
 
 def use_np_shape(target: Any) -> Any:
-    """A decorator: a function, or the methods of a class, run with the switch on."""
-    if not isinstance(target, type):
-        return np_shape()(target)
-    for name, member in list(vars(target).items()):
-        if isinstance(member, FunctionType):
-            setattr(target, name, np_shape()(member))
-    return target
+    """A decorator: a function, or the methods of a class, run with `np_shape` on."""
+    return _decorate(target, np_shape())
+
+
+def use_np_array(target: Any) -> Any:
+    """A decorator: a function, or the methods of a class, run with `np_array` on."""
+    return _decorate(target, np_array())
+
+
+def use_np(target: Any) -> Any:
+    """A decorator: a function, or the methods of a class, run with both switches on."""
+    return use_np_shape(use_np_array(target))

@@ -117,6 +117,7 @@ def grad_or_none(
                 # A write of the caller into one result must not change another, or head_grads.
                 g = g.copy() if g._chunk in seen else g
                 seen.add(g._chunk)
+                g = g.as_np_ndarray() if x.is_np else g
             results.append(g)
     return results
 
@@ -159,7 +160,11 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
             raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
         if g is not None and g._spec != head._spec:
             raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
-    return heads, head_grads
+    # Gradient rules use the operators and methods of NDArray.
+    return (
+        [head.as_nd_ndarray() for head in heads],
+        [None if g is None else g.as_nd_ndarray() for g in head_grads],
+    )
 
 
 def _walk(
@@ -251,6 +256,7 @@ def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
     """Add a part of a gradient. Every MOST_PARTS parts are summed: a weight that every time step
     uses must not keep a gradient for each step until the end."""
     known = parts.get(entry)
+    g = g.as_nd_ndarray()
     if known is None:
         parts[entry] = [g]
     else:

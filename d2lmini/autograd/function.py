@@ -22,13 +22,14 @@ class FunctionNode(Node):
               entry of an input; None for anything else
     """
 
-    __slots__ = ("function", "n_inputs", "name", "origins", "saved", "versions")
+    __slots__ = ("function", "is_np", "n_inputs", "name", "origins", "saved", "versions")
 
     def __init__(self, function: Function, inputs: tuple, results: list[Any], outs: list[Any]):
         parents = tuple(tape.history(x) for x in inputs)
         super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
         self.name = type(function).__name__
         self.function: Function | None = function
+        self.is_np = outs[0].is_np
         self.n_inputs = len(inputs)
         self.saved: tuple[Any, ...] = function._saved
         self.versions = [_version(x) for x in self.saved]
@@ -41,6 +42,8 @@ class FunctionNode(Node):
             tape.zeros(spec, self.ctx) if g is None else g
             for g, spec in zip(gs, self.outputs, strict=True)
         ]
+        if self.is_np:
+            gs = [g.as_np_ndarray() for g in gs]
         assert self.function is not None
         for x, version in zip(self.saved, self.versions):
             if version is not None:

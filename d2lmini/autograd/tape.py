@@ -25,7 +25,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError, alias
-from d2lmini.ops.core import Op, Spec, Y, invoke, registry
+from d2lmini.ops.core import Op, Spec, Value, Y, invoke, registry
 
 #: The place of a value on the tape: (node, index among the node's outputs).
 Entry = tuple["Node", int]
@@ -258,6 +258,15 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
                     kept = getattr(kept, part)
         saved.append(kept)
         versions.append(version)
+    if first.is_np:
+        node.saved = [_as_nd(kept) for kept in saved]
+
+
+def _as_nd(kept: Any) -> Any:
+    """A saved value for gradient rules, which use the operators and methods of NDArray."""
+    if isinstance(kept, list):
+        return [_as_nd(x) for x in kept]
+    return kept.as_nd_ndarray() if isinstance(kept, Value) else kept  # type: ignore[attr-defined]
 
 
 def tell_of_constants(name: str, inputs: Sequence[Any]) -> None:

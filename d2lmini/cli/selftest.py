@@ -151,7 +151,7 @@ def _examples_of(name: str) -> str:
         raise CheckSkipped(f"{problem.name} is not installed") from None
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    tests = [each for each in doctest.DocTestFinder().find(module, name) if each.examples]
+    tests = [example for example in doctest.DocTestFinder().find(module, name) if example.examples]
     for test in tests:
         runner.run(test, out=told.append)
         d2lmini.engine.waitall()

@@ -101,7 +101,7 @@ def simple_bind(
             x = shared_buffer[name] = zeros(shape, ctx, dtype=dtype)
         return resize(x, shape)
 
-    args = [new(*each) for each in zip(names, found[0], types[0])]
+    args = [new(*row) for row in zip(names, found[0], types[0])]
     aux = [zeros(s, ctx, dtype=t or np.float32) for s, t in zip(found[2], types[2])]
     reqs = _requests(names, grad_req)
     grads = [

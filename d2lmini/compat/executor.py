@@ -257,16 +257,16 @@ class Executor:
             return zeros(shape, x.context, dtype=x.dtype)
 
         names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
-        args = [fitted(*each) for each in zip(names, self.arg_arrays, shapes)]
-        grads = [fitted(*each) for each in zip(names, self.grad_arrays, shapes)]
-        aux = [fitted(*each) for each in zip(states, self.aux_arrays, aux_shapes)]
+        args = [fitted(*row) for row in zip(names, self.arg_arrays, shapes)]
+        grads = [fitted(*row) for row in zip(names, self.grad_arrays, shapes)]
+        aux = [fitted(*row) for row in zip(states, self.aux_arrays, aux_shapes)]
         return Executor(symbol, self._ctx, args, grads, self._reqs, aux, self._group2ctx)
 
     def debug_str(self) -> str:
         """The compiled programs so far as text."""
         programs = []
-        for each in self._op._compiled.values():
-            programs += [each.forward, *(backward.program for backward in each._backward.values())]
+        for kind in self._op._compiled.values():
+            programs += [kind.forward, *(backward.program for backward in kind._backward.values())]
         return "\n\n".join(map(str, programs)) or self._symbol.debug_str()
 
 

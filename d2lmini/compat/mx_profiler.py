@@ -213,9 +213,9 @@ def _times() -> dict[str, dict[str, Figures]]:
     everything = options["profile_all"]
     if trace is not None:
         if everything or options["profile_imperative"] or options["profile_symbolic"]:
-            for each in trace.operations[since[0] :]:
-                if each.ran:
-                    add("operator", each.name, each.run_ns / 1e6)
+            for operation in trace.operations[since[0] :]:
+                if operation.ran:
+                    add("operator", operation.name, operation.run_ns / 1e6)
         if everything or options["profile_api"]:
             for wait in trace.waits[since[1] :]:
                 add("Wait", wait.kind, 1e3 * wait.seconds)

@@ -5,9 +5,9 @@ stream. The next task may begin at once, so the dependency order that the engine
 must be kept a second time on the device, by events.
 
 Read the modules in this order: `module` (where CuPy comes from), `streams` (marks on streams, and
-which stream waits for which), `memory` (the memory pool), `staging` (pinned host memory), `lanes`
-(a stream and its worker), `device` (the complete device), `nccl` (sums over GPUs), `recording`
-(CUDA graphs), `replay` and `replay_tasks` (calls of a program as CUDA graphs).
+which stream waits for which), `memory` (the memory pool), `staging` (pinned host memory),
+`stream_worker` (a stream and its worker), `device` (the complete device), `nccl` (sums over GPUs),
+`capture` (CUDA graphs), `cuda_graph` and `replay_tasks` (calls of a program as CUDA graphs).
 `nccl_multiprocess` sums over the GPUs of several processes.
 
 `kernels` holds the CUDA C; `ops` registers the kernels with the ops; `emit_cuda` writes the

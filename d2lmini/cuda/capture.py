@@ -36,7 +36,7 @@ SMALL = 1 << 16
 
 # CUDA allows captures of several streams at a time, but CuPy cleans up in between; captures are
 # short.
-_one_at_a_time = threading.Lock()
+_capture_lock = threading.Lock()
 
 
 class _ThreadState(threading.local):
@@ -127,7 +127,7 @@ def capture(
     if it cannot be captured; its changes to the host's state stay."""
     recording = GraphCapture(lane)
     cuda = lane.device.xp.cuda
-    with _one_at_a_time, cuda.using_allocator(memory.again):
+    with _capture_lock, cuda.using_allocator(memory.malloc_in_capture):
         thread_state.recording = recording
         try:
             recording._record(function, keys)
@@ -136,9 +136,9 @@ def capture(
     return recording
 
 
-def none() -> AbstractContextManager[Any]:
+def no_capture() -> AbstractContextManager[Any]:
     """A scope in which no stream is captured, so any thread may make a stream wait."""
-    return _one_at_a_time
+    return _capture_lock
 
 
 class Workspace:
@@ -147,11 +147,11 @@ class Workspace:
     The piece of a dropped array is reused by the next array, as in a pool; but the piece stays in
     the workspace, because graphs contain its address.
 
-    lends  addresses of results that only graphs compute
+    result_addresses  addresses of the results of graphs, which stay the same
     """
 
     def __init__(self, lane: StreamWorker):
-        self.lends: set[int] = set()
+        self.result_addresses: set[int] = set()
         self._device = lane.device
         self._pieces: list[tuple[int, Any]] = []  # (bytes, CuPy's pointer)
         self._users: dict[int, weakref.ref[_User]] = {}  # by address of the piece
@@ -162,20 +162,20 @@ class Workspace:
         return sum(size for size, _ in self._pieces)
 
     def malloc(self, nbytes: int) -> Any:
-        """CuPy's allocation hook; MemoryError if memory is short even after all was given back."""
+        """CuPy's allocation hook; MemoryError if memory is short after cached memory was freed."""
         return self._piece(nbytes, self._device.allocate)
 
-    def again(self, nbytes: int) -> Any:
-        """`malloc` while a stream is being captured, when nothing may be given back."""
+    def malloc_in_capture(self, nbytes: int) -> Any:
+        """`malloc` while a stream is being captured, when no cached memory may be freed."""
         return self._piece(nbytes, self._device.allocator.malloc)
 
     def _piece(self, nbytes: int, more: Callable[[int], Any]) -> Any:
         nbytes = max(nbytes, 1)
-        most = max(WASTE * nbytes, SMALL)
+        max_size = max(WASTE * nbytes, SMALL)
         fit = [
             piece
             for piece in self._pieces
-            if nbytes <= piece[0] <= most and self._users[piece[1].ptr]() is None
+            if nbytes <= piece[0] <= max_size and self._users[piece[1].ptr]() is None
         ]
         if not fit:
             fit = [(nbytes, more(nbytes))]

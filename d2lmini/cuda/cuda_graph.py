@@ -5,16 +5,16 @@ small net spends most of its time there. Recorded (`cuda.capture`), a program is
 A graph contains addresses, so a `CapturedGraph`, one recording of a program, fixes where each array
 lies:
 
-    an input    is the same array as before, such as a parameter, or was lent by another take, such
-                as what backward needs: the graph contains the array's own address;
-                or lies anywhere, such as a batch, or on the host, such as the numbers of an
-                optimizer's step: it is first copied to a place of the take
-    an output   has a given place, such as a gradient's: the graph writes there;
-                or has none: the take has memory for it and lends that memory
+    an input    If it is the same array at every call (a parameter), or the result of another graph
+                (an activation that backward reads), this graph contains the address of the array.
+                Otherwise (a batch, or the numbers of an optimizer's step, which lie on the host)
+                the input is first copied to memory of this graph.
+    an output   If it has a given place (a gradient), the graph writes there. Otherwise the graph
+                writes to its own memory, and the result is an array in that memory.
 
-Lent memory belongs to the result as long as the result lives: an earlier call uses another take,
-with its own memory, and when there are too many takes the program runs as an ordinary program.
-So no result is ever overwritten, and none is copied.
+While such a result is alive, its graph is not replayed: the next call replays or records another
+graph of the program, with its own memory. When there are too many graphs, the program runs
+statement by statement. So no result is ever overwritten, and no result is copied.
 
 A program runs once before it is recorded: then its kernels are compiled, and it is known which
 inputs are the same arrays. A program that cannot be recorded runs as before;
@@ -39,19 +39,21 @@ from d2lmini.graph.program import Program
 if TYPE_CHECKING:
     from d2lmini.cuda.replay_tasks import SegmentProgram
 
-#: Takes of a program at a time: the results of this many calls may be alive at once.
-MOST = 4
-#: After this many takes the program's arrays are assumed to move at every call.
-MOST_EVER = 16
-#: How many earlier arrays are remembered for each input.
-MOST_REMEMBERED = 8
+#: Graphs of a program at a time: the results of this many calls may be alive at once.
+MAX_GRAPHS = 4
+#: After this many recordings the program's arrays are assumed to move at every call.
+MAX_RECORDINGS = 16
+#: Earlier arrays that are remembered for each input.
+MAX_EARLIER = 8
 
 
 class CapturedGraph:
     """One recording of a program, the arrays that it works on, and where they must lie.
 
-    at, to   addresses of inputs and of given places; 0 for arrays in the take's own memory
-    borrowed weak references to the results lent from the take's own memory
+    input_addresses   of the inputs; 0 for a copy in the graph's own memory
+    output_addresses  of the given places; 0 for a result in the graph's own memory
+    borrowed          weak references to the results in the graph's own memory
+    blocks            blocks of the arrays whose addresses the graph contains
     """
 
     def __init__(
@@ -63,40 +65,43 @@ class CapturedGraph:
         self.inputs = inputs
         self.outs = outs
         self.recording: GraphCapture | None = None
-        self.at: list[int] = []
-        self.to: list[int] = []
+        self.input_addresses: list[int] = []
+        self.output_addresses: list[int] = []
         self.borrowed: list[weakref.ref] = []
-        self.held: list[Block] = []
+        self.blocks: list[Block] = []
 
     @property
-    def own(self) -> list[int]:
-        """The addresses of the memory that the take lends."""
-        return [out.data.ptr for out, given in zip(self.outs, self.to) if not given]
+    def result_addresses(self) -> list[int]:
+        """The addresses of the results in the graph's own memory."""
+        return [out.data.ptr for out, given in zip(self.outs, self.output_addresses) if not given]
 
-    def fits(self, at: Sequence[int], to: Sequence[int]) -> bool:
-        """True if these arrays lie where they must, and nothing lent is still in use."""
+    def fits(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
+        """True if arrays at these addresses lie where the graph needs them, and no result in the
+        graph's own memory is alive."""
         return (
-            all(mine == theirs or not mine for mine, theirs in zip(self.at, at))
-            and all(mine == theirs or not mine for mine, theirs in zip(self.to, to))
+            all(mine == theirs or not mine for mine, theirs in zip(self.input_addresses, inputs))
+            and all(
+                mine == theirs or not mine for mine, theirs in zip(self.output_addresses, outputs)
+            )
             and all(ref() is None for ref in self.borrowed)
         )
 
-    def bring(self, arrays: Sequence[Any]) -> None:
-        """Copy the inputs that lie elsewhere."""
-        for mine, own, array in zip(self.at, self.inputs, arrays):
-            if not mine:
-                self.lane.device.copy(own, array)
+    def copy_in(self, arrays: Sequence[Any]) -> None:
+        """Copy the inputs whose addresses the graph does not contain."""
+        for address, copied, array in zip(self.input_addresses, self.inputs, arrays):
+            if not address:
+                self.lane.device.copy(copied, array)
 
-    def give_back(
+    def copy_out(
         self, arrays: Sequence[Any], places: Sequence[Any], mutated: Sequence[int]
     ) -> list[Any]:
         """The results; changes to copies of inputs are written back to the inputs."""
         for i in mutated:
-            if not self.at[i]:
+            if not self.input_addresses[i]:
                 self.lane.device.copy(arrays[i], self.inputs[i])
         results = []
         self.borrowed = []
-        for given, out, place in zip(self.to, self.outs, places):
+        for given, out, place in zip(self.output_addresses, self.outs, places):
             if place is None:
                 # A new array, not a view: views made of a result would keep a view's base alive.
                 result = self.lane.device.xp.ndarray(out.shape, out.dtype, out.data)
@@ -108,11 +113,11 @@ class CapturedGraph:
             results.append(result)
         return results
 
-    def free_pending(self) -> None:
+    def free(self) -> None:
         """Free all memory, on the threads of its lanes, after all pending work."""
-        lane, held = self.lane, self.held
-        self.workspace.lends.difference_update(self.own)
-        blocks = [*held, Block(dict(self.__dict__), lane)]
+        lane, blocks = self.lane, self.blocks
+        self.workspace.result_addresses.difference_update(self.result_addresses)
+        blocks = [*blocks, Block(dict(self.__dict__), lane)]
         self.__dict__.clear()
         for block in blocks:
             block.order.writer = lane.stream.last
@@ -120,11 +125,11 @@ class CapturedGraph:
 
 
 class CapturedGraphs:
-    """The takes of one program.
+    """The CapturedGraphs of one program.
 
-    reason    why the program is not recorded; None as long as it may be
+    reason    why the program is not recorded; None as long as it may be recorded
     replayed  number of calls that were replays
-    segments  of bulk segments that begin with this program, by their key (`replay_tasks`)
+    segments  graphs of the bulk segments that begin with this program, by key (`replay_tasks`)
     """
 
     def __init__(self, program: Program | SegmentProgram):
@@ -132,24 +137,24 @@ class CapturedGraphs:
         self.segments: dict[tuple, CapturedGraphs] = {}
         self.reason: str | None = None
         if len(program.parts) > 1:
-            self.reason = "it runs in parts, so that its first results can travel meanwhile"
+            self.reason = "it runs in parts, so that its first results can be copied meanwhile"
         self.replayed = 0
-        self._takes: list[CapturedGraph] = []
-        self._make = 0
+        self._graphs: list[CapturedGraph] = []
+        self._n_recorded = 0
         self._lane: Any = None
         self._function: Any = None
-        self._were: list[deque[Block]] = [deque(maxlen=MOST_REMEMBERED) for _ in program.inputs]
-        self._lies_anywhere: set[int] = set()
+        self._earlier: list[deque[Block]] = [deque(maxlen=MAX_EARLIER) for _ in program.inputs]
+        self._copied_inputs: set[int] = set()
         self._called = False
-        weakref.finalize(self, _bury, self._takes).atexit = False
+        weakref.finalize(self, _free_all, self._graphs).atexit = False
 
     def __str__(self) -> str:
         name = self.program.name
         if self.reason is not None:
             return f"{name}: op by op, {self.reason}"
-        if not self._takes:
-            return f"{name}: not recorded yet, that takes two calls"
-        recording = self._takes[0].recording
+        if not self._graphs:
+            return f"{name}: not recorded yet, the second call records it"
+        recording = self._graphs[0].recording
         assert recording is not None
         parts = f"graphs: {recording.graphs}, calls between them: {recording.calls}"
         return f"{name}: {parts}; replays: {self.replayed}"
@@ -165,74 +170,75 @@ class CapturedGraphs:
     def replay(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
     ) -> list[Any] | None:
-        """The outputs by a replay or a new recording; None where neither is possible."""
+        """The outputs by a replay or a new recording; None if neither is possible."""
         if self.reason is None:
             lane = stream_worker.thread_state.lane
             if lane is not self._lane:  # the first call, or a call in another `logical_gpus`
-                self._forget()
+                self._free_graphs()
                 self._lane, self._function = lane, None
-            at = [0 if isinstance(x, np.ndarray) else x.data.ptr for x in arrays]
-            to = [0 if place is None else place.data.ptr for place in places]
-            for take in self._takes:
-                if take.fits(at, to):
-                    assert take.recording is not None
-                    take.bring(arrays)
-                    take.recording.replay(keys)
+            inputs = [0 if isinstance(x, np.ndarray) else x.data.ptr for x in arrays]
+            outputs = [0 if place is None else place.data.ptr for place in places]
+            for graph in self._graphs:
+                if graph.fits(inputs, outputs):
+                    assert graph.recording is not None
+                    graph.copy_in(arrays)
+                    graph.recording.replay(keys)
                     self.replayed += 1
-                    return take.give_back(arrays, places, self.program.mutated)
-            if self._called and self._has_room(at):
-                return self._take(arrays, places, keys, at, to, chunks)
+                    return graph.copy_out(arrays, places, self.program.mutated)
+            if self._called and self._may_record(inputs):
+                return self._record(arrays, places, keys, inputs, outputs, chunks)
             self._called = True
             self._remember(chunks())
         return None
 
     def _remember(self, chunks: Sequence[Any]) -> None:
-        for were, chunk in zip(self._were, chunks):
-            if chunk is not None and chunk.block not in were:
-                were.append(chunk.block)
+        for earlier, chunk in zip(self._earlier, chunks):
+            if chunk is not None and chunk.block not in earlier:
+                earlier.append(chunk.block)
 
-    def _has_room(self, at: Sequence[int]) -> bool:
-        """True if one more take may be recorded. If an input lies elsewhere than in every take, the
-        takes are dropped; from now on the input is copied."""
-        if len(self._takes) < MOST:
+    def _may_record(self, addresses: Sequence[int]) -> bool:
+        """True if one more graph may be recorded. If no graph contains an input's address, all
+        graphs are freed; from now on the input is copied."""
+        if len(self._graphs) < MAX_GRAPHS:
             return True
         moved = [
             i
-            for i, address in enumerate(at)
-            if all(take.at[i] not in (0, address) for take in self._takes)
+            for i, address in enumerate(addresses)
+            if all(graph.input_addresses[i] not in (0, address) for graph in self._graphs)
         ]
         if not moved:
-            return False  # the results that the takes lent are still in use
-        self._lies_anywhere.update(moved)
-        self._forget()
+            return False  # results in the memory of all graphs are still alive
+        self._copied_inputs.update(moved)
+        self._free_graphs()
         return True
 
-    def _forget(self) -> None:
-        while self._takes:
-            self._takes.pop().free_pending()
+    def _free_graphs(self) -> None:
+        _free_all(self._graphs)
 
-    def _take(
+    def _record(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any],
-        at: Sequence[int], to: Sequence[int], chunks: Callable,
+        input_addresses: Sequence[int], output_addresses: Sequence[int], chunks: Callable,
     ) -> list[Any] | None:  # fmt: skip
-        """Run the program in the memory of a new take, then record the take; None if there is no
+        """Run the program in the memory of a new graph, then record the graph; None if there is no
         memory for it."""
         lane = self._lane
         xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
-        lie_in = chunks()
-        stays = [
+        all_chunks = chunks()
+        is_fixed = [
             bool(address)
-            and (chunk.block in were or address in workspace.lends)
-            and i not in self._lies_anywhere
-            for i, (address, chunk, were) in enumerate(zip(at, lie_in, self._were))
+            and (chunk.block in earlier or address in workspace.result_addresses)
+            and i not in self._copied_inputs
+            for i, (address, chunk, earlier) in enumerate(
+                zip(input_addresses, all_chunks, self._earlier)
+            )
         ]
-        self._remember(lie_in)
+        self._remember(all_chunks)
         try:
             if self._function is None:
                 self._function = program.function()
             inputs = [
-                xp.ndarray(x.shape, x.dtype, x.data) if stay else xp.empty(x.shape, x.dtype)
-                for x, stay in zip(arrays, stays)
+                xp.ndarray(x.shape, x.dtype, x.data) if fixed else xp.empty(x.shape, x.dtype)
+                for x, fixed in zip(arrays, is_fixed)
             ]
             outs = [
                 xp.empty(spec.shape, spec.dtype)
@@ -243,47 +249,52 @@ class CapturedGraphs:
         except MemoryError:
             self._give_up("there is no memory for a recording")
             return None
-        take = CapturedGraph(lane, workspace, self._function, inputs, outs)
-        take.at = [address if stay else 0 for address, stay in zip(at, stays)]
-        take.to = list(to)
-        # Other threads may drop these arrays, but their memory is not reused during this check.
-        take.held = [
+        graph = CapturedGraph(lane, workspace, self._function, inputs, outs)
+        graph.input_addresses = [
+            address if fixed else 0 for address, fixed in zip(input_addresses, is_fixed)
+        ]
+        graph.output_addresses = list(output_addresses)
+        # Other threads may drop these arrays; the blocks keep their memory from being reused.
+        graph.blocks = [
             Block(array.data, chunk.block.lane)
             for array, chunk, address in zip(
-                (*arrays, *places), lie_in, (*take.at, *take.to), strict=True
+                (*arrays, *places),
+                all_chunks,
+                (*graph.input_addresses, *graph.output_addresses),
+                strict=True,
             )
             if address
         ]
-        take.bring(arrays)
+        graph.copy_in(arrays)
         with xp.cuda.using_allocator(workspace.malloc):
-            program.run_in(take.run, inputs, outs, keys)
+            program.run_in(graph.run, inputs, outs, keys)
         try:
-            take.recording = capture(
+            graph.recording = capture(
                 lane, workspace,
-                lambda later: program.run_in(take.run, inputs, outs, later), len(keys),
+                lambda later: program.run_in(graph.run, inputs, outs, later), len(keys),
             )  # fmt: skip
         except Exception as problem:
             cause = problem.__cause__
             lane.device.task_error(cause if isinstance(cause, Exception) else problem)
             lane.device.check()
             self._give_up(str(problem).splitlines()[0])
-        results = take.give_back(arrays, places, program.mutated)
-        if take.recording is None:
-            take.free_pending()
+        results = graph.copy_out(arrays, places, program.mutated)
+        if graph.recording is None:
+            graph.free()
         else:
-            self._takes.append(take)
-            workspace.lends.update(take.own)
-            self._make += 1
-            if self._make > MOST_EVER:
-                self._give_up("its arrays lie elsewhere at nearly every call")
+            self._graphs.append(graph)
+            workspace.result_addresses.update(graph.result_addresses)
+            self._n_recorded += 1
+            if self._n_recorded > MAX_RECORDINGS:
+                self._give_up("its arrays are at other addresses at nearly every call")
         return results
 
     def _give_up(self, reason: str) -> None:
         self.reason = reason
-        self._forget()
+        self._free_graphs()
         self._function = None
 
 
-def _bury(takes: list[CapturedGraph]) -> None:
-    while takes:
-        takes.pop().free_pending()
+def _free_all(graphs: list[CapturedGraph]) -> None:
+    while graphs:
+        graphs.pop().free()

@@ -89,7 +89,7 @@ class CudaDevice(Device):
     def lane_here(self) -> StreamWorker:
         """The lane whose task this thread runs."""
         lane = stream_worker.thread_state.lane
-        assert lane is not None and lane.device is self, "memory of a GPU is taken by its tasks"
+        assert lane is not None and lane.device is self, "only tasks of a GPU allocate its memory"
         return lane
 
     def replay_calls(self, program: Any) -> Callable[..., Any] | None:
@@ -121,11 +121,11 @@ class CudaDevice(Device):
             return
         for part in pieces(source.size, source.itemsize):
             here = source[part]
-            piece = lane.staging.take(here.nbytes)
+            piece = lane.staging.acquire(here.nbytes)
             stage = piece[: here.nbytes].view(here.dtype)
             np.copyto(stage, here)
             target[part].set(stage, stream=lane.stream.handle)
-            lane.staging.give_after(lane.stream.mark(), piece)
+            lane.staging.release_after(lane.stream.mark(), piece)
 
     def _copy_out(self, target: np.ndarray, source: Any) -> None:
         """Copy in pieces: while one piece is transferred, the previous one is copied to
@@ -144,7 +144,7 @@ class CudaDevice(Device):
             coming = None
             if part is not None:
                 nbytes = (part.stop - part.start) * flat.itemsize
-                piece = lane.staging.take(nbytes)
+                piece = lane.staging.acquire(nbytes)
                 stage = piece[:nbytes].view(flat.dtype)
                 source[part].get(stream=lane.stream.handle, out=stage, blocking=False)
                 coming = lane.stream.mark(), piece, part
@@ -152,7 +152,7 @@ class CudaDevice(Device):
                 mark, piece, place = before
                 mark.wait()
                 flat[place] = piece[: (place.stop - place.start) * flat.itemsize].view(flat.dtype)
-                lane.staging.give_back(piece)
+                lane.staging.release(piece)
             before = coming
         if flat.base is not target and flat is not target:
             target[...] = flat.reshape(target.shape)
@@ -177,7 +177,7 @@ class CudaDevice(Device):
             # Call __dlpack__ on this thread, on whose current stream the other library has pending
             # work; the library lets our stream wait for that work.
             stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
-            with capture.none():
+            with capture.no_capture():
                 source = source.__dlpack__(stream=stream)
         return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 
@@ -188,7 +188,7 @@ class CudaDevice(Device):
 
     def allocate(self, nbytes: int) -> Any:
         """CuPy's allocation hook, on the threads of this device. MemoryError if there is not enough
-        memory even after all cached memory was given back."""
+        memory even after all cached memory was freed."""
         try:
             return self.allocator.malloc(nbytes)
         except MemoryError:
@@ -290,7 +290,7 @@ def find() -> list[Device]:
 
 
 def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
-    """n devices, dealt out in turn over the available GPUs."""
+    """n devices; device i is on GPU i % found, with at most `memory` bytes of arrays."""
     made = [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
     if n > 1:
         sums = NcclWorker(made)

@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 
 def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
-    """What a node computes, written in C; NotTraceable if it cannot be."""
+    """The result of a node, written in C; NotTraceable if the op has no form in C."""
     op = node.op
     assert op is not None and node.specs is not None
     value = trace(names, op.compute, inputs, node.own_attrs)
     if not isinstance(value, Proxy):
         raise NotTraceable(f"the result of {op.name}")
-    # An op may give its input back; what a later op does in place must not change that.
+    # An op may return its input itself, which a later in-place op must not change.
     value = value.astype(node.specs[0].dtype)
-    if value.body is None:  # a constant is written where the inputs of its consumer are written
+    if value.body is None:  # a constant is written to the body of the node's inputs
         value.body = next(x.body for x in inputs if x is not None)
     return value
 

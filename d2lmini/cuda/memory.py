@@ -1,4 +1,4 @@
-"""The memory of a GPU: CuPy's pool keeps the blocks; our pool keeps the books and the reuse order.
+"""The memory of a GPU: CuPy's pool holds the blocks; our pool counts bytes and orders reuse.
 
 CuPy gives a freed block at once to the next allocation on the stream that the block came from. That
 is correct as long as only this stream used the block. So an array that was dropped, on whatever
@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """Memory of a chunk: the array that keeps the memory, the stream of its allocation, its users,
-    and whether the memory belongs to another library. That library may use the memory on its own
-    streams as soon as it is freed, so all users here must be done first."""
+    """Memory of a chunk.
+
+    array    the array that keeps the memory
+    foreign  True if the memory belongs to another library, which may use it on its own streams as
+             soon as it is freed: then all users here must be done first
+    lane     the lane on whose stream the memory was allocated
+    order    the marks of the users
+    """
 
     __slots__ = ("array", "foreign", "lane", "order")
 
@@ -38,11 +43,11 @@ class Block:
         self.order = StreamOrder()
 
     @property
-    def is_done_with(self) -> bool:
+    def is_unused(self) -> bool:
         """True if all work that uses the memory is done."""
         for mark in self.order.marks(True):
             try:
-                if not (mark.passed or mark.ask()):
+                if not (mark.passed or mark.query()):
                     return False
             except Exception as problem:
                 # A failed GPU, this one or another, does no more work on the memory.
@@ -85,7 +90,7 @@ class CudaPool(Pool):
         return Block(array, self.device.lane_here())
 
     def drain(self) -> None:
-        """Collect what finalizers have left, and pass it to the lanes' pending frees (lock
+        """Pass the blocks that finalizers have queued to the pending frees of their lanes (lock
         held)."""
         while self.freed:
             nbytes, block = self.freed[0]

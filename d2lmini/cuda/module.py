@@ -40,7 +40,7 @@ _INSTALL = (
 _DEFAULT, _TF32 = 1, 7
 
 _lock = threading.Lock()
-_looked = False  # has the search for CuPy been done?
+_looked = False  # True after the search for CuPy
 _cupy: Any = None
 _count = 0
 _missing = _INSTALL

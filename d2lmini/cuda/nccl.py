@@ -48,17 +48,17 @@ class NcclWorker:
         self.cliques_across: dict[tuple[Context, ...], list[Any]] = {}
         self._busy = threading.Lock()
 
-    def takes(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
+    def can_sum(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
         """True if NCCL can sum arrays of this dtype over these devices."""
         return len(contexts) > 1 and self.covers(contexts, dtype)
 
     def covers(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
-        """As `takes`, but also true for one device, which takes part in a sum over processes."""
+        """As `can_sum`, but also true for one device, which takes part in a sum over processes."""
         lanes = [self._lanes.get(ctx) for ctx in contexts]
         ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
         return self._library is not None and len(ordinals) == len(lanes) and dtype.name in _DTYPES
 
-    # -- what the engine asks ----------------------------------------------------------------------
+    # -- called by the engine ----------------------------------------------------------------------
 
     def run(self, task: Task) -> None:
         """Run `task`, which has `sides` and calls `sum_up`, behind all its arrays' dependencies."""
@@ -75,7 +75,7 @@ class NcclWorker:
                     marks += [] if var.order is None else var.order.marks(False)
                 for var in side.writes:
                     marks += [] if var.order is None else var.order.marks(True)
-                self._on(lane, lambda: lane.stream.wait(marks))  # noqa: B023 - called at once
+                self._call_for(lane, lambda: lane.stream.wait(marks))  # noqa: B023 - called at once
             try:
                 task.run()
             except Exception as problem:
@@ -84,7 +84,7 @@ class NcclWorker:
                 self._mark(lanes, sides)
 
     @staticmethod
-    def _on(lane: StreamWorker, call: Callable[[], Any]) -> Any:
+    def _call_for(lane: StreamWorker, call: Callable[[], Any]) -> Any:
         """Run the part that concerns one device; that device explains an error."""
         try:
             return call()
@@ -107,22 +107,23 @@ class NcclWorker:
     @staticmethod
     def _mark(lanes: Sequence[StreamWorker], sides: Sequence[Side]) -> None:
         reads = [var for side in sides for var in side.reads]
-        doubts = [lane.stream.unverified(reads) for lane in lanes]  # before any is overwritten
-        for lane, side, doubt in zip(lanes, sides, doubts):
+        # Before any order is overwritten.
+        unverified = [lane.stream.unverified(reads) for lane in lanes]
+        for lane, side, marks in zip(lanes, sides, unverified):
             with lane.device.xp.cuda.Device(lane.device.ordinal):
-                mark = NcclWorker._on(lane, lane.stream.mark)
+                mark = NcclWorker._call_for(lane, lane.stream.mark)
             for order in map(order_of, side.reads):
                 if order is not None:
                     order.readers[lane.stream] = mark
             for order in map(order_of, side.writes):
                 if order is not None:
-                    order.record_write(mark, doubt)
+                    order.record_write(mark, marks)
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""
         return all([lane.finish(deadline) for lane in self._lanes.values()])
 
-    # -- what a task calls -------------------------------------------------------------------------
+    # -- called by tasks ---------------------------------------------------------------------------
 
     def sum_up(
         self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]],

@@ -47,7 +47,7 @@ class AllReduceAcross(AllReduce):
         """As `AllReduce`, for the part of the ring that this process's GPUs form, if all processes
         have equally many GPUs."""
         here = len(self.contexts)
-        n, specs = here * self.job.size, [each[0][0][2] for each in self.sums]
+        n, specs = here * self.job.size, [operands[0][0][2] for operands in self.sums]
         flops, nbytes = (sum(s.size for s in specs), sum(s.nbytes for s in specs))
         return lambda: Cost(flops * here * (n - 1) / n, 2.0 * nbytes * here * (n - 1) / n)
 
@@ -59,7 +59,7 @@ class AllReduceAcross(AllReduce):
             name, before, n = self.job.meet(module.nccl().get_unique_id, len(self.contexts))
             clique = self.lanes.join(self.contexts, name, before, n)
             self.lanes.cliques_across[key] = clique
-        pairs = [[(array_of(x), array_of(y)) for x, y in each] for each in self.sums]
+        pairs = [[(array_of(x), array_of(y)) for x, y in operands] for operands in self.sums]
         self.lanes.sum_up(self.contexts, pairs, clique)
 
 
@@ -88,5 +88,5 @@ def _lane(ctx: Context) -> NcclWorker | None:
 def all_reduce(lane: NcclWorker, sums: Sequence[Sum], job: Any, plan: Any) -> None:
     """Push sums over the same devices as one task."""
     task = AllReduceAcross(lane, sums, job, plan)
-    task.site = note_writes([y for each in sums for y in each.targets])
+    task.site = note_writes([y for one_sum in sums for y in one_sum.targets])
     engine.current.push(task)

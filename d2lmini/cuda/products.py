@@ -52,7 +52,7 @@ KINDS = {"e": (2, 68, ctypes.c_float), "f": (0, 68, ctypes.c_float), "d": (1, 70
 _TF32 = 77
 # Also where cuBLAS splits a sum of float16, its parts are added in float32.
 _NO_REDUCED_PRECISION = 16
-_MOST = (1 << 31) - 1
+_MAX_INT = (1 << 31) - 1
 
 
 class Matrix(NamedTuple):
@@ -87,8 +87,12 @@ class GemmCall(NamedTuple):
 
 
 class GemmPlan(NamedTuple):
-    """The calls that compute a product. `copies`: which of a, b and out have strides that cuBLAS
-    cannot use and must be copied; then there are no calls. `turned`: is a the left operand?"""
+    """The calls that compute a product.
+
+    copies  which of a, b and out have strides that cuBLAS cannot use: they must be copied, and
+            there are no calls
+    turned  True if a is cuBLAS's left operand
+    """
 
     copies: tuple[bool, bool, bool]
     turned: bool
@@ -176,7 +180,7 @@ def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> GemmPlan:
         return GemmPlan((read_a is None, read_b is None, is_bad), turned, ())
 
     together = sizes[longest] if sizes else 1
-    if max(m, n, K, together, left.ld, right.ld, place.ld) > _MOST:
+    if max(m, n, K, together, left.ld, right.ld, place.ld) > _MAX_INT:
         raise MXNetError(f"a product of {a[0]} and {b[0]} is too large for cuBLAS")
     calls = []
     for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):

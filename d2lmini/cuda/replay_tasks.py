@@ -1,4 +1,4 @@
-"""Tasks that may be replays (`replay`): a call of a program, and a whole bulk segment.
+"""Tasks that may be replays (`cuda_graph`): a call of a program, and a whole bulk segment.
 
     with engine.bulk(20):
         with autograd.record():
@@ -47,8 +47,8 @@ from d2lmini.ops.core import Spec, registry
 
 _UPDATE = registry["_fused_update"]
 
-#: Most kinds of segments that begin with a call of one program; others run task by task.
-MOST_KINDS = 8
+#: Recorded segments that begin with a call of one program, at most; others run task by task.
+MAX_SEGMENTS = 8
 
 
 class ReplayTask(ProgramTask):
@@ -109,11 +109,11 @@ class Wiring:
     """The tasks of a segment, and how arrays connect them.
 
     key      equal for segments that do the same; None if a task cannot be part of a graph
-    inputs   what the tasks read: operands; chunks where tasks change them, at positions `mutated`
+    inputs   the operands that the tasks read; a chunk for an input that tasks change, at `mutated`
     outputs  the chunks whose contents the tasks make, with their `specs`
     keys     the random keys of the programs
-    numbers  what the optimizer's steps read from memory, such as a learning rate
-    owner    the recordings of the first program, which also keep those of the segment
+    numbers  numbers that the optimizer's steps read from memory, such as a learning rate
+    owner    the CapturedGraphs of the first program, which also keep those of the segment
     """
 
     def __init__(self, segment: BulkSegment):
@@ -148,7 +148,7 @@ class Wiring:
                 chunk, offset, spec = operand
                 if chunk.data is None or chunk in segment.writes:
                     key += [numbers.setdefault(chunk, len(numbers)), offset, chunk.nbytes]
-                else:  # next time it may be another part of another chunk
+                else:  # the next segment may pass another part of another chunk here
                     key.append(numbers.setdefault(operand, len(numbers)))
                 key.append(spec.number)
             for chunk, _, spec in task.outputs:
@@ -196,7 +196,7 @@ class SegmentProgram:
             self.inputs.append(self._numbers)
         self._outputs = [memory[chunk] for chunk in wiring.outputs]
         self.at = 0
-        self._tasks = [_stand_in(task, memory) for task in wiring.tasks]
+        self._tasks = [_copy_of(task, memory) for task in wiring.tasks]
 
     def function(self) -> Run:
         """The object that its programs run in and that it keeps alive."""
@@ -242,20 +242,24 @@ class SegmentProgram:
         return run(arrays, places, keys)
 
 
-def _stand_in(task: Any, memory: dict[Any, _Memory]) -> Any:
+def _copy_of(task: Any, memory: dict[Any, _Memory]) -> Any:
     """A copy of a task that works on the arrays in `memory`."""
     if isinstance(task, ProgramTask):
         made: Any = _Call(
-            task.program, _moved(task.inputs, memory), _moved(task.outputs, memory), task.ctx, ()
+            task.program,
+            _redirect(task.inputs, memory),
+            _redirect(task.outputs, memory),
+            task.ctx,
+            (),
         )
     else:
         made = copy.copy(task)
-        made.inputs, made.outputs = _moved(task.inputs, memory), _moved(task.outputs, memory)
+        made.inputs, made.outputs = _redirect(task.inputs, memory), _redirect(task.outputs, memory)
     made.reads = made.writes = made.shared = ()
     return made
 
 
-def _moved(operands: Sequence[Any], memory: dict[Any, _Memory]) -> list[Any]:
+def _redirect(operands: Sequence[Any], memory: dict[Any, _Memory]) -> list[Any]:
     """Operands in `memory`, where each chunk has a whole array."""
     found: list[Any] = []
     for operand in operands:
@@ -267,7 +271,7 @@ def _moved(operands: Sequence[Any], memory: dict[Any, _Memory]) -> list[Any]:
 
 
 class SegmentTask(Task):
-    """The tasks of a segment as one task; `ran`: have they run? If not, nothing was done."""
+    """The tasks of a segment as one task. `ran`: True if the tasks have run, False if none has."""
 
     __slots__ = ("ran", "replays", "wiring")
 
@@ -302,7 +306,7 @@ class SegmentTask(Task):
 
 
 def as_one(segment: BulkSegment) -> SegmentTask | None:
-    """One task for a whole segment; None: its tasks run one by one."""
+    """One task for a whole segment; None if its tasks must run one by one."""
     if len(segment.parts) < 2 or not any(type(task) is ReplayTask for task in segment.parts):
         return None
     try:
@@ -314,7 +318,7 @@ def as_one(segment: BulkSegment) -> SegmentTask | None:
         return None
     replays = owner.segments.get(wiring.key)
     if replays is None:
-        if len(owner.segments) >= MOST_KINDS:
+        if len(owner.segments) >= MAX_SEGMENTS:
             return None
         replays = owner.segments[wiring.key] = CapturedGraphs(SegmentProgram(wiring))
     return SegmentTask(segment, wiring, replays) if replays.reason is None else None

@@ -1,9 +1,9 @@
 """Pinned host memory, through which copies between host and GPU go.
 
 A GPU can read and write host memory by itself, while the host goes on, only if the system never
-moves that memory: pinned memory, which is expensive to allocate and to hold. So there is little of
-it, in pieces that are reused. A piece that a copy still reads or writes is reused when the mark
-behind the copy has passed.
+moves that memory. Such memory is called pinned; it is expensive to allocate and to hold. So there
+are few pieces of pinned memory, which are reused. A piece that a copy still reads or writes is
+reused when the mark behind the copy has passed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from d2lmini.cuda.streams import StreamMark
 
-#: Bytes of a piece. Larger arrays are copied piece by piece, one filled while another is on its
-#: way.
+#: Bytes of a piece. Larger arrays are copied piece by piece: the host fills one piece while the GPU
+#: reads another.
 PIECE = 8 << 20
-#: Most pieces of one direction under way; at this number the worker waits for the oldest.
-MOST = 8
-_SMALLEST = 1 << 12
+#: Pieces of one direction in use at a time; at this number the worker waits for the oldest.
+MAX_IN_USE = 8
+_MIN_NBYTES = 1 << 12
 
 
 class Staging:
@@ -29,36 +29,36 @@ class Staging:
     def __init__(self, cuda: Any):
         self._cuda = cuda
         self._free: dict[int, list[np.ndarray]] = {}
-        self._away: deque[tuple[StreamMark, np.ndarray]] = deque()
+        self._in_use: deque[tuple[StreamMark, np.ndarray]] = deque()
 
-    def take(self, nbytes: int) -> np.ndarray:
-        """A piece of at least `nbytes`, as bytes. At most `PIECE`."""
-        size = max(_SMALLEST, 1 << (nbytes - 1).bit_length())
-        while self._away and (self._away[0][0].passed or len(self._away) >= MOST):
-            mark, piece = self._away[0]
+    def acquire(self, nbytes: int) -> np.ndarray:
+        """A piece of at least `nbytes` bytes, which is at most `PIECE`, as an array of uint8."""
+        size = max(_MIN_NBYTES, 1 << (nbytes - 1).bit_length())
+        while self._in_use and (self._in_use[0][0].passed or len(self._in_use) >= MAX_IN_USE):
+            mark, piece = self._in_use[0]
             mark.wait()
-            self._away.popleft()
-            self.give_back(piece)
+            self._in_use.popleft()
+            self.release(piece)
         free = self._free.get(size)
         if free:
             return free.pop()
         return alloc_pinned(self._cuda, size)
 
-    def give_back(self, piece: np.ndarray) -> None:
-        """Return a piece that is not in use."""
+    def release(self, piece: np.ndarray) -> None:
+        """Make a piece that is not in use available again."""
         self._free.setdefault(piece.nbytes, []).append(piece)
 
-    def give_after(self, mark: StreamMark, piece: np.ndarray) -> None:
-        """Return a piece that is in use until `mark` has passed."""
-        self._away.append((mark, piece))
+    def release_after(self, mark: StreamMark, piece: np.ndarray) -> None:
+        """Make a piece available again when `mark` has passed."""
+        self._in_use.append((mark, piece))
 
 
 class Pinned(np.ndarray):
-    """Bytes of pinned memory. Arrays in it have it as their base, by which they are recognized."""
+    """Bytes of pinned memory. `is_pinned` finds this class among the bases of an array."""
 
 
 def alloc_pinned(cuda: Any, nbytes: int) -> np.ndarray:
-    """New pinned memory, which goes back to CuPy when the last array in it is gone."""
+    """New pinned memory; CuPy gets the memory back when the last array in it is dropped."""
     return np.frombuffer(cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes).view(Pinned)
 
 

@@ -48,10 +48,10 @@ thread_state = _ThreadState()
 class StreamWorker:
     """One stream of a device and what belongs to it.
 
-    graves     pending frees: blocks allocated here whose arrays are gone, not yet examined
-    waiting    the pending frees that another stream still uses, oldest first
-    staging    pinned memory, for a copy lane
-    workspace  scratch memory of the lane's recordings, if there are any
+    pending_free  blocks allocated here whose arrays are gone, not yet examined
+    waiting       the pending frees that another stream still uses, oldest first
+    staging       pinned memory, for a copy lane
+    workspace     scratch memory of the lane's recordings, if there are any
     """
 
     def __init__(self, device: CudaDevice, name: str):
@@ -80,7 +80,7 @@ class StreamWorker:
             self._staging = Staging(self.device.xp.cuda)
         return self._staging
 
-    # -- what the engine asks ----------------------------------------------------------------------
+    # -- called by the engine ----------------------------------------------------------------------
 
     def run(self, task: Task) -> None:
         """Run `task`: put its work on the stream, behind all its dependencies."""
@@ -98,8 +98,8 @@ class StreamWorker:
                 raise device.task_error(problem) from None
 
     def _may_enter(self, task: Task) -> bool:
-        """May this thread make the lane's GPU current to run `task`? Always if `task` is a user's
-        function, which may push, and so wait for what this thread holds."""
+        """True if this thread may make the lane's GPU current to run `task`. Always true for a
+        user's function: the function may push, and so wait for a lock that this thread holds."""
         return (
             scheduler.thread_state.pool is not None
             or type(task) is FunctionTask
@@ -114,13 +114,13 @@ class StreamWorker:
         stream = self.stream
         self.free_pending()
         stream.begin(task)
-        told = instrument.issuing
-        if told:
+        is_observed = instrument.issuing
+        if is_observed:
             instrument.emit("issue", task, self)
         try:
             task.run()
         finally:
-            if told:
+            if is_observed:
                 instrument.emit("issued", task, self)
             stream.end(task)  # also after an error: some of the work may be on the stream
         self.device.pool.reserved = self.device.allocator.total_bytes()
@@ -131,7 +131,7 @@ class StreamWorker:
         mark = None if self._stream is None else self._stream.last
         return mark is None or self.device.dead is not None or self.wait(mark, deadline)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- called by marks, copies and the profiler --------------------------------------------------
 
     def wait(self, mark: StreamMark, deadline: float | None = None) -> bool:
         """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
@@ -146,7 +146,7 @@ class StreamWorker:
         """Query the device of a mark; MXNetError if the device failed."""
         self.device.check()
         try:
-            mark.ask()  # on a failed device every query raises that error
+            mark.query()  # on a failed device every query raises that error
         except Exception as problem:
             raise self.device.waiting_error(problem) from None
 
@@ -204,7 +204,7 @@ class StreamWorker:
             else:
                 self.waiting.append(block)
         # Stop at the first block still in use, so a task queries CUDA about one block at most.
-        while self.waiting and self.waiting[0].is_done_with:
+        while self.waiting and self.waiting[0].is_unused:
             self.waiting.popleft().array = None
         if at_once:
             for block in self.waiting:

@@ -2,7 +2,7 @@
 
 Work on one stream runs in the order in which it was put there; two streams are independent. After
 each task its stream gets a `StreamMark`: an event that passes when the GPU has done all work before
-it. An `StreamOrder`, on the Var, remembers the mark of the last writer and, for each stream, the
+it. A `StreamOrder`, on the Var, remembers the mark of the last writer and, for each stream, the
 newest mark of the readers since then. Before a task runs, its stream is made to wait for
 
     what it reads      the last writer
@@ -11,11 +11,11 @@ newest mark of the readers since then. Before a task runs, its stream is made to
 so the GPU keeps the order that the engine keeps on the host, and the host does not wait.
 
 Most waits can be omitted. A stream need not wait for itself; nor for a mark that it has waited for
-before; nor for a mark before that one, on the same stream or on any other stream that the marked
-stream had itself waited for. To decide this, each stream knows how far it has `seen` the others.
+before; nor for an earlier mark, on the same stream or on any other stream that the marked stream
+had itself waited for. To decide this, each stream knows how far it has `seen` the others.
 
 One wait cannot be omitted: a failed GPU does no more work, but its events pass. Other GPUs cannot
-know that values they read from it are wrong. So an `StreamOrder` has `unverified`, marks of other
+know that values they read from it are wrong. So a `StreamOrder` has `unverified`, marks of other
 GPUs that its contents depend on, and a wait on the host also queries those GPUs.
 
 After MXNet 2.0 (its pull request 20331), where marks are events of a ring and may be overwritten;
@@ -34,7 +34,7 @@ from typing import Any
 from d2lmini.cuda import current
 from d2lmini.engine.core import Task, Var
 
-#: The empty set of marks, shared by all Orders without marks.
+#: The empty set of marks, shared by all StreamOrders without marks.
 _NONE: dict[Stream, int] = {}
 
 #: The longest interval between two queries of an event.
@@ -64,7 +64,7 @@ class StreamMark:
         """True if the GPU is known to have reached the mark."""
         return self.seq <= self.stream.passed
 
-    def ask(self) -> bool:
+    def query(self) -> bool:
         """Query CUDA whether the GPU has reached the mark. Raises CUDA's own error if the GPU
         failed.
 
@@ -73,7 +73,7 @@ class StreamMark:
         if self.passed:
             return True
         runtime = self.stream.cuda.runtime
-        status = self.stream.answer(lambda: runtime.eventQuery(self.event.ptr))
+        status = self.stream.call_cuda(lambda: runtime.eventQuery(self.event.ptr))
         if status == _DONE:
             self.stream.passed = max(self.stream.passed, self.seq)
         elif status != _NOT_READY:
@@ -95,7 +95,7 @@ class StreamMark:
                 self.event.synchronize()
                 self.stream.passed = max(self.stream.passed, self.seq)
                 break
-            if self.ask():
+            if self.query():
                 break
             now = time.monotonic()
             if deadline is not None and now > deadline:
@@ -105,9 +105,12 @@ class StreamMark:
 
 
 class StreamOrder:
-    """When a Var is written and read on the GPU: the mark of the last writer and of the readers
-    since. Also the marks of streams of other GPUs that its values came from, which may have failed
-    since."""
+    """When a Var is written and read on the GPU.
+
+    writer      the mark of the last writer; None before the first
+    readers     the newest mark of the readers since then, for each stream
+    unverified  marks of other GPUs that the values depend on: those GPUs may have failed
+    """
 
     __slots__ = ("unverified", "readers", "writer")
 
@@ -116,11 +119,11 @@ class StreamOrder:
         self.readers: dict[Stream, StreamMark] = {}
         self.unverified: dict[Stream, int] = _NONE
 
-    def record_write(self, mark: StreamMark, doubts: dict[Stream, int]) -> None:
-        """Remember the last writer."""
+    def record_write(self, mark: StreamMark, unverified: dict[Stream, int]) -> None:
+        """Record the last writer, and the marks of other GPUs that the new values depend on."""
         self.writer = mark
         self.readers = {}
-        self.unverified = doubts
+        self.unverified = unverified
 
     def marks(self, write: bool) -> list[StreamMark]:
         """The marks that a reader must wait for; with `write`, also those of the readers."""
@@ -131,12 +134,12 @@ class StreamOrder:
         """Block this thread until the marked work is done. MXNetError if the device failed."""
         for mark in self.marks(write):
             mark.stream.lane.wait(mark)
-        confirm(self.unverified)
+        check_unverified(self.unverified)
 
 
-def confirm(doubts: dict[Stream, int]) -> None:
+def check_unverified(unverified: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
-    for stream, seq in doubts.items():
+    for stream, seq in unverified.items():
         stream.lane.check_errors(seq)
 
 
@@ -147,7 +150,7 @@ class Stream:
     lane    the lane of the stream
     last    its last mark, behind all its work
     seq     the number of the last mark
-    seen    for each other stream: the newest mark that this one has waited for, directly or
+    seen    for each other stream: the newest mark that this stream has waited for, directly or
             indirectly
     passed  the newest of its own marks that the host has seen pass
     events  events of marks that are gone, for reuse
@@ -207,7 +210,7 @@ class Stream:
         """True if this thread may query events without creating a context (`current`)."""
         return current.is_in_use(self.cuda)
 
-    def answer(self, question: Callable[[], int]) -> int:
+    def call_cuda(self, question: Callable[[], int]) -> int:
         """The result of a non-blocking CUDA query, on a thread that may call CUDA."""
         if self.may_call_cuda():
             return question()
@@ -242,7 +245,7 @@ class Stream:
     def end(self, task: Task) -> None:
         """Record on the Vars of `task` that its work is on this stream."""
         mark = self.mark()
-        doubts = self.unverified(task.reads)
+        unverified = self.unverified(task.reads)
         for var in task.shared:
             order = order_of(var)
             if order is not None:
@@ -250,9 +253,9 @@ class Stream:
         for var in task.writes:
             order = order_of(var)
             if order is not None:
-                order.record_write(mark, doubts)
-            elif doubts:  # on the host, where the values have arrived
-                confirm(doubts)
+                order.record_write(mark, unverified)
+            elif unverified:  # host memory, where the values have arrived
+                check_unverified(unverified)
 
     def unverified(self, reads: Iterable[Var]) -> dict[Stream, int]:
         """The marks of other GPUs that results computed from `reads` depend on."""

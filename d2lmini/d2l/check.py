@@ -191,7 +191,7 @@ def _choose(trace: Trace, what: str) -> list[Operation]:
 def _ends(trace: Trace, per: str) -> list[int]:
     """The numbers of the operations that end a batch, or another unit."""
     if per != "batch":
-        return [each.number for each in _choose(trace, per)]
+        return [operation.number for operation in _choose(trace, per)]
     updates: dict[int, list[int]] = defaultdict(list)  # of each weight
     for operation in trace.operations:
         if "update" in operation.name:
@@ -226,15 +226,15 @@ def _partners(
     trace: Trace, first: list[Operation], second: list[Operation], a: str, b: str, but: int
 ) -> Sentence:
     """Does each of `first`, except a few, find one of `second` to run beside?"""
-    numbers = [each.number for each in second]
+    numbers = [operation.number for operation in second]
     alone: list[tuple[str, Operation, Operation]] = []
-    for each in first:
-        here = bisect_left(numbers, each.number)
-        near = [y for y in second[max(0, here - _NEAR) : here + _NEAR] if y is not each]
-        near.sort(key=lambda y: abs(y.number - each.number))
-        obstacles = [] if near else [("missing", each, each)]
+    for operation in first:
+        here = bisect_left(numbers, operation.number)
+        near = [y for y in second[max(0, here - _NEAR) : here + _NEAR] if y is not operation]
+        near.sort(key=lambda y: abs(y.number - operation.number))
+        obstacles = [] if near else [("missing", operation, operation)]
         for other in near:
-            x, y = sorted((each, other), key=lambda one: one.number)
+            x, y = sorted((operation, other), key=lambda one: one.number)
             obstacles.append((_obstacle(trace, x, y), x, y))
             if not obstacles[-1][0]:
                 break
@@ -298,8 +298,8 @@ def _wait_between(trace: Trace, x: Operation, y: Operation) -> Wait | None:
 def _too_many(trace: Trace, waits: list[Wait], allowed: int, per: str | int | None) -> Wrong:
     """The message for more waits than allowed."""
     lines: dict[tuple[Any, str], list[Wait]] = defaultdict(list)
-    for each in waits:
-        lines[callsite.same_line(each.site), each.kind].append(each)
+    for wait in waits:
+        lines[callsite.same_line(wait.site), wait.kind].append(wait)
     wait, *others = max(lines.values(), key=len)
     times, kind = 1 + len(others), wait.kind
     if wait.instead is not None:

@@ -123,7 +123,7 @@ def _verdict_on(
     """The laps as times of one call. The observed round gives the fraction of the call's time spent
     waiting; the timed, undisturbed rounds give the length. (Operations of a few microseconds take
     longer under a trace, so waits between them are underestimated.)"""
-    shares = {name: each.wait_s / max(each.returned_s, 1e-9) for name, each in seen.items()}
+    shares = {name: record.wait_s / max(record.returned_s, 1e-9) for name, record in seen.items()}
 
     def of_one_call(part: Callable[[Lap, float], float]) -> dict[str, list[float]]:
         return {
@@ -214,15 +214,15 @@ def _machine() -> Machine:
     import psutil
 
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    each = psutil.cpu_times(percpu=True)
-    if allowed is not None and max(allowed) < len(each):
-        each = [each[core] for core in allowed]
-    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in each)
+    cores = psutil.cpu_times(percpu=True)
+    if allowed is not None and max(allowed) < len(cores):
+        cores = [cores[core] for core in allowed]
+    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
     # The time of a virtual machine's guest is also counted as user time.
-    guest = sum(getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0) for core in each)
-    busy_s = sum(map(sum, each)) - idle - guest if each else None
+    guest = sum(getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0) for core in cores)
+    busy_s = sum(map(sum, cores)) - idle - guest if cores else None
     return Machine(
-        len(each) or (os.cpu_count() or 1), busy_s, time.process_time(), time.perf_counter()
+        len(cores) or (os.cpu_count() or 1), busy_s, time.process_time(), time.perf_counter()
     )
 
 

@@ -219,9 +219,9 @@ def _split_parameters(
 ) -> tuple[list[Control], dict[str, Any]]:
     """The parameters with a control, and the values that are passed as they are."""
     wanted = inspect.signature(f).parameters
-    every = any(each.kind is each.VAR_KEYWORD for each in wanted.values())
+    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    named = {name for name, each in wanted.items() if each.kind in by_name}
+    named = {name for name, parameter in wanted.items() if parameter.kind in by_name}
     for name in parameters:
         if name not in named and not every:
             raise TypeError(

@@ -123,7 +123,7 @@ def _bars(
     experiment: Experiment, runs: list[Run], groups: dict[str, list[str]], varying: list[str]
 ) -> Any:
     most_names = max(map(len, groups.values()))
-    each = 0.8 / most_names
+    height = 0.8 / most_names
     high = 0.9 + len(runs) * max(0.3, 0.22 * most_names) + 0.2 * (most_names > 1)
     figure, axes = _figure(experiment, groups, high, sharey=True)
     for ax, (unit, names) in zip(axes, groups.items(), strict=True):
@@ -132,9 +132,9 @@ def _bars(
             some = [(row, run) for row, run in enumerate(runs) if name in run.result.values]
             faces = [_face(run is runs[-1], at) for _, run in some]
             bars = ax.barh(
-                [row + each * (at - (len(names) - 1) / 2) for row, _ in some],
+                [row + height * (at - (len(names) - 1) / 2) for row, _ in some],
                 [factor * run.result.values[name] for _, run in some],
-                each * 0.92, color=faces, edgecolor=DARK, linewidth=0.6,
+                height * 0.92, color=faces, edgecolor=DARK, linewidth=0.6,
                 hatch=HATCHES[at % len(HATCHES)],
             )  # fmt: skip
             told = [amount(run.result.values[name], unit) for _, run in some]

@@ -78,7 +78,7 @@ def _of_verdict(verdict: Verdict) -> Result:
 
 def _numbers(value: Any) -> Result:
     if isinstance(value, Mapping):
-        return Result({str(name): _number(each) for name, each in value.items()})
+        return Result({str(name): _number(number) for name, number in value.items()})
     if isinstance(value, (list, tuple)) and value:
         return _curves(list(value))
     return Result({UNNAMED: _number(value)})

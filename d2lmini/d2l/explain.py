@@ -72,11 +72,11 @@ def _long_waits(seen: Observed) -> dict[str, float]:
 def _pushing(verdict: Verdict, name: str, other: str) -> Iterator[str]:
     """Most of both is pushing: the workers do the work meanwhile, in whatever order. The time of
     pushing comes from the timed rounds, because a trace costs the caller time, too."""
-    for each in (name, other):
-        seen = verdict.observed[each]
+    for version in (name, other):
+        seen = verdict.observed[version]
         if seen.operations < 1 or seen.inline > 0.1 * seen.operations:
             return
-        if verdict.parts[each].issue_s < _RULES * verdict.medians[each]:
+        if verdict.parts[version].issue_s < _RULES * verdict.medians[version]:
             return
     operations = verdict.observed[name].operations
     work_s = verdict.observed[name].work_s / operations
@@ -126,7 +126,7 @@ def difference(verdict: Verdict, name: str, other: str) -> Iterator[str]:
     empty if the parts were not measured or neither pushes anything."""
     parts = verdict.parts
     seen = [verdict.observed.get(n) for n in (name, other)]
-    if name not in parts or not any(each is not None and each.operations for each in seen):
+    if name not in parts or not any(record is not None and record.operations for record in seen):
         return
     more = {part: getattr(parts[name], part) - getattr(parts[other], part) for part in _PARTS}
     least_s = 0.02 * verdict.medians[other]

@@ -69,8 +69,8 @@ def folding(source: str) -> list[PassResult]:
         ("functions left out that nobody calls", _Unused()),
         ("arithmetic on constants done", _Constants()),
     ]
-    for number, (title, each) in enumerate(passes, start=2):
-        tree = each.visit(ast.parse(steps[-1].source))
+    for number, (title, transformer) in enumerate(passes, start=2):
+        tree = transformer.visit(ast.parse(steps[-1].source))
         steps.append(_step(number, title, tree))
     return steps
 
@@ -181,7 +181,7 @@ def _is_plain(value: ast.expr, names: Container[str] | None, known: Container[st
         called = isinstance(f, ast.Name) and f.id in known and not value.keywords
         return called and all(_is_plain(arg, names, known) for arg in value.args)
     if isinstance(value, ast.BinOp):
-        return all(_is_plain(each, names, known) for each in (value.left, value.right))
+        return all(_is_plain(side, names, known) for side in (value.left, value.right))
     if isinstance(value, ast.UnaryOp):
         return _is_plain(value.operand, names, known)
     if isinstance(value, ast.Name):

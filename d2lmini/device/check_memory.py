@@ -260,9 +260,9 @@ class Checker:
 
     def mark_shared(self, chunk: Any) -> None:
         """A view or DLPack may now write the contents of `chunk`."""
-        for each in list(self._adopted):
-            if each[0]() is chunk:
-                self._adopted.remove(each)
+        for adoption in list(self._adopted):
+            if adoption[0]() is chunk:
+                self._adopted.remove(adoption)
 
     # -- verification ------------------------------------------------------------------------------
 
@@ -346,21 +346,21 @@ class Checker:
         return f"these operations began: {', '.join(names[-8:])}{more}"
 
     def _verify_adoption(self) -> None:
-        for each in list(self._adopted):
-            chunk, array, (version, checksum, count) = each[0](), each[1](), each[2:]
+        for adoption in list(self._adopted):
+            chunk, array, (version, checksum, count) = adoption[0](), adoption[1](), adoption[2:]
             if chunk is None or array is None or chunk.version != version or chunk.writer:
-                self._drop(each)
+                self._drop(adoption)
             elif _checksum(array) != checksum and chunk.version == version and not chunk.writer:
-                self._drop(each)
+                self._drop(adoption)
                 self.fault(
                     f"an array of shape {array.shape} changed, though no operation wrote it: it "
                     f"was adopted, and its maker still writes to it\n"
                     f"  meanwhile   {self._since(count)}"
                 )
 
-    def _drop(self, each: Any) -> None:
-        if each in self._adopted:
-            self._adopted.remove(each)
+    def _drop(self, adoption: Any) -> None:
+        if adoption in self._adopted:
+            self._adopted.remove(adoption)
 
 
 def _asking() -> str | Site | None:

@@ -198,7 +198,7 @@ class Fit(NamedTuple):
 
     def __str__(self) -> str:
         a, b = self.alpha_band_s, self.beta_band_s
-        slow, fast = (Link(0, each).gb_per_s for each in reversed(b))
+        slow, fast = (Link(0, slope).gb_per_s for slope in reversed(b))
         return (
             f"{self.link} (in 90 of 100 draws {duration(a[0])} to {duration(a[1])}, "
             f"{slow:.3g} GB/s to {fast:.3g} GB/s)"
@@ -231,10 +231,10 @@ def fit(
     if min(min(group) for group in groups.values()) <= 0:
         raise ValueError(f"fit: some sums take no time, or less than sending: {send_s} s a message")
     chance = random.Random(seed)
-    draws = [{size: statistics.median(each) for size, each in groups.items()}]
+    draws = [{size: statistics.median(values) for size, values in groups.items()}]
     for _ in range(DRAWS):
-        drawn = {size: chance.choices(each, k=len(each)) for size, each in groups.items()}
-        draws.append({size: statistics.median(each) for size, each in drawn.items()})
+        drawn = {size: chance.choices(values, k=len(values)) for size, values in groups.items()}
+        draws.append({size: statistics.median(values) for size, values in drawn.items()})
     best, *others = (_line(rounds, seconds, send_s) for seconds in draws)
     return Fit(best, tuple(others))
 

@@ -86,8 +86,8 @@ class Work(NamedTuple):
     def slowest(cls, works: Sequence[Work]) -> Work:
         """The work that a process which waits for all sees: the latest of every time."""
         gradients = (
-            Gradient(each[0].nbytes, max(g.ready_s for g in each), max(g.needed_s for g in each))
-            for each in zip(*(work.gradients for work in works))
+            Gradient(row[0].nbytes, max(g.ready_s for g in row), max(g.needed_s for g in row))
+            for row in zip(*(work.gradients for work in works))
         )
         compute_s, update_s = (max(values) for values in zip(*((w[0], w[2]) for w in works)))
         return cls(compute_s, tuple(gradients), update_s)
@@ -258,9 +258,9 @@ class Scaling(tuple[Prediction, ...]):
 
     def at(self, n: int) -> Prediction:
         """The prediction for n processes; KeyError if there is none."""
-        for each in self:
-            if each.n == n:
-                return each
+        for row in self:
+            if row.n == n:
+                return row
         raise KeyError(f"{n} processes: predicted were {', '.join(str(p.n) for p in self)}")
 
     def __str__(self) -> str:
@@ -295,7 +295,7 @@ def scaling(
     count = max(DRAWS, len(links)) if len(known) > 1 else len(links)
     most = 4 * len(known)  # in this many draws almost every work occurs
     chance = random.Random(seed)
-    alone_s = statistics.median(each.compute_s + each.update_s for each in known)
+    alone_s = statistics.median(work.compute_s + work.update_s for work in known)
     found = []
     for n in sizes:
         steps = []

@@ -270,14 +270,14 @@ class DistKVStore(KVStore):
 
         def run() -> None:
             job.all_reduce(
-                [array_of(x) for x in given], [[array_of(y) for y in each] for each in wanted], half
+                [array_of(x) for x in given], [[array_of(y) for y in row] for row in wanted], half
             )
 
         nbytes = sum(spec.nbytes for *_, spec in given)
         site = note_writes([y for target in targets for y in target])
         self._exchange(
             "AllReduce", bucket.plan, run,
-            [chunk for chunk, *_ in given], [chunk for each in wanted for chunk, *_ in each],
+            [chunk for chunk, *_ in given], [chunk for row in wanted for chunk, *_ in row],
             2 * nbytes * (job.size - 1) // job.size, site,
         )  # fmt: skip
         self.buckets_sent += 1

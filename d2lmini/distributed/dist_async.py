@@ -187,8 +187,8 @@ class AsyncKVStore(DistKVStore):
         wanted = [[operand(y) for y in copies] for copies in targets]
         self._wire(
             "Pull", lambda: server.pull(job, request, [[array_of(y) for y in c] for c in wanted]),
-            (), [chunk for each in wanted for chunk, *_ in each],
-            sum(each[0][2].nbytes for each in wanted), note_writes([y for c in targets for y in c]),
+            (), [chunk for row in wanted for chunk, *_ in row],
+            sum(row[0][2].nbytes for row in wanted), note_writes([y for c in targets for y in c]),
         )  # fmt: skip
         for (k, outs), copies in zip(pairs, targets):
             for x in outs:

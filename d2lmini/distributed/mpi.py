@@ -223,7 +223,7 @@ def _difference(plans: Sequence[Plan]) -> str:
     else:
         pairs = zip_longest(a[1:], b[1:], fillvalue=("none", "as there are no more"))
         nth, pair = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
-        usual_has, odd_has = ["{}, {}".format(*each) for each in pair]
+        usual_has, odd_has = ["{}, {}".format(*entry) for entry in pair]
         what = f"to {a[0]}, array {nth} is on rank {odd} {odd_has}; on rank {here} {usual_has}"
     return f"dist: the ranks differ: {what}. All ranks must run the same model and the same steps"
 

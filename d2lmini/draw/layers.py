@@ -4,10 +4,10 @@
 Places(row=[0, 1, 1, 2], x=[52.0, 20.0, 84.0, 52.0], bends={})
 
 Four steps, after K. Sugiyama, S. Tagawa and M. Toda ("Methods for visual understanding of
-hierarchical system structures", 1981): a box stands one row below the lowest of its inputs; an edge
-over several rows gets a bend in each; within its row a box moves to the average position of its
-neighbours, in sweeps up and down the rows; then the same with real widths, where boxes of a row
-that would overlap are moved apart by the least total distance.
+hierarchical system structures", 1981). A box stands one row below the lowest of its inputs. An edge
+over several rows gets a bend in each of them. Within its row a box moves to the average position of
+its neighbours, in sweeps up and down the rows. The last step does the same with the real widths:
+boxes of a row that would overlap are moved apart by the least total distance.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def place(widths: Sequence[float], edges: Sequence[Edge]) -> Places:
 
 
 def _rows(n: int, edges: Sequence[Edge]) -> list[int]:
-    """One row below the lowest input; a box without inputs stands just above its consumer."""
+    """The row of each box: one below the lowest input, or just above the consumer of a box without
+    inputs."""
     row = [0] * n
     fed = {b for _, b in edges}
     for a, b in sorted(edges, key=lambda edge: edge[1]):
@@ -116,7 +117,7 @@ def _settle(
     rows: list[list[int]], up: list[list[int]], down: list[list[int]], widths: Sequence[float],
     pull: Sequence[float],
 ) -> list[float]:  # fmt: skip
-    """Centres: each box as near to its neighbours as the other boxes of its row allow."""
+    """The centres: each box is as near to its neighbours as the other boxes of its row allow."""
     x = [0.0] * len(widths)
     for members in rows:
         start = _apart([0.0] * len(members), [widths[b] for b in members], [1.0] * len(members))

@@ -48,8 +48,8 @@ class Picture:
 
 
 class Drawing(Picture):
-    """A picture written as SVG; a notebook stores it as PNG, with a density limited by the size to
-    store. Without matplotlib only the SVG is stored."""
+    """A picture written as SVG; a notebook stores it as PNG, with fewer dots per pixel for a large
+    drawing. Without matplotlib only the SVG is stored."""
 
     def __init__(self, svg: str, text: str):
         super().__init__(None, text)

@@ -20,7 +20,7 @@ _POINTS_PER_PIXEL = 72 / 96
 
 
 def matplotlib() -> Any:
-    """The package; None if not installed."""
+    """The package matplotlib; None if it is not installed."""
     try:
         return import_module("matplotlib")
     except ImportError:
@@ -28,7 +28,7 @@ def matplotlib() -> Any:
 
 
 def png(svg: str, dots_per_pixel: float = 2.0) -> bytes:
-    """The picture, with `dots_per_pixel` dots for each of its pixels."""
+    """The PNG of an SVG, with `dots_per_pixel` dots for each pixel of the SVG."""
     from matplotlib.figure import Figure
 
     root = ElementTree.fromstring(svg)

@@ -148,7 +148,7 @@ def draw_legend(x: float, y: float, look: Look, rounded: bool = False) -> str:
 
 
 def page(width: float, height: float, parts: Sequence[str]) -> str:
-    """An SVG of this size."""
+    """The text of an SVG with this size."""
     inside = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '

@@ -6,9 +6,9 @@
     ])
 
 Each lane is a row, each span (kind, begin, end) a bar, in seconds of any clock. A kind has the same
-colour in every picture of the book; waiting is hatched, so that a picture is readable in grey. Of
-100,000 spans those narrower than a pixel of the page are drawn together, as high as the fraction of
-their column that they fill (`columns`).
+colour in every picture of the book; waiting is hatched, so that a picture is readable in grey.
+Spans that are narrower than a pixel of the page are combined into columns of the width of a pixel;
+the height of a column is the fraction of its time that the spans fill (`columns`).
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def timeline(
 ) -> Picture:
     """Draw lanes (name, [(kind, begin_s, end_s), ...]) over the time since the first begin.
 
-    length_s: length of the axis, so that two pictures can share a scale; None: to the last end.
-    unit: of the axis, "us" or "ms".
-    ValueError for a kind without a style, or when there is nothing to draw.
+    length_s: length of the axis, so that two pictures can share a scale; None: until the last end.
+    unit: unit of the axis, "us" or "ms".
+    ValueError for a kind without a style, or if no lane has a span.
     """
     rows = [(name, by_kind(spans)) for name, spans in lanes]
     kinds = {kind for _, lane in rows for kind in lane}
@@ -111,7 +111,7 @@ def figure_of(height: float) -> Any:
 
 
 def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: str) -> None:
-    """Bars and legend of a timeline that begins at `begin_s`, on empty axes."""
+    """Draw bars and legend of a timeline that begins at `begin_s` on empty axes."""
     from matplotlib.patches import Patch
 
     per_s = UNITS[unit][1]
@@ -141,7 +141,7 @@ def by_kind(spans: Iterable[Span]) -> dict[str, np.ndarray]:
 
 
 def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> None:
-    """Bars of one kind in a row; `width`: of a column, in the units of the axis."""
+    """Draw the bars of one kind in a row. `width`: the width of a column, in units of the axis."""
     face, edge, hatch = STYLES[kind]
     begin, end = spans.T
     bars = columns(begin, end, width, width)
@@ -150,7 +150,7 @@ def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> No
         axes.broken_barh(
             wide, (row - 0.3, 0.6), facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6
         )
-    # In the colour of the edges, which is all that is visible of narrow bars.
+    # Columns have the colour of the edges, because only the edges of narrow bars are visible.
     levels = np.ceil(8 * bars.share).astype(int)
     for level in np.unique(levels):
         height = 0.6 * level / 8

@@ -329,7 +329,7 @@ def holds(task: Task, var: Var) -> bool:
 
 def in_line(task: Task, var: Var) -> bool:
     """Does `task` hold `var` or wait for it?"""
-    return holds(task, var) or any(each is task for each, _ in var.queue)
+    return holds(task, var) or any(waiting is task for waiting, _ in var.queue)
 
 
 def release(task: Task) -> list[Task]:
@@ -357,7 +357,7 @@ def withdraw(task: Task) -> list[Task]:
             var.readers.discard(task)
         if var.writer is task:
             var.writer = None
-        if any(each is task for each, _ in var.queue):
+        if any(waiting is task for waiting, _ in var.queue):
             var.queue = deque(entry for entry in var.queue if entry[0] is not task)
         if var.queue and var.writer is None:
             _pass_on(var, ready)

@@ -146,7 +146,7 @@ def choice(
     replay: Iterable[Sequence[Any]] | None,
 ) -> InOrder:
     """The requested policy; ValueError if more than one was requested."""
-    if sum(each is not None for each in (seed, order, replay)) > 1:
+    if sum(argument is not None for argument in (seed, order, replay)) > 1:
         raise ValueError("engine.stepped: give one of seed=, order= and replay=")
     if mingled and seed is None:
         raise ValueError("engine.stepped: mingled= draws, and needs a seed=")

@@ -260,7 +260,9 @@ class SteppedEngine(View):
     def run_to(self, target: int | str) -> LogEntry:
         """Step until an operation begins: the one of that number, the next of that name, or the
         next from a line with that text, "train.py:12" or "c = a * 3". ValueError if none will."""
-        wanted = {each.number for each in self._yet_to_begin() if _matches(each, target)}
+        wanted = {
+            operation.number for operation in self._yet_to_begin() if _matches(operation, target)
+        }
         while wanted:
             event = self.step()
             if event is None:
@@ -402,16 +404,18 @@ class SteppedEngine(View):
             line += var.queue
             core.forget(var)
             core.claim_var(task, var, var in task.writes)
-            for each, writes in line:
-                core.claim_var(each, var, writes)
-                behind.add(each)
-        for each in behind:
-            if not each.open:
-                each.waits = sum(not core.holds(each, v) for v in (*each.shared, *each.writes))
-            if each.waits and self._is_ready(each):
-                self._no_longer_ready(each)
-                self.operations[each.seq].status = "waiting"
-                self.operations[each.seq].ready_ns = 0
+            for waiting, writes in line:
+                core.claim_var(waiting, var, writes)
+                behind.add(waiting)
+        for waiting in behind:
+            if not waiting.open:
+                waiting.waits = sum(
+                    not core.holds(waiting, v) for v in (*waiting.shared, *waiting.writes)
+                )
+            if waiting.waits and self._is_ready(waiting):
+                self._no_longer_ready(waiting)
+                self.operations[waiting.seq].status = "waiting"
+                self.operations[waiting.seq].ready_ns = 0
 
     # -- waiting -----------------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class _Explorer:
                 "let it begin with new arrays, and seed what it draws (d2lmini.random.seed)"
             )
         engine = self.run(order=())[1]
-        everything = Orders([each for _, each in sorted(engine.operations.items())])
+        everything = Orders(engine._in_order())
         found = Exploration(len(everything.numbers))
         for order in everything.some(most, reduced):
             fine = self.fine(order)
@@ -197,7 +197,7 @@ class _Explorer:
         those = [found.var] if found.var is not None else _vars_of_one(one, other)
         why = why.format(", ".join(map(engine.name_of, those)) or "what no operation names")
         found.why = f"{one} and {other} may run in either order, and must not: {why}"
-        found.why += "".join(f"\n  {each}: issued at {each.where}" for each in found.pair)
+        found.why += "".join(f"\n  {x}: issued at {x.where}" for x in found.pair)
 
 
 def explore(
@@ -214,9 +214,9 @@ def explore(
 def bits_of(value: Any) -> object:
     """Arrays as their bytes, containers element by element."""
     if isinstance(value, (list, tuple)):
-        return [bits_of(each) for each in value]
+        return [bits_of(item) for item in value]
     if isinstance(value, dict):
-        return {key: bits_of(each) for key, each in value.items()}
+        return {key: bits_of(item) for key, item in value.items()}
     if hasattr(value, "asnumpy"):
         value = value.asnumpy()
     if isinstance(value, (np.ndarray, np.generic)):

@@ -37,8 +37,8 @@ class Orders:
         self.after = {number: self._blocked_by(number) for number in self.numbers}
         self.before: dict[int, set[int]] = {number: set() for number in self.numbers}
         for number, late in self.after.items():
-            for each in late:
-                self.before[each].add(number)
+            for successor in late:
+                self.before[successor].add(number)
 
     def _blocked_by(self, number: int) -> set[int]:
         """The operations that never begin if `number` never ends. Works on shadows without lock."""
@@ -127,8 +127,8 @@ class Orders:
             number = max(able & first or able)
             able.discard(number)
             order.append(number)
-            for each in self.after[number]:
-                waits[each] -= 1
-                if waits[each] == 0:
-                    able.add(each)
+            for successor in self.after[number]:
+                waits[successor] -= 1
+                if waits[successor] == 0:
+                    able.add(successor)
         return order

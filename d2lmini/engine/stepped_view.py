@@ -68,11 +68,14 @@ class View(Engine):
     @property
     def ready(self) -> list[SteppedOperation]:
         """The operations that could begin now, by number."""
-        return [each for _, each in sorted(self.operations.items()) if each.status == "ready"]
+        return [operation for operation in self._in_order() if operation.status == "ready"]
+
+    def _in_order(self) -> list[SteppedOperation]:
+        return [operation for _, operation in sorted(self.operations.items())]
 
     def _yet_to_begin(self) -> list[SteppedOperation]:
         ahead = ("waiting", "ready")
-        return [each for _, each in sorted(self.operations.items()) if each.status in ahead]
+        return [operation for operation in self._in_order() if operation.status in ahead]
 
     def orders(self, most: int = 1000, reduced: bool = False) -> list[tuple[int, ...]]:
         """The legal orders of the operations that have not begun, as numbers; program order first.
@@ -121,7 +124,7 @@ class View(Engine):
         return {
             "now_us": self.now_us,
             "steps": self.steps,
-            "operations": [self._plain(each) for _, each in sorted(self.operations.items())],
+            "operations": [self._plain(operation) for operation in self._in_order()],
             "vars": [
                 {
                     "number": number,
@@ -137,13 +140,16 @@ class View(Engine):
 
     def __str__(self) -> str:
         """The clock, and a line for each operation."""
-        rows = [each for _, each in sorted(self.operations.items())]
+        rows = self._in_order()
         counts = {status: 0 for status in ("done", "failed", "skipped", "running", "ready")}
         for row in rows:
             counts[row.status] = counts.get(row.status, 0) + 1
         summary = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
         head = f"{self.now_us:g} us: {summary or 'nothing was pushed'}"
-        table = [(str(each), each.status, each.worker, self._when(each)) for each in rows]
+        table = [
+            (str(operation), operation.status, operation.worker, self._when(operation))
+            for operation in rows
+        ]
         widths = [max((len(row[i]) for row in table), default=0) for i in range(3)]
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in table]
         return "\n".join([head, *(line.rstrip() for line in lines)])

@@ -193,7 +193,7 @@ class Block:
                 x = x.values()
             elif not isinstance(x, (list, tuple)):
                 return False
-            return any(hidden(each) for each in x)
+            return any(hidden(item) for item in x)
 
         for name, value in self.__dict__.items():
             if isinstance(value, (list, tuple, dict)) and name != "_children" and hidden(value):

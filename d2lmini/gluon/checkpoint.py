@@ -86,10 +86,10 @@ class Checkpoint:
         if keep is not None and keep < 1:
             raise ValueError(f"Checkpoint: keep is at least 1, or None for all; got {keep}")
         self._data = [] if data is None else data if isinstance(data, (list, tuple)) else [data]
-        for each in self._data:
-            if isinstance(each, Sampler) or not hasattr(each, "load_state_dict"):
+        for item in self._data:
+            if isinstance(item, Sampler) or not hasattr(item, "load_state_dict"):
                 raise TypeError(
-                    f"Checkpoint: data is a DataLoader or a list of them, got {type(each).__name__}"
+                    f"Checkpoint: data is a DataLoader or a list of them, got {type(item).__name__}"
                     "; a loader keeps its sampler's place, too"
                 )
         self.folder = Path(folder)
@@ -153,7 +153,7 @@ class Checkpoint:
             "random": random_state.state_dict(),
             "numpy": random_state.numpy_state_dict(),
             "python": random.getstate(),
-            "data": [each.state_dict() for each in self._data],
+            "data": [loader.state_dict() for loader in self._data],
         }
         (folder / f"rank-{rank}.json").write_text(json.dumps(state))
         for path in folder.glob("*" if ranks == 1 else f"rank-{rank}.*"):
@@ -237,8 +237,8 @@ class Checkpoint:
                 f"restore: {str(folder)!r} was saved with {len(state['data'])} DataLoaders, here "
                 f"are {len(self._data)}: pass as many as data="
             )
-        for each, its in zip(self._data, state["data"]):
-            each.load_state_dict(its)
+        for loader, its in zip(self._data, state["data"]):
+            loader.load_state_dict(its)
         # Last, because the steps above may have drawn random numbers.
         version, numbers, following = state["python"]
         random.setstate((version, tuple(numbers), following))
@@ -251,8 +251,8 @@ class Checkpoint:
         for step, count, path in reversed(self._find_all()):
             problem = _damage(path)
             if problem is None:
-                for each in problems:
-                    callsite.warn(f"restore: {each}; going on from step {step}")
+                for damage in problems:
+                    callsite.warn(f"restore: {damage}; going on from step {step}")
                 return step, count
             problems.append(problem)
         if problems:

@@ -87,7 +87,7 @@ def compare(
     with _restore_after(block):
         now = _run(block, flat, form, train)
     differences, largest = {}, 0.0
-    for what in [*eager, *[each for each in now if each not in eager]]:
+    for what in [*eager, *[name for name in now if name not in eager]]:
         size = _difference(eager.get(what), now.get(what))
         largest = max(largest, size)
         told = what.removeprefix("recorded ") in differences
@@ -182,7 +182,7 @@ def _first(
             # Views, which arrays make without an op, are not in the log.
             alike = eager.get(node.op.name)
             for y in arrays if alike else ():
-                if not any(_close(y, each, rtol, atol) for each in alike or ()):
+                if not any(_close(y, eager_y, rtol, atol) for eager_y in alike or ()):
                     return node, _ELSE
         return _find_miscompiled(placed, flat, values, rtol, atol)
 
@@ -297,9 +297,9 @@ def _log_ops(log: list[tuple[str, NDArray]]) -> Iterator[None]:
 
     def noting(op: Any, *how: Any, **more: Any) -> Any:
         result = apply(op, *how, **more)
-        for each in result if isinstance(result, list) else [result]:
-            if isinstance(each, NDArray) and get_ident() == mine:
-                log.append((op.name, each))
+        for y in result if isinstance(result, list) else [result]:
+            if isinstance(y, NDArray) and get_ident() == mine:
+                log.append((op.name, y))
         return result
 
     arrays._apply = staticmethod(noting)

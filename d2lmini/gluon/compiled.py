@@ -46,6 +46,7 @@ from d2lmini.graph.symbolic_trace import (
     thread_state,
 )
 from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.dispatch import CLASSES
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
@@ -199,7 +200,7 @@ class CompiledForward:
         if last is not None and len(args) == last.n_inputs and thread_state.trace is None:
             ctx, spec = last.ctx, last.spec
             for x in args:
-                if type(x) is not NDArray or x._ctx is not ctx:
+                if type(x) not in CLASSES or x._ctx is not ctx:
                     return self._call(args)
             if spec is None or (args[0]._spec is spec and modes.training is last.training):
                 return last.one(args[0]) if last.single else last(args)
@@ -273,7 +274,7 @@ class CompiledForward:
         ValueError if that graph does not fit these inputs."""
         if not self._general:
             specs = tuple([None if x is None else x._spec for x in flat])
-            return str(form), specs, modes.training, ctx
+            return str(form), specs, modes.training, ctx, _is_np(flat)
         if _bare(form) != _bare(self.form):
             raise ValueError(
                 "The argument structure of HybridBlock does not match the cached version. "
@@ -318,7 +319,8 @@ class CompiledForward:
     ) -> tuple[SymbolicTrace, Any]:
         """Trace the Block's Python with Symbols; returns (trace, nesting of the outputs)."""
         specs = [None if x is None else x._spec for x in flat]
-        trace = SymbolicTrace(input_names(len(flat)), specs, block._sees_shapes)
+        names = input_names(len(flat))
+        trace = SymbolicTrace(names, specs, block._sees_shapes, _is_np(flat))
         result = trace.run(
             lambda *args: type(block).forward(block, *args),
             lambda values: regroup(values, form)[0],
@@ -362,6 +364,11 @@ def _context(block: Any, flat: list[Any]) -> Context:
     return ctx
 
 
+def _is_np(flat: list[Any]) -> bool:
+    """True if an input is an `np.ndarray`: then the Block's Python gets such values too."""
+    return any(x is not None and x.is_np for x in flat)
+
+
 class Programs(list):
     """Compiled programs, in order of compilation; `print` shows their source."""
 
@@ -373,9 +380,9 @@ def programs_of(compiled: CompiledForward) -> Programs:
     """All programs of a net: for each kind of input the forward program, then the backward ones."""
     found = Programs()
     for placed in list(compiled.placed.values()):
-        for each in list(placed.op._compiled.values()):
-            found.append(each.forward)
-            found += [backward.program for backward in list(each._backward.values())]
+        for kind in list(placed.op._compiled.values()):
+            found.append(kind.forward)
+            found += [backward.program for backward in list(kind._backward.values())]
     return found
 
 

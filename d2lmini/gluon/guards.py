@@ -79,7 +79,7 @@ class Guards:
         seen = self.seen.setdefault(what, {})
         if value in seen:
             return None
-        known = [str(each) for each in islice(reversed(seen), MOST_NAMED)][::-1]
+        known = [str(known_value) for known_value in islice(reversed(seen), MOST_NAMED)][::-1]
         if len(seen) > MOST_NAMED:
             known.insert(0, f"{len(seen) - MOST_NAMED} others")
         seen[value] = None

@@ -268,8 +268,8 @@ class HybridBlock(Block):
         begins with that program: the number of CUDA graphs, or why the program runs op by op. Empty
         unless the Block is hybridized with static_alloc and static_shape and runs on a CUDA GPU."""
         found = [program.replays for program in programs_of(self._compiled())]
-        replays = [each for each in found if each is not None]
-        return [str(each) for one in replays for each in (one, *one.segments.values())]
+        replays = [graphs for graphs in found if graphs is not None]
+        return [str(graphs) for one in replays for graphs in (one, *one.segments.values())]
 
     def program(self, *inputs: Any) -> Programs:
         """The programs compiled so far, forward and backward; they print as Python. With `inputs`,

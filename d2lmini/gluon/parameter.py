@@ -33,11 +33,12 @@ from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.gluon.utils import merge_shapes, shape_is_known
+from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
+from d2lmini.util import is_np_shape
 
 Shape = tuple[int, ...]
 
@@ -132,8 +133,11 @@ class Parameter:
 
     @property
     def shape(self) -> Shape | None:
-        """The shape, 0 for an unknown size. Unknown sizes can be set, known sizes never change."""
-        return self._shape
+        """The shape, 0 for an unknown size, -1 with `util.np_shape`. Unknown sizes can be set,
+        known sizes never change."""
+        if self._shape is None or not is_np_shape():
+            return self._shape
+        return tuple(size or -1 for size in self._shape)
 
     @shape.setter
     def shape(self, shape: Shape) -> None:
@@ -186,7 +190,7 @@ class Parameter:
         if init is None:
             init = default_init if self.init is None else self.init
         deferred = (init, _contexts(ctx), default_init, None)
-        if not shape_is_known(self._shape):
+        if not shape_is_known(self.shape):
             if not self.allow_deferred_init:
                 raise ValueError(
                     f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
@@ -206,7 +210,7 @@ class Parameter:
 
     def _make_deferred(self) -> None:
         init, contexts, default_init, data = self._deferred_init
-        if not shape_is_known(self._shape):
+        if not shape_is_known(self.shape):
             raise ValueError(
                 f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
                 f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
@@ -232,6 +236,7 @@ class Parameter:
         )
 
     def _adopt(self, copies: list[NDArray]) -> None:
+        copies = [as_default(copy) for copy in copies]
         self._init_grad(copies)  # first: another thread may use the copies at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None

@@ -53,7 +53,7 @@ class SymbolBlock(HybridBlock):
         if isinstance(inputs, Symbol) and len(inputs) == 1:
             inputs = [inputs]
         flat, self._out_form = flatten(outputs)
-        self._graph = plain(Symbol(tuple(entry for each in flat for entry in each._entries)))
+        self._graph = plain(Symbol(tuple(entry for output in flat for entry in output._entries)))
         self._input_names = [_name_of(x) for input_ in flatten(list(inputs))[0] for x in input_]
         auxiliary = mutated_by(topological(self._graph._entries))
         for node in variables_of(self._graph._entries):

@@ -24,7 +24,7 @@ from d2lmini import ndarray as nd
 from d2lmini.context import Context, cpu
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
-from d2lmini.util import is_np_shape
+from d2lmini.util import is_np_array, is_np_shape
 
 __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
            "split_and_load", "split_data"]  # fmt: skip
@@ -102,6 +102,11 @@ def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: boo
     if not np.isfinite(value):
         warnings.warn("nan or inf is detected. Clipping results will be undefined.", stacklevel=2)
     return value
+
+
+def as_default(array: Any) -> Any:
+    """An array as programs expect it by default: an `np.ndarray` after `npx.set_np()`."""
+    return array.as_np_ndarray() if is_np_array() and isinstance(array, NDArray) else array
 
 
 def shape_is_known(shape: tuple[int, ...] | None) -> bool:

@@ -1,9 +1,9 @@
 """A call of a program on arrays: computed inline, or one task of the engine.
 
-As calls of ops are, by `ndarray/dispatch.py`. Where a call is queued, outputs are made, a task is
-pushed, the call returns. Memory for intermediate results is none of the queue's business: an arena
-exists while its program runs, so there are never more than workers. Outputs count as pending until
-they are there, as those of any operation.
+Calls of programs are dispatched like calls of ops (`ndarray/dispatch.py`). A queued call makes its
+outputs, pushes a task and returns. Queued tasks hold no memory for intermediate results: an arena
+is in use only while a program runs, so there are at most as many arenas as workers. The outputs are
+pending until the task has run, like the outputs of an op.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
-from d2lmini.ndarray.dispatch import note_writes, run_inline, wrap
+from d2lmini.ndarray.dispatch import kind_of, note_writes, run_inline, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
 class ProgramTask(Task):
-    """One call of a program: where its inputs lie, where its outputs go."""
+    """One call of a program on the chunks of its inputs and outputs."""
 
     __slots__ = ("inputs", "keys", "outputs", "program")
 
     spares = defers = True
-    #: Do results get their memory before they are computed?
+    #: True if results get their memory before they are computed.
     fills = True
 
     def __init__(
         self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
         keys: Sequence[Any],
     ):  # fmt: skip
-        # The fields of Task, set here: a call saved on every small program.
+        # Sets the fields of Task without Task.__init__, to save a call in every small program.
         self.name = program.name
         self.ctx = ctx
         self.priority = 0
@@ -47,7 +47,7 @@ class ProgramTask(Task):
         self.cancelled = None
         self.waits = 0
         reads = [operand[0] for operand in inputs]
-        # Only a whole chunk is overwritten; a part of one is changed in place.
+        # An output that is a part of a chunk changes the chunk in place, so the chunk is also read.
         reads += [c for c, offset, spec in outputs if offset is not None or spec.nbytes < c.nbytes]
         self.reads = tuple(reads)
         self.writes = tuple(
@@ -87,8 +87,8 @@ class ProgramTask(Task):
         return self.program.run(arrays, places, self.keys)
 
     def _places(self) -> list[np.ndarray | None]:
-        """Where outputs are computed right into. Not over an input, nor one over another: such an
-        output comes to its place when all is computed."""
+        """The arrays that the program writes outputs to. None for an output that would overwrite an
+        input or another output: that output is copied to its chunk at the end."""
         seen = {operand[0] for operand in self.inputs}
         places: list[np.ndarray | None] = []
         for operand in self.outputs:
@@ -105,11 +105,12 @@ class ProgramTask(Task):
 
 
 class Calls:
-    """The calls of one program in one context: each computed inline where it is small and its
-    inputs are there, else pushed as a task by `way` (see `way_of`).
+    """The calls of one program in one context, as a `dispatch.Call`. A call is computed inline if
+    the program is small and its inputs are ready; otherwise `way` pushes the call (see `way_of`).
 
-    A `dispatch.Call`. `run` is used with the engine's lock held, so one arena serves all inline
-    calls of programs that share their arenas, and `run` owns that memory; None before the first.
+    run  the program's function on its arena; None before the first inline call. `run` is called
+         with the engine's lock held, so inline calls of all programs with the same `arenas` use
+         the same arena, which `run` keeps alive.
     """
 
     __slots__ = (
@@ -126,18 +127,19 @@ class Calls:
         self.name = program.name
         self.outputs = program.specs
         self.tiny = all([spec.nbytes < SMALL for spec in program.specs])
-        # Not inline if it changes an input, in several steps, or runs as several tasks.
+        # Never inline if the program changes an input in several steps, or runs as several tasks.
         never = not ctx.is_cpu or program.mutated or len(program.parts) > 1
         self.predicted_us = float("inf") if never else program.predicted_us
         self.nowhere = program.anywhere
         cost = program.cost
-        self.cost = lambda: cost  # traces keep it longer than the program
+        self.cost = lambda: cost  # a trace may keep this function longer than the program
         self.run = None
 
     def __call__(
         self, inputs: Sequence[NDArray], keys: Sequence[Any], outs: Sequence[Any] = ()
     ) -> list[NDArray]:
-        """The outputs, new arrays where `outs` has none. MXNetError for inputs elsewhere."""
+        """The outputs; new arrays where `outs` has none. MXNetError if an input is in another
+        context."""
         ctx = self.ctx
         if self.run is None and self.predicted_us < engine.current.inline_below:
             with lock:
@@ -155,12 +157,14 @@ def push(
     program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
     outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
 ) -> list[NDArray]:  # fmt: skip
-    """Push a call of `program`; its outputs, new arrays unless `outs` has one for the place."""
+    """Push a call of `program`. Returns the outputs; new arrays where `outs` has none."""
     pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
     results = []
     for i, spec in enumerate(program.specs):
         given = outs[i] if i < len(outs) else None
-        results.append(wrap(Chunk(pool, spec.nbytes), spec, ctx) if given is None else given)
+        if given is None:
+            given = wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs))
+        results.append(given)
     changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
     if changed:
         note_writes(changed)

@@ -24,7 +24,7 @@ from d2lmini.engine.core import Var
 from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
-from d2lmini.ndarray.dispatch import is_whole, note_writes, wrap
+from d2lmini.ndarray.dispatch import is_whole, kind_of, note_writes, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
@@ -98,7 +98,7 @@ def push_parts(
         return push(program, inputs, ctx, keys, outs)
     pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
     results = [
-        wrap(Chunk(pool, spec.nbytes), spec, ctx) if out is None else out
+        wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs)) if out is None else out
         for spec, out in zip(program.specs, outs)
     ]
     operands = [(x._chunk, x._offset, x._spec) for x in inputs]

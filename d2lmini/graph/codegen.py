@@ -1,7 +1,7 @@
 """A program as text: a Python function over `xp` that a reader can follow line by line.
 
-What is printed has two parts. The outer function is called once for each arena: it makes the names
-of what lies there. The inner one is called with the arrays:
+The text consists of two functions. The outer function is called once for each arena: it defines the
+arrays that lie in the arena. The inner function is called with the inputs and outputs of each call:
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.typed import infer_types
@@ -54,7 +54,7 @@ from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalar_cache import at_least, at_most, exact, fit, level, limit
 
-#: What every program may use besides `xp`.
+#: Global names of every program.
 _COMMON = {
     "exact": exact, "fit": fit, "limit": limit, "level": level,
     "at_least": at_least, "at_most": at_most,
@@ -67,10 +67,10 @@ class Writer:
     """Writes the text of one program.
 
     text       the source
-    namespace  what its global names mean
-    nodes      line of the text -> the node that is computed there
-    layout     where the values lie
-    parts      what runs as a task of its own; where there are several, `run` is a generator
+    namespace  the values of the global names in the text
+    nodes      line of the text -> the node that the line computes
+    layout     the places of the values
+    parts      the parts that run as tasks of their own; if there are several, `run` is a generator
     """
 
     def __init__(
@@ -128,10 +128,11 @@ class Writer:
     # -- names -------------------------------------------------------------------------------------
 
     def identifier(self, text: str) -> str:
-        """A name made of `text`, which may come from a file, that nothing else has."""
+        """A new name made of `text`, which may come from a file."""
         name = re.sub(r"\W", "_", text)
         if not name.isascii():
-            # Python takes letters that look alike for the same, and not all letters as a name.
+            # Python normalizes names, so different letters may give the same name, and Python does
+            # not allow all letters in names.
             same = unicodedata.normalize("NFKC", name) == name and f"_{name}".isidentifier()
             name = name if same else re.sub(r"\W", "_", name, flags=re.ASCII)
         if not name or name[0].isdigit() or keyword.iskeyword(name) or name == "__debug__":
@@ -147,7 +148,7 @@ class Writer:
         """The name of a value, as an array of its own shape."""
         name = self._names.get(entry)
         if name is None:
-            # One of several that follow each other in a place, which is named after another.
+            # A later value of a buffer, which has the name of its first value.
             buffer = self.layout.buffers[entry]
             name, own = self._names[buffer], spec_of(entry).shape
             name = self._names[entry] = self._view_name(
@@ -159,13 +160,13 @@ class Writer:
         """The name of a value, as an array of this shape."""
         name = self.name_of(entry)
         how = {0: "number", 1: "row"}.get(len(shape), "x".join(map(str, shape)))
-        # Out of order in memory, it is copied when it is reshaped, so by each call.
+        # If the value is not contiguous, the reshape copies, so every call must reshape.
         static = self._in_arena(entry) and self.layout.is_straight(entry)
         return self._view_name(name, spec_of(entry).shape, shape, f"{name}_{how}", static)
 
     def _view_name(self, name: str, shape: Shape, wanted: Shape, text: str, static: bool) -> str:
-        """The name of the array `name` of `shape` in the shape `wanted`: a line is written for it
-        unless there is one."""
+        """The name of the array `name` of `shape` in the shape `wanted`. Writes the line that
+        defines the name if there is none."""
         if shape == wanted:
             return name
         if (name, wanted) not in self._views:
@@ -181,17 +182,17 @@ class Writer:
             self.write(f"{name} = {text}")
 
     def _in_arena(self, entry: Entry) -> bool:
-        """Does this value lie in the arena, so that views of it are the same for all calls?"""
+        """True if this value lies in the arena, so that its views are the same for all calls."""
         buffers = [self.layout.buffers.get(owner) for owner in self.layout.owners[entry]]
         return all(buffer is not None and buffer.output is None for buffer in buffers)
 
     def ufunc(self, name: str) -> str:
-        """The name of a ufunc, which is a name of its own in the program."""
+        """The name of a ufunc, which the program then defines."""
         self._ufuncs[name] = None
         return name
 
     def argument(self, value: Any, shape: Shape | None = None) -> str:
-        """A number among the arguments of a ufunc, beside an array of this shape if it is known."""
+        """The name of a scalar operand of a ufunc; `shape`: that of the array operand, if known."""
         assert isinstance(value, Number)
         number = value.value.item() if isinstance(value.value, np.generic) else value.value
         if value.table == "limit" and shape is not None:
@@ -204,7 +205,7 @@ class Writer:
         return self._numbers[text]
 
     def dtype(self, dtype: np.dtype) -> str:
-        """The name by which the program knows a dtype."""
+        """The name of a dtype in the program."""
         name = "bool_" if dtype.kind == "b" else dtype.name
         self.namespace[name] = dtype
         return name
@@ -227,7 +228,7 @@ class Writer:
     # -- the beginning and the end -----------------------------------------------------------------
 
     def _begin(self, inputs: Sequence[Node], outputs: Sequence[Entry]) -> None:
-        """Names for what the program is given, and for its outputs."""
+        """Define the names of the inputs and outputs."""
         for node in inputs:
             self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
@@ -240,8 +241,8 @@ class Writer:
         ]
 
     def _open(self, part: Partition, outputs: Sequence[Entry]) -> None:
-        """The places of the outputs that it begins with; what lies in the arena has names from the
-        first part on."""
+        """Begin a part: define the outputs that the part is the first to write. The first part also
+        defines the arrays in the arena."""
         if len(self.parts) > 1:
             self.write(f"# Part {self.parts.index(part) + 1} of {len(self.parts)}.")
         for number in part.opens:
@@ -261,7 +262,8 @@ class Writer:
                 )
 
     def _close(self, part: Partition) -> None:
-        """What could not be computed into its place comes there; what is finished is given out."""
+        """End a part: copy the results that were not computed in their outputs, and yield or return
+        the finished outputs."""
         for entry, number in self.layout.copied:
             if number in part.finishes:
                 self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
@@ -272,25 +274,25 @@ class Writer:
             self.write(f"return [{', '.join(self._results)}]")
 
     def write(self, line: str, node: Node | None = None) -> None:
-        """Add a line to `run`, in which `node` is computed."""
+        """Add a line to `run`; `node`: the node that the line computes."""
         self._body.append((line, node))
 
     def define(self, head: Sequence[str], body: Sequence[tuple[str, Node]]) -> None:
-        """Add a function beside `run`, after an empty line."""
+        """Add a function before `run`, after an empty line."""
         self._groups.append(("", None))
         self._groups += [("    " + line, None) for line in head]
         for line, node in body:
             self._groups += [("        " + part, node) for part in fit_line(line, WIDTH - 8)]
 
     def kernel(self, made: Any) -> str:
-        """The name of a kernel, whose text is written down when it is first asked for."""
+        """The name of a kernel; the first call for a kernel writes its text."""
         if made not in self._kernels:
             name = self._kernels[made] = self.identifier(made.name)
             self.define(self._gpu.lines_of(name, made), [])
         return self._kernels[made]
 
     def _drop_dead(self, when: int) -> None:
-        """Drop fresh memory that nobody needs any more."""
+        """Write a `del` for the fresh arrays that no statement after `when` reads."""
         layout = self.layout
         dead = [
             self._names[entry]
@@ -305,7 +307,7 @@ class Writer:
     # -- one op ------------------------------------------------------------------------------------
 
     def _alone(self, node: Node) -> None:
-        """Write down a node that is in no group."""
+        """Write a node that is not in a group."""
         op, entry = node.op, (node, 0)
         assert op is not None
         kind = self.layout.kinds[entry]
@@ -334,7 +336,7 @@ class Writer:
             inputs = self._inputs(node)
             shape = spec_of(entry).shape
             if steps_of(node) is not None and (row := _one_row(node)):
-                # NumPy is quicker where it need not find out that nothing is broadcast.
+                # NumPy is faster if nothing is broadcast.
                 shape = row
                 inputs = [self.name_in_shape(e, row) for e in node.sources]
                 outs = [self.name_in_shape(entry, row)]
@@ -348,9 +350,9 @@ class Writer:
         self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
 
     def _side_by_side(self, nodes: Sequence[Node]) -> None:
-        """Write down nodes that run at the same time."""
+        """Write nodes that run at the same time."""
         texts = []
-        for node in nodes:  # views of what they take come before all of them
+        for node in nodes:  # the views of all operands are defined before the call
             if is_product(node):
                 texts.append(product(self, node))
             else:
@@ -370,7 +372,7 @@ class Writer:
         return [None if e is None else self.name_of(e) for e in node.inputs]
 
     def call(self, node: Node, inputs: Sequence[str | None], out: str | None = None) -> str:
-        """A call of the op itself, attributes that are the usual ones left out."""
+        """A call of the op's own function, without attributes that have their default values."""
         op = node.op
         assert op is not None
         if op not in self._names:
@@ -388,7 +390,7 @@ class Writer:
     # -- the whole ---------------------------------------------------------------------------------
 
     def _assemble(self) -> None:
-        """The text of all parts, and which line belongs to which node."""
+        """Set `text` and `nodes` from the lines of all parts."""
         head = [f"def {self.name}(xp, arena):"]
         if self._ufuncs:
             found = sorted(self._ufuncs)
@@ -414,7 +416,7 @@ def _value_name(entry: Entry) -> str:
 
 
 def _one_row(node: Node) -> Shape | None:
-    """The one shape in which all arrays of an op agree, if they differ in axes of size 1 only."""
+    """The common shape of all arrays of an op without axes of size 1, if only such axes differ."""
     shapes = [spec_of(e).shape for e in [*node.inputs, (node, 0)] if e is not None]
     squeezed = {tuple(n for n in shape if n != 1) for shape in shapes}
     return squeezed.pop() if len(set(shapes)) > len(squeezed) == 1 else None

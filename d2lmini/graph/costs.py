@@ -64,4 +64,4 @@ def cost_of(layout: Layout, statement: Statement) -> Cost:
 
 def together(costs: Sequence[Cost]) -> Cost:
     """Their sum."""
-    return Cost(*[sum(each) for each in zip(*costs)]) if costs else Cost(0.0, 0.0, 0.0)
+    return Cost(*[sum(figures) for figures in zip(*costs)]) if costs else Cost(0.0, 0.0, 0.0)

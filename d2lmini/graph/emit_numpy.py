@@ -1,13 +1,13 @@
-"""What NumPy does for a program, as text: the calls of ufuncs for an op, and a function with those
-of a fusion group, which works on one block of all its arrays.
+"""The text of a program for NumPy: the ufunc calls of an op, and for a fusion group a function with
+the calls of all its ops, which works on one block of all arrays.
 
-Arrays of the group's own shape are cut into blocks; a row or a number that broadcasts is whole in
-each of them. What the group reduces leaves one part for every block, and the parts are put together
-in their order at the end.
+Arrays with the shape of the group are cut into blocks; every block uses the whole of an array that
+broadcasts. A reduction in the group gives a partial result for every block, and the partial results
+are combined in their order at the end.
 
-Between the ops lies scratch memory: few block-sized arrays, used over and over. The ops run one
-after the other, so a result that is needed no more gives its place to the next one. A value that
-others than the group will read is written where it is to stay.
+Intermediate results lie in scratch memory: a few arrays of the size of a block, which every block
+uses again. The ops run one after the other, so a result that is no longer needed is overwritten by
+a later result. A value that is read outside the group is written to its own array.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.typed import infer_types
@@ -18,7 +18,7 @@ others than the group will read is written where it is to stay.
 >>> v, outputs = infer_types(y._entries, {x._entry[0]: Spec((3,), "float32")}, False)
 >>> x, a, b, y = nodes = topological(outputs)
 >>> places = {(x, 0): "x", (y, 0): "y"}
->>> find_scratch(nodes[1:], places, str)            # b goes where y will be
+>>> find_scratch(nodes[1:], places, str)            # b is computed in the array of y
 {'a': dtype('float32')}
 >>> places[a, 0], places[b, 0]
 ('a', 'y')
@@ -59,44 +59,44 @@ def lines_of(
     writer: Writer, node: Node, inputs: Sequence[str | None], outs: Sequence[str],
     shape: Shape | None = None,
 ) -> list[str]:  # fmt: skip
-    """The lines that compute a node into its places; `shape`: that of all its arrays, None
-    where they are blocks of them."""
+    """The lines that compute a node into the arrays `outs`. `shape`: the common shape of all its
+    arrays; None if they are blocks."""
     steps = steps_of(node)
     if steps is None:
         out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
         return [writer.call(node, inputs, out) + _comment(node, outs)]
     lines = []
-    at_hand: dict[Any, str | None] = {**dict(enumerate(inputs)), "y": outs[0]}
+    names: dict[Any, str | None] = {**dict(enumerate(inputs)), "y": outs[0]}
     few = shape is not None and prod(shape) <= ROW
     for step in steps:
         numbers = [a for a in step.args if type(a) is Number]
         if not few and any(number.table == "limit" for number in numbers):
-            lines.append(_limited(writer, step, at_hand))
+            lines.append(_limited(writer, step, names))
             continue
         args = [
-            writer.argument(a, shape) if type(a) is Number else str(at_hand[a]) for a in step.args
+            writer.argument(a, shape) if type(a) is Number else str(names[a]) for a in step.args
         ]
         lines.append(f"{writer.ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")
     lines[0] += _comment(node, outs)
     return lines
 
 
-def _limited(writer: Writer, step: Step, at_hand: dict[Any, str | None]) -> str:
-    """`maximum` or `minimum` of many elements and a number."""
+def _limited(writer: Writer, step: Step, names: dict[Any, str | None]) -> str:
+    """The call for `maximum` or `minimum` of many elements and a number."""
     data, number = sorted(step.args, key=lambda a: type(a) is Number)
     function = {"maximum": "at_least", "minimum": "at_most"}[step.ufunc]
     value = writer.attribute(number.value)
-    return f"{function}(xp, {at_hand[data]}, {value}, out={at_hand['y']})"
+    return f"{function}(xp, {names[data]}, {value}, out={names['y']})"
 
 
 def _comment(node: Node, outs: Sequence[str]) -> str:
-    """The name of the node, where the place has that of another."""
+    """A comment with the name of the node, if the array has the name of another node."""
     ours = outs[0] in (node.name, f"{node.name}_row") or len(outs) > 1
     return "" if ours else f"  # {plain(node.name)}"
 
 
 def is_product(node: Node) -> bool:
-    """Is it a product of two matrices, which gets a line of its own kind?"""
+    """True if the node is a product of two matrices; `product` writes its line."""
     assert node.op is not None
     if node.op.name == "dot":
         return all(e is not None and len(spec_of(e).shape) == 2 for e in node.inputs)
@@ -104,8 +104,8 @@ def is_product(node: Node) -> bool:
 
 
 def product(writer: Writer, node: Node) -> str:
-    """The line of a product of two matrices: of a row with a matrix as BLAS likes it best; a
-    large one by the function that shares it out among the cores."""
+    """The line of a product of two matrices: `dot` for a row times a matrix, `matmul` for another
+    small product, `shared_matmul`, which uses all cores, for a large one."""
     left, right = node.inputs[:2]
     assert left is not None and right is not None
     spec = spec_of((node, 0))
@@ -138,7 +138,7 @@ def product(writer: Writer, node: Node) -> str:
 
 
 def write_group(writer: Writer, statement: Statement) -> None:
-    """Write down one group."""
+    """Write the function of one group and the call of the function."""
     domain = statement.shape
     assert domain is not None
     nodes = statement.nodes
@@ -148,7 +148,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
     axes = leading([spec_of(e).shape for e in entries], domain)
     axes = min([axes, *(_most_axes(axes_of_reduction(node)) for node, _ in totals)])
 
-    # The name in the blocks -> the array.
+    # Parameter of the block function -> the array passed for it.
     cut: dict[str, str] = {}
     parts: dict[str, str] = {}
     whole: dict[str, str] = {}
@@ -204,8 +204,8 @@ def write_group(writer: Writer, statement: Statement) -> None:
 
 
 def _names(writer: Writer, entries: list[Entry], results: list[Entry]) -> dict[Entry, str]:
-    """What each array is called in the blocks; one that is overwritten there has the name of what
-    overwrites it."""
+    """The name of each array in the block function. An array that the group overwrites has the name
+    of the result that overwrites it."""
     layout = writer.layout
     home = {layout.buffers[entry]: writer.name_of(entry) for entry in results}
     names = {}
@@ -217,15 +217,15 @@ def _names(writer: Writer, entries: list[Entry], results: list[Entry]) -> dict[E
 
 
 def _most_axes(over: tuple[int, ...]) -> int:
-    """How many axes can at most be taken as one if those in `over` are reduced."""
+    """The largest number of leading axes that can be merged into one if axes `over` are reduced."""
     if 0 not in over:
         return min(over)
     return next(n for n in range(len(over) + 1) if n not in over)
 
 
 def _total(node: Node, domain: Shape, axes: int) -> tuple[Shape, tuple[int, ...] | None]:
-    """The shape of what a reduction gives for one block (for all, if the cut axis is reduced), and
-    the axes of a block that it reduces."""
+    """The shape of a reduction's result, with the axes that are cut into blocks merged into one (or
+    missing if they are reduced), and the axes of a block that are reduced."""
     over = axes_of_reduction(node)
     kept = tuple(n for a, n in enumerate(domain) if a >= axes and a not in over)
     block_axes = tuple(a - axes + 1 for a in over if a >= axes)
@@ -240,9 +240,10 @@ def _total(node: Node, domain: Shape, axes: int) -> tuple[Shape, tuple[int, ...]
 def find_scratch(
     nodes: Sequence[Node], places: dict[Entry, str], new_name: Callable[[str], str]
 ) -> dict[str, np.dtype]:
-    """Give every value of the group that has none a place; the scratch arrays for that by name."""
+    """Add a place for every value of the group without one to `places`. Returns the scratch arrays:
+    name -> dtype."""
     last = {entry: node for node in nodes for entry in node.sources}
-    _go_where_it_ends(nodes, places, last)
+    _share_result_arrays(nodes, places, last)
     found: dict[str, np.dtype] = {}
     free: list[str] = []
     for node in nodes:
@@ -251,7 +252,7 @@ def find_scratch(
         dying = [e for e in read if last[e] is node and places[e] in found]
         if entry not in places:
             dtype = spec_of(entry).dtype
-            fit = [places[e] for e in dying if _may_lie_over(node, e)]
+            fit = [places[e] for e in dying if _may_overwrite(node, e)]
             fit += [name for name in free if found[name] == dtype]
             if not fit:
                 fit = [new_name(node.name)]
@@ -262,11 +263,11 @@ def find_scratch(
     return found
 
 
-def _go_where_it_ends(
+def _share_result_arrays(
     nodes: Sequence[Node], places: dict[Entry, str], last: dict[Entry, Node]
 ) -> None:
-    """Let a value be computed where the one made of it is to stay, and so on backwards, as long as
-    nobody needs what lies there before."""
+    """For each result of the group, compute the value that it is made of in the result's array, and
+    so on backwards, as long as no other node uses that array in between."""
     for result in [node for node in nodes if (node, 0) in places]:
         place = places[result, 0]
         node = result
@@ -274,7 +275,7 @@ def _go_where_it_ends(
             found = [
                 e
                 for e in dict.fromkeys(node.inputs)
-                if e is not None and e not in places and last[e] is node and _may_lie_over(node, e)
+                if e is not None and e not in places and last[e] is node and _may_overwrite(node, e)
             ]
             source = next((e for e in found if _is_free(place, e[0], node, nodes, places)), None)
             if source is None:
@@ -286,24 +287,24 @@ def _go_where_it_ends(
 def _is_free(
     place: str, first: Node, after: Node, nodes: Sequence[Node], places: dict[Entry, str]
 ) -> bool:
-    """Can `first` write into this place, with nobody reading or writing there until `after`?"""
+    """True if `first` can write to this place: no other node uses the place until `after`."""
     for node in nodes[nodes.index(first) : nodes.index(after) + 1]:
         if node not in (first, after) and places.get((node, 0)) == place:
             return False
         there = [e for e in node.sources if places.get(e) == place]
         if node is first:
-            if not all(_may_lie_over(node, e) for e in there):
+            if not all(_may_overwrite(node, e) for e in there):
                 return False
         elif there:
             return False
     return True
 
 
-def _may_lie_over(node: Node, entry: Entry) -> bool:
-    """May the result of `node` overwrite this input, which is needed no more?"""
+def _may_overwrite(node: Node, entry: Entry) -> bool:
+    """True if the result of `node` may overwrite this input, which no later node reads."""
     if spec_of(entry) != spec_of((node, 0)):
         return False
     steps = steps_of(node)
-    if steps is None:  # an elementwise op may write over its inputs, others are not asked
+    if steps is None:  # every elementwise op may overwrite its inputs; for others it is unknown
         return node.op is not None and node.op.elementwise
     return all(may_overwrite(steps, i) for i, e in enumerate(node.inputs) if e == entry)

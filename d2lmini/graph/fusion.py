@@ -16,7 +16,7 @@ any other one the op can move only if all else it needs is there before.
 >>> c = sym.elemwise_mul(sym.exp(x, name="a"), sym.dot(x, x, name="p"), name="c")
 >>> y = sym.tanh(c, name="b")
 >>> _, outputs = infer_types(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
->>> [[node.name for node in each.nodes] for each in statements(outputs)]
+>>> [[node.name for node in group.nodes] for group in statements(outputs)]
 [['p'], ['a', 'c', 'b']]
 """
 

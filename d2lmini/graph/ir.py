@@ -1,9 +1,9 @@
-"""The one representation of a call of an op, and the kit for graphs of them.
+"""Graphs of calls of ops: `Node`, and the functions that transform and interpret a graph.
 
-A `Node` is a call of an op that has not happened: the op, its attributes, where its inputs come
-from. A node without an op is a variable. A graph is given by its outputs, a list of *entries*: a
-node, and which of its outputs. A Symbol is a handle on such entries; what is traced, compiled,
-recorded lazily or written to a file is a graph of these nodes.
+A `Node` describes a call of an op: the op, its attributes, and the sources of its inputs. A node
+without an op is a variable. A graph is given by its outputs, a list of *entries*; an entry is a
+node and the index of one of its outputs. A Symbol is a list of entries. Tracing, compilation, lazy
+evaluation and files all use graphs of these nodes.
 
 >>> from d2lmini import sym
 >>> with sym.NameManager():
@@ -11,24 +11,24 @@ recorded lazily or written to a file is a graph of these nodes.
 >>> [node.name for node in topological(y._entries)]
 ['x', '_mulscalar0', 'exp0']
 
-Nodes are never changed, so graphs share them. `transform` makes a new graph; its rule says what
-becomes of one node, whose inputs have been dealt with:
+Nodes are never changed, so graphs share nodes. `transform` makes a new graph by a rule, which
+returns the replacement of one node from the node and its new inputs:
 
 >>> def drop_products(node, inputs):
 ...     return list(inputs) if node.op and node.op.name == "_mul_scalar" else None
 >>> [node.name for node in topological(transform(y._entries, drop_products))]
 ['x', 'exp0']
 
-`interpret` walks over a graph with a value for each output; `apply` says what a node gives:
+`interpret` computes a value for each output of a graph; `apply` returns the values of one node:
 
 >>> def depth(node, inputs):
 ...     return [1 + max(inputs, default=0)]
 >>> interpret(y._entries, depth)
 [3]
 
-A node may know what its outputs will be like (`specs`): always when its variables do, as in the
-graphs that `hybridize` records. Such a *typed* graph is what passes and the code generator work on.
-No walk here recurses: a graph may be deep.
+In a *typed* graph, such as `hybridize` records, every node has the shapes and dtypes of its outputs
+(`specs`). Passes and the code generator work on typed graphs. No function here recurses, because a
+graph may be deep.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from typing import Any
 from d2lmini.ops.core import Cost, Op
 from d2lmini.ops.spec import Spec
 
-#: One value of a graph: a node, and which of its outputs.
+#: One value of a graph: a node, and the index of one of its outputs.
 Entry = tuple["Node", int]
-#: Where the inputs of a node come from; None for one that was left out.
+#: The sources of a node's inputs; None for an optional input without a source.
 Inputs = tuple["Entry | None", ...]
 
 _NOTHING: Mapping[str, str] = {}
@@ -52,12 +52,12 @@ class Node:
 
     op      None for a variable
     name    of the variable, or of this call of the op
-    inputs  where each input of the op comes from; None for one that was left out
-    attrs   attributes of the op, checked and converted; those that the op is given at run time are
-            here in typed graphs: `training` as True or False, `rng` as a `Draw`
-    specs   shape and dtype of each output, hidden ones included; None while unknown
-    labels  what users hung on it: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
-    site    the user's line that made it
+    inputs  the source of each input of the op; None for an optional input without a source
+    attrs   attributes of the op, checked and converted; in typed graphs also the attributes that
+            are set at run time: `training` as True or False, `rng` as a `Draw`
+    specs   shape and dtype of each output, hidden outputs included; None while unknown
+    labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
+    site    the user's line that made the node
     """
 
     __slots__ = ("attrs", "inputs", "labels", "name", "op", "site", "specs", "__weakref__")
@@ -81,7 +81,7 @@ class Node:
         self.site = site
 
     def replace(self, **changes: Any) -> Node:
-        """A new node like this one, but for `changes`: fields by name."""
+        """A copy of this node with `changes`: fields by name."""
         new = Node(
             self.op, self.name, self.inputs, self.attrs, self.specs, self.labels, self.site
         )  # fmt: skip
@@ -91,7 +91,7 @@ class Node:
 
     @property
     def n_outputs(self) -> int:
-        """How many outputs it shows: those that only backward uses are not counted."""
+        """The number of visible outputs; outputs that only backward uses are not counted."""
         if self.op is None:
             return 1
         outputs = self.op.outputs
@@ -99,7 +99,7 @@ class Node:
 
     @property
     def mutated(self) -> tuple[Entry, ...]:
-        """The inputs that it changes besides: BatchNorm's moving mean and variance."""
+        """The inputs that the op also changes, such as BatchNorm's moving mean and variance."""
         if self.op is None or not self.op.mutates:
             return ()
         positions = self.op.mutates
@@ -110,12 +110,12 @@ class Node:
 
     @property
     def sources(self) -> list[Entry]:
-        """Where its inputs come from, without those that were left out."""
+        """The sources of the inputs, without None."""
         return list(filter(None, self.inputs))
 
     @property
     def outputs(self) -> list[Entry]:
-        """All its outputs in a typed graph, also those that only backward uses."""
+        """All outputs in a typed graph, including those that only backward uses."""
         return [(self, i) for i in range(len(self.specs or ()))]
 
     @property
@@ -126,7 +126,7 @@ class Node:
 
     @property
     def own_attrs(self) -> dict[str, Any]:
-        """The attributes without those that the op is given at run time."""
+        """The attributes without those that are set at run time."""
         if self.op is None or not self.op.injects:
             return self.attrs
         return {k: v for k, v in self.attrs.items() if k not in self.op.injects}
@@ -138,7 +138,7 @@ class Node:
 
 
 class Draw:
-    """Stands for the random key that a call of the graph will draw for one of its nodes."""
+    """A placeholder: the random key that a call of the graph draws for one of its nodes."""
 
     __slots__ = ("number",)
 
@@ -154,7 +154,7 @@ class Draw:
 
 def topological(entries: Iterable[Entry]) -> list[Node]:
     """The nodes behind `entries`, inputs before the nodes that use them; left inputs come first, as
-    in MXNet, whose order of arguments this fixes."""
+    in MXNet. This order determines the order of arguments."""
     found: list[Node] = []
     seen: set[Node] = set()
     for head, _ in entries:
@@ -181,7 +181,7 @@ def variables_of(entries: Iterable[Entry]) -> list[Node]:
 
 
 def mutated_by(nodes: Iterable[Node]) -> set[Node]:
-    """The variables that some of `nodes` change."""
+    """The variables that one of `nodes` changes."""
     return {entry[0] for node in nodes if node.op and node.op.mutates for entry in node.mutated}
 
 
@@ -194,7 +194,7 @@ def spec_of(entry: Entry) -> Spec:
 
 # -- making a graph, running a graph ---------------------------------------------------------------
 
-#: What becomes of a node: another one, or a value for each output (None: no node uses it).
+#: The replacement of a node: another node, or an entry for each output (None if it is unused).
 Replacement = Node | Sequence[Entry | None]
 Rule = Callable[[Node, Inputs], "Replacement | None"]
 
@@ -205,12 +205,12 @@ def transform(
     given: Mapping[Entry, Entry] | None = None,
     order: Sequence[Node] | None = None,
 ) -> list[Entry]:
-    """The graph behind `entries` with every node replaced by what `rule(node, inputs)` says.
+    """The graph behind `entries` with every node replaced by `rule(node, inputs)`.
 
-    rule    called once with each node, variables too, and what its inputs have become (the same
-            tuple where nothing has changed); None leaves the node as it is, but for its inputs
-    given   values that are replaced whatever the rule says
-    order   what `topological(entries)` gives, if it is known already
+    rule    called once with each node, variables included, and its new inputs (the same tuple if
+            no input has changed); if it returns None, the node keeps all but its inputs
+    given   entries that are replaced whatever the rule returns
+    order   the result of `topological(entries)`, if it is already known
     """
     made: dict[Node, Replacement] = {}  # without the nodes that stay the same objects
 
@@ -241,13 +241,14 @@ def transform(
 
 
 def forget_call(node: Node, inputs: Inputs) -> Node:
-    """A rule for `transform`: every node without what belongs to one call of the graph, that is
-    specs, mode and random keys."""
+    """A rule for `transform`: remove what belongs to one call of the graph, that is specs, training
+    mode and random keys."""
     return node.replace(inputs=inputs, attrs=node.own_attrs, specs=None)
 
 
 def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:
-    """The outputs that the op of a node computes from these arrays; `keys` are those of `Draw`."""
+    """The outputs that the op of a node computes from these arrays; `keys`: the random keys that
+    each `Draw` refers to."""
     assert node.op is not None
     attrs = node.attrs
     if node.op.random:
@@ -264,10 +265,11 @@ def interpret(
     apply: Callable[[Node, list[Any]], Sequence[Any]],
     watch: Watch | None = None,
 ) -> list[Any]:
-    """The values of `entries`, where `apply(node, inputs)` gives the values of a node's outputs for
-    those of its inputs (None for one that was left out). It is asked for variables too.
+    """The values of `entries`. `apply(node, inputs)` returns the values of a node's outputs from
+    the values of its inputs (None for an optional input without a source); it is also called for
+    variables.
 
-    watch: called with each call of an op, its inputs and its outputs.
+    watch: called with each node that has an op, its inputs and its outputs.
     """
     known: dict[Node, Sequence[Any]] = {}
     for node in topological(entries):

@@ -163,7 +163,7 @@ class Subgraph:
     @property
     def form(self) -> tuple:
         """The key without its numbers."""
-        return tuple([None if type(each) in (int, float) else each for each in self.key])
+        return tuple([None if type(word) in (int, float) else word for word in self.key])
 
     def graph(self, names: NameManager | None) -> tuple[list[Node], list[Entry]]:
         """The same as a typed graph: variables for the operands, and the outputs. Without `names`

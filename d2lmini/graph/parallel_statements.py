@@ -12,7 +12,7 @@ slowest; side by side a worker takes each, and whoever is done first helps the o
 >>> z = sym.dot(sym.dot(x, y, name="a"), sym.dot(y, x, name="b"), name="c")
 >>> specs = {v._entry[0]: Spec((256, 256), "float32") for v in (x, y)}
 >>> _, outputs = infer_types(z._entries, specs, False)
->>> [[node.name for node in each.nodes] for each in side_by_side(statements(outputs))]
+>>> [[node.name for node in step.nodes] for step in side_by_side(statements(outputs))]
 [['a', 'b'], ['c']]
 """
 
@@ -36,7 +36,7 @@ MOST = 4
 def side_by_side(found: Sequence[Statement]) -> list[Statement]:
     """The statements, those that can run at the same time as one. Each joins the one right before
     it; views may stand between."""
-    changed = mutated_by(node for each in found for node in each.nodes)
+    changed = mutated_by(node for statement in found for node in statement.nodes)
     ordered: list[Statement] = []
     last: Statement | None = None
     since: set[Node] = set()  # what was computed by `last` and after it

@@ -127,7 +127,7 @@ class Program:
         it happened, and the line that made that.
         """
         if len(self.parts) > 1:
-            found = dict(each for done in self.begin(arrays, places, keys) for each in done)
+            found = dict(output for done in self.begin(arrays, places, keys) for output in done)
             return [found[i] for i in range(len(self.outputs))]
         arena = self.arenas.take(self.arena_nbytes)
         try:

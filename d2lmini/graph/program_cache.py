@@ -45,7 +45,7 @@ class ProgramCache:
         self._programs.append((compiled, forget))
         nbytes = sum(program.nbytes for program, _ in self._programs)
         while nbytes > MOST_BYTES and len(self._programs) > LEAST:
-            oldest = min(self._programs, key=lambda each: each[0].used)
+            oldest = min(self._programs, key=lambda key: key[0].used)
             self._programs.remove(oldest)
             nbytes -= oldest[0].nbytes
             oldest[1]()

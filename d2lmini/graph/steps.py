@@ -1,8 +1,8 @@
-"""Ops as steps: which calls of NumPy's ufuncs compute them, one after the other in one place.
+"""Ops as steps: the calls of NumPy's ufuncs that compute an op, one after the other in one array.
 
-An elementwise op on floats is a formula such as 1 / (1 + exp(-data)). Written as a chain of calls
-that each work on the result so far, it needs no memory but the result's own, and a generated
-program can print the calls, run them block by block, and join them to those of its neighbours:
+An elementwise op on floats is a formula such as 1 / (1 + exp(-data)). As a chain of calls, each of
+which works on the result so far, the formula needs no memory except that of the result. A generated
+program can print the calls, run them block by block, and join them to the calls of other ops:
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.typed import infer_types
@@ -18,9 +18,9 @@ y = add(fit 1, y)
 y = divide(fit 1, y)
 
 The steps are found by a trace: the op's own `compute` runs on proxies (`ops.symbolic`). In each
-step at most one side may be computed, else the chain would need a second place. Ops for which this
-is not so, and dtypes that take a detour (float16 by way of float32, integers by way of float64),
-are left to `compute`. The values are those of `compute`, to the bit.
+step at most one operand may be a result, otherwise the chain would need a second array. Other ops,
+and dtypes that are converted on the way (float16 to float32, integers to float64), have no steps:
+the program calls their `compute`. The values of the steps equal those of `compute` to the bit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Y = "y"
 
 
 class Number(NamedTuple):
-    """A number beside an array: as `table[xp][dtype][value]` of ops/scalar_cache.py has it."""
+    """A scalar operand: the entry `table[xp][dtype][value]` of ops/scalar_cache.py."""
 
     table: str
     dtype: np.dtype
@@ -53,7 +53,7 @@ class Number(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One call of a ufunc; `args` are numbers of inputs, `Number`s, or Y, the result so far."""
+    """One call of a ufunc. `args`: indices of inputs, `Number`s, or Y, the result so far."""
 
     ufunc: str
     args: tuple[Any, ...]
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 def steps_of(node: Node) -> tuple[Step, ...] | None:
-    """The steps of a typed node; None where the op's own `compute` has to do it."""
+    """The steps of a typed node; None if the op must be computed by its own `compute`."""
     op, specs = node.op, node.specs
     if op is None or not op.elementwise or op.mutates or op.injects or not node.inputs:
         return None
@@ -71,7 +71,7 @@ def steps_of(node: Node) -> tuple[Step, ...] | None:
         return None
     dtypes = tuple([spec_of(entry).dtype for entry in node.sources])
     attrs = node.attrs
-    # The text tells -0.0 from 0.0 and 2 from 2.0, which are equal.
+    # The text distinguishes -0.0 from 0.0 and 2 from 2.0, which compare equal.
     return _steps(op, dtypes, specs[0].dtype, tuple(attrs.items()), str(attrs))
 
 
@@ -79,7 +79,7 @@ def steps_of(node: Node) -> tuple[Step, ...] | None:
 def _steps(
     op: Op, dtypes: tuple[np.dtype, ...], dtype: np.dtype, attrs: tuple[Any, ...], _text: str
 ) -> tuple[Step, ...] | None:
-    """The steps of an op on inputs of `dtypes`, whose result is of `dtype`."""
+    """The steps of an op on inputs of `dtypes` with a result of `dtype`; None as in `steps_of`."""
     inputs = [Proxy(_xp, i, given) for i, given in enumerate(dtypes)]
     out = {"out": _xp.empty((), dtype)} if op.takes_out else {}
     try:
@@ -99,7 +99,7 @@ def _steps(
 
 
 def may_overwrite(steps: tuple[Step, ...], i: int) -> bool:
-    """May the result lie where input i lies? If that is read in the first step only."""
+    """True if the result may overwrite input i, because only the first step reads that input."""
     return all(i not in [a for a in step.args if type(a) is int] for step in steps[1:])
 
 
@@ -107,20 +107,20 @@ def may_overwrite(steps: tuple[Step, ...], i: int) -> bool:
 
 
 class _Call(NamedTuple):
-    """The expression of a result: `args` are numbers of inputs, `Number`s and calls. `dtype` is
-    that of the place to which the ufunc writes."""
+    """The expression of a result. `args`: indices of inputs, `Number`s and calls. `dtype`: that of
+    the array which the ufunc writes to."""
 
     ufunc: str
     args: tuple[Any, ...]
     dtype: np.dtype
 
 
-#: Which table has the numbers beside the arrays of a ufunc, if it is not `fit`.
+#: The table of the scalar operands of a ufunc, if it is not `fit`.
 _TABLES = {family.ufunc: family.numbers for family in FAMILIES.values()}
 
 
 class _Ufuncs(SymbolicModule):
-    """The array module whose expressions are the number of an input, a `Number` or a `_Call`."""
+    """The array module whose expressions are the index of an input, a `Number` or a `_Call`."""
 
     def call(
         self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
@@ -133,23 +133,22 @@ class _Ufuncs(SymbolicModule):
                 return arg.expr
             if type(arg) in (int, float) and dtype.kind == "f":
                 return Number(_TABLES.get(name, "fit"), dtype, arg)
-            raise NotTraceable(f"{arg} beside {dtype.name}")
+            raise NotTraceable(f"the operand {arg!r} with an array of {dtype.name}")
 
         exprs = tuple(map(argument, args))
         if None in exprs or all(isinstance(expr, Number) for expr in exprs):
-            raise NotTraceable(f"{name} of no array")
+            raise NotTraceable(f"{name} without an array")
         return Proxy(self, _Call(name, exprs, result), result)
 
     def convert(self, expr: Any, old: np.dtype, new: np.dtype) -> Any:
-        """A ufunc converts what it writes; nothing else is converted."""
+        """A ufunc converts its result while it writes; other values are not converted."""
         if old != new and isinstance(expr, _Call) and np.can_cast(old, new, "same_kind"):
             return expr._replace(dtype=new)
         return super().convert(expr, old, new)
 
 
 class _Table:
-    """What a table of `scalar_cache` is to a trace: `table[dtype][value]` is a proxy of a
-    `Number`."""
+    """A table of `scalar_cache` in a trace: `table[dtype][value]` is a proxy of a `Number`."""
 
     def __init__(self, name: str, dtype: Any = None):
         self.name = name

@@ -23,7 +23,7 @@ from traceback import walk_tb
 from typing import Any, NoReturn
 
 from d2lmini import callsite, random_state
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, loaders
 from d2lmini.context import Context
 from d2lmini.engine.scheduler import thread_state as engine_state
 from d2lmini.graph.ir import Entry, Node, forget_call, transform
@@ -89,14 +89,18 @@ class SymbolicTrace:
     general   does the graph hold for other shapes and devices too? Not if the function could see
               shapes, or used an array
     refused   why there is no such graph after all; None if there is
+    is_np     the values behave like `np.ndarray`
     """
 
-    def __init__(self, names: Sequence[str], specs: Sequence[Spec | None], shaped: bool):
+    def __init__(
+        self, names: Sequence[str], specs: Sequence[Spec | None], shaped: bool, is_np: bool = False
+    ):
         self.inputs = [
             None if spec is None else Node(None, name, specs=(spec,))
             for name, spec in zip(names, specs, strict=True)
         ]
-        self.shaped = shaped
+        self.shaped = shaped or is_np
+        self.is_np = is_np
         self.uses: dict[Node, Any] = {}
         self.symbol = Symbol(())
         self.outputs: list[int | tuple[Any]] = []
@@ -105,6 +109,13 @@ class SymbolicTrace:
         self._viewed: set[Entry] = set()
         self._owners: dict[int, Any] | None = None
         self._owned: Callable[[], Any] = tuple
+
+    @property
+    def kind(self) -> type[Symbol]:
+        """The class of the values that the function gets."""
+        if self.is_np:
+            return loaders["np.Traced"]()
+        return Traced if self.shaped else Symbol
 
     @property
     def general(self) -> bool:
@@ -120,8 +131,7 @@ class SymbolicTrace:
 
         An error that comes from a missing value says at which line it was asked for.
         """
-        kind = Traced if self.shaped else Symbol
-        flat = [None if node is None else kind(((node, 0),)) for node in self.inputs]
+        flat = [None if node is None else self.kind(((node, 0),)) for node in self.inputs]
         args = flat if regroup is None else regroup(flat)
         before, capture, context = thread_state.trace, tracer.capture, tracer.context
         thread_state.trace, tracer.capture, tracer.context = self, self._capture, ctx
@@ -174,8 +184,8 @@ class SymbolicTrace:
 
         def note(value: Any) -> None:
             if isinstance(value, (list, tuple)):
-                for each in value:
-                    note(each)
+                for item in value:
+                    note(item)
             elif isinstance(value, Symbol):
                 for entry in value._entries:
                     self.outputs.append(found.setdefault(entry, len(found)))
@@ -196,17 +206,18 @@ class SymbolicTrace:
             node = Node(None, parameter.name, specs=(spec,), labels=labels)
             self._variables[id(parameter)] = node
             self.uses[node] = parameter
-        return (Traced if self.shaped else Symbol)(((node, 0),))
+        return self.kind(((node, 0),))
 
     def stands_for(self, array: Any) -> Symbol:
         """The Symbol of an array that the function got from elsewhere."""
-        return (Traced if self.shaped else Symbol)((self._capture(array),))
+        return self.kind((self._capture(array),))
 
     def with_shape(self, value: Any) -> Any:
         """A Symbol or array of this trace as a value with a shape."""
         if isinstance(value, NDArray):
-            return Traced((self._capture(value),))
-        return Traced(value._entries) if isinstance(value, Symbol) else value
+            value = Symbol((self._capture(value),))
+        kind = self.kind if self.is_np else Traced
+        return kind(value._entries) if isinstance(value, Symbol) else value
 
     def _capture(self, array: Any) -> Entry:
         """What stands for an array that the function got from elsewhere."""

@@ -59,20 +59,20 @@ class AllReduce(Task):
     lane = "sum"
 
     def __init__(self, lanes: Any, sums: Sequence[Sum]):
-        reads = tuple(x._chunk for each in sums for x in each.sources)
-        writes = tuple(y._chunk for each in sums for y in each.targets)
+        reads = tuple(x._chunk for one_sum in sums for x in one_sum.sources)
+        writes = tuple(y._chunk for one_sum in sums for y in one_sum.targets)
         super().__init__("AllReduce", reads, writes, lanes.ctx)
         self.lanes = lanes
         self.contexts = [x.context for x in sums[0].sources]
         self.sums = [
-            [tuple((a._chunk, a._offset, a._spec) for a in pair) for pair in zip(*each)]
-            for each in sums
+            [tuple((a._chunk, a._offset, a._spec) for a in pair) for pair in zip(*one_sum)]
+            for one_sum in sums
         ]
         self.sides = [
             Side(
                 ctx,
-                [x._chunk for each in sums for x in each.sources if x.context == ctx],
-                [y._chunk for each in sums for y in each.targets if y.context == ctx],
+                [x._chunk for one_sum in sums for x in one_sum.sources if x.context == ctx],
+                [y._chunk for one_sum in sums for y in one_sum.targets if y.context == ctx],
             )
             for ctx in self.contexts
         ]
@@ -85,13 +85,13 @@ class AllReduce(Task):
         device passes on n - 1 parts of N / n bytes that are summed on the way, then n - 1 complete
         ones (Patarasuk and Yuan, 2009)."""
         more = len(self.contexts) - 1
-        specs = [each[0][0][2] for each in self.sums]
+        specs = [row[0][0][2] for row in self.sums]
         flops, nbytes = more * sum(s.size for s in specs), 2 * more * sum(s.nbytes for s in specs)
         return lambda: Cost(float(flops), float(nbytes))
 
     def run(self) -> None:
         self.lanes.sum_up(
-            self.contexts, [[(array_of(x), array_of(y)) for x, y in each] for each in self.sums]
+            self.contexts, [[(array_of(x), array_of(y)) for x, y in row] for row in self.sums]
         )
 
 
@@ -122,7 +122,7 @@ def find_summer(contexts: Sequence, dtypes: Sequence) -> Any:
     if any(ctx.is_cpu for ctx in contexts) or len(set(dtypes)) > 1:
         return None
     lanes = device_of(contexts[0]).sums
-    return lanes if lanes is not None and lanes.takes(contexts, dtypes[0]) else None
+    return lanes if lanes is not None and lanes.can_sum(contexts, dtypes[0]) else None
 
 
 def takes(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> bool:
@@ -136,9 +136,9 @@ def all_reduce(sums: Sequence[Sum]) -> None:
     """Push sums that are all over the same devices and that `takes` accepts."""
     lanes = device_of(sums[0].sources[0].context).sums
     assert lanes is not None
-    check_there(a._chunk for each in sums for arrays in each for a in arrays)
+    check_there(a._chunk for one_sum in sums for arrays in one_sum for a in arrays)
     task = AllReduce(lanes, sums)
-    task.site = note_writes([y for each in sums for y in each.targets])
+    task.site = note_writes([y for one_sum in sums for y in one_sum.targets])
     engine.current.push(task)
 
 
@@ -157,13 +157,13 @@ def buckets(sums: Sequence[Sum]) -> list[list[int]]:
     """The indices of the sums that go in each call. Each sum goes alone if one writes what another
     writes or reads: then the second must come after the first."""
     writer: dict[Any, int] = {}
-    for i, each in enumerate(sums):
-        for y in each.targets:
+    for i, one_sum in enumerate(sums):
+        for y in one_sum.targets:
             if writer.setdefault(y._chunk, i) != i:
                 return [[i] for i in range(len(sums))]
-    if any(writer.get(x._chunk, i) != i for i, each in enumerate(sums) for x in each.sources):
+    if any(writer.get(x._chunk, i) != i for i, one_sum in enumerate(sums) for x in one_sum.sources):
         return [[i] for i in range(len(sums))]
-    return together([each.sources[0]._spec.nbytes for each in sums])
+    return together([one_sum.sources[0]._spec.nbytes for one_sum in sums])
 
 
 def together(nbytes: Sequence[int], most: int = BUCKET) -> list[list[int]]:

@@ -160,7 +160,7 @@ class KVStore(KVStoreBase):
             else:
                 left.append((k, values))
         for some in over.values():
-            for bucket in buckets([each for *_, each in some]):
+            for bucket in buckets([one_sum for *_, one_sum in some]):
                 with engine.prioritized(priority - some[bucket[0]][0]):
                     all_reduce([some[i][2] for i in bucket])
                     self._keep([some[i][1:] for i in bucket])
@@ -169,9 +169,9 @@ class KVStore(KVStoreBase):
     def _keep(self, sums: list[tuple[Key, Sum]]) -> None:
         """Make sums the values of their keys."""
         alike = []
-        for k, each in sums:
-            home = self._at_home(k, list(each.sources))
-            result = next(y for y in each.targets if y.context == home.context)
+        for k, one_sum in sums:
+            home = self._at_home(k, list(one_sum.sources))
+            result = next(y for y in one_sum.targets if y.context == home.context)
             if result._spec == home._spec:
                 alike.append((result, home))
             else:
@@ -210,13 +210,13 @@ class KVStore(KVStoreBase):
 
     def _update(self, sums: list[tuple[Key, NDArray, NDArray]]) -> None:
         if not isinstance(self._updater, opt.Updater):
-            for each in sums:
-                self._updater(*each)
+            for update in sums:
+                self._updater(*update)
             return
         # One task for all values of a device, if the optimizer takes lists.
         by_place: dict[Context, list[tuple[Key, NDArray, NDArray]]] = {}
-        for each in sums:
-            by_place.setdefault(_place(each[2]._ctx), []).append(each)
+        for update in sums:
+            by_place.setdefault(_place(update[2]._ctx), []).append(update)
         for some in by_place.values():
             self._updater(*map(list, zip(*some, strict=True)))
 

@@ -232,8 +232,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
         return metric(*args, **kwargs)
     if isinstance(metric, list):
         composite = _registry["composite"]()
-        for each in metric:
-            composite.add(create(each, *args, **kwargs))  # type: ignore[attr-defined]
+        for part in metric:
+            composite.add(create(part, *args, **kwargs))  # type: ignore[attr-defined]
         return composite
     if callable(metric):
         return _registry["custommetric"](metric, *args, **kwargs)

@@ -74,6 +74,6 @@ vars(globals()["contrib"]).update(
 
 
 def __getattr__(name: str) -> Any:
-    if name == "CachedOp":  # defined in a higher layer
-        return loaders["CachedOp"]()
+    if name in ("CachedOp", "np", "npx"):  # defined in a higher layer
+        return loaders[name]()
     raise explain("nd", name)

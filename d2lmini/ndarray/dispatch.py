@@ -43,6 +43,8 @@ from d2lmini.ops.core import Op, Spec, Value, modes
 
 #: The class of arrays; `NDArray` registers itself here, since it imports this module.
 Array: Any = None
+#: `NDArray` and, once it is loaded, `np.ndarray`. A result has the class of the first input.
+CLASSES: set[type] = set()
 
 new = object.__new__
 ndarray = np.ndarray
@@ -53,11 +55,11 @@ SMALL_US = 12.0
 
 def wrap(
     chunk: Chunk, spec: Spec, ctx: Context, handle: Handle | None = None,
-    offset: int | None = None, node: Any = None,
+    offset: int | None = None, node: Any = None, kind: type | None = None,
 ) -> Any:  # fmt: skip
-    """An NDArray in `chunk`: all of it, or from element `offset` on. Arrays that share a chunk
-    share its handle."""
-    array = new(Array)
+    """An array of class `kind` in `chunk`: all of it, or from element `offset` on. Arrays that
+    share a chunk share its handle."""
+    array = new(kind or Array)
     array._chunk = chunk
     array._handle = Handle(chunk) if handle is None and chunk.weight else handle
     array._offset = offset
@@ -75,7 +77,8 @@ def apply(
     This function has the most frequent calls, with as few Python calls as possible: one tiny new
     array, made by a known plan or, as for `x + 1` and `x * y`, by a single ufunc on arrays of one
     spec, for which no plan is looked up. `apply_any` handles all other calls."""
-    if out is not None or not inputs or type(inputs[0]) is not Array:
+    kind: Any = type(inputs[0]) if inputs else None
+    if out is not None or kind not in CLASSES:
         return apply_any(op, inputs, attrs, out, ctx, None)
     current = engine.current
     x = inputs[0]
@@ -131,7 +134,7 @@ def apply(
                     _tell(known, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
-    array = new(Array)  # `wrap` inlined: saves a call on every small operation
+    array = new(kind)  # `wrap` inlined: saves a call on every small operation
     array._chunk = chunk
     array._handle = array._offset = array._node = None
     array._spec = spec
@@ -153,7 +156,7 @@ def apply_any(
     plan: CallPlan | None,
 ) -> Any:
     """`apply` for any call; `plan` is the call's plan if it was looked up already."""
-    if op.simple and (not inputs or type(inputs[0]) is Array):
+    if op.simple and (not inputs or type(inputs[0]) in CLASSES):
         if plan is None:
             plan = find_plan(op, inputs, attrs)
         where = inputs[0]._ctx if inputs else ctx or current_context()
@@ -174,6 +177,11 @@ def apply_any(
                         break
                 return results[0]
     return queue(op, inputs, attrs, out, ctx, plan)
+
+
+def kind_of(inputs: Sequence[Any]) -> type:
+    """The class of the results of a call."""
+    return type(inputs[0]) if inputs else Array
 
 
 # -- inline --------------------------------------------------------------------------------------
@@ -238,10 +246,11 @@ def run_inline(
             results = run_locked(call.run, arrays, places, given)
         except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
             return None
+        kind = kind_of(inputs)
         if outs or not call.tiny:
-            found = _enter(call.outputs, results, chunks, outs, pool, ctx)
+            found = _enter(call.outputs, results, chunks, outs, pool, ctx, kind)
         else:
-            found = _adopt(call.outputs, results, pool, ctx)
+            found = _adopt(call.outputs, results, pool, ctx, kind)
         current.inlined = inlined = current.inlined + 1
         if not inlined & 63:
             pool.review()
@@ -281,7 +290,7 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
     for out, spec in zip(outs, specs):
         if out is None:
             continue
-        if type(out) is not Array or out._spec is not spec or spec.nbytes >= SMALL:
+        if type(out) not in CLASSES or out._spec is not spec or spec.nbytes >= SMALL:
             return False
         if not out._ctx.is_cpu:
             return False
@@ -307,7 +316,7 @@ def _allocated(
 
 
 def _adopt(
-    specs: Sequence[Spec], results: Sequence[np.ndarray], pool: Pool, ctx: Context
+    specs: Sequence[Spec], results: Sequence[np.ndarray], pool: Pool, ctx: Context, kind: type
 ) -> list[Any]:
     """New arrays whose memory is the tiny results; updates the pool's accounting (lock held)."""
     arrays = []
@@ -316,13 +325,13 @@ def _adopt(
         chunk.data = result
         chunk.spec = spec
         pool.live += spec.nbytes
-        arrays.append(wrap(chunk, spec, ctx))
+        arrays.append(wrap(chunk, spec, ctx, kind=kind))
     return arrays
 
 
 def _enter(
     specs: Sequence[Spec], results: Sequence[Any], chunks: Sequence[Chunk | None],
-    outs: Sequence[Any], pool: Pool, ctx: Context,
+    outs: Sequence[Any], pool: Pool, ctx: Context, kind: type,
 ) -> list[Any]:  # fmt: skip
     """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones (lock
     held). Ctrl-C leaves either all of several `outs` unchanged, or all filled."""
@@ -332,7 +341,7 @@ def _enter(
         for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
             if chunk is not None:
                 chunk.filled = True
-                arrays.append(wrap(chunk, spec, ctx))
+                arrays.append(wrap(chunk, spec, ctx, kind=kind))
             elif i < len(outs) and outs[i] is not None:
                 out = outs[i]
                 chunk = out._chunk
@@ -345,7 +354,7 @@ def _enter(
                 place[...] = result
                 arrays.append(out)
             else:
-                arrays += _adopt((spec,), (result,), pool, ctx)
+                arrays += _adopt((spec,), (result,), pool, ctx, kind)
     finally:
         if held is not None:
             signals.release(held)
@@ -380,6 +389,7 @@ def queue(
     """Apply `op` by a task; returns one NDArray or a list. plan: the call's plan, if known."""
     operands: list[Any] = []
     reads = []
+    kind = None
     for x in inputs:
         if x is None:
             operands.append(None)
@@ -390,6 +400,7 @@ def queue(
             raise _not_an_array(op, x)
         operands.append((x._chunk, x._offset, x._spec))
         reads.append(x._chunk)
+        kind = kind or type(x)
         if ctx is None:
             ctx = x._ctx
         elif x._ctx is not ctx and not (ctx.is_cpu and x._ctx.is_cpu):
@@ -413,7 +424,7 @@ def queue(
     pool = reads[0].pool if reads else pool_of(ctx)
     site = None
     if out is None:
-        outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred]
+        outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         _check_out(op, outs, inferred[:shown], ctx)

@@ -25,7 +25,7 @@ from d2lmini.device import dlpack, storage
 from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import sharing_error
 from d2lmini.device.storage import Chunk, check_there, pool_of
-from d2lmini.ndarray import transfer
+from d2lmini.ndarray import dispatch, transfer
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
@@ -53,8 +53,8 @@ def copyto(source: Any, target: Any) -> Any:
     if isinstance(target, Context):
         spec = source._spec
         chunk = Chunk(pool_of(target), spec.nbytes)  # a missing device is an error here
-        target = wrap(chunk, spec, target)
-    if not isinstance(target, type(source)):
+        target = wrap(chunk, spec, target, kind=type(source))
+    if not isinstance(target, dispatch.Array):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
     if target._spec.shape != source._spec.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")

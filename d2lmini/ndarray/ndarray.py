@@ -28,7 +28,7 @@ import numpy as np
 
 from d2lmini import autograd, engine
 from d2lmini.autograd import tape
-from d2lmini.base import MXNetError, alias
+from d2lmini.base import MXNetError, alias, loaders
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
@@ -182,11 +182,18 @@ class NDArray(Typed, Fluent):
         begin = self._offset if not offset else (self._offset or 0) + offset
         if begin is None and spec.nbytes != chunk.nbytes:
             begin = 0
-        return wrap(chunk, spec, self._ctx, self._handle, begin)
+        return wrap(chunk, spec, self._ctx, self._handle, begin, kind=type(self))
 
     def _alias(self, node: Any) -> NDArray:
         """Another handle on the whole array, with `node` as its node on the tape."""
-        return wrap(self._chunk, self._spec, self._ctx, self._handle, self._offset, node)
+        kind = type(self)
+        return wrap(self._chunk, self._spec, self._ctx, self._handle, self._offset, node, kind)
+
+    def _as(self, kind: type) -> Any:
+        """Another handle on the whole array, of class `kind`, with the same history."""
+        return wrap(
+            self._chunk, self._spec, self._ctx, self._handle, self._offset, self._node, kind
+        )
 
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
         """A view with another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
@@ -311,8 +318,12 @@ class NDArray(Typed, Fluent):
         return self
 
     def as_nd_ndarray(self) -> NDArray:
-        """This array: there is only one kind."""
+        """This array; of an `np.ndarray`, the same memory and history as an NDArray."""
         return self
+
+    def as_np_ndarray(self) -> Any:
+        """The same memory and history as an `np.ndarray`."""
+        return self._as(loaders["np.ndarray"]())
 
     def asnumpy_view(self) -> np.ndarray:
         """A NumPy array that shares the memory; waits. For reading only: the engine cannot track
@@ -348,7 +359,6 @@ class NDArray(Typed, Fluent):
         return exchange.rebuild, (self._read("pickle"), self._ctx)
 
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
-    as_np_ndarray = LeftOut()
     slice_assign = LeftOut()
     slice_assign_scalar = LeftOut()
 
@@ -362,4 +372,5 @@ def _zeros(spec: Spec, ctx: Context) -> NDArray:
 
 
 dispatch.Array = NDArray
+dispatch.CLASSES.add(NDArray)
 tape.zeros = _zeros

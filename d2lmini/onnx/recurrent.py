@@ -81,7 +81,7 @@ def _rnn(
     if not a["state_outputs"]:
         return x
     lasts = [last_h, last_c] if mode == "lstm" else [last_h]
-    return [x, *(w.add("Concat", *each, axis=0) for each in lasts)]
+    return [x, *(w.add("Concat", *last_states, axis=0) for last_states in lasts)]
 
 
 def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dirs: int) -> str:

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops import conv_im2col as each
+from d2lmini.ops import conv_im2col as by_image
 from d2lmini.ops import conv_im2col_batched as wide
 from d2lmini.ops import conv_toeplitz as rows
 from d2lmini.ops import conv_winograd as winograd
@@ -55,7 +55,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
         _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
     else:
         way = choose_way(xp, len(x), w.shape, geo, groups)
-        if way is each or way is rows:  # these add the bias while a part of y is in the cache
+        if way is by_image or way is rows:  # these add the bias while a part of y is in the cache
             way.convolve(xp, x, w, geo, groups, y, bias)
             return
         way.convolve(xp, x, w, geo, groups, y)
@@ -93,9 +93,9 @@ def choose_way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
         return choose_way.kernels[kind_of(xp)](xp, N, w, geo, groups)
     if groups > 1:
         return wide
-    quickest = min((each, rows, winograd), key=lambda way: way.cost(N, w, geo))
+    quickest = min((by_image, rows, winograd), key=lambda way: way.cost(N, w, geo))
     places = prod(geo.out)
-    if quickest is each and (places < 64 or (places < 256 and prod(w) > 1 << 17)):
+    if quickest is by_image and (places < 64 or (places < 256 and prod(w) > 1 << 17)):
         return wide
     return quickest
 

@@ -83,9 +83,13 @@ modes = Modes()
 
 
 class Value:
-    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`."""
+    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`.
+
+    is_np: operators and methods have NumPy's meaning, not that of MXNet 1.x (`d2lmini.np`)."""
 
     __slots__ = ()
+
+    is_np = False
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
@@ -441,9 +445,9 @@ def op(name: str | Callable | None = None, **rules: Any) -> Any:
 
     def declare(compute: Callable[..., Any]) -> Op:
         declared = Op(compute, name if isinstance(name, str) else compute.__name__, **rules)
-        for each in (declared.name, *declared.aliases):
-            assert each not in registry, f"op {each} is declared twice"
-            registry[each] = declared
+        for op_name in (declared.name, *declared.aliases):
+            assert op_name not in registry, f"op {op_name} is declared twice"
+            registry[op_name] = declared
         return declared
 
     return declare(name) if callable(name) else declare

@@ -145,15 +145,15 @@ def softmax_cross_entropy_backward(
     def body(part: slice, x: Any) -> None:
         x = x - x.max(axis=1, keepdims=True)
         xp.exp(x, out=x)
-        each = gs[part]
+        slope = gs[part]
         if sparse_label:
-            x *= each / x.sum(axis=1, keepdims=True)
-            x[_places(xp, label, part, x, rows)] -= each[:, 0]
+            x *= slope / x.sum(axis=1, keepdims=True)
+            x[_places(xp, label, part, x, rows)] -= slope[:, 0]
         else:
             t = label.reshape(place.shape)[part]
             x *= t.sum(axis=1, keepdims=True, dtype=wide) / x.sum(axis=1, keepdims=True)
             x -= t
-            x *= each
+            x *= slope
         place[part] = x
 
     _in_blocks(xp, data, axis, body)

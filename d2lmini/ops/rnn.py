@@ -64,8 +64,8 @@ class Sizes(NamedTuple):
 
     def reserve_shapes(self) -> list[Shape]:
         """Shapes of the kept arrays of each layer and direction, then of inner layers' outputs."""
-        each = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
-        return each * (self.L * self.directions) + [self.output] * (self.L - 1)
+        specs = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
+        return specs * (self.L * self.directions) + [self.output] * (self.L - 1)
 
     def weights(self, parameters: Any) -> Iterator[Weights]:
         """The parameters of each layer and direction, views into the vector."""

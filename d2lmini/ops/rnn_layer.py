@@ -193,9 +193,9 @@ def rnn_layer_weights(xp, D, data, y, state, *, mode: str, out=None):
     return out
 
 
-for each in (rnn_layer_backward, rnn_layer_weights):
+for backward_op in (rnn_layer_backward, rnn_layer_weights):
 
-    @each.gradient()
+    @backward_op.gradient()
     def _(g):
         raise MXNetError("its gradient is not supported: record while differentiating instead")
 
@@ -226,7 +226,7 @@ def _gradients(g: Any, g_cell: Any, data: Any, w: Weights, states: list[Any], mo
         das.insert(0, da)
         dcs.insert(0, dc)
     da, dc, x, h = (
-        concat(*each, dim=0) for each in (das, dcs, xs, [h for _, h, _ in history])
+        concat(*rows, dim=0) for rows in (das, dcs, xs, [h for _, h, _ in history])
     )  # a row for each step and sequence
     dx = dot(da, w.i2h).reshape(data.shape)
     dw = dot(da, x, transpose_a=True), dot(dc, h, transpose_a=True)

@@ -98,10 +98,10 @@ def squared_error_backward(
     dx = xp.empty(pred.shape, pred.dtype) if out is None else out
     place = dx.reshape(_examples(pred.shape, batch_axis))
     wide = _wide(xp, pred.dtype)
-    each = g.astype(wide) * wide.type(2 * _factor(pred.shape, batch_axis, scale))
+    slope = g.astype(wide) * wide.type(2 * _factor(pred.shape, batch_axis, scale))
 
     def body(part: slice, difference: Any) -> None:
-        xp.multiply(difference, each[part, None], out=place[:, part], casting="unsafe")
+        xp.multiply(difference, slope[part, None], out=place[:, part], casting="unsafe")
 
     _over_examples(xp, pred, label, batch_axis, body)
     return dx

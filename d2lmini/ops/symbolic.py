@@ -1,11 +1,11 @@
-"""An array module whose arrays are symbolic: an op computes on them and so tells its formula.
+"""An array module with symbolic arrays: running an op on them gives the formula of the op.
 
-An elementwise op says once what it does, `compute(xp, *arrays)`. Given a `SymbolicModule` for `xp`
-and a `Proxy` for each array, every call of a ufunc is passed on to the module, with the dtypes that
-NumPy would give it. So there is no second list of formulas that could differ from the ops.
+The formula of an elementwise op is written once, in `compute(xp, *arrays)`. If `xp` is a
+`SymbolicModule` and each array is a `Proxy`, the module receives every call of a ufunc, with the
+dtypes that NumPy would use. So there is no second list of formulas that could differ from the ops.
 
-What a module makes of the calls is its own: graph/steps.py makes a chain of NumPy's ufuncs, the
-add-on `cuda` makes lines of C, and this one makes text:
+A subclass of the module decides what a call becomes: graph/steps.py makes a chain of NumPy's
+ufuncs, the add-on `cuda` makes lines of C, and this example makes text:
 
 >>> class Text(SymbolicModule):
 ...     def call(self, ufunc, args, loop, result):
@@ -16,8 +16,8 @@ add-on `cuda` makes lines of C, and this one makes text:
 >>> xp.maximum(x * 2 + b, 0)
 <Proxy maximum(add(multiply(x, 2), b), 0) float32>
 
-What asks for a value (`if x > 0`), for a shape or for other elements is no formula of single
-elements, and is `NotTraceable`.
+A `compute` that needs a value (`if x > 0`), a shape or other elements is not an elementwise
+formula: the trace raises `NotTraceable`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ import numpy as np
 
 
 class NotTraceable(LookupError):
-    """An op is no formula of single elements, or has no such form in the language wanted."""
+    """An op is not an elementwise formula, or its formula has no form in the target language."""
 
 
 class Proxy:
-    """One element of an array, known by the expression that computes it. Written to in place, it
-    stands for another expression.
+    """One element of an array, represented by the expression that computes the element. A write in
+    place replaces the expression.
 
-    xp    the module that computes with it
+    xp    the module that made the proxy
     expr  the expression, in the form of that module
-    body  what belongs to one trace alone, if the module keeps such a thing
+    body  the state of one trace, if the module keeps one
     """
 
     __slots__ = ("body", "dtype", "expr", "xp")
-    __array_ufunc__ = None  # NumPy's scalars shall leave operators to us
+    __array_ufunc__ = None  # so that NumPy's scalars leave operators to this class
     shape: tuple[int, ...] = ()
     ndim = 0
     size = 1
@@ -89,14 +89,14 @@ class Proxy:
 
 
 class SymbolicModule:
-    """The array module. Its ufuncs are NumPy's, by name; a subclass says what becomes of a call, a
+    """The array module. It has NumPy's ufuncs, by name; a subclass defines the result of a call, a
     conversion, a constant and a choice."""
 
     inf, nan, pi, e = np.inf, np.nan, np.pi, np.e
     promote_types, result_type, finfo = np.promote_types, np.result_type, np.finfo
     dtype, iinfo = np.dtype, np.iinfo
 
-    # -- what a subclass says ----------------------------------------------------------------------
+    # -- for subclasses ----------------------------------------------------------------------------
 
     def call(
         self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
@@ -111,15 +111,15 @@ class SymbolicModule:
         raise NotTraceable(f"{old.name} as {new.name}")
 
     def constant(self, value: Any, dtype: np.dtype) -> Any:
-        """The expression of a number in every place."""
+        """The expression of an array filled with a number."""
         raise NotTraceable("an array of a constant")
 
     def choose(self, condition: Proxy, x: Any, y: Any, dtype: np.dtype) -> Proxy:
-        """x where condition holds, else y."""
+        """The result of `where(condition, x, y)`."""
         raise NotTraceable("a choice that depends on a value")
 
     def operand(self, value: Any) -> Any:
-        """What counts for the dtype: a dtype, or int, float or bool, which adapt."""
+        """The dtype of an operand, or the type int, float or bool, which adapts to the others."""
         if isinstance(value, (Proxy, np.generic, np.ndarray)):
             return value.dtype
         if type(value) in (int, float, bool):
@@ -136,7 +136,7 @@ class SymbolicModule:
             return call
         if isinstance(found, type) and issubclass(found, np.generic):
             return found
-        raise AttributeError(f"{name} is no function of symbolic arrays")
+        raise AttributeError(f"{name} is not a function of symbolic arrays")
 
     def _call(
         self, ufunc: np.ufunc, *args: Any, out: Any = None, dtype: Any = None, **options: Any
@@ -161,7 +161,7 @@ class SymbolicModule:
     # -- other functions ---------------------------------------------------------------------------
 
     def copyto(self, target: Proxy, value: Any, casting: Any = None, where: Any = True) -> None:
-        """Let a proxy stand for another value."""
+        """Replace the value of a proxy."""
         if where is not True:
             value = self.where(where, value, target)
         if isinstance(value, Proxy):
@@ -171,7 +171,7 @@ class SymbolicModule:
             target.fill(value)
 
     def where(self, condition: Any, x: Any, y: Any) -> Any:
-        """x where condition holds, else y."""
+        """x where `condition` is true, else y."""
         dtype = np.result_type(*(_sample(v) for v in (x, y)))
         if not isinstance(condition, Proxy):
             chosen = x if condition else y
@@ -183,11 +183,11 @@ class SymbolicModule:
         return self.minimum(self.maximum(x, low), high, out=out)
 
     def empty(self, shape: Any, dtype: Any = float) -> Proxy:
-        """A proxy without a value yet."""
+        """A proxy without an expression."""
         return Proxy(self, None, np.dtype(dtype))
 
     def full(self, shape: Any, value: Any, dtype: Any) -> Proxy:
-        """A constant."""
+        """A proxy of a constant."""
         return Proxy(self, self.constant(value, np.dtype(dtype)), np.dtype(dtype))
 
     def zeros(self, shape: Any, dtype: Any = float) -> Proxy:
@@ -214,18 +214,18 @@ class SymbolicModule:
 
 @lru_cache(maxsize=4096)
 def _loop(ufunc: np.ufunc, given: tuple[Any, ...], dtype: Any) -> tuple[np.dtype, ...]:
-    """The dtypes in which NumPy would compute, and that of the result."""
+    """The dtypes in which NumPy would compute, and the dtype of the result."""
     how: dict[str, Any] = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,)}
     return ufunc.resolve_dtypes((*given, None), **how)
 
 
 def _sample(value: Any) -> Any:
-    """What NumPy's rule for dtypes is to be asked about."""
+    """A value for `np.result_type`: an empty array stands for a proxy."""
     return np.empty((), value.dtype) if isinstance(value, Proxy) else value
 
 
 def _add_operator(symbol: str, ufunc: str, prefixes: Sequence[str]) -> None:
-    """x + y or -x; with the prefix "r" y + x, with "i" x += y."""
+    """Define an operator of `Proxy`: x + y or -x; with the prefix "r" y + x, with "i" x += y."""
 
     def forward(self: Proxy, *others: Any) -> Any:
         return getattr(self.xp, ufunc)(self, *others)
@@ -258,7 +258,7 @@ def trace(
     xp: SymbolicModule, compute: Callable[..., Any], inputs: Sequence[Any], attrs: dict[str, Any],
     **more: Any,
 ) -> Any:  # fmt: skip
-    """What `compute` gives on proxies; NotTraceable, with its reason, if it cannot."""
+    """The result of `compute` on proxies; NotTraceable, with the reason, if there is none."""
     try:
         return compute(xp, *inputs, **attrs, **more)
     except NotTraceable:

@@ -96,7 +96,8 @@ def with_master(
 ) -> Any:
     """Apply `rule` to the float32 master copy, the last array; the weight is the rounded copy."""
     *states, weight32 = rest
-    rule.compute(xp, weight32, grad.astype(weight32.dtype), *states, out=weight32, **attrs)
+    grad = grad.astype(weight32.dtype, copy=False)
+    rule.compute(xp, weight32, grad, *states, out=weight32, **attrs)
     if out is None:
         return weight32.astype(weight.dtype)
     xp.copyto(out, weight32, casting="same_kind")

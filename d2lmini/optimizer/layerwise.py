@@ -114,7 +114,7 @@ class LARS(_StateWithMasterLast):
         for wide in (False, True):
             some = [k for k, w in enumerate(weight) if (mixed and self._is_mixed(w)) == wide]
             if some:
-                chosen = [[each[k] for k in some] for each in (index, weight, grad, state)]
+                chosen = [[values[k] for k in some] for values in (index, weight, grad, state)]
                 rates, decays = [lrs[k] for k in some], [wds[k] for k in some]
                 self._update_some(chosen, rates, decays, wide)
 

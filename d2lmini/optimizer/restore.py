@@ -77,7 +77,7 @@ def _parts(described: Any) -> tuple[str, dict[str, Any]]:
 def _value(plain: Any) -> Any:
     """Decode a value from JSON: dictionaries are lists of pairs, because keys may be numbers."""
     if isinstance(plain, list):
-        return [_value(each) for each in plain]
+        return [_value(item) for item in plain]
     if isinstance(plain, dict):
         return {_value(k): _value(v) for k, v in plain["pairs"]}
     return plain

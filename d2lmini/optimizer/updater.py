@@ -72,7 +72,7 @@ class Updater:
         if isinstance(state, NDArray):
             return state.as_in_context(context)
         if isinstance(state, (tuple, list)):
-            return type(state)(self.sync_state_context(each, context) for each in state)
+            return type(state)(self.sync_state_context(item, context) for item in state)
         return state
 
     # -- files -------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _to_tree(state: Any, arrays: list[np.ndarray]) -> Any:
         arrays.append(state.asnumpy())
         return len(arrays) - 1
     if isinstance(state, (tuple, list)):
-        return [_to_tree(each, arrays) for each in state]
+        return [_to_tree(item, arrays) for item in state]
     if isinstance(state, (bool, int, float, str)):
         return {"is": state}
     raise TypeError(
@@ -152,10 +152,10 @@ def _read(states: bytes) -> tuple[dict[Any, Any], Any]:
     # Each array belongs to one place: a file cannot make many copies of an array.
     arrays: list[Any] = [entry[0] for entry in entries[1:]]
     found = {}
-    for each in meta["states"]:
-        if not isinstance(each, list) or len(each) != 2 or not isinstance(each[0], (int, str)):
-            raise damage_error(f"expected [index, state], got {str(each)[:100]}")
-        found[each[0]] = _from_tree(each[1], arrays)
+    for pair in meta["states"]:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], (int, str)):
+            raise damage_error(f"expected [index, state], got {str(pair)[:100]}")
+        found[pair[0]] = _from_tree(pair[1], arrays)
     return found, meta.get("optimizer")
 
 
@@ -164,7 +164,7 @@ def _from_tree(tree: Any, arrays: list[Any], depth: int = 0) -> Any:
         value, arrays[tree] = arrays[tree], None
         return array(value, dtype=value.dtype)
     if isinstance(tree, list) and depth < _MOST_DEEP:
-        return tuple(_from_tree(each, arrays, depth + 1) for each in tree)
+        return tuple(_from_tree(item, arrays, depth + 1) for item in tree)
     if isinstance(tree, dict) and isinstance(tree.get("is"), (bool, int, float, str)):
         return tree["is"]
     if tree is not None:
@@ -199,7 +199,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {"pairs": [[_plain(k), _plain(v)] for k, v in value.items()]}
     raise TypeError(type(value).__name__)

@@ -239,4 +239,4 @@ def _few(samples: list[Sample]) -> list[Sample]:
         interval = (sample[0] - begin) * (SAMPLES // 2) // (end - begin + 1)
         high = kept[interval][0] if interval in kept else sample
         kept[interval] = max(high, sample, key=itemgetter(1)), sample
-    return [each for pair in kept.values() for each in dict.fromkeys(pair)]
+    return [event for pair in kept.values() for event in dict.fromkeys(pair)]

@@ -15,7 +15,7 @@ both issue the same operations. Within a line operations are aligned by their na
 ...         a += 1
 ...     return trace
 >>> diff = program(False).diff(program(True))
->>> [(each.kind, each.name, each.n) for each in diff.of("added")]
+>>> [(found.kind, found.name, found.n) for found in diff.of("added")]
 [('added', '_mul_scalar', 1)]
 
 Times and overlaps come from single runs: a difference is reported only if it is more than a fifth
@@ -77,7 +77,7 @@ class Finding(NamedTuple):
 def _change(before: Any, after: Any) -> str:
     if before is None and after is None:
         return ""
-    words = [_words(each) for each in (before, after) if each is not None]
+    words = [_words(value) for value in (before, after) if value is not None]
     return " -> ".join(words)
 
 
@@ -114,12 +114,12 @@ class Diff:
             raise ValueError(
                 f"diff: {kind!r} is not a kind of finding; there are {', '.join(KINDS)}"
             )
-        return [each for each in self.findings if each.kind == kind]
+        return [finding for finding in self.findings if finding.kind == kind]
 
     def __str__(self) -> str:
         was, now = _seconds(self.before), _seconds(self.after)
         head = f"{1e3 * was:.2f} ms -> {1e3 * now:.2f} ms, {now / max(was, 1e-9):.2f} times as long"
-        lines = [str(each) for each in self.findings] or ["no other difference"]
+        lines = [str(finding) for finding in self.findings] or ["no other difference"]
         return "\n".join([head, *lines])
 
     def __repr__(self) -> str:
@@ -181,7 +181,7 @@ class Diff:
         was, now = (_together(trace, groups) for trace in (self.before, self.after))
         for pair in dict.fromkeys([*now, *was]):
             a, b = was.get(pair), now.get(pair)
-            before, after = (0.0 if each is None else each[0] for each in (a, b))
+            before, after = (0.0 if found is None else found[0] for found in (a, b))
             # Consecutive operations may overlap a little.
             if min(before, after) <= OF_NEW * max(before, after) and self._differ(before, after):
                 kind = "newly overlapped" if after > before else "no longer overlapped"
@@ -263,7 +263,7 @@ def _pair_lines(
 
 def _pair(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
     """Two sequences aligned by the names of their members."""
-    a, b = [name(each) for each in old], [name(each) for each in new]
+    a, b = [name(operation) for operation in old], [name(operation) for operation in new]
     most = min(len(a), len(b))
     start = next((i for i in range(most) if a[i] != b[i]), most)
     most -= start
@@ -279,12 +279,12 @@ def _pair(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None,
 def _match_runs(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
     """The longest runs of equal names first."""
     pairs: list[tuple[T | None, T | None]] = []
-    names = [name(each) for each in old], [name(each) for each in new]
+    names = [name(operation) for operation in old], [name(operation) for operation in new]
     for same, i, j, k, m in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
         if same == "equal":
             pairs += zip(old[i:j], new[k:m], strict=True)
         else:
-            pairs += [(each, None) for each in old[i:j]] + [(None, each) for each in new[k:m]]
+            pairs += [(x, None) for x in old[i:j]] + [(None, y) for y in new[k:m]]
     return pairs
 
 
@@ -293,12 +293,13 @@ def _match_by_count(
 ) -> list[tuple[T | None, T | None]]:
     """The first item of a name with the first of that name, and so on."""
     waiting: dict[str, list[T]] = defaultdict(list)
-    for each in reversed(old):
-        waiting[name(each)].append(each)
+    for operation in reversed(old):
+        waiting[name(operation)].append(operation)
     pairs: list[tuple[T | None, T | None]] = [
-        (waiting[name(each)].pop() if waiting[name(each)] else None, each) for each in new
+        (waiting[name(operation)].pop() if waiting[name(operation)] else None, operation)
+        for operation in new
     ]
-    return pairs + [(each, None) for rest in waiting.values() for each in reversed(rest)]
+    return pairs + [(operation, None) for rest in waiting.values() for operation in reversed(rest)]
 
 
 def _together(

@@ -80,7 +80,10 @@ def timeline_of(
         spans = [("wait", wait.begin_ns / 1e9, wait.end_ns / 1e9) for wait in trace.waits]
         lanes.append(("front end", spans))
     for name, row in zip(names_of(rows), rows.values()):
-        lanes.append((name, [(_kind(each, accent), each.began_s, each.ended_s) for each in row]))
+        runs = [
+            (_kind(operation, accent), operation.began_s, operation.ended_s) for operation in row
+        ]
+        lanes.append((name, runs))
     picture = timeline(lanes, title, length_s, unit="ms")
     zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
     axes = picture.figure.axes[0]

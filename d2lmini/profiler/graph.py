@@ -79,7 +79,7 @@ def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool 
         )
     after = drop_implied(trace.order[:last])[first - 1 :]
     several = len({operation.place for operation in operations}) > 1
-    boxes = [_box_of(each, several, lines) for each in operations]
+    boxes = [_box_of(operation, several, lines) for operation in operations]
     edges: list[Edge] = []
     dashed: set[Edge] = set()
     for b, (needs, room) in enumerate(after):

@@ -70,7 +70,10 @@ def _drawing(trace: Trace) -> str:
         return "<p>No operation ran.</p>"
     whole = max(1, trace.end_ns - trace.begin_ns)
     width = whole / min(IN_ROW, max(1, COLUMNS // len(lanes)))
-    spans = [np.array([_span(each) for each in row], float) - trace.begin_ns for _, row in lanes]
+    spans = [
+        np.array([_span(operation) for operation in row], float) - trace.begin_ns
+        for _, row in lanes
+    ]
     least = _least(np.concatenate(spans), 3 * whole / WIDE)
     drawn = []
     for n, (name, row) in enumerate(lanes):

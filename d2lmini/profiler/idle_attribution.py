@@ -212,19 +212,19 @@ class IdleAttribution:
                 gap.low = high
             k += 1
 
-    def _walk(self, each: Operation | None, gap: _Gap, now: int) -> None:
-        """Walk from `now` back to gap.low by the causes that delayed `each`; None: the group's end.
-        Each step starts where the previous step ended."""
-        if each is None:
-            each = gap.group.last
-            now = self._running(each, gap, now)
+    def _walk(self, operation: Operation | None, gap: _Gap, now: int) -> None:
+        """Walk from `now` back to gap.low by the causes that delayed `operation`; None: the end of
+        the group. Each step starts where the previous step ended."""
+        if operation is None:
+            operation = gap.group.last
+            now = self._running(operation, gap, now)
         while now > gap.low:
-            now = self._attribute_dependency(each, gap, now)
-            before = self._before[each.number]
+            now = self._attribute_dependency(operation, gap, now)
+            before = self._before[operation.number]
             if before is None:
                 return
             now = self._running(before, gap, now)
-            each = before
+            operation = before
 
     def _attribute_dependency(self, operation: Operation, gap: _Gap, now: int) -> int:
         """Walk back to the end of the dependencies of `operation`: it had not started or been

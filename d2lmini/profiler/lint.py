@@ -171,7 +171,7 @@ class Lint(instrument.Instrument):
         _install(self._outer)
 
     def __str__(self) -> str:
-        return "\n".join(f"{each} ({each.times} x)" for each in self.found) or "no hidden wait"
+        return "\n".join(f"{wait} ({wait.times} x)" for wait in self.found) or "no hidden wait"
 
     def __repr__(self) -> str:
         return f"<lint_waits({self.mode!r}): {len(self.found)} lines with hidden waits>"

@@ -8,8 +8,8 @@
 ...     z.wait_to_read()
 ...     del y
 >>> report = trace.memory()[cpu()]
->>> for each in report.holders:
-...     print(each.name, each.arrays, each.nbytes)
+>>> for holder in report.holders:
+...     print(holder.name, holder.arrays, holder.nbytes)
 _mul_scalar 3 3000000
 _ones 1 1000000
 broadcast_add 1 1000000
@@ -144,7 +144,7 @@ class MemoryReport:
         a picture that prints as text. ValueError if nothing was allocated."""
         if not self.devices:
             raise ValueError("memory: nothing was taken or given back while it was traced")
-        device = self[ctx] if ctx else max(self, key=lambda each: each.peak_bytes)
+        device = self[ctx] if ctx else max(self, key=lambda device_memory: device_memory.peak_bytes)
         return _draw(device, self.begin_ns, self.end_ns)
 
     def __str__(self) -> str:

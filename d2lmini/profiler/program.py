@@ -50,7 +50,7 @@ def front_ends(
     main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
     mine = events.setdefault(main, [])
     over = [operation.end_ns for operation in mine]
-    steps_before = list(accumulate(each.is_step for each in mine))
+    steps_before = list(accumulate(event.is_step for event in mine))
     starts: dict[int, list[str]] = defaultdict(list)
     base = {main: trace.begin_ns}
     for thread in set(events) - {main}:
@@ -59,7 +59,7 @@ def front_ends(
         if k and steps_before[k - 1]:
             starts[steps_before[k - 1] - 1].append(thread)
     done = _Done(trace)
-    steps = {name: list(_steps(each, base[name], done)) for name, each in events.items()}
+    steps = {name: list(_steps(own, base[name], done)) for name, own in events.items()}
     for i, names in starts.items():
         steps[main][i] = steps[main][i]._replace(starts=tuple(names))
     last = max([trace.begin_ns, *over])
@@ -172,6 +172,6 @@ def bound_of(trace: Trace, jobs: Sequence[SimulatedTask]) -> float | None:
     # The paused operation is pushed right after, and counts.
     return max(
         came[min(bisect_right(pushed, end) + 1, len(jobs))]
-        - went[bisect_right(over, end, key=lambda each: each[0])]
+        - went[bisect_right(over, end, key=lambda ended: ended[0])]
         for end in ends
     )

@@ -158,12 +158,14 @@ def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[S
             on_link[old.place].append(old)
     links = {place: rates.fit(copies) for place, copies in on_link.items()} if link_gb_s else {}
     jobs = []
-    for old, each in zip(trace.operations, new, strict=True):
-        job = SimulatedTask(each.number, each.place, old.run_ns, taken.get(each.number, usual))
-        job.priority = each.priority
+    for old, operation in zip(trace.operations, new, strict=True):
+        job = SimulatedTask(
+            operation.number, operation.place, old.run_ns, taken.get(operation.number, usual)
+        )
+        job.priority = operation.priority
         job.inline = old.inline
-        job.share = shares.get(each.number)
-        if old.is_copy and _stays(trace, new, each.number):
+        job.share = shares.get(operation.number)
+        if old.is_copy and _stays(trace, new, operation.number):
             job.run_ns = 0
         elif link_gb_s is not None and old.is_copy:
             job.run_ns = links[old.place].at(old.run_ns, old.nbytes, link_gb_s)

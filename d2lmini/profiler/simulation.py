@@ -63,8 +63,8 @@ class SimulatedTask:
 
     def follows(self, before: Iterable[SimulatedTask]) -> None:
         """Add dependencies."""
-        for each in before:
-            each.holds_up.append(self)
+        for task in before:
+            task.holds_up.append(self)
             self.missing += 1
 
 
@@ -122,7 +122,7 @@ class Simulation:
         """`jobs` in the order of their numbers, from 1. `bound`: the largest pending weight. Front
         ends named `later` begin when a step of another starts them."""
         self.jobs = jobs
-        self.front_ends = {name: ProgramThread(name, each) for name, each in steps.items()}
+        self.front_ends = {name: ProgramThread(name, own) for name, own in steps.items()}
         self.lanes = {place: SimulatedPool(size) for place, size in workers.items()}
         self.bound = bound
         self.waits: list[tuple[Any, str, int, int, int]] = []

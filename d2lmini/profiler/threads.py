@@ -37,7 +37,7 @@ def this_thread() -> str:
 def _name() -> str:
     thread = threading.current_thread()
     with _door:
-        others = [each for each in _names.items() if each[0] is not thread]
+        others = [entry for entry in _names.items() if entry[0] is not thread]
         taken = {name for other, name in others if other.is_alive()}
         name = thread.name
         numbers = count(2)

@@ -14,8 +14,8 @@ own rule: readers together, a writer alone.
 ...     b = a * 2
 ...     a += 1
 ...     c = a + b
->>> for each in trace.operations:
-...     print(each, trace.needs(each.number), trace.makes_room(each.number))
+>>> for x in trace.operations:
+...     print(x, trace.needs(x.number), trace.makes_room(x.number))
 1 _ones () ()
 2 _mul_scalar (1,) ()
 3 _plus_scalar (1,) (2,)
@@ -131,25 +131,27 @@ class Trace(Recorder):
         self._joined[operation.number] = later
 
     def issue(self, task: Task, lane: Any) -> None:
-        each = self._open.get(task)
-        if each is not None:
-            self._gpu_times.issue(each, lane)
+        operation = self._open.get(task)
+        if operation is not None:
+            self._gpu_times.issue(operation, lane)
 
     def issued(self, task: Task, lane: Any) -> None:
-        each = self._open.get(task)
-        if each is not None:
-            self._gpu_times.issued(each, lane)
+        operation = self._open.get(task)
+        if operation is not None:
+            self._gpu_times.issued(operation, lane)
 
     def share(
         self, task: Task, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
     ) -> None:
-        each = self._open.get(task)
-        if each is not None:
+        operation = self._open.get(task)
+        if operation is not None:
             ns = engine.current.clock() - begin_ns
             work_ns = (over_ns - begin_ns) * pieces // own if own else ns
-            most, before, worked, ever = self.shared.get(each.number, SplitRecord(0, 0, 0, False))
+            most, before, worked, ever = self.shared.get(
+                operation.number, SplitRecord(0, 0, 0, False)
+            )
             cut = SplitRecord(max(most, pieces), before + ns, worked + work_ns, late or ever)
-            self.shared[each.number] = cut
+            self.shared[operation.number] = cut
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if not self._closing:
@@ -161,8 +163,8 @@ class Trace(Recorder):
             )  # fmt: skip
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
-        each = self._open.get(thread_state.task)
-        number, site = 0 if each is None else each.number, None
+        operation = self._open.get(thread_state.task)
+        number, site = 0 if operation is None else operation.number, None
         if thread_state.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills the array itself
         pool, now = var.pool, engine.current.clock()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.base import loaders
 from d2lmini.ndarray.unsupported import explain
 from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
@@ -55,4 +56,6 @@ vars(globals()["contrib"])["boolean_mask"] = _boolean_mask
 def __getattr__(name: str) -> Any:
     if name in registry:  # ops with a leading underscore
         return getattr(globals()["op"], name)
+    if name in ("np", "npx"):  # defined in a higher layer
+        return loaders[name]()
     raise explain("sym", name)

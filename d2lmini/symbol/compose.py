@@ -119,13 +119,13 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     wanted = (*names[: op.n_required], *op.optional(attrs))
     if is_complete(op) and None in given[: op.n_required]:
         raise MXNetError(f"{op.name}: an input is missing, expected {', '.join(names)}")
-    for i, each in enumerate(names):
-        if given[i] is None and each in wanted:
+    for i, arg in enumerate(names):
+        if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
-                raise TypeError(f"{op.name}: input {each!r} is missing; usage: {op.usage}")
+                raise TypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
-            given[i] = variable(f"{name}_{each}", {**(labels or {}), **initial_label(op, each)})
+            given[i] = variable(f"{name}_{arg}", {**(labels or {}), **initial_label(op, arg)})
     while given and given[-1] is None:
         given.pop()
     return apply_op(op, tuple(given), attrs, name, labels, named=True)

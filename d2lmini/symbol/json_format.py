@@ -291,12 +291,12 @@ def _in_places(
     if len(inputs) > len(used):
         return tuple(inputs)
     new = [
-        (Node(None, f"{name}_{each}", labels=initial_label(op, each)), 0)
-        for each in used[len(inputs) :]
+        (Node(None, f"{name}_{arg}", labels=initial_label(op, arg)), 0)
+        for arg in used[len(inputs) :]
     ]
     placed: list[Entry | None] = [None] * len(names)
-    for each, entry in zip(used, [*inputs, *new], strict=True):
-        placed[names.index(each)] = entry
+    for arg, entry in zip(used, [*inputs, *new], strict=True):
+        placed[names.index(arg)] = entry
     while placed and placed[-1] is None:
         placed.pop()
     return tuple(placed)

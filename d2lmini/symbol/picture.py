@@ -146,7 +146,7 @@ def _is_automatic(node: Node) -> bool:
     assert node.op is not None
     stem = node.name.rstrip("0123456789")
     called = (node.op.name, *node.op.aliases, operator_hint(node.op.name))
-    return any(stem.endswith(each.lower()) for each in called)
+    return any(stem.endswith(op_name.lower()) for op_name in called)
 
 
 def _plain(name: str) -> str:

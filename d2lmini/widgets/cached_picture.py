@@ -33,7 +33,7 @@ def _stack(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
     """PNGs one below the other, at two dots for each point of the page."""
     from matplotlib import image
 
-    arrays = [image.imread(io.BytesIO(each))[..., :3] for each in images]
+    arrays = [image.imread(io.BytesIO(data))[..., :3] for data in images]
     wide = max(array.shape[1] for array in arrays)
     rows = [
         np.pad(array, ((0, 0), (0, wide - array.shape[1]), (0, 0)), constant_values=1)

@@ -88,7 +88,7 @@ def control(name: str, given: Any, default: Any = MISSING) -> Control | None:
     if isinstance(given, list):
         if not given:
             raise ValueError(f"{name}: an empty list leaves no choice; name one value at least")
-        at = next((i for i, each in enumerate(given) if _same(each, default)), 0)
+        at = next((i for i, value in enumerate(given) if _same(value, default)), 0)
         return Control(name, "choice", given[at], choices=tuple(given))
     if isinstance(given, range):
         if not given:
@@ -121,7 +121,7 @@ def _round_step(length: float) -> float:
     if not length:
         return 1.0
     power = 10.0 ** math.floor(math.log10(length / STEPS))
-    factor = next(each for each in (1, 2, 5, 10) if each * power * STEPS >= length * (1 - 1e-9))
+    factor = next(step for step in (1, 2, 5, 10) if step * power * STEPS >= length * (1 - 1e-9))
     return float(f"{factor * power:.1g}")
 
 

@@ -70,8 +70,8 @@ def views_of(x: Any, /, **shapes: tuple[int, ...]) -> list[View]:
         found = [View("what ran", [_of_trace(x)])]
     elif isinstance(x, Block):
         found = _of_block(x)
-    elif isinstance(x, (list, tuple)) and x and all(isinstance(each, Program) for each in x):
-        found = [View(each.name, _of_program(each)) for each in x]
+    elif isinstance(x, (list, tuple)) and x and all(isinstance(program, Program) for program in x):
+        found = [View(program.name, _of_program(program)) for program in x]
     else:
         raise TypeError(
             f"graph_view shows a Symbol, a hybridized net, a Program or a Trace, "
@@ -119,9 +119,9 @@ def _of_block(block: Block) -> list[View]:
     """A net: for each kind of input, the forward graph, then the backward graph."""
     compiled = block._compiled() if isinstance(block, HybridBlock) and block._active else None
     kinds = [
-        each
+        kind
         for placed in (compiled.placed.values() if compiled is not None else ())
-        for each in placed.op._compiled.values()
+        for kind in placed.op._compiled.values()
     ]
     if not kinds:
         raise MXNetError(

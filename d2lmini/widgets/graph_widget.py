@@ -104,12 +104,12 @@ class GraphView(Widget):
 def _scene(stage: Stage) -> dict[str, Any]:
     """A stage for JSON: boxes with the middle of their upper edge, arrows as SVG paths, the arena
     as rectangles of (name, first statement, last, offset, bytes)."""
-    sizes = [_size(each) for each in stage.boxes]
+    sizes = [_size(box) for box in stage.boxes]
     places = arrange(sizes, list(stage.edges))
     boxes = []
-    for each, x, y, (width, height) in zip(stage.boxes, places.x, places.y, sizes):
+    for box, x, y, (width, height) in zip(stage.boxes, places.x, places.y, sizes):
         where = {"x": round(MARGIN + x, 1), "y": y, "width": round(width, 1), "height": height}
-        boxes.append({**where, **each._asdict()})
+        boxes.append({**where, **box._asdict()})
     edges = [
         {"from": a, "to": b, "value": stage.edges[a, b], "path": path, "head": head}
         for (a, b), (path, head) in places.arrows.items()
@@ -135,12 +135,12 @@ def _scene(stage: Stage) -> dict[str, Any]:
     return found
 
 
-def _size(each: Box) -> tuple[float, float]:
-    widths = [(7.0 if i == 0 else 5.6) * len(line) + 20 for i, line in enumerate(each.lines)]
-    widths += [5.6 * len(part) + 34 for part in each.parts]
-    mark = 34 if each.new else 0  # beside the first line
+def _size(box: Box) -> tuple[float, float]:
+    widths = [(7.0 if i == 0 else 5.6) * len(line) + 20 for i, line in enumerate(box.lines)]
+    widths += [5.6 * len(part) + 34 for part in box.parts]
+    mark = 34 if box.new else 0  # beside the first line
     widths[0] += mark
-    return max([*widths, 70.0]), 10 + LINE * len(each.lines) + PART * len(each.parts)
+    return max([*widths, 70.0]), 10 + LINE * len(box.lines) + PART * len(box.parts)
 
 
 # -- the picture -----------------------------------------------------------------------------------
@@ -175,9 +175,9 @@ def _drawing(view: View) -> Drawing:
             x, y = MARGIN, y + 16
         parts.append(draw_legend(x, y, LOOKS[kind], kind == "variable"))
         x += wide
-    boxes = [each for scene in scenes for each in scene["boxes"]]
-    said = ["thick frame: a result"] * any(each["output"] for each in boxes)
-    said += ["boxes in a box: done in one pass"] * any(each["parts"] for each in boxes)
+    boxes = [box for scene in scenes for box in scene["boxes"]]
+    said = ["thick frame: a result"] * any(box["output"] for box in boxes)
+    said += ["boxes in a box: done in one pass"] * any(box["parts"] for box in boxes)
     if not all(edge["value"] for scene in scenes for edge in scene["edges"]):
         said.append("dashed arrow: overwrites what that one reads or wrote")
     parts.append(draw_text(MARGIN, y + 28, "; ".join(said), 9, QUIET))
@@ -200,18 +200,18 @@ def _draw_scene(scene: dict[str, Any], left: float, top: float) -> list[str]:
     for edge in scene["edges"]:
         path, head = (_move_path(edge[name], left, top) for name in ("path", "head"))
         parts.append(draw_arrow(path, head, "#444444", dashed=not edge["value"]))
-    for each in scene["boxes"]:
-        parts.append(_box(each, left + each["x"], top + each["y"]))
+    for box in scene["boxes"]:
+        parts.append(_box(box, left + box["x"], top + box["y"]))
     return parts
 
 
-def _box(each: dict[str, Any], x: float, y: float) -> str:
-    height, width = each["height"], each["width"]
-    shown = svg.Box(each["lines"], LOOKS[each["kind"]], each["kind"] == "variable", each["output"])
+def _box(box: dict[str, Any], x: float, y: float) -> str:
+    height, width = box["height"], box["width"]
+    shown = svg.Box(box["lines"], LOOKS[box["kind"]], box["kind"] == "variable", box["output"])
     drawn = svg.draw_box(shown, x, y, width, height)
-    y += 2 + LINE * len(each["lines"])
-    for part in each["parts"]:
-        drawn += draw_frame(x, y + 5, each["width"] - 16, PART - 3, "#ffffff", "#444444", 3)
+    y += 2 + LINE * len(box["lines"])
+    for part in box["parts"]:
+        drawn += draw_frame(x, y + 5, box["width"] - 16, PART - 3, "#ffffff", "#444444", 3)
         y += PART
         drawn += draw_text(x, y - 2, part, 9, middle=True)
     return drawn

@@ -61,14 +61,14 @@ class Sampler:
         """Call `widget.beat()` at every beat, as long as the widget lives."""
         self._warn()
         with self._lock:
-            if all(each() is not widget for each in self._widgets):
+            if all(ref() is not widget for ref in self._widgets):
                 self._widgets = (*self._widgets, weakref.ref(widget))
             self._start()
 
     def remove(self, widget: Any) -> None:
         """Stop calling `widget.beat()`. A call in progress may still finish."""
         with self._lock:
-            self._widgets = tuple(each for each in self._widgets if each() is not widget)
+            self._widgets = tuple(ref for ref in self._widgets if ref() is not widget)
         self._wake.set()
 
     def call(self, job: Callable[[], object]) -> None:
@@ -129,8 +129,8 @@ class Sampler:
                 self._problems.append(f"a widget's answer to its view failed: {problem!r}")
 
     def _beat(self) -> None:
-        for each in self._widgets:
-            widget = each()
+        for ref in self._widgets:
+            widget = ref()
             if widget is None:
                 continue
             try:

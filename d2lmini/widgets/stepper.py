@@ -218,7 +218,7 @@ class Stepper(Widget):
                 ],
                 "spans": spans,
                 "order": play.order,
-                "told": [each[:1] if hides else each for each in told],
+                "told": [message[:1] if hides else message for message in told],
                 "seed": play.seed,
                 "guessing": self.guessing,
                 "right": self.right,

@@ -192,8 +192,8 @@ class Playback:
         self.log.append(event)
         self.steps += 1
         if move.begins:
-            for each in self._inside.get(number, ()):
-                self._push(each)
+            for inner in self._inside.get(number, ()):
+                self._push(inner)
         else:
             for ready in core.release(task):
                 self.status[ready.seq] = "ready"

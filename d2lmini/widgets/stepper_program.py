@@ -6,8 +6,8 @@
 ...     b = a * 2
 ...     a += 1
 >>> record = record_program(program)
->>> for each in record.operations.values():
-...     print(each, [record.names[var] for var in each.writes], *each.values.values())
+>>> for x in record.operations.values():
+...     print(x, [record.names[var] for var in x.writes], *x.values.values())
 1 _ones ['a'] [1. 1.]
 2 _mul_scalar ['b'] [2. 2.]
 3 _plus_scalar ['a'] [2. 2.]
@@ -197,7 +197,7 @@ class _Recorder(instrument.Instrument):
         var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
         if not isinstance(var, Var) or self._number(var) in self.names:
             return
-        others = sum(each == name or each.startswith(f"{name} #") for each in self.names.values())
+        others = sum(text == name or text.startswith(f"{name} #") for text in self.names.values())
         self.names[self._number(var)] = f"{name} #{others + 1}" if others else name
 
     def _number(self, var: Var) -> int:

@@ -49,8 +49,10 @@ def scene(play: Playback) -> dict[str, Any]:
     program = play.program
     titles = {n: title(play, n) for n in program.operations}
     below = {  # the line, where the title is the name
-        n: shorten(code_of(each), 34) if titles[n] == f"{n} {each.name}" else each.name
-        for n, each in program.operations.items()
+        n: shorten(code_of(operation), 34)
+        if titles[n] == f"{n} {operation.name}"
+        else operation.name
+        for n, operation in program.operations.items()
     }
     widths = [max(6.7 * len(titles[n]) + 16, 5.4 * len(below[n]) + 24, 148.0) for n in titles]
     edges: list[Edge] = []
@@ -60,10 +62,12 @@ def scene(play: Playback) -> dict[str, Any]:
         dashed.update((k - 1, n - 1) for k in room)
     places = arrange([(width, HIGH) for width in widths], edges)
     nodes = []
-    for (n, each), x, y, width in zip(program.operations.items(), places.x, places.y, widths):
-        node = {"number": n, "title": titles[n], "name": each.name, "where": each.where}
-        node |= {"line": each.line, "below": below[n]}
-        nodes.append({**node, "x": MARGIN + x, "y": y, "width": round(width, 1), "us": each.us})
+    for (n, operation), x, y, width in zip(program.operations.items(), places.x, places.y, widths):
+        node = {"number": n, "title": titles[n], "name": operation.name, "where": operation.where}
+        node |= {"line": operation.line, "below": below[n]}
+        nodes.append(
+            {**node, "x": MARGIN + x, "y": y, "width": round(width, 1), "us": operation.us}
+        )
     drawn = [
         {"from": a + 1, "to": b + 1, "value": (a, b) not in dashed, "path": path, "head": head}
         for (a, b), (path, head) in places.arrows.items()
@@ -78,8 +82,8 @@ def drawing(play: Playback) -> Drawing:
     width, y = 720.0, 0.0
     if len(play.order) < MOST_DRAWN:
         found = scene(play)
-        parts = [_arrow(each) for each in found["edges"]]
-        parts += [_box(play, each) for each in found["nodes"]]
+        parts = [_arrow(edge) for edge in found["edges"]]
+        parts += [_box(play, node) for node in found["nodes"]]
         width, y = found["size"]
     width = max(width, 460.0)
     order = "They began in the order " + ", ".join(map(str, play.order))

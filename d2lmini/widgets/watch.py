@@ -21,7 +21,7 @@ computes, and a picture is stored; elsewhere nothing is shown, and the record ca
 ...     y.wait_to_read()
 >>> w
 <live view of the engine>
->>> w.count, [each.name for each in w.operations]
+>>> w.count, [operation.name for operation in w.operations]
 (2, ['_ones', '_plus_scalar'])
 
 The view keeps the last 20,000 operations, so that it may run all day (`watch_records`). A message

@@ -167,50 +167,51 @@ class MessageWriter:
     def _us(self, ns: int) -> float:
         return (ns - self.begin_ns) / 1e3
 
-    def _row(self, each: WatchedOperation) -> int:
-        key = (each.place, each.worker)
+    def _row(self, operation: WatchedOperation) -> int:
+        key = (operation.place, operation.worker)
         row = self._index.get(key)
         if row is None:
             row = self._index[key] = len(self._index)
-            self._rows[key] = [each]
+            self._rows[key] = [operation]
         return row
 
-    def _running(self, each: WatchedOperation) -> list[float]:
+    def _running(self, operation: WatchedOperation) -> list[float]:
         """An operation that has begun and not ended."""
-        name, row = self.texts.number(each.name), self._row(each)
-        return [each.number, name, row, self._us(each.began_ns), self.texts.line(each.site)]
+        name, row = self.texts.number(operation.name), self._row(operation)
+        began_us, line = self._us(operation.began_ns), self.texts.line(operation.site)
+        return [operation.number, name, row, began_us, line]
 
     def _pack(self, ended: list[WatchedOperation]) -> bytes:
         texts = self.texts
         begin = self.begin_ns
         number, line, about = texts.number, texts.line, texts.about
         rows: list[tuple[float, ...]] = []
-        for each in ended:
-            failure = -1 if each.failure is None else number(each.failure)
+        for done in ended:
+            failure = -1 if done.failure is None else number(done.failure)
             rows.append(
                 (
-                    each.number, number(each.name), self._row(each) if each.began_ns else -1,
-                    each.pushed_ns - begin, each.ready_ns - begin, each.began_ns - begin,
-                    each.ended_ns - begin, line(each.site), about(each.about), failure,
+                    done.number, number(done.name), self._row(done) if done.began_ns else -1,
+                    done.pushed_ns - begin, done.ready_ns - begin, done.began_ns - begin,
+                    done.ended_ns - begin, line(done.site), about(done.about), failure,
                 )
             )  # fmt: skip
         table = np.array(rows, np.float64).reshape(-1, OPERATION)
         table[:, 3:7] /= 1e3
         return table.tobytes()
 
-    def _wait(self, each: Wait) -> list[float]:
+    def _wait(self, wait: Wait) -> list[float]:
         number = self.texts.number
         return [
-            number(each.thread), number(each.kind), self._us(each.begin_ns),
-            self._us(each.end_ns), self.texts.line(each.site), each.operation,
+            number(wait.thread), number(wait.kind), self._us(wait.begin_ns),
+            self._us(wait.end_ns), self.texts.line(wait.site), wait.operation,
         ]  # fmt: skip
 
     def _pack_samples(self, samples: Iterable[Sample]) -> bytes:
         width = SAMPLE + 3 * len(self._devices)
         rows = []
-        for each in samples:
-            held = {ctx: sizes for ctx, *sizes in each.held}
-            row: list[float] = [self._us(each.when_ns), each.queued, each.process]
+        for sample in samples:
+            held = {ctx: sizes for ctx, *sizes in sample.held}
+            row: list[float] = [self._us(sample.when_ns), sample.queued, sample.process]
             for ctx in self._devices:
                 row += held.get(ctx, (0, 0, 0))
             rows.append(row)
@@ -224,8 +225,8 @@ def _pack(rows: list[list[float]]) -> bytes:
 def _pack_after(ended: Iterable[WatchedOperation]) -> bytes:
     """The latest predecessors of each: those it most likely waited for."""
     flat: list[int] = []
-    for each in ended:
-        needs, room = each.after
+    for operation in ended:
+        needs, room = operation.after
         needs, room = needs[-MOST_AFTER:], room[-MOST_AFTER:]
         flat += (len(needs), len(room), *needs, *room)
     return np.array(flat, np.int32).tobytes()

@@ -188,8 +188,10 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
 def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     """Memory of the process, on its own scale: often ten times the memory of the arrays."""
     asked = [sample for sample in samples if sample.process]
-    times = [(each.when_ns - begin_ns) / 1e6 for each in asked]
-    axes.plot(times, [each.process / 1e6 for each in asked], "-.", color="#777777", linewidth=1.0)
+    times = [(sample.when_ns - begin_ns) / 1e6 for sample in asked]
+    axes.plot(
+        times, [sample.process / 1e6 for sample in asked], "-.", color="#777777", linewidth=1.0
+    )
     axes.set_ylim(bottom=0)
     axes.set_ylabel("process\nMB", rotation=0, ha="right", va="center")
     axes.spines[["top", "right"]].set_visible(False)
@@ -213,7 +215,7 @@ def _longest(waits: Sequence[Wait]) -> list[str]:
         where = callsite.describe(wait.site)
         seconds, n = by_line.get(where, (0.0, 0))
         by_line[where] = (seconds + wait.seconds, n + 1)
-    longest = sorted(by_line.items(), key=lambda each: -each[1][0])[:MOST_WAITS]
+    longest = sorted(by_line.items(), key=lambda entry: -entry[1][0])[:MOST_WAITS]
     found = []
     for where, (seconds, n) in longest:
         where = _without_folder(where)

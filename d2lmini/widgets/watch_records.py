@@ -11,9 +11,9 @@ second, on the sampler's thread (`look`), by the engine's own rule.
 ...     y = x * x
 ...     nd.waitall()
 >>> look = recent.look()
->>> [(str(each), each.after) for each in look.ended]
+>>> [(str(operation), operation.after) for operation in look.ended]
 [('1 _ones', ((), ())), ('2 _plus_scalar', ((1,), ())), ('3 broadcast_mul', ((2,), ()))]
->>> recent.count, [str(each) for each in recent.operations]
+>>> recent.count, [str(operation) for operation in recent.operations]
 (3, ['2 _plus_scalar', '3 broadcast_mul'])
 """
 
@@ -236,7 +236,7 @@ _THE_WAIT = engine.Engine._wait.__code__
 def waiting_now() -> list[Waiting]:
     """The waits in progress of the program's threads, read from outside: from the frames of the
     engine's one wait function. (A hook reports a wait only when it is over.)"""
-    names = {each.ident: each.name for each in threading.enumerate()}
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = []
     for ident, frame in sys._current_frames().items():
         if ident in names and (wait := _wait_above(frame)) is not None:

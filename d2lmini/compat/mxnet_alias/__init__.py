@@ -39,7 +39,7 @@ import d2lmini
 from d2lmini.base import alias
 from d2lmini.compat.mxnet_alias import unsupported
 from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
-from d2lmini.compat.mxnet_alias.unsupported import LeftOutModule, Missing
+from d2lmini.compat.mxnet_alias.unsupported import LeftOutModule
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -51,22 +51,27 @@ _BOOK = "d2lmini.d2l"
 # MXNet's short names, and modules that have another name here.
 _OTHER_NAMES = {
     "img": "image", "init": "initializer", "kv": "kvstore", "mod": "module", "mon": "monitor",
-    "nd": "ndarray", "rnd": "random", "sym": "symbol", "viz": "visualization",
+    "nd": "ndarray", "numpy": "np", "numpy_extension": "npx", "rnd": "random",
+    "sym": "symbol", "viz": "visualization",
     "attribute": "symbol.attribute", "name": "symbol.naming",
 }  # fmt: skip
 
 # Modules that both have, and those that d2lmini will have.
 _MODULES = """
-    autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray onnx
-    optimizer profiler random runtime symbol test_utils util visualization""".split()
+    autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray np npx
+    onnx optimizer profiler random runtime symbol test_utils util visualization""".split()
 
 # Modules that have another place in MXNet.
-_ELSEWHERE = {"contrib.onnx": "onnx", "executor": "compat.executor"}
+_ELSEWHERE = {
+    "contrib.onnx": "onnx", "executor": "compat.executor",
+    "ndarray.numpy": "np", "ndarray.numpy_extension": "npx",
+    "symbol.numpy": "np", "symbol.numpy_extension": "npx",
+}  # fmt: skip
 
 # The names in `mxnet` that are not modules.
 _NAMES = """
-    AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_shape
-    set_np_shape use_np_shape""".split()
+    AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_array
+    np_shape num_gpus set_np_shape use_np use_np_array use_np_shape""".split()
 
 # Files of MXNet's packages that programs import from, as `from mxnet.gluon.block import Block`. The
 # names are looked up in d2lmini's file of that name, if there is one, and in the package above.
@@ -92,8 +97,6 @@ class _MXNet(ModuleType):
             value = getattr(d2lmini, name)
         elif name.startswith("__"):
             raise AttributeError(f"module 'mxnet' has no attribute {name!r}")
-        elif name in unsupported.NAMES:
-            value = Missing(f"mxnet.{name}", unsupported.NAMES[name])
         else:
             try:
                 value = import_module(f"mxnet.{name}")

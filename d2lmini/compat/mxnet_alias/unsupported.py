@@ -30,9 +30,6 @@ _MODULES = {
     "which loads trained networks from the Internet; d2l.resnet18 is a network to train":
         "gluon.model_zoo gluon.model_zoo.model_store gluon.model_zoo.vision",
     "as all of MXNet's sparse arrays": "ndarray.sparse symbol.sparse",
-    "as all of MXNet's NumPy interface": """
-        numpy numpy_extension np npx symbol.numpy symbol.numpy_extension ndarray.numpy
-        ndarray.numpy_extension""",
     "as all of MXNet's custom operators": "operator rtc library tvmop torch th",
     "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
         callback executor_manager model module module.base_module module.bucketing_module
@@ -43,13 +40,6 @@ _MODULES = {
 }  # fmt: skip
 #: The path of each below `mxnet`, and its reason.
 MODULES = {module: reason for reason, names in _MODULES.items() for module in names.split()}
-
-#: Missing names in the module `mxnet` itself that are not modules.
-NAMES = {
-    "np_array": "as all of MXNet's NumPy interface",
-    "use_np": "as all of MXNet's NumPy interface",
-    "use_np_array": "as all of MXNet's NumPy interface",
-}
 
 _LATER = ("training past one machine",)
 

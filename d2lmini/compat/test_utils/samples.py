@@ -121,8 +121,8 @@ def np_reduce(
     axes = range(dat.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     axes = sorted({a % dat.ndim for a in axes}, reverse=True)
     result = dat
-    for each in axes:
-        result = numpy_reduce_func(result, axis=each)
+    for one_axis in axes:
+        result = numpy_reduce_func(result, axis=one_axis)
     if keepdims:
         result = np.reshape(result, [1 if i in axes else n for i, n in enumerate(dat.shape)])
     return result

@@ -1,19 +1,20 @@
 """Kernels: the CUDA C that runs on a GPU, as readable text.
 
     launch       Kernel(name, source): compiles at the first call, packs the arguments
-    functions    each ufunc of NumPy in C, with exactly NumPy's rules
+    ufunc_to_c   each ufunc of NumPy in C, with exactly NumPy's rules
     symbols      an array module whose arrays are names in C: running an op on it writes C code
     elementwise  a kernel for any elementwise formula: fused groups, with or without broadcasting
     fused        such a formula on given arrays, compiled at first use
     updates      one launch for the optimizer steps of many parameters
     windows      im2col and col2im
+    depthwise    convolution by filters of one channel each
     pooling      windows reduced to a number each, and their gradients
-    rows         the gradient of taking rows, such as an embedding's
+    rows         the gradient of selecting rows, such as an embedding's
     blocks       sums and maxima over the threads of a block
     cross_entropy  softmax cross-entropy and its gradient
     moments      means and variances, and the sums in a normalization's gradient
     recurrent    the elementwise part of an LSTM or GRU step, between the products
-    random       Philox: random numbers that depend only on key and position
+    random_numbers  Philox: random numbers that depend only on key and position
 
 Nothing here imports CuPy: the caller of a kernel passes the array module. Each of these modules is
 imported at first use (`kernels.pooling`): most programs use no GPU.

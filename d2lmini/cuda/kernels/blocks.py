@@ -10,11 +10,11 @@ from __future__ import annotations
 from d2lmini.cuda.kernels.launch import THREADS
 
 BLOCK = f"""
-// What all threads of a block have, put together; each of them gets it.
-template <bool largest> __device__ A together(A mine) {{
+// The sum or maximum of `mine` over all threads of a block; each thread gets the result.
+template <bool largest> __device__ A block_reduce(A mine) {{
     __shared__ A all[{THREADS}];
     const int me = threadIdx.x;
-    __syncthreads();  // others may still read what was there
+    __syncthreads();  // other threads may still read the previous values
     all[me] = mine;
     __syncthreads();
     for (int half = blockDim.x / 2; half > 0; half /= 2) {{

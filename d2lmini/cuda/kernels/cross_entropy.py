@@ -34,9 +34,9 @@ _BLOCK = {
     "block": BLOCK,
     "places": "for (Index p = blockIdx.x; p < rows * columns; p += gridDim.x)",
     "classes_of_place": "for (Index c = threadIdx.x; c < classes; c += blockDim.x)",
-    "largest": "together<true>(largest)",
-    "sum": "together<false>(sum)",
-    "weight": "together<false>(weight)",
+    "largest": "block_reduce<true>(largest)",
+    "sum": "block_reduce<false>(sum)",
+    "weight": "block_reduce<false>(weight)",
     "is_first": "threadIdx.x == 0",
 }
 
@@ -69,7 +69,7 @@ _LOSS = {
         if ($is_first) loss[p] = A(factor) * found;
 """,
 }
-_GIVE = {
+_GRADIENT = {
     True: f"""{_CLASS}
         $classes_of_place {{
             const A share = exp(loaded(x[c * columns]) - top) * (slope / total);
@@ -112,7 +112,7 @@ extern "C" __global__ void cross_entropy_gradient(
     $places {{{_PLACE}
         T* y = dx + row * classes * columns + column;
         const A slope = loaded(g[p / behind % examples]) * A(factor);
-{_GIVE[is_sparse]}    }}
+{_GRADIENT[is_sparse]}    }}
 }}
 """
     return (

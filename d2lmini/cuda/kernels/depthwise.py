@@ -26,10 +26,10 @@ _PARAMETERS = """
     const Index OD, const Index OH, const Index OW
 """
 
-#: This many threads keep a GPU busy.
+#: Threads that keep a GPU busy.
 _THREADS = 1 << 16
-#: The shortest piece, in outputs.
-_SHORTEST = 64
+#: Outputs in a piece, at least.
+_MIN_PIECE = 64
 
 _CONVOLVE = TypedKernel(
     "depthwise",
@@ -135,7 +135,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> 
     """(N, C, *size), (N, C*M, *out) -> dw (C*M, 1, *kernel). float16 is added up in float32."""
     x, g = xp.ascontiguousarray(x), xp.ascontiguousarray(g)
     total = len(x) * prod(geo.out)
-    pieces = max(min(_THREADS // dw.size, total // _SHORTEST), 1)
+    pieces = max(min(_THREADS // dw.size, total // _MIN_PIECE), 1)
     length = -(-total // pieces)
     parts = xp.empty((pieces, dw.size), "float32" if x.dtype.itemsize == 2 else x.dtype)
     kernel = _WEIGHT(x.dtype, x.size, g.size, parts.size + total)

@@ -28,8 +28,8 @@ extern "C" __global__ void add_relu(const float* x0, const float* x1, float* y0,
 }
 <BLANKLINE>
 
-A thread takes four elements at a time where they are contiguous, 16 bytes in one instruction. The
-text contains the shapes as far as they are needed to locate an element, so that the compiler
+A thread works on four elements at a time where they are contiguous: one instruction moves 16 bytes.
+The text contains the shapes as far as they are needed to locate an element, so that the compiler
 divides by constants; the first axis is not in the text, so the same kernel serves other batch
 sizes. An output may overwrite an input: a thread reads all its inputs before it writes.
 """
@@ -50,7 +50,7 @@ from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
 
-#: What a kernel needs that takes four elements at a time.
+#: Helpers of a kernel that works on four elements at a time.
 FOUR = """// Four elements side by side.
 template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
 template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
@@ -84,7 +84,7 @@ def elementwise(
     `formula(*inputs)` returns; the inputs are names in C. Kernel arguments: the inputs, which
     broadcast to `domain`, the outputs, the number of elements. Equal texts give the same kernel.
 
-    NotTraceable where the formula is none of single elements.
+    NotTraceable if the formula is not elementwise.
     """
     body = Body()
     texts = [f"x{i}" for i in range(len(inputs))]
@@ -140,14 +140,14 @@ def kernel_of(name: str, source: str) -> Kernel:
 
 
 def load_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
-    """What lies in an array, to compute with."""
+    """The proxy of an array's element, in the dtype of computations."""
     if dtype.char == "e":
         return body.line(f"widened({text})", dtype)
     return body.add_input(text, dtype)
 
 
 def store_text(value: Proxy) -> str:
-    """A value as it lies in an array."""
+    """The C expression that stores a value in an array."""
     return f"narrowed({value.expr})" if value.dtype.char == "e" else value.expr
 
 
@@ -276,7 +276,7 @@ def _four_at_a_time(
 
 
 def _bare(text: str) -> str:
-    """Drop needless brackets around products and remainders beside a plus."""
+    """The text without needless brackets: around products and remainders in a sum."""
     return text[1:-1] if text[0] == "(" and " + " not in text else text
 
 

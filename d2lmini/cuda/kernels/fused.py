@@ -4,7 +4,7 @@
         d = x - mean
         return d * d
 
-    y = fused(cupy, squared_distance, [x, mean])
+    y = apply_fused(cupy, squared_distance, [x, mean])
 
 The result is that of NumPy, with broadcasting, but no intermediate result goes to memory.
 """

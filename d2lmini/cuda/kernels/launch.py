@@ -28,12 +28,12 @@ import numpy as np
 
 #: Threads of a block: a multiple of the warp size 32; with 256 any register count fits.
 THREADS = 256
-#: Most blocks of a grid; more would only wait: an H100 runs 132 x 8 blocks at a time.
-MOST_BLOCKS = 2048
+#: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
+MAX_BLOCKS = 2048
 #: Compiler options: the C++ version, no fast mathematics.
 OPTIONS = ("-std=c++17",)
 
-#: The C type of each dtype, and the storage type of float16 (see `functions`).
+#: The C type of each dtype, and the storage type of float16 (see `ufunc_to_c`).
 C_TYPES = {
     "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
     "i": "int", "I": "unsigned int", "l": "long long", "L": "unsigned long long",
@@ -106,7 +106,7 @@ class Kernel:
         if kernel is None:
             kernel = xp.RawKernel(self.source, self.name, options=OPTIONS)
             kernel = self._compiled.setdefault(xp, kernel)
-        kernel((min(-(-size // THREADS), MOST_BLOCKS), rows), (THREADS,), tuple(packed))
+        kernel((min(-(-size // THREADS), MAX_BLOCKS), rows), (THREADS,), tuple(packed))
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}({', '.join(map(str, self.parameters))})>"
@@ -119,4 +119,4 @@ def index_type(sizes: Sequence[int]) -> str:
     >>> index_type([10, 3]), index_type([1 << 31])
     ('int', 'long long')
     """
-    return "int" if max(sizes, default=0) < (1 << 31) - 4 * MOST_BLOCKS * THREADS else "long long"
+    return "int" if max(sizes, default=0) < (1 << 31) - 4 * MAX_BLOCKS * THREADS else "long long"

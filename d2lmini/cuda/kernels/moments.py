@@ -21,8 +21,8 @@ from d2lmini.cuda.kernels.typed import TypedKernel
 
 Shape = tuple[int, ...]
 
-#: Fewest numbers in a part; most parts of all groups.
-PART, MOST_PARTS = 4096, 1024
+#: Numbers in a part, at least; parts of all groups, at most.
+MIN_PART, MAX_PARTS = 4096, 1024
 
 
 class Groups(NamedTuple):
@@ -41,7 +41,7 @@ class Groups(NamedTuple):
     @property
     def parts(self) -> int:
         """The number of parts that a group is cut into."""
-        return max(1, min(self.size // PART, MOST_PARTS // self.number))
+        return max(1, min(self.size // MIN_PART, MAX_PARTS // self.number))
 
 
 def groups_of(shape: Shape, axes: Shape) -> Groups:
@@ -68,14 +68,14 @@ extern "C" __global__ void ${title}(
         A sum = 0;
         for (Index j = begin + threadIdx.x; j < end; j += blockDim.x)
             sum += loaded(x[base + j / inner * jump + j % inner]);
-        const A mean = together<false>(sum) / A(end - begin);
+        const A mean = block_reduce<false>(sum) / A(end - begin);
         A squares = 0$more_sums;
         for (Index j = begin + threadIdx.x; j < end; j += blockDim.x) {
             const Index place = base + j / inner * jump + j % inner;
             const A away = loaded(x[place]) - mean;
             squares += away * away;$more_steps
         }
-        squares = together<false>(squares);$more_together
+        squares = block_reduce<false>(squares);$more_together
         if (threadIdx.x == 0) {
             parts[$width * b] = mean;
             parts[$width * b + 1] = squares;$more_parts
@@ -94,8 +94,8 @@ _SLOPES = TypedKernel(
             slopes += loaded(g[place]);
             along += loaded(g[place]) * away;""",
     more_together="""
-        slopes = together<false>(slopes);
-        along = together<false>(along);""",
+        slopes = block_reduce<false>(slopes);
+        along = block_reduce<false>(along);""",
     width="4",
     more_parts="""
             parts[4 * b + 2] = slopes;
@@ -207,9 +207,8 @@ def batch_moments(
     xp: Any, x: Any, axes: Shape, moving: Sequence[Any], outs: Sequence[Any], momentum: float,
     eps: float,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """As `moments`; besides, the moving mean and variance take a step of 1 - momentum towards them,
-    and `outs` are filled with mean and 1 / sqrt(variance + eps). The four arrays are
-    C-contiguous."""
+    """As `moments`; also moves the moving mean and variance by 1 - momentum towards the results,
+    and fills `outs` with mean and 1 / sqrt(variance + eps). These four arrays are C-contiguous."""
     x = xp.ascontiguousarray(x)
     groups = groups_of(x.shape, axes)
     parts = _in_parts(xp, _MOMENTS, 2, groups, x)

@@ -16,7 +16,7 @@ import numpy as np
 from d2lmini.cuda.kernels.typed import TypedKernel
 from d2lmini.cuda.kernels.windows import full
 
-#: What is computed of a window: its sum, or its mean over all of its places or those on the image.
+#: The result for a window: its sum, its mean over all places, or its mean over places in the image.
 SUM, MEAN, MEAN_ON_IMAGE = 0, 1, 2
 
 _PARAMETERS = """
@@ -48,7 +48,7 @@ _FIND_WINDOW = """
 """
 
 _FIRST = """
-// Where the window first holds the largest value; -1: nowhere, if that is nan.
+// The first place in the window with the largest value; -1 if the largest value is nan.
 __device__ inline Index first_place(const T* x, const Window in, A largest, Index H, Index W) {
     for (Index d = in.d0; d < in.d1; ++d)
         for (Index h = in.h0; h < in.h1; ++h)
@@ -114,11 +114,11 @@ extern "C" __global__ void ${kind}_pool(
     )
 }
 
-_GIVE_APART = _kernel(
-    "max_pool_give",
+_SCATTER_GRADIENT = _kernel(
+    "max_pool_scatter",
     """$window$first
 // dx is 0 before; no two windows overlap.
-extern "C" __global__ void max_pool_give(const T* g, const T* x, const T* y, T* dx,$parameters) {
+extern "C" __global__ void max_pool_scatter(const T* g, const T* x, const T* y, T* dx,$parameters) {
     $outputs {$find_window
         const Index place = first_place(x + base, in, loaded(y[i]), H, W);
         if (place >= 0) dx[base + place] = g[i];
@@ -140,12 +140,12 @@ extern "C" __global__ void max_pool_pick(const T* u, const T* x, const T* y, T* 
 )
 
 
-_GIVE = _kernel(
+_GATHER_GRADIENT = _kernel(
     "max_pool_gather",
     """$window$first
 extern "C" __global__ void max_pool_gather(const T* g, const T* x, const T* y, T* dx,$parameters) {
     $pixels {$windows_over
-                    // It is a winner only if it holds the largest value; then, is it the first?
+                    // The pixel gets g if it is the first place with the largest value.
                     if (loaded(x[i]) != loaded(y[o])) continue;
                     const Window in = {high(od * SD - PD, 0), low(od * SD - PD + KD, D),
                                        high(oh * SH - PH, 0), low(oh * SH - PH + KH, H),
@@ -178,9 +178,9 @@ extern "C" __global__ void pool_spread(const T* g, T* dx, const int mean,$parame
 
 def max_pool(xp: Any, x: Any, y: Any, pool: Any) -> None:
     """Fill y (..., *out) with the largest value of each window of x (..., *size); nan where the
-    window has one, the dtype's lowest number where it lies beside the image.
+    window has a nan, the dtype's lowest number where the window is outside the image.
 
-    `pool` has size, kernel, stride, pad and out, a number for each axis in every one. Floating
+    `pool` has size, kernel, stride, pad and out, each with a number for every axis. Floating
     arrays in order (C-contiguous), all of one dtype, here and below."""
     start = float(np.finfo(x.dtype).min)
     _POOL["max"](x.dtype, x.size, y.size)(xp, y.size, x, y, start, 0, *_sizes(x, pool))
@@ -195,19 +195,19 @@ def max_pool_backward(xp: Any, g: Any, x: Any, y: Any, dx: Any, pool: Any) -> No
     """Fill dx, of x's shape: each g goes to the first place of its window that holds y."""
     if all(s >= k for s, k in zip(pool.stride, pool.kernel)) or prod(pool.out) == 1:
         dx.fill(0)
-        _GIVE_APART(x.dtype, x.size, y.size)(xp, y.size, g, x, y, dx, *_sizes(x, pool))
+        _SCATTER_GRADIENT(x.dtype, x.size, y.size)(xp, y.size, g, x, y, dx, *_sizes(x, pool))
     else:
-        _GIVE(x.dtype, x.size, y.size)(xp, x.size, g, x, y, dx, *_sizes(x, pool))
+        _GATHER_GRADIENT(x.dtype, x.size, y.size)(xp, x.size, g, x, y, dx, *_sizes(x, pool))
 
 
 def max_pool_pick(xp: Any, u: Any, x: Any, y: Any, picked: Any, pool: Any) -> None:
-    """Fill picked, of y's shape, with what u holds where each window of x is first largest."""
+    """Fill picked, of y's shape, with the element of u at the first maximum of each window of x."""
     _PICK(x.dtype, x.size, y.size)(xp, y.size, u, x, y, picked, *_sizes(x, pool))
 
 
 def pool_backward(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
-    """Fill dx (..., *size): each g (..., *out), over the places that its mean counts, is added to
-    all places of its window."""
+    """Fill dx (..., *size): each g (..., *out), divided by the number of places that its mean
+    counts, is added to all places of its window."""
     _SPREAD(g.dtype, g.size, dx.size)(xp, dx.size, g, dx, mean, *_sizes(dx, pool))
 
 

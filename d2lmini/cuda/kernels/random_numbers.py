@@ -118,12 +118,12 @@ __device__ inline double poisson_of(Stream& s, double rate) {
 
 _DRAW = """$stream
 extern "C" __global__ void draw_$kind(
-    T* out, const Index n, const Index each, const unsigned int key0, const unsigned int key1,
+    T* out, const Index n, const Index repeats, const unsigned int key0, const unsigned int key1,
     $parameters
 ) {
     for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
         Stream s = stream_of(i, key0, key1);
-        $take
+        $load
         $draw
     }
 }
@@ -171,13 +171,13 @@ extern "C" __global__ void draw_integers(
 @cache
 def _kernel(name: str, as_arrays: bool) -> TypedKernel:
     words, draw = _DISTRIBUTIONS[name]
-    star, ending, take = "", "", ""
+    star, ending, load = "", "", ""
     if as_arrays:
         star, ending = "*", "_of"
-        take = "\n        ".join(f"const double {w} = {w}_of[i / each];" for w in words.split())
+        load = "\n        ".join(f"const double {w} = {w}_of[i / repeats];" for w in words.split())
     parameters = ", ".join(f"const double{star} {word}{ending}" for word in words.split())
     return TypedKernel(
-        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=parameters, take=take,
+        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=parameters, load=load,
         draw=draw,
     )  # fmt: skip
 
@@ -200,14 +200,14 @@ def fill(
     words = _DISTRIBUTIONS[name][0].split()
     values = [parameters[word] for word in words]
     as_arrays = hasattr(values[0], "shape")
-    each = 1
+    repeats = 1
     if as_arrays:
         values = [xp.ascontiguousarray(v.astype(np.float64)) for v in values]
-        each = out.size // max(values[0].size, 1)
+        repeats = out.size // max(values[0].size, 1)
     kernel = _kernel(name, as_arrays)(out.dtype, out.size)
 
     def launch() -> None:
-        kernel(xp, out.size, out, out.size, each, *words_of((*key, *piece)), *values)
+        kernel(xp, out.size, out, out.size, repeats, *words_of((*key, *piece)), *values)
 
     outside(launch)
     return out

@@ -1,7 +1,7 @@
 """The elementwise part of a recurrent step, between its products, in one kernel; backward likewise.
 
 Formulas and names are those of `ops/rnn_gates.py`. A thread computes one unit of one sequence. An
-argument `name_row` is the distance in elements between the rows of an array: the outputs of two
+argument `NAME_row` is the distance in elements between the rows of an array: the outputs of two
 directions lie side by side.
 """
 
@@ -19,7 +19,7 @@ _SQUASH = "__device__ inline A squash(A x) { return 1 / (1 + exp(-x)); }\n"
 _LSTM_STEP = TypedKernel(
     "lstm_step",
     """$squash
-// clip: 0: cells have no bounds; 1: they have; 2: nan becomes the upper one.
+// clip: 0: cells have no bounds; 1: cells have bounds; 2: in addition nan becomes the upper bound.
 extern "C" __global__ void lstm_step(
     const T* c, const T* before, T* gates, T* after, T* y, const Index N, const Index H,
     const Index y_row, const int clip, const double low, const double high
@@ -137,8 +137,8 @@ def lstm_back(
     xp: Any, g: Any, dh: Any, gates: Any, before: Any, after: Any, dc: Any, D: Any,
     bounds: tuple = UNBOUNDED,
 ) -> None:  # fmt: skip
-    """Fill D (N, 4H), the gradient of what the gates were made of, from g and dh, which add up to
-    that of the state, and dc, that of the cell, which becomes that of the cell before."""
+    """Fill D (N, 4H), the gradient of the gates before their activations. g and dh add up to the
+    gradient of the state. dc is the gradient of the cell; it becomes that of the previous cell."""
     kernel = _LSTM_BACK(dh.dtype, gates.size)
     kernel(xp, dh.size, g, dh, gates, before, after, dc, D, *dh.shape, _row(g), *bounds)
 
@@ -152,7 +152,7 @@ def gru_step(xp: Any, c: Any, bias: Any, h: Any, rz: Any, n: Any, share: Any, y:
 def gru_back(
     xp: Any, g: Any, more: Any, rz: Any, n: Any, share: Any, h: Any, dh: Any, dn: Any, dc: Any
 ) -> None:
-    """Fill dn (N, H) and dc (N, 3H), the gradients of a_n and of c, from g, more and dh, which add
-    up to that of the state; dh becomes what passes by the gates to the state before."""
+    """Fill dn (N, H) and dc (N, 3H), the gradients of a_n and of c. g, more and dh add up to the
+    gradient of the state; dh becomes the part that goes directly to the previous state."""
     kernel = _GRU_BACK(dh.dtype, dc.size)
     kernel(xp, n.size, g, more, rz, n, share, h, dh, dn, dc, *n.shape, _row(g), _row(h))

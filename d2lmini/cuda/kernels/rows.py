@@ -1,4 +1,4 @@
-"""The gradient of taking rows: the gradients of a row that was taken several times are added up.
+"""The gradient of selecting rows: if a row was selected several times, its gradients are added up.
 
 Atomic adds would add in another order each time. So the positions are sorted by their row index
 (the sort is stable), and one thread per column of each run of equal indices adds up the run from
@@ -15,7 +15,7 @@ from d2lmini.cuda.kernels.typed import TypedKernel
 _ADD_RUNS = TypedKernel(
     "add_runs",
     """
-// Place order[p] was sorted to p and names row row_of[p]; only the first of a run of them adds.
+// Position order[p] was sorted to p and belongs to row row_of[p]; the first of a run adds it up.
 extern "C" __global__ void add_runs(
     const T* g, const long long* order, const long long* row_of, T* out,
     const Index places, const Index width
@@ -39,7 +39,7 @@ def add_rows(xp: Any, rows: Any, g: Any, out: Any) -> None:
     """Fill out (R, width): row r is the sum of all g[i] with rows[i] == r, 0 if there is none.
 
     rows (n,) integers from 0 to R - 1, g (n, width) in order; g and out of one dtype, float16 added
-    up in float32. Takes memory for two arrays of n integers."""
+    up in float32. Allocates two arrays of n integers."""
     out.fill(0)
     order = xp.empty(rows.shape, xp.int64)
     outside(lambda: xp.copyto(order, xp.argsort(rows)))  # argsort makes the host wait

@@ -2,7 +2,7 @@
 
 An elementwise op says once what it does, `compute(xp, *arrays)`. Given `names` for `xp` and a
 proxy for each array (`ops.symbolic`), which stands for the element at one place, every call of a
-ufunc becomes a line of C: erf, Adam and whatever comes later are known here already.
+ufunc becomes a line of C. So a new op needs no formula here.
 
 >>> body = Body()
 >>> x, b = body.add_input("x", "float32"), body.add_input("b", "float32")
@@ -36,9 +36,9 @@ def c_type(dtype: np.dtype) -> str:
 class Body:
     """Lines of C being written, one for each call of a ufunc.
 
-    lines       the lines so far
-    parameters  the numbers that became parameters, by name
-    as_parameters  make parameters of Python's numbers, so that the same text serves other numbers?
+    lines          the lines so far
+    parameters     the numbers that became parameters, by name
+    as_parameters  True to make Python's numbers parameters: the same text then serves other numbers
     """
 
     def __init__(self, as_parameters: bool = False):
@@ -48,7 +48,7 @@ class Body:
         self._count = 0
 
     def add_input(self, text: str, dtype: Any) -> Proxy:
-        """A value that is there before: a C expression."""
+        """The proxy of an input, given as a C expression."""
         return Proxy(names, text, np.dtype(dtype), self)
 
     def line(self, text: str, dtype: np.dtype) -> Proxy:

@@ -9,7 +9,7 @@ left operand, integer division by 0 is undefined) a short function of our own re
 >>> ufunc_to_c("exp", "f", ["x"]), ufunc_to_c("exp", "d", ["x"])
 ('expf(x)', 'exp(x)')
 >>> print(helpers("maximum(x, 0)"), end="")
-// nan if one is; of 0 and -0 the second, as where NumPy runs on x86.
+// nan if a or b is nan; of 0 and -0 the second, as NumPy on x86.
 template <class T> __device__ T maximum(T a, T b) {
     return a > b || a != a ? a : b;
 }
@@ -161,10 +161,10 @@ __device__ inline half_bits narrowed(double x) {
     return h;
 }
 """,
-    "rounded": """// To a number that float16 has.
+    "rounded": """// Rounded to a number of float16.
 template <class T> __device__ float rounded(T x) { return widened(narrowed(x)); }
 """,
-    "maximum": """// nan if one is; of 0 and -0 the second, as where NumPy runs on x86.
+    "maximum": """// nan if a or b is nan; of 0 and -0 the second, as NumPy on x86.
 template <class T> __device__ T maximum(T a, T b) {
     return a > b || a != a ? a : b;
 }
@@ -181,12 +181,12 @@ template <class T> __device__ T maximum(T a, T b) {
     return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 """,
-    "rest_of": """// With the sign of a; 0 by 0 and by -1, by which not every processor divides.
+    "rest_of": """// The remainder with the sign of a; 0 if b is 0 or -1.
 template <class T> __device__ T rest_of(T a, T b) {
     return b == 0 || (b == T(-1) && b < 0) ? T(0) : T(a % b);
 }
 """,
-    "floor_divide": """// Rounded down; by 0: what the division gives, for integers 0.
+    "floor_divide": """// The quotient rounded down; for b = 0: integers 0, floats a / b.
 template <class T> __device__ T floor_divide(T a, T b) {
     if (b == 0) return 0;
     if (b == T(-1) && b < 0) return -a;
@@ -204,7 +204,7 @@ template <class T> __device__ T floor_divide_floats(T a, T b) {
 __device__ inline float floor_divide(float a, float b) { return floor_divide_floats(a, b); }
 __device__ inline double floor_divide(double a, double b) { return floor_divide_floats(a, b); }
 """,
-    "remainder_of": """// With the sign of b; by 0: nan, for integers 0.
+    "remainder_of": """// The remainder with the sign of b; for b = 0: integers 0, floats nan.
 template <class T> __device__ T remainder_of(T a, T b) {
     T rest = rest_of(a, b);
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -217,7 +217,7 @@ template <class T> __device__ T remainder_of_floats(T a, T b) {
 __device__ inline float remainder_of(float a, float b) { return remainder_of_floats(a, b); }
 __device__ inline double remainder_of(double a, double b) { return remainder_of_floats(a, b); }
 """,
-    "power": """// Of integers, by squaring; what is too large wraps around.
+    "power": """// The power of integers, by squaring; results that are too large wrap around.
 template <class T> __device__ T power(T a, T n) {
     T y = 1;
     for (; n > 0; n >>= 1, a *= a) if (n & 1) y *= a;

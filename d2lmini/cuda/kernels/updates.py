@@ -1,7 +1,8 @@
 """Optimizer steps of many parameters in few launches.
 
 A net has tens of parameters, most of them tiny, and a launch costs more than a tiny update. So one
-launch updates up to `MOST` parameters: row r of its blocks (blockIdx.y) works on parameter r.
+launch updates up to `MAX_PARAMETERS` parameters: row r of its blocks (blockIdx.y) works on
+parameter r.
 
 The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the
 ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
@@ -29,7 +30,7 @@ from d2lmini.cuda.kernels.ufunc_to_c import helpers
 from d2lmini.ops.symbolic import NotTraceable, trace
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
-MOST = 32
+MAX_PARAMETERS = 32
 
 
 class _Array(NamedTuple):
@@ -61,13 +62,13 @@ def update(
     name. `numbers`: an array of float64 that holds the formula's numbers, instead of its own
     numbers.
 
-    Arrays in order (C-contiguous); all groups of the same dtypes, and either all have their first
-    array for `out` or none has one of its arrays.
+    All arrays are C-contiguous, and all groups have the same dtypes. Either every group's `out` is
+    its first array, or no group's `out` is one of its arrays.
     """
     in_place = outs[0] is groups[0][0]
     values = formula.numbers if numbers is None else [numbers]
-    for begin in range(0, len(groups), MOST):
-        part, places = groups[begin : begin + MOST], outs[begin : begin + MOST]
+    for begin in range(0, len(groups), MAX_PARAMETERS):
+        part, places = groups[begin : begin + MAX_PARAMETERS], outs[begin : begin + MAX_PARAMETERS]
         sizes = [out.size for out in places]
         args: list[Any] = []
         for arrays, out in zip(part, places):
@@ -86,9 +87,10 @@ class _Text(NamedTuple):
 
 
 class Formula:
-    """What `compute(xp, *arrays, out=out, **attrs)` does, element by element, with what that does
-    to arrays in place: its `text`, and the `numbers` in it. `out`: the dtype of a place that is
-    none of the arrays. NotTraceable if `compute` is no formula of single elements."""
+    """The formula of `compute(xp, *arrays, out=out, **attrs)` for one element of each array,
+    including changes of arrays in place: the formula's `text` and the `numbers` in the text.
+    `out`: the dtype of the output if the output is none of the arrays. NotTraceable if `compute`
+    is not an elementwise formula."""
 
     def __init__(
         self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype],
@@ -103,11 +105,11 @@ class Formula:
         before = [value.expr for value in values]
         place = values[0 if out is None else -1]
         if trace(symbols.names, compute, values[: len(dtypes)], attrs, out=place) is not place:
-            raise NotTraceable("a step that leaves its result elsewhere")
+            raise NotTraceable("a step that does not write its result to `out`")
         written = [value.expr != text for value, text in zip(values, before)]
         for value, is_written in zip(values, written):
             if is_written and set(names) & set(re.findall(r"\w+", value.expr)):
-                # Read before anything is stored.
+                # Compute before any array is written.
                 value.expr = body.line(value.expr, value.dtype).expr
         arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
         stores = [f"{name} = {store_text(v)};" for name, v, w in zip(names, values, written) if w]
@@ -118,17 +120,17 @@ class Formula:
 
 @lru_cache(maxsize=256)
 def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -> Kernel:
-    """The kernel for `count` parameters: their arrays and sizes in turn, then the numbers, or where
-    these are."""
+    """The kernel for `count` parameters. Its arguments: the arrays and the size of each parameter,
+    then the numbers, or the array of the numbers if `from_memory`."""
     arrays, body, numbers = step
     mine = [(a.pointer, a.name) for a in arrays]
     types = [f"const {kind} {word}" for kind, word in numbers]
-    each = [*mine, (f"const {index}", "n")]
-    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in each]
+    parts = [*mine, (f"const {index}", "n")]
+    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in parts]
     given += ["const double* numbers"] if from_memory else types
     read = [f"{typed} = numbers[{i}];" for i, typed in enumerate(types)] if from_memory else []
     choice = [
-        f"case {r}: " + " ".join(f"{word} = {word}_{r};" for _, word in each) + " break;"
+        f"case {r}: " + " ".join(f"{word} = {word}_{r};" for _, word in parts) + " break;"
         for r in range(count)
     ]
     elements = [a.element for a in arrays] + types
@@ -138,7 +140,7 @@ def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -
         *(f"    {line}" for line in body),
         "}",
         "",
-        "// Row r of the blocks takes the parameter r.",
+        "// Row r of the blocks works on parameter r.",
         *broken(f'extern "C" __global__ void {name}(', given, end=") {"),
         *(f"    {kind} {word} = nullptr;" for kind, word in mine),
         f"    {index} n = 0;",

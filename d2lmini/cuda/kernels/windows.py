@@ -77,10 +77,10 @@ extern "C" __global__ void col2im(const T* columns, T* image,$parameters) {
 
 
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
-    """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` they are
-    (C * taps, N, places). Any dtype, both arrays in order (C-contiguous).
+    """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns
+    are (C * taps, N, places). Any dtype, both arrays in order (C-contiguous).
 
-    `geometry` has size, kernel, stride, dilate, pad and out, a number for each axis in every one.
+    `geometry` has size, kernel, stride, dilate, pad and out, each with a number for every axis.
     """
     N, C = image.shape[:2]
     _launch(_IM2COL, xp, N * C * prod(geometry.out), image, columns, N, C, geometry, side_by_side)

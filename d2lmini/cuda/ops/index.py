@@ -1,4 +1,4 @@
-"""The gradient of taking rows on a GPU, added up in a fixed order, so that bits do not vary."""
+"""The gradient of selecting rows on a GPU, added up in a fixed order, so that bits do not vary."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _(xp, g, x, gamma, *, axes, eps, out=None):
     wide = xp.promote_types(x.dtype, "float32")
     shared = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
     in_order = dgamma.flags.c_contiguous and dbeta.flags.c_contiguous
-    if shared == axes and in_order:  # gamma is one wherever a mean is taken
+    if shared == axes and in_order:  # gamma has size 1 on the axes of the means
         found = kernels.moments.slope_moments(xp, g, x, axes, eps, dgamma, dbeta)
         kernels.fused.apply_fused(xp, _slope_of_group, [g, x, gamma, *found], out=dx)
         return out

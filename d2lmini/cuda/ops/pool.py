@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from d2lmini.cuda import kernels
 from d2lmini.ops.pool import (
     PoolGeometry,
@@ -14,7 +17,7 @@ from d2lmini.ops.pool import (
 
 
 def _divisor(average: bool, include_pad: bool) -> int:
-    """What a kernel divides by."""
+    """The divisor of a kernel: one of the constants of `kernels.pooling`."""
     if not average:
         return kernels.pooling.SUM
     return kernels.pooling.MEAN if include_pad else kernels.pooling.MEAN_ON_IMAGE
@@ -52,17 +55,24 @@ def _(
 
 @max_pooling_backward.kernel("cuda")
 def _(xp, g, data, y, *, kernel, stride, pad, out=None):
-    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    g, data, y = map(xp.ascontiguousarray, (g, data, y))
-    kernels.pooling.max_pool_backward(xp, g, data, y, dx, pool)
-    return dx
+    geometry = kernel, stride, pad
+    return _on_windows(xp, kernels.pooling.max_pool_backward, g, data, y, dx, *geometry)
 
 
 @max_pooling_pick.kernel("cuda")
 def _(xp, u, data, y, *, kernel, stride, pad, out=None):
-    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     picked = xp.empty(y.shape, u.dtype) if out is None else out
-    u, data, y = map(xp.ascontiguousarray, (u, data, y))
-    kernels.pooling.max_pool_pick(xp, u, data, y, picked, pool)
-    return picked
+    geometry = kernel, stride, pad
+    return _on_windows(xp, kernels.pooling.max_pool_pick, u, data, y, picked, *geometry)
+
+
+def _on_windows(
+    xp: Any, launch: Callable[..., None], values: Any, data: Any, y: Any, out: Any, kernel: Any,
+    stride: Any, pad: Any,
+) -> Any:  # fmt: skip
+    """Fill `out` from `values` by a function of `kernels.pooling`, for the max pooling of `data`
+    to y; return `out`."""
+    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    launch(xp, *map(xp.ascontiguousarray, (values, data, y)), out, pool)
+    return out

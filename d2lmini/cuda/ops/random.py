@@ -1,4 +1,4 @@
-"""Random numbers on a GPU: every element has a stream of its own (`kernels.random`)."""
+"""Random numbers on a GPU: every element has a stream of its own (`kernels.random_numbers`)."""
 
 from __future__ import annotations
 

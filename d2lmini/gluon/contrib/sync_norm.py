@@ -165,9 +165,9 @@ class _Round:
     def backward(self, ctx: Context) -> Gather:
         """The gathering for the sums of `ctx`; with a retained tape there may be several."""
         with _lock:
-            for each in self.back:
-                if ctx not in each.parts and not each.failed:
-                    return each
+            for gather in self.back:
+                if ctx not in gather.parts and not gather.failed:
+                    return gather
             self.back.append(Gather(self.n, f"{self.name} (backward)", mean_of_sums))
             return self.back[-1]
 
@@ -321,10 +321,10 @@ class SyncBatchNorm(BatchNorm):
         with _lock:
             rounds = _rounds.setdefault(self, _Rounds())
             left = rounds.left()
-        for each in left:
-            each.forward.left = True
-            if each.forward.task is not None:
-                each.forward.task.give_up(engine.current)
+        for left_round in left:
+            left_round.forward.left = True
+            if left_round.forward.task is not None:
+                left_round.forward.task.give_up(engine.current)
         with _lock:
             return rounds.join(ctx, n, f"SyncBatchNorm {self.name}")
 

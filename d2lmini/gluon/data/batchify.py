@@ -21,6 +21,7 @@ import numpy as np
 from d2lmini import ndarray as nd
 from d2lmini.base import alias
 from d2lmini.context import current_context
+from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ops.core import DTYPES
@@ -53,7 +54,7 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
             f"a batch of {type(first).__name__} becomes a NumPy array of {values.dtype}, which is "
             "no NDArray; make numbers of the elements, or join them with a batchify_fn of your own"
         )
-    return from_array(values, current_context())
+    return as_default(from_array(values, current_context()))
 
 
 #: In MXNet, the batchify function of worker processes, which puts batches into shared memory.
@@ -73,7 +74,7 @@ def gather(data: Any, indices: Sequence[int]) -> Any:
         if data.ndim == 0 or data.dtype.name not in DTYPES:
             return None
         rows = data[np.asarray(indices, dtype=np.int64)]
-        return from_array(rows, current_context(), adopt=True)
+        return as_default(from_array(rows, current_context(), adopt=True))
     for base in type(data).__mro__:
         if "__getitem__" in base.__dict__:
             return data._whole_batch(indices) if "_whole_batch" in base.__dict__ else None

@@ -34,6 +34,7 @@ import numpy as np
 
 from d2lmini import random_state
 from d2lmini.gluon.data.batchify import default_batchify_fn, gather
+from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.random_state import Key
@@ -230,7 +231,7 @@ class _Packer(pickle.Pickler):
 
 
 def _receive(array: np.ndarray, ctx: Any) -> NDArray:
-    return from_array(array, ctx, adopt=True)
+    return as_default(from_array(array, ctx, adopt=True))
 
 
 def pack(batch: Any) -> bytes:

@@ -94,4 +94,4 @@ class PoissonNLLLoss(Loss):
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
             loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
         loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return F.mean(loss)
+        return F.mean(loss).reshape(()) if loss.is_np else F.mean(loss)

@@ -26,7 +26,7 @@ from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_shaped
 from d2lmini.gluon.rnn.sequences import as_array, as_steps
-from d2lmini.ops.core import Value
+from d2lmini.ops.core import Value, registry
 from d2lmini.ops.rnn_layer import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
 
@@ -137,7 +137,8 @@ class GatedCell(HybridRecurrentCell):
             y = SequenceMask(y, valid_length, **used)
             merge_outputs = merge_outputs is not False
         elif merge_outputs:
-            last = y.slice_axis(axis=0, begin=length - 1, end=length).reshape((-3, -2))
+            last = y.slice_axis(axis=0, begin=length - 1, end=length)
+            last = registry["reshape"](last, shape=(-3, -2))
         if merge_outputs:
             return y if layout == "TNC" else y.swapaxes(0, 1), [last, *others]
         outputs = as_steps(y, length, "TNC")

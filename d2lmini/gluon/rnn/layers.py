@@ -25,6 +25,7 @@ from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
 from d2lmini.gluon.rnn.recurrent import zeros_beside, zeros_of_any_batch
 from d2lmini.gluon.rnn.wrappers import DropoutCell
+from d2lmini.gluon.utils import as_default
 from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
 
@@ -138,7 +139,7 @@ class RecurrentLayer(HybridBlock):
         """The states before the first step: func(name=..., shape=..., dtype=..., **kwargs) for each
         state, by default zeros."""
         return [
-            func(name=f"{self.prefix}h0_{i}", **{**info, **kwargs})
+            as_default(func(name=f"{self.prefix}h0_{i}", **{**info, **kwargs}))
             for i, info in enumerate(self.state_info(batch_size))
         ]
 

@@ -25,6 +25,7 @@ from d2lmini import symbol
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.rnn.sequences import as_steps, axis_of, format_sequence, mask_sequence
+from d2lmini.gluon.utils import as_default
 from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
 from d2lmini.ops.join import stack
@@ -76,7 +77,7 @@ class RecurrentCell(Block):
         for info in self.state_info(batch_size):
             self._states_begun += 1
             name = f"{self._prefix}begin_state_{self._states_begun}"
-            states.append(func(name=name, **{**info, **kwargs}))
+            states.append(as_default(func(name=name, **{**info, **kwargs})))
         return states
 
     def _states_for(self, inputs: Any, layout: str, states: list[Any] | None) -> list[Any]:
@@ -144,8 +145,8 @@ class RecurrentCell(Block):
         if valid_length is None:
             return format_sequence(outputs, length, layout, merge_outputs), states
         states = [
-            SequenceLast(stack(*each, axis=0), valid_length, use_sequence_length=True, axis=0)
-            for each in zip(*history, strict=True)
+            SequenceLast(stack(*rows, axis=0), valid_length, use_sequence_length=True, axis=0)
+            for rows in zip(*history, strict=True)
         ]
         return format_sequence(
             mask_sequence(outputs, length, layout, valid_length), length, layout, merge_outputs

@@ -81,14 +81,14 @@ def simplify(
     current = list(outputs)
     idle = 0  # passes in a row that changed nothing
     for _ in range(MOST_ROUNDS):
-        for each in passes:
-            after = each(current)
+        for graph_pass in passes:
+            after = graph_pass(current)
             if checker.checking:
                 checker.verify(variables_of(current), after, like=current)
             idle = idle + 1 if after == current else 0
             if idle == len(passes):
                 return current
             if watch is not None and idle == 0:
-                watch(each, current, after)
+                watch(graph_pass, current, after)
             current = after
     raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")

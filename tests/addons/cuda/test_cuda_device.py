@@ -253,7 +253,7 @@ def test_pinned_memory_of_a_large_copy_is_bounded(cupy, gpus, monkeypatch):
     values = np.arange(3 * MB, dtype="float32")
     x = nd.array(values, ctx=gpu(1))
     assert (x.asnumpy() == values).all()
-    assert set(taken) == {1 << 16} and len(taken) <= 2 * staging.MOST
+    assert set(taken) == {1 << 16} and len(taken) <= 2 * staging.MAX_IN_USE
 
 
 # -- the host and other libraries ------------------------------------------------------------------

@@ -159,7 +159,7 @@ def test_parameters_are_those_of_cupy():
 
 
 def test_memory_that_goes_back_too_soon_is_found_out(monkeypatch):
-    monkeypatch.setattr(Block, "is_done_with", True)
+    monkeypatch.setattr(Block, "is_unused", True)
     found = 0
     for seed in range(6):
         with fake_gpus(2, seed) as cupy:

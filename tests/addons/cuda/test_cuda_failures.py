@@ -275,9 +275,11 @@ def test_a_stream_waits_for_no_reader_of_dropped_memory(cupy, gpus, monkeypatch)
     nd.waitall()
     with cupy.cuda.Device(0):
         x._chunk.order.readers[out.stream] = out.stream.mark()
-    ask = streams.StreamMark.ask
+    query = streams.StreamMark.query
     monkeypatch.setattr(
-        streams.StreamMark, "ask", lambda self: False if self.stream is out.stream else ask(self)
+        streams.StreamMark,
+        "query",
+        lambda self: False if self.stream is out.stream else query(self),
     )
     monkeypatch.setattr(cupy.cuda.Stream, "wait_event", noted)
     del x
@@ -292,10 +294,12 @@ def test_a_stream_waits_for_no_reader_of_dropped_memory(cupy, gpus, monkeypatch)
 
 
 def test_pinned_arrays_are_copied_without_staging(cupy, gpus, monkeypatch):
-    takes = []
-    take = staging.Staging.take
+    acquired = []
+    acquire = staging.Staging.acquire
     monkeypatch.setattr(
-        staging.Staging, "take", lambda self, nbytes: takes.append(nbytes) or take(self, nbytes)
+        staging.Staging,
+        "acquire",
+        lambda self, nbytes: acquired.append(nbytes) or acquire(self, nbytes),
     )
     values = np.arange(40_000, dtype="float32")
     x = nd.array(values, ctx=cpu_pinned())
@@ -305,9 +309,9 @@ def test_pinned_arrays_are_copied_without_staging(cupy, gpus, monkeypatch):
         back = nd.zeros(values.shape, ctx=cpu_pinned())
         y.copyto(back)
         assert (back.asnumpy() == values + i).all()
-    assert not takes
+    assert not acquired
     assert (nd.array(values).as_in_context(gpu(0)).asnumpy() == values).all()
-    assert takes
+    assert acquired
 
 
 def test_a_loader_with_pin_memory_gives_pinned_batches(cupy, gpus):

@@ -128,7 +128,7 @@ def test_what_was_given_out_is_not_overwritten_while_it_is_held():
     with gpus() as machine:
         net, plain = (made(mlp(), [gpu(0)], how) for how in (STATIC, {}))
         held = []
-        for i in range(12):  # more than there are takes
+        for i in range(12):  # more than there are graphs
             held.append((net(batch(i, gpu(0))), plain(batch(i, gpu(0)))))
         before = machine.issued.copy()
         del held[3:9]
@@ -136,7 +136,7 @@ def test_what_was_given_out_is_not_overwritten_while_it_is_held():
             held.append((net(batch(i, gpu(0))), plain(batch(i, gpu(0)))))
         for ours, theirs in held:
             np.testing.assert_array_equal(ours.asnumpy(), theirs.asnumpy())
-        assert graphs_launched(machine.issued - before), "their memory is lent again"
+        assert graphs_launched(machine.issued - before), "their memory is used again"
 
 
 def graphs_launched(issued: Any) -> int:
@@ -255,7 +255,7 @@ def test_nets_of_all_kinds_learn_alike(name, engine_kind):
                 grads = [p.grad(gpu(0)) for p in net.collect_params().values()]
                 values += [a.asnumpy() for a in (y, *grads)]
             found.append(values)
-            for line in net.cuda_graphs():  # at a naive call the last `y` is held: one take more
+            for line in net.cuda_graphs():  # at a naive call the last `y` is held: one more graph
                 assert line.endswith(("replays: 2", "replays: 3")), line
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -365,15 +365,15 @@ def test_a_device_that_fails_wherever_it_is_stays_dead(after):
             net(batches[0]).asnumpy()
 
 
-def broken_free(take: Any, at: Any, to: Any) -> bool:
-    """Takes no notice of who holds what was lent."""
-    take.borrowed = []
-    return FITS(take, at, to)
+def broken_free(graph: Any, inputs: Any, outputs: Any) -> bool:
+    """Ignores results in the graph's own memory that are alive."""
+    graph.borrowed = []
+    return FITS(graph, inputs, outputs)
 
 
-def broken_address(take: Any, at: Any, to: Any) -> bool:
-    """Takes no notice of where arrays lie."""
-    return all(ref() is None for ref in take.borrowed)
+def broken_address(graph: Any, inputs: Any, outputs: Any) -> bool:
+    """Ignores the addresses of arrays."""
+    return all(ref() is None for ref in graph.borrowed)
 
 
 FITS = cuda_graph.CapturedGraph.fits

@@ -438,7 +438,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
     x = rng.integers(-2, 3, (N, C, *size)).astype(dtype)
     w = rng.integers(-2, 3, (C * each, 1, *kernel)).astype(dtype)
     g = rng.integers(-1, 2, (N, C * each, *geo.out)).astype(dtype)
-    monkeypatch.setattr(depthwise, "_SHORTEST", 5)  # so that there are pieces to add up
+    monkeypatch.setattr(depthwise, "_MIN_PIECE", 5)  # so that there are pieces to add up
     for name, (a, b), shape in (
         ("convolve", (x, w), g.shape), ("convolve_data", (g, w), x.shape),
         ("convolve_weight", (x, g), w.shape),
@@ -551,7 +551,7 @@ def test_means_variances_and_what_gradients_need_of_them(shape, axes, dtype, par
     wide, kept = x.astype("float64"), dict(axis=axes, keepdims=True)
     groups = tuple(1 if a in axes else n for a, n in enumerate(shape))
     tolerance = {"float16": 1e-5, "float32": 1e-5, "float64": 1e-12}[dtype]
-    with mock.patch.object(moments, "PART", part):
+    with mock.patch.object(moments, "MIN_PART", part):
         mean, variance = moments.moments(cupy, cupy.asarray(x), axes)
         same(mean.get(), wide.mean(**kept), tolerance)
         same(variance.get(), wide.var(**kept), tolerance)
@@ -705,7 +705,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
                 numbers = cupy.asarray(np.array(found[1]))
                 now = steps  # whose own numbers are not looked at
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(updates, "MOST", 2)
+                patch.setattr(updates, "MAX_PARAMETERS", 2)
                 run_quietly(um.run, xp, now, groups, [group[0] for group in groups], numbers)
     for a, b in zip(data, there, strict=True):
         same(b.get(), a, 2e-3 if mixed else 2e-5)

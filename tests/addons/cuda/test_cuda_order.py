@@ -127,7 +127,7 @@ def run_program(seed: int, statements: int = 40) -> None:
 def small_pieces(monkeypatch):
     """Copies from and to the host go in several pieces, of which few may be on their way."""
     monkeypatch.setattr(staging, "PIECE", 4096)
-    monkeypatch.setattr(staging, "MOST", 3)
+    monkeypatch.setattr(staging, "MAX_IN_USE", 3)
 
 
 # -- the device as it is ---------------------------------------------------------------------------
@@ -291,21 +291,21 @@ def knows_too_much(monkeypatch) -> None:
 def frees_without_order(monkeypatch) -> None:
     """Memory is given back while others still read it."""
 
-    def bury(self) -> None:
+    def free_all(self) -> None:
         with stream_worker.lock:
             self.device.pool.drain()
         while self.pending_free:
             self.pending_free.popleft().array = None
 
-    monkeypatch.setattr(stream_worker.StreamWorker, "free_pending", bury)
+    monkeypatch.setattr(stream_worker.StreamWorker, "free_pending", free_all)
 
 
 def frees_where_it_happens(monkeypatch) -> None:
     """Another lane gives memory back, which its stream has not waited for either."""
-    bury = stream_worker.StreamWorker.free_pending
+    free_pending = stream_worker.StreamWorker.free_pending
 
     def others(self) -> None:
-        bury(self)
+        free_pending(self)
         for other in self.device._lanes.values():
             while other.pending_free:
                 other.pending_free.popleft().array = None
@@ -315,7 +315,9 @@ def frees_where_it_happens(monkeypatch) -> None:
 
 def stages_too_soon(monkeypatch) -> None:
     """Pinned memory is filled again before the copy has read it."""
-    monkeypatch.setattr(staging.Staging, "give_after", lambda self, mark, piece: self.give(piece))
+    monkeypatch.setattr(
+        staging.Staging, "release_after", lambda self, mark, piece: self.release(piece)
+    )
 
 
 def reads_too_soon(monkeypatch) -> None:
@@ -398,5 +400,7 @@ def test_values_of_a_gpu_that_failed_unnoticed_are_told_where_they_are_read(seed
             z.as_in_context(cpu()).asnumpy()
         with pytest.raises(MXNetError, match=r"gpu\(0\) failed"):
             z.wait_to_read()
-        # What has nothing to do with it, and what came from there before, goes on.
+        # Values that do not depend on the failed GPU, and earlier values from it, can be used.
         assert (well * 5).asnumpy()[0, 0] == 5 and (early + well).asnumpy()[0, 0] == 4
+        # The store's own copy on gpu(0) has an error if the failure was noticed before the copy.
+        errors_of(engine.waitall)

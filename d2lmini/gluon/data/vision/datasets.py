@@ -36,7 +36,7 @@ from d2lmini.gluon.data.vision.idx import (
     read_cifar,
     read_labelled_images,
 )
-from d2lmini.gluon.utils import check_sha1, download
+from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
@@ -81,7 +81,7 @@ class _DownloadedDataset(Dataset):
         self._train = train
         self._transform = transform
         images, labels = self._get_data()
-        self._data: NDArray = from_array(images, cpu(), adopt=True)
+        self._data: NDArray = as_default(from_array(images, cpu(), adopt=True))
         self._label: np.ndarray = labels
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
@@ -106,8 +106,8 @@ class _DownloadedDataset(Dataset):
 
     def _find(self, name: str) -> str | None:
         """The path of a file that exists, packed or unpacked; otherwise None."""
-        for each in (name, name.removesuffix(".gz")):
-            path = os.path.join(self._root, each)
+        for file in (name, name.removesuffix(".gz")):
+            path = os.path.join(self._root, file)
             if os.path.isfile(path):
                 return path
         return None
@@ -358,7 +358,7 @@ def read_image(path: str, flag: int = 1) -> NDArray:
             pixels = np.array(turned.convert("RGB" if flag else "L"))
     except Exception as problem:  # Pillow raises a dozen types, also struct.error
         raise MXNetError(f"{path}: the image cannot be read: {problem!s:.300}") from problem
-    return nd.array(pixels.reshape(*pixels.shape[:2], -1), dtype="uint8")
+    return as_default(nd.array(pixels.reshape(*pixels.shape[:2], -1), dtype="uint8"))
 
 
 class ImageRecordDataset(RecordFileDataset):

@@ -1,0 +1,204 @@
+"""Functions of `np` that work element by element; each is a row that names an op of `nd`.
+
+>>> from d2lmini import np
+>>> np.add(np.array([1, 2]), 0.5)
+array([1.5, 2.5])
+>>> np.array([1, 2], dtype="int32") / 2, np.array([1, 2]) > 1
+(array([0.5, 1. ]), array([False,  True]))
+>>> np.exp(1.0)                                   # numbers give NumPy's numbers
+np.float64(2.718281828459045)
+
+A number takes the array's dtype (int32 + 1.5 adds 1), except for `/`, which gives floats. Of two
+arrays the wider float decides, then the wider integer. Comparisons give bool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as onp
+
+from d2lmini.base import MXNetError
+from d2lmini.np.values import (
+    as_float,
+    as_type,
+    check_array,
+    dtype_of,
+    fill,
+    is_number,
+    promote,
+)
+from d2lmini.ops.core import Value, invoke, registry
+from d2lmini.ops.elementwise import FAMILIES, Family
+
+# -- two operands ----------------------------------------------------------------------------------
+
+#: np's name -> the family of arithmetic.
+BINARY = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "mod": "mod", "remainder": "mod", "fmod": "mod", "power": "power", "maximum": "maximum",
+    "minimum": "minimum", "hypot": "hypot", "arctan2": "arctan2", "equal": "equal",
+    "not_equal": "not_equal", "greater": "greater", "greater_equal": "greater_equal",
+    "less": "lesser", "less_equal": "lesser_equal", "logical_and": "logical_and",
+    "logical_or": "logical_or", "logical_xor": "logical_xor",
+}  # fmt: skip
+
+#: Families whose result is a float also for integers.
+FLOAT_FAMILIES = ("div", "hypot", "arctan2")
+
+
+def _binary(name: str, family: Family) -> Callable[..., Any]:
+    pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
+    floats = family.name in FLOAT_FAMILIES
+
+    def function(x1: Any, x2: Any, out: Any = None) -> Any:
+        left, right = isinstance(x1, Value), isinstance(x2, Value)
+        if left and right:
+            inputs = promote(name, check_array(name, x1), check_array(name, x2))
+            if floats:
+                inputs = [as_float(x) for x in inputs]
+            if dtype_of(inputs[0]).kind == "b" and not family.truth:
+                return fill(out, _of_bools(name, pair_op, inputs))
+            op, attrs = pair_op, dict(pair_op.defaults)
+        elif (left or right) and is_number(x2 if left else x1):
+            x, number = (x1, x2) if left else (x2, x1)
+            check_array(name, x)
+            inputs = [as_float(x) if floats else x]
+            number = number.item() if hasattr(number, "item") else number
+            op, attrs = (scalar_op if left else reflected_op), {"scalar": number}
+        elif is_number(x1) and is_number(x2):
+            return fill(out, getattr(onp, name)(x1, x2))
+        else:
+            return check_array(name, x2 if left or is_number(x1) else x1)
+        if not family.truth and out is not None and dtype_of(out) == dtype_of(inputs[0]):
+            return invoke(op, tuple(inputs), attrs, out)
+        result = inputs[0]._apply(op, tuple(inputs), attrs)
+        return fill(out, as_type(result, bool) if family.truth else result)
+
+    return _named(function, name, f"{family.means}, element by element; shapes broadcast.")
+
+
+def _of_bools(name: str, op: Any, inputs: list[Any]) -> Any:
+    """Arithmetic of bool arrays, which gives bool: 1 + 1 is True."""
+    if name == "subtract":
+        raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal or astype")
+    return as_type(op(*[as_type(x, "uint8") for x in inputs]), bool)
+
+
+def _named(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "d2lmini.np"
+    function.__doc__ = doc
+    return function
+
+
+# -- one operand -----------------------------------------------------------------------------------
+
+#: np's name -> the op's, where they differ.
+UNARY = {
+    **{
+        name: name
+        for name in """abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees
+        exp expm1 fix floor log log10 log1p log2 negative radians reciprocal rint sign sin sinh sqrt
+        square tan tanh trunc""".split()
+    },
+    "absolute": "abs", "fabs": "abs", "rad2deg": "degrees", "deg2rad": "radians",
+}  # fmt: skip
+
+#: Ops whose result is a truth value.
+TRUTH = {
+    "isnan": "_contrib_isnan", "isinf": "_contrib_isinf", "isfinite": "_contrib_isfinite",
+    "logical_not": "logical_not",
+}  # fmt: skip
+
+
+def _unary(name: str, op_name: str, truth: bool) -> Callable[..., Any]:
+    op = registry[op_name]
+
+    def function(x: Any, out: Any = None) -> Any:
+        if is_number(x) and not isinstance(x, Value):
+            return fill(out, getattr(onp, name)(x))
+        check_array(name, x)
+        if truth:
+            x = as_type(x, "uint8") if dtype_of(x).kind == "b" else x
+            return fill(out, as_type(op(x), bool))
+        if out is not None and dtype_of(out) == dtype_of(x):
+            return op(x, out=out)
+        return fill(out, x._apply(op, (x,), op.defaults))
+
+    return _named(function, name, f"{(op.__doc__ or name).splitlines()[0]}")
+
+
+def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
+    """Each element limited to [a_min, a_max]; None for no limit. ValueError if both are None."""
+    if a_min is None and a_max is None:
+        raise ValueError("np.clip: at least one of a_min and a_max must be a number")
+    low = -onp.inf if a_min is None else a_min
+    high = onp.inf if a_max is None else a_max
+    if dtype_of(check_array("clip", a)).kind in "iu":
+        info = onp.iinfo(dtype_of(a))
+        low, high = max(low, info.min), min(high, info.max)
+    return fill(out, registry["clip"](a, a_min=low, a_max=high))
+
+
+def around(x: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Round to `decimals` places, halves to the even neighbour."""
+    if not isinstance(x, Value):
+        return onp.round(x, decimals)
+    x = check_array("around", x)
+    if dtype_of(x).kind in "iub" and decimals >= 0:
+        return fill(out, registry["_copy"](x))
+    scale = 10.0**decimals
+    return fill(out, registry["rint"](x) if not decimals else registry["rint"](x * scale) / scale)
+
+
+def floor_divide(x1: Any, x2: Any, out: Any = None) -> Any:
+    """The largest integer not above x1 / x2, in the dtype of the operands."""
+    if not isinstance(x1, Value) and not isinstance(x2, Value):
+        return onp.floor_divide(x1, x2)
+    quotient = FUNCTIONS["divide"](
+        FUNCTIONS["subtract"](x1, FUNCTIONS["mod"](x1, x2)), x2
+    )  # exact for integers, too
+    first = x1 if isinstance(x1, Value) else x2
+    exact = FUNCTIONS["rint"](quotient)
+    return fill(out, exact if dtype_of(first).kind == "f" else as_type(exact, dtype_of(first)))
+
+
+def isposinf(x: Any, out: Any = None) -> Any:
+    """True where an element is +inf."""
+    return fill(out, FUNCTIONS["equal"](check_array("isposinf", x), onp.inf))
+
+
+def isneginf(x: Any, out: Any = None) -> Any:
+    """True where an element is -inf."""
+    return fill(out, FUNCTIONS["equal"](check_array("isneginf", x), -onp.inf))
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """nan replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest floats)."""
+    if dtype_of(check_array("nan_to_num", x)).kind != "f":
+        return x
+    limits = onp.finfo(dtype_of(x))
+    where = registry["where"]
+    like = FUNCTIONS["multiply"](registry["zeros_like"](x), 0)
+    result = x
+    for test, value in (
+        (registry["_contrib_isnan"](x), nan),
+        (FUNCTIONS["equal"](x, onp.inf), float(limits.max) if posinf is None else posinf),
+        (FUNCTIONS["equal"](x, -onp.inf), float(limits.min) if neginf is None else neginf),
+    ):
+        result = where(as_type(test, dtype_of(x)), like + value, result)
+    return result if copy else fill(x, result)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _binary(name, FAMILIES[family]) for name, family in BINARY.items()},
+    **{name: _unary(name, op, False) for name, op in UNARY.items()},
+    **{name: _unary(name, op, True) for name, op in TRUTH.items()},
+    "clip": clip, "around": around, "round": around, "round_": around,
+    "floor_divide": floor_divide, "isposinf": isposinf, "isneginf": isneginf,
+    "nan_to_num": nan_to_num,
+}  # fmt: skip

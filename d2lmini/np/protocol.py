@@ -1,0 +1,57 @@
+"""NumPy's protocols: `numpy.sum(x)` of an `np.ndarray` calls `np.sum`, `numpy.exp(x)` `np.exp`.
+
+>>> import numpy
+>>> from d2lmini import np
+>>> numpy.exp(np.zeros(2)), numpy.float64(2) * np.ones(1)
+(array([1., 1.]), array([2.]))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as onp
+
+from d2lmini.np import (
+    creation,
+    elementwise,
+    fallback,
+    products,
+    reductions,
+    selection,
+    shapes,
+)
+from d2lmini.np.fallback import by_numpy
+
+#: Every function of `np` by its name.
+FUNCTIONS: dict[str, Any] = {}
+for _module in (
+    fallback, elementwise, reductions, shapes, creation, selection, products
+):  # fmt: skip
+    FUNCTIONS |= _module.FUNCTIONS
+
+#: Names of NumPy's ufuncs that `np` has under another name.
+_RENAMED = {"matmul": "matmul", "conjugate": "positive"}
+
+
+def apply_ufunc(ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
+    """A ufunc of NumPy on arrays of which one is an `np.ndarray`. NotImplemented, which raises
+    TypeError, for NumPy arrays beside it: the program must say where to compute."""
+    if method != "__call__" or any(isinstance(x, onp.ndarray) and x.ndim for x in inputs):
+        return NotImplemented
+    name = _RENAMED.get(ufunc.__name__, ufunc.__name__)
+    function = FUNCTIONS.get(name)
+    out = kwargs.pop("out", None)
+    if function is None or kwargs:
+        return NotImplemented
+    return function(*inputs, **({} if out is None else {"out": out[0]}))
+
+
+def apply_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy on an `np.ndarray`: that of `np`, else NumPy's on copies."""
+    name = func.__name__
+    if func.__module__.startswith("numpy.linalg"):
+        from d2lmini.np import linalg
+
+        return getattr(linalg, name)(*args, **kwargs)
+    return (FUNCTIONS.get(name) or by_numpy(func))(*args, **kwargs)

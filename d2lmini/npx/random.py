@@ -1,0 +1,39 @@
+"""`npx.random`: the seed, and draws with a number of samples for each parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from d2lmini.np import random as np_random
+from d2lmini.np.values import as_type
+from d2lmini.random import seed as seed
+
+
+def bernoulli(
+    prob: Any = 0.5, size: Any = None, dtype: Any = None, ctx: Any = None, out: Any = None
+) -> Any:
+    """1 with probability `prob`, else 0."""
+    size = prob.shape if size is None and hasattr(prob, "shape") else size
+    return as_type(np_random.uniform(0, 1, size, ctx=ctx) < prob, dtype or "float32")
+
+
+def uniform_n(
+    low: Any = 0.0, high: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Any = None
+) -> Any:
+    """`batch_shape` draws for each pair of parameters, in the first axes."""
+    return np_random.uniform(low, high, _size(batch_shape, low, high), dtype, ctx)
+
+
+def normal_n(
+    loc: Any = 0.0, scale: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Any = None
+) -> Any:
+    """`batch_shape` draws for each pair of parameters, in the first axes."""
+    return np_random.normal(loc, scale, _size(batch_shape, loc, scale), dtype, ctx)
+
+
+def _size(batch_shape: Any, *parameters: Any) -> Any:
+    shapes = [tuple(x.shape) for x in parameters if hasattr(x, "shape")]
+    rest = max(shapes, key=len) if shapes else ()
+    if batch_shape is None:
+        return rest
+    return (*((batch_shape,) if isinstance(batch_shape, int) else batch_shape), *rest)
