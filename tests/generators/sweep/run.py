@@ -98,8 +98,9 @@ def names_of(module: str) -> list[str]:
     ]
 
 
-def sweep(modules: list[str], seeds: range) -> dict[str, list[Case]]:
-    """The cases by module; prints the row of each module when it is done."""
+def sweep(modules: list[str], seeds: range, show_all: bool) -> dict[str, list[Case]]:
+    """The cases by module. Prints the row of each module when it is done, and with `show_all` what
+    differs in it."""
     asked, cases = Sweep(), {}
     folder = os.getcwd()
     print(f"{'module':14} {'calls':>6} {'errors':>7} {'agree':>7} {'listed':>7} {'differ':>7}")
@@ -109,6 +110,8 @@ def sweep(modules: list[str], seeds: range) -> dict[str, list[Case]]:
             for module in modules:
                 cases[module] = [asked.case(module, n, s) for n in names_of(module) for s in seeds]
                 print(row(module, cases[module]), flush=True)
+                if show_all and (text := differences(cases[module])):
+                    print(text, flush=True)
         finally:
             os.chdir(folder)
             asked.close()
@@ -132,13 +135,12 @@ def share(cases: list[Case]) -> float:
     return sum(c.kind == "agrees" for c in counted) / (len(counted) or 1)
 
 
-def differences(cases: dict[str, list[Case]]) -> str:
+def differences(cases: list[Case]) -> str:
     """What differs, grouped by name and kind, most frequent first."""
     groups = defaultdict(list)
-    for found in cases.values():
-        for case in found:
-            if case.kind not in ("agrees", "listed", "MXNet died"):
-                groups[case.name, case.kind].append(case)
+    for case in cases:
+        if case.kind not in ("agrees", "listed", "MXNet died"):
+            groups[case.name, case.kind].append(case)
     lines = []
     for (name, kind), group in sorted(groups.items(), key=lambda item: -len(item[1])):
         lines.append(f"{len(group):4} {name}: {kind}; seeds {[c.seed for c in group][:6]}")
@@ -171,9 +173,7 @@ def main() -> int:
         print("skipped: D2LMINI_MXNET_PYTHON names no interpreter")
         return 0
     seeds = range(options.first, options.first + options.seeds)
-    cases = sweep(options.modules or list(draw.MODULES), seeds)
-    if options.list:
-        print(differences(cases))
+    cases = sweep(options.modules or list(draw.MODULES), seeds, options.list)
     return int(any(share(found) < options.least for found in cases.values()))
 
 
