@@ -18,6 +18,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Node
 from d2lmini.ops.core import Op, Value, as_dtype
+from d2lmini.ops.facts import Facts
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.attribute_text import text_of
@@ -91,6 +92,11 @@ def is_complete(op: Op) -> bool:
     return "_update" in op.name or op.name == "fill_element_0index"
 
 
+def has_uses(op: Op) -> bool:
+    """Whether the op says which attributes use its optional inputs."""
+    return op.optional is not Facts.optional
+
+
 def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
     """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
     node's name before its number, if the caller gives no name."""
@@ -120,6 +126,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if is_complete(op) and None in given[: op.n_required]:
         raise MXNetError(f"{op.name}: an input is missing, expected {', '.join(names)}")
     for i, arg in enumerate(names):
+        if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:
+            raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
         if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
                 raise TypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")

@@ -77,7 +77,8 @@ LISTED = [
         "*",
         kind="refused here|another line",
         words=r"weight's (spec|shape)|arrays? of size 1|need the same shape|gamma is|"
-        r"square matrices on the last two axes, got \(\d+,\)|batch_take: indices|"
+        r"square matrices on the last two axes|batch_take: indices|where: condition is|"
+        r"Norm in node .* shapes do not fit|"
         r"one axis for each of|out of bounds|data needs more axes",
     ),
     Listed(
@@ -140,9 +141,39 @@ LISTED = [
     ),
     Listed(
         "integers are compared with a number as it is, in MXNet with the number in their dtype",
-        "nd.*equal* nd.*greater* nd.*lesser* nd.NDArray.__*__ nd.maximum nd.minimum sym.*",
+        "nd.*equal* nd.*greater* nd.*lesser* nd.NDArray.__*__ nd.maximum nd.minimum nd.logical_* "
+        "sym.*",
         kind="value",
         program=r"dtype='u?int",
+    ),
+    Listed(
+        "attributes of a Symbol that have their default are not kept, nor is the number of inputs",
+        "sym.*",
+        kind="of attr",
+    ),
+    Listed(
+        "Symbols of multi-tensor updates do not count their inputs",
+        "sym.preloaded_* sym.multi_*",
+    ),
+    Listed(
+        "random numbers without a shape have the shape ()",
+        "sym.random_* sym.normal sym.uniform",
+        kind="of shapes",
+    ),
+    Listed(
+        "the gradient of the absolute error is 0 where prediction and label are equal",
+        "*.MAERegressionOutput",
+        kind="grad",
+    ),
+    Listed(
+        "the gradient of `selu` has the factor that MXNet misses",
+        "gluon.nn.SELU *.LeakyReLU",
+        kind="grad",
+    ),
+    Listed(
+        "`SoftmaxOutput` of one or four axes merges its classes; MXNet's oneDNN does not",
+        "*.SoftmaxOutput *.Softmax",
+        kind="value",
     ),
     Listed(
         "`amp_cast` to small integers cuts off, in MXNet it rounds",

@@ -224,7 +224,8 @@ def symbol_program(mx, rng, module, name):
     scene = Scene(rng)
     text = arguments(mx, scene, "nd", name, parameters(find(mx, "nd", name)))
     lines = [f"{array} = sym.var('{array}')" for array, _, _ in scene.arrays]
-    lines += [f"y = sym.{name}({text}{', ' if text else ''}name='q')"]
+    named = [] if name == "split_v2" else ["name='q'"]
+    lines += [f"y = sym.{name}({', '.join([text, *named] if text else named)})"]
     lines += [
         f"keep('{what}', y.list_{what}())" for what in ("arguments", "auxiliary_states", "outputs")
     ]
