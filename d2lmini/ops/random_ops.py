@@ -41,7 +41,7 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     return Spec(tuple(shape) or (1,), _floating(dtype))
 
 
-def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any) -> Spec:
+def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     if any(other.shape != inputs[0].shape for other in inputs[1:]):
         shapes = " and ".join(str(i.shape) for i in inputs)
         raise MXNetError(f"the parameters' shapes {shapes} differ; they must be equal")

@@ -86,12 +86,6 @@ def dtype_number(dtype: Any) -> int:
         raise MXNetError(f"dtype: {problem}") from None
 
 
-def is_complete(op: Op) -> bool:
-    """Whether a Symbol of this op must get all inputs: no variable stands in for those of an
-    optimizer's update."""
-    return "_update" in op.name or op.name == "fill_element_0index"
-
-
 def has_uses(op: Op) -> bool:
     """Whether the op says which attributes use its optional inputs."""
     return op.optional is not Facts.optional
@@ -123,8 +117,6 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
     wanted = (*names[: op.n_required], *op.optional(attrs))
-    if is_complete(op) and None in given[: op.n_required]:
-        raise MXNetError(f"{op.name}: an input is missing, expected {', '.join(names)}")
     for i, arg in enumerate(names):
         if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:
             raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")

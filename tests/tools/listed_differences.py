@@ -156,6 +156,11 @@ LISTED = [
         "sym.preloaded_* sym.multi_*",
     ),
     Listed(
+        "Symbols of optimizer updates can be made, in MXNet not even with all inputs",
+        "sym.*update* sym.fill_element_0index",
+        words="Not enough argument",
+    ),
+    Listed(
         "random numbers without a shape have the shape ()",
         "sym.random_* sym.normal sym.uniform",
         kind="of shapes",

@@ -63,5 +63,6 @@ def plain(value):
     if isinstance(value, dict):
         return ["dict", *sorted(([plain(k), plain(v)] for k, v in value.items()), key=str)]
     if isinstance(value, type) or callable(value):
-        return ["name", getattr(value, "__name__", type(value).__name__)]
+        name = getattr(value, "__name__", type(value).__name__)
+        return ["name", name.removesuffix("_")]  # NumPy's bool_ became bool
     return ["object", type(value).__name__]
