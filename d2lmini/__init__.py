@@ -90,8 +90,8 @@ base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.device
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["np"] = lambda: importlib.import_module("d2lmini.np")
 base.loaders["npx"] = lambda: importlib.import_module("d2lmini.npx")
-base.loaders["np.ndarray"] = lambda: importlib.import_module("d2lmini.np.array").ndarray
-base.loaders["np.Traced"] = lambda: importlib.import_module("d2lmini.np.array").TracedNumpy
+base.loaders["np.ndarray"] = lambda: importlib.import_module("d2lmini.np.arrays").ndarray
+base.loaders["np.Traced"] = lambda: importlib.import_module("d2lmini.np.arrays").TracedNumpy
 base.loaders["get_symbol"] = lambda: (
     importlib.import_module("d2lmini.graph.tape_to_symbol").get_symbol
 )

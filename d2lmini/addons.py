@@ -40,6 +40,7 @@ HOOKS = {
     "export_onnx": "d2lmini.onnx.block:export_onnx",
     "Symbol.bind": "d2lmini.compat.bind",
     "run": "d2lmini.compat.mxnet_alias.runner:run",
+    "examine": "d2lmini.compat.mxnet_alias.examine:examine",
 }
 
 #: Public names: the module that shows them, and the module of an add-on that provides them.

@@ -9,6 +9,7 @@ folders `chapters`, `img` and `d2lmini` side by side, the last as a link to the 
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -85,3 +86,20 @@ def _library_beside(folder: Path) -> None:
         target.symlink_to(PACKAGE, target_is_directory=True)
     except (OSError, NotImplementedError):
         shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__", "book"))
+
+
+def environment() -> dict[str, str]:
+    """The environment for a child process: in a clone that is not installed it must find the
+    library, too."""
+    if tree() is None:
+        return dict(os.environ)
+    paths = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def check_program(path: str) -> None:
+    """CommandError unless there is a file of this name that may be a program."""
+    if not os.path.isfile(path):
+        raise CommandError(f"there is no file {path!r}")
+    if not path.endswith((".py", ".ipynb")):
+        raise CommandError(f"{path!r} is neither a .py nor an .ipynb file, nor a folder of these")

@@ -1,4 +1,5 @@
 """`d2lmini info`: the facts for a problem report on this machine; `--json` for programs.
+`info --for FILE` is in `names.py`.
 
 >>> from d2lmini.cli.info import facts
 >>> sorted(facts())[:5]
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import d2lmini
-from d2lmini.cli import files
+from d2lmini.cli import files, names
 
 #: Packages that d2lmini uses, by the extra that installs them; "" is the library itself. CuPy has
 #: many names.
@@ -42,14 +43,24 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "info",
         help="print versions, BLAS, cores, memory, GPUs and limits",
-        description="What a report of a problem should say about this machine.",
+        description="What a report of a problem should say about this machine. With --for: which "
+        "names of MXNet a program uses that are missing here or work differently. The program is "
+        "read, not run; the exit status is 1 if a name is missing.",
+    )
+    parser.add_argument(
+        "--for",
+        dest="program",
+        metavar="FILE",
+        help="a .py or .ipynb file, or a folder of them, to read",
     )
     parser.add_argument("--json", action="store_true", help="as JSON: sizes in bytes, times in s")
     parser.set_defaults(do=show)
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print the facts; always 0."""
+    """Print the facts, or what a program lacks; returns the exit status."""
+    if options.program is not None:
+        return names.show(options.program, options.json)
     found = facts()
     print(json.dumps(found, indent=2) if options.json else as_text(found))
     return 0

@@ -56,7 +56,7 @@ def open_lab(options: argparse.Namespace) -> int:
         f"--ServerApp.root_dir={root}", "--LabApp.default_url=/lab/tree/chapters",
         *_as_root(), *options.jupyter,
     ]  # fmt: skip
-    return _run(command, _environment())
+    return _run(command, files.environment())
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:
@@ -77,12 +77,3 @@ def _as_root() -> list[str]:
     """The option that lets JupyterLab run as root, the usual user of a container; it listens on
     this machine only."""
     return ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
-
-
-def _environment() -> dict[str, str]:
-    """The environment: in a clone that is not installed the notebooks must find the library,
-    too."""
-    if files.tree() is None:
-        return dict(os.environ)
-    paths = [str(files.PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

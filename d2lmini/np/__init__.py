@@ -18,7 +18,7 @@ elementwise, reductions, shapes, creation, selection, products
 linalg, random
             `np.linalg`, `np.random`
 fallback    functions that NumPy computes from copies
-array       the class `ndarray`, its operators and methods
+arrays      the class `ndarray`, its operators and methods
 protocol    NumPy's own functions on these arrays
 """
 
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as _numpy
 
-from d2lmini.np.array import ndarray
+from d2lmini.np.arrays import ndarray
 from d2lmini.np.protocol import FUNCTIONS
 
 e, inf, nan, newaxis, pi = _numpy.e, _numpy.inf, _numpy.nan, None, _numpy.pi

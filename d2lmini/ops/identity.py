@@ -172,6 +172,18 @@ def _(g, data, *, grad_scale, valid_thresh, normalization):
     return ones * grad_scale
 
 
+@op("_contrib_gradientmultiplier", flops=0, elementwise=True, onnx="Identity")
+def gradientmultiplier(xp, data, *, scalar: float = 1.0, out=None):
+    """A copy whose gradient is multiplied by `scalar`; a negative number reverses the gradient, as
+    domain-adversarial training does (Ganin and Lempitsky, 2015)."""
+    return copy_values(xp, data, out)
+
+
+@gradientmultiplier.gradient()
+def _(g, *, scalar):
+    return g * scalar
+
+
 # -- several inputs ------------------------------------------------------------------------------
 
 

@@ -76,9 +76,13 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         Signature(arrays_are, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
         f"`_random_{name}` for each element of the arrays; ({arrays_are[0]}.shape + shape).",
     )
-    def _(xp, *arrays, shape=(), dtype="float32", rng, out=None):
+    def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
         place = _place(xp, out, arrays[0].shape + shape, dtype)
         return draw_each(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
+
+    @sample.infer_inputs
+    def _(given, out, attrs):
+        return dict.fromkeys(given, next(filter(None, given.values()), None))
 
     @op(f"_random_{name}_like", flops=_FLOPS, grad=None)
     @with_signature(

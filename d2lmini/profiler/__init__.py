@@ -7,7 +7,7 @@ order      the order of operations from their dependencies; `graph` draws it
 draw       the timeline; `summary` the table, `html_page` a page, `chrome` a file for Perfetto
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
-account    wall time by cause; from `blame` (idle attribution) and `bounds`
+account    wall time by cause; from `idle_attribution` and `bounds`
 critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
 replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
            the threads), `rates` (measured speeds) and `simulation` (the engine's rules)

@@ -1,6 +1,7 @@
-"""A table of executed operations: count, duration and rates per operation and place.
+"""A table of executed operations: count, duration and rates per place and operation, or line.
 
     print(trace.summary())
+    print(trace.summary(by="line"))         # which lines keep the devices busy?
 
 Times and rates are printed with their units, counts without. FLOPs and bytes come from the
 operation's cost formula; a rate is their total divided by the total run time.
@@ -13,7 +14,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from d2lmini import callsite
+
 if TYPE_CHECKING:
+    from d2lmini.callsite import Site
     from d2lmini.profiler.tracing import Trace
 
 #: Values of `sort_by`, and their sort keys.
@@ -24,12 +28,16 @@ SORTS = {
     "name": lambda row: (row.name, row.place),
 }
 
-HEAD = ("operation", "place", "count", "total", "mean", "FLOPs", "bytes")
+#: Values of `by`: what the rows are.
+KEYS = ("operation", "line")
+
+HEAD = ("place", "count", "total", "mean", "FLOPs", "bytes")
 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One operation at one place: its count, total time, FLOPs and bytes."""
+    """One operation, or the operations of one line, at one place: their count, total time, FLOPs
+    and bytes. `name` is the operation's name, or the line: "train.py:12: l.backward()"."""
 
     name: str
     place: str
@@ -57,7 +65,7 @@ class SummaryRow:
     def cells(self) -> tuple[str, ...]:
         """The printed cells."""
         return (
-            self.name,
+            self.name if len(self.name) <= 60 else self.name[:59] + "…",
             self.place,
             f"{self.count}",
             in_time(self.total_s),
@@ -69,14 +77,15 @@ class SummaryRow:
 
 class Summary:
     """The table; `rows` are its rows, `missed` counts operations that failed, were skipped, or had
-    not ended when the trace ended."""
+    not ended when the trace ended; `by` says what the rows are."""
 
-    def __init__(self, rows: list[SummaryRow], missed: int):
+    def __init__(self, rows: list[SummaryRow], missed: int, by: str = "operation"):
         self.rows = rows
         self.missed = missed
+        self.by = by
 
     def __str__(self) -> str:
-        table = [HEAD, *[row.cells for row in self.rows]]
+        table = [(self.by, *HEAD), *[row.cells for row in self.rows]]
         names = [max(len(row[i]) for row in table) for i in (0, 1)]
         lines = [
             f"{row[0]:<{names[0]}}  {row[1]:<{names[1]}} {row[2]:>7} {row[3]:>10} {row[4]:>10} "
@@ -91,7 +100,8 @@ class Summary:
 
     def to_html(self, most: int = 50) -> str:
         """An HTML table with the first `most` rows."""
-        lines = [_line("th", HEAD), *[_line("td", row.cells) for row in self.rows[:most]]]
+        lines = [_line("th", (self.by, *HEAD))]
+        lines += [_line("td", row.cells) for row in self.rows[:most]]
         return "<table>" + "\n".join(lines) + "</table>"
 
 
@@ -121,19 +131,26 @@ def in_rate(per_s: float, unit: str) -> str:
     return f"{per_s / 1e9:.2f} G{unit}" if per_s >= 1e9 else f"{per_s / 1e6:.1f} M{unit}"
 
 
-def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
-    """See `Trace.summary`. ValueError for an unknown `sort_by`."""
-    if sort_by not in SORTS:
-        raise ValueError(f"summary: sort_by={sort_by!r}; it can be one of {', '.join(SORTS)}")
+def summary_of(trace: Trace, sort_by: str = "total", by: str = "operation") -> Summary:
+    """See `Trace.summary`. ValueError for an unknown `sort_by` or `by`."""
+    for name, value, known in (("sort_by", sort_by, SORTS), ("by", by, KEYS)):
+        if value not in known:
+            raise ValueError(f"summary: {name}={value!r}; it can be one of {', '.join(known)}")
     calls: Counter[tuple[str, str, Any]] = Counter()
     run_ns: Counter[tuple[str, str]] = Counter()
+    lines: dict[Site | None, str] = {}
     missed = 0
     for operation in trace.operations:
         if operation.failure is not None or not operation.ran:
             missed += 1
-        else:
-            calls[operation.name, operation.place, operation.footprint] += 1
-            run_ns[operation.name, operation.place] += operation.run_ns
+            continue
+        name, site = operation.name, operation.site
+        if by == "line":
+            if site not in lines:
+                lines[site] = callsite.describe(site)
+            name = lines[site]
+        calls[name, operation.place, operation.footprint] += 1
+        run_ns[name, operation.place] += operation.run_ns
     count: Counter[tuple[str, str]] = Counter()
     flops: Counter[tuple[str, str]] = Counter()
     nbytes: Counter[tuple[str, str]] = Counter()
@@ -147,4 +164,4 @@ def summary_of(trace: Trace, sort_by: str = "total") -> Summary:
     rows = [
         SummaryRow(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count
     ]
-    return Summary(sorted(rows, key=SORTS[sort_by]), missed)
+    return Summary(sorted(rows, key=SORTS[sort_by]), missed, by)

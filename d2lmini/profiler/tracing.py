@@ -246,12 +246,12 @@ class Trace(Recorder):
 
         return graph_of(self, first, last, lines)
 
-    def summary(self, sort_by: str = "total") -> Summary:
-        """Count, duration and rates of each operation at each place; `sort_by` total, mean, count
-        or name."""
+    def summary(self, sort_by: str = "total", by: str = "operation") -> Summary:
+        """Count, duration and rates of each operation, or of each line that issued operations
+        (by="line"), at each place; `sort_by` total, mean, count or name."""
         from d2lmini.profiler.summary import summary_of
 
-        return summary_of(self, sort_by)
+        return summary_of(self, sort_by, by)
 
     def account(self, cores: int | None = None) -> Account:
         """The wall time as a sum of parts by cause; see `profiler.account`."""

@@ -117,7 +117,6 @@ def test_a_name_that_is_not_here_says_why(name: str, says: str):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("as_np_ndarray", "NumPy interface"),
         ("slice_assign", r"x\[begin:end\] = value"),
         ("frobnicate", "'NDArray' object has no attribute 'frobnicate'"),
     ],

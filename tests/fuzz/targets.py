@@ -35,7 +35,7 @@ from d2lmini import (
     serialize,
     sym,
 )
-from d2lmini.compat.mxnet_alias import runner
+from d2lmini.compat.mxnet_alias import notebook
 from d2lmini.d2l import data as d2l_data
 from d2lmini.d2l import text as d2l_text
 from d2lmini.gluon import checkpoint, structure
@@ -217,10 +217,10 @@ def _restore(path: str, data: bytes) -> None:
 
 
 def _read_notebook(path: str, data: bytes) -> None:
-    for _, source in runner._cells(path):
-        assert isinstance(source, str)
+    for cell in notebook.read_cells(path):
+        assert isinstance(cell.source, str)
         try:
-            runner._plain_python(source, "cell")
+            notebook.plain_python(cell.source, lambda line: "pass")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # the program's own: shown as Python shows it, with status 1
 

@@ -139,6 +139,8 @@ COMPILED: dict[str, Callable[[Any, Any], Any]] = {
     "detach": lambda F, x: x.detach() * x,
     "BlockGrad": lambda F, x: F.BlockGrad(x) * x,
     "stop_gradient": lambda F, x: F.stop_gradient(x * 2) * x,
+    "gradientmultiplier": lambda F, x: F.contrib.gradientmultiplier(x * x, scalar=-0.5) * x,
+    "straight through": lambda F, x: F.contrib.round_ste(x * 3) * x + F.contrib.sign_ste(x),
     "is_training": lambda F, x: x * x * 2 if autograd.is_training() else x * x,
     "make_loss": lambda F, x: F.make_loss(x * x),
     "waitall": lambda F, x: [nd.waitall(), x * x][1],

@@ -39,7 +39,7 @@ from d2lmini.ops.spec import Spec
 from d2lmini.symbol.symbol import Traced
 
 #: These claim results that are equal to the bit.
-EXACT = [remove_identities, views, constant_fold, cse, passes.dce]
+EXACT = [remove_identities, views, constant_fold, passes.flatten_concats, cse, passes.dce]
 
 
 def ops(outputs):
@@ -115,10 +115,12 @@ def test_forward_and_backward_with_what_is_kept(graph):
 # -- what each pass finds: an expression, and the ops that are left of it --------------------------
 
 x, y = sym.var("x"), sym.var("y")
+joined = sym.concat(x, x.exp())
 SMALLER = [
     # identities
     ("copies", x.copy().exp(), "exp"),
     ("no gradient, no copy", sym.make_loss(sym.BlockGrad(x)), ""),
+    ("a gradient's factor", sym.contrib.gradientmultiplier(x, scalar=-1), ""),
     ("same dtype", sym.cast(x, dtype="float32").exp(), "exp"),
     ("wider and back", sym.cast(sym.cast(x, dtype="float64"), dtype="float32"), ""),
     ("narrower and back", sym.cast(sym.cast(x, dtype="int32"), dtype="float32"), "cast cast"),
@@ -174,6 +176,16 @@ SMALLER = [
      "sum _div_scalar elemwise_mul reshape"),
     ("a factor inside", sym.sum(x * y.reshape((1, 6)) * x.exp(), axis=0),
      "exp elemwise_mul sum reshape elemwise_mul reshape"),
+    # concatenations
+    ("joined at once", sym.concat(x, sym.concat(x.sin(), x.exp(), dim=-1), dim=1),
+     "sin exp concat"),
+    ("joined thrice", sym.concat(sym.concat(sym.concat(x, x), x.exp()), x), "exp concat"),
+    ("joined another way", sym.concat(sym.concat(x, x.exp(), dim=0), y.reshape((1, 6)), dim=0)
+     .reshape((5, 3, 2)), "exp reshape concat reshape"),
+    ("joined along two axes", sym.concat(sym.concat(x, x, dim=0), x.reshape((4, 3)), dim=1),
+     "concat reshape concat"),
+    ("joined and used", sym.Group([sym.concat(joined, x), joined.sin()]),
+     "exp concat concat sin"),
     # common and dead parts
     ("twice", x.exp() * x.exp(), "exp square"),
     ("twice, turned round", (x + x.sin()) * (x.sin() + x), "sin elemwise_add square"),

@@ -273,12 +273,20 @@ for name in ("_copy", "BlockGrad", "zeros_like", "ones_like"):
                  mxnet=dtype != "bool", why="we allow what MXNet refuses"),
         ]  # fmt: skip
 ROWS += [Case(name, (draw((2, 3)),), lambda x, **_: x) for name in ("identity", "stop_gradient")]
-ROWS += [  # the gradient is 1 by intention, not by differences
+ROWS += [  # the gradient is not the slope, on purpose: tests/ops/test_pointwise.py has it
     Case("make_loss", (draw((2, 3)),), lambda x: x, grad=False),
     Case("MakeLoss", (draw((2, 3)),), lambda x, **_: x, {"grad_scale": 2.0}, grad=False),
     Case("MakeLoss", (draw((3,)),), lambda x, **_: x, {"normalization": "valid"}, grad=False),
     Case("_identity_with_attr_like_rhs", (draw((2, 3)), draw((2, 3), seed=1)), lambda x, y: x),
-]
+    Case("contrib.gradientmultiplier", (draw((2, 3)),), lambda x, scalar: x, {"scalar": -0.5},
+         grad=False),
+    Case("contrib.gradientmultiplier", (np.int32([1, -2]),), lambda x: x),
+]  # fmt: skip
+for name in ("round", "sign"):
+    ROWS += [
+        Case(f"contrib.{name}_ste", (x,), kept(FUNCTIONS[name][0]), grad=False)
+        for x in (draw((3, 4)), draw((0,)), draw((), dtype="float16"), np.int32([1, -2]))
+    ]
 
 # -- several inputs --------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ from op_rows import elemwise
 from op_rows.case import Case, draw
 import my_ops
 elemwise.ROWS.append({ROW.strip()})
-sys.exit(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", "-k", "bump", *sys.argv[1:]]))
+sys.exit(pytest.main(["-q", "-rs", "-p", "no:cacheprovider", "-k", "bump or every_op or say_why",
+                      *sys.argv[1:]]))
 """
 
 EVERY_WAY = """

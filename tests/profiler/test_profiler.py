@@ -543,6 +543,27 @@ def test_the_summary_is_sorted_as_asked(long_trace):
         long_trace.summary("speed")
 
 
+def test_the_summary_by_line_adds_up_what_each_line_issued():
+    with virtual_gpus(1), engine.stepped(times=20), profile() as trace:
+        x = nd.ones((2, 2))
+        for device in (cpu(), cpu(), gpu(0)):
+            y = x.as_in_context(device) * 2 + 1
+        y.wait_to_read()
+    made, copied = trace[1].where, trace[2].where
+    rows = {(row.name, row.place): row for row in trace.summary(by="line").rows}
+    assert {key: row.count for key, row in rows.items()} == {
+        (made, "cpu"): 1, (copied, "cpu"): 4, (copied, "gpu(0) in"): 1, (copied, "gpu(0)"): 2,
+    }  # fmt: skip
+    assert made.endswith(": x = nd.ones((2, 2))") and copied.endswith("* 2 + 1")
+    assert rows[copied, "cpu"].total_s == pytest.approx(80e-6)
+    assert rows[copied, "cpu"].flops == 4 * 4 and rows[copied, "cpu"].nbytes == 4 * 32
+    first = trace.summary(by="line").rows[0]
+    assert (first.name, first.place) == (copied, "cpu")
+    assert str(trace.summary(by="line")).split()[:2] == ["line", "place"]
+    with pytest.raises(ValueError, match="by='file'; it can be one of operation, line"):
+        trace.summary(by="file")
+
+
 # -- the page --------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,5 @@
-"""What is computed in the pages of `docs/`: between two marks stands what a function returns.
+"""What is computed in the pages of `docs/`: between two marks stands what a function returns. A
+page may have several such parts.
 
 python tests/tools/computed_docs.py       # writes it anew; a test says when it is stale
 """
@@ -6,6 +7,7 @@ python tests/tools/computed_docs.py       # writes it anew; a test says when it 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import migration_table
@@ -42,22 +44,24 @@ def _words(action: argparse.Action) -> str:
     return ", ".join(f"`{word} {value}`".replace(" `", "`") for word in action.option_strings)
 
 
-#: The page, and what computes its part.
-PAGES = {
-    "migration.md": migration_table.tables,
-    "command-line.md": commands,
-    "reading-guide.md": reading_order.table,
+#: The page, and what computes each of its parts, in order.
+PAGES: dict[str, list[Callable[[], str]]] = {
+    "migration.md": [migration_table.differences, migration_table.tables],
+    "command-line.md": [commands],
+    "reading-guide.md": [reading_order.table],
 }
 
 
-def renewed(page: str, computed: str) -> str:
-    """The page with its part as it is now."""
-    before, _, rest = page.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    return before + MARKS[0] + computed + MARKS[1] + after
+def renewed(page: str, parts: list[str]) -> str:
+    """The page with its parts as they are now."""
+    text, *rest = page.split(MARKS[0])
+    for part, old in zip(parts, rest, strict=True):
+        text += MARKS[0] + part + MARKS[1] + old.partition(MARKS[1])[2]
+    return text
 
 
 if __name__ == "__main__":
-    for name, compute in PAGES.items():
+    for name, computers in PAGES.items():
         page = DOCS / name
-        page.write_text(renewed(page.read_text(encoding="utf-8"), compute()), encoding="utf-8")
+        parts = [compute() for compute in computers]
+        page.write_text(renewed(page.read_text(encoding="utf-8"), parts), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Which of MXNet's names are here: the tables of docs/migration.md (see `computed_docs.py`).
 
-`data/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name that is
-not here says so when it is asked for, and why: by that it is counted.
+`mxnet_alias/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name
+that is not here says so when it is asked for, and why: by that it is counted.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections import defaultdict
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import listed_differences
 
 import d2lmini as mx
-
-NAMES = Path(__file__).resolve().parents[1] / "data" / "mxnet_names.txt"
-REASON = re.compile(r"[Ll]eft out(?: of d2lmini,|:) (?:as (?:all of|is|are|all) )?(.*)")
+from d2lmini.compat.mxnet_alias.ask import listed, why_missing
+from d2lmini.compat.mxnet_alias.differences import DIFFERENCES
 
 #: What a program that is no part of MXNet has no use for.
 INNER = re.compile(
@@ -33,12 +31,6 @@ class Found(NamedTuple):
     missing: list[str]
 
 
-def listed() -> dict[str, list[str]]:
-    """MXNet's names by module."""
-    lines = NAMES.read_text(encoding="utf-8").splitlines()
-    return {path: names.split() for path, _, names in (line.partition(": ") for line in lines)}
-
-
 def look_up(path: str, names: list[str]) -> Found:
     """Ask the library for each."""
     place: Any = mx
@@ -50,19 +42,23 @@ def look_up(path: str, names: list[str]) -> Found:
     left_out, missing = {}, []
     names = [name for name in names if not INNER.fullmatch(name)]
     for name in names:
-        try:
-            said = (getattr(place, name).__doc__ or "").partition("\n\n")[0]
-        except AttributeError as problem:
-            said = str(problem)
-            if not REASON.search(said):
-                missing.append(name)
-        if found := REASON.search(" ".join(said.split())):
-            left_out[name] = found[1].partition(";")[0].partition(". ")[0].rstrip(".")
+        reason = why_missing(place, name)
+        if reason:
+            left_out[name] = reason.partition(";")[0].partition(". ")[0]
+        elif reason is not None:
+            missing.append(name)
     return Found(len(names), left_out, missing)
 
 
+def differences() -> str:
+    """What differs on purpose, as Markdown."""
+    rows = [f"| {row.what} | {row.mxnet} | {row.here} |" for row in DIFFERENCES]
+    return "\n".join(["| | MXNet | d2lmini |", "| --- | --- | --- |", *rows]) + "\n"
+
+
 def tables() -> str:
-    """The tables, as Markdown: what is counted, what is not here, what differs."""
+    """How many names of each module are here, why the others are not, and which answers of the
+    sweep differ, as Markdown."""
     rows, reasons, missing = [], defaultdict(list), []
     for path, names in listed().items():
         found = look_up(path, names)

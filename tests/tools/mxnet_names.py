@@ -1,9 +1,11 @@
-"""The public names of MXNet 1.9, by module: written to `tests/data/mxnet_names.txt`, from which
+"""The public names of MXNet 1.9, by module: written to `mxnet_alias/mxnet_names.txt`, from which
 docs/migration.md counts. Run by an interpreter that has MXNet:
 
-    python tests/tools/mxnet_names.py > tests/data/mxnet_names.txt
+    python tests/tools/mxnet_names.py > d2lmini/compat/mxnet_alias/mxnet_names.txt
 """
 
+import pkgutil
+import re
 import types
 
 SPACES = """
@@ -36,8 +38,16 @@ def names_of(mx, path):
     return sorted(n for n in dir(space) if is_name(path, space, n, getattr(space, n, None)))
 
 
+def modules(mx):
+    """The public modules; what fails to import is left out."""
+    found = pkgutil.walk_packages(mx.__path__, "mxnet.", onerror=lambda name: None)
+    names = [module.name.partition(".")[2] for module in found]
+    return sorted(n for n in names if not re.search(r"(^|\.)(_|gen_|libmxnet)", n))
+
+
 def table(mx):
-    return "".join(f"{path}: {' '.join(names_of(mx, path))}\n" for path in SPACES)
+    lines = [f"{path}: {' '.join(names_of(mx, path))}\n" for path in SPACES]
+    return "".join(lines) + f"modules: {' '.join(modules(mx))}\n"
 
 
 if __name__ == "__main__":

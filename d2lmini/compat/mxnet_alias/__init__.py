@@ -56,6 +56,12 @@ _OTHER_NAMES = {
     "attribute": "symbol.attribute", "name": "symbol.naming",
 }  # fmt: skip
 
+#: The names in full, and the short names that `info --for` shows.
+SHORT_NAMES = {
+    "initializer": "init", "kvstore": "kv", "module": "mod", "ndarray": "nd", "numpy": "np",
+    "numpy_extension": "npx", "symbol": "sym", "visualization": "viz",
+}  # fmt: skip
+
 # Modules that both have, and those that d2lmini will have.
 _MODULES = """
     autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray np npx
@@ -254,6 +260,15 @@ def install_as_mxnet() -> None:
         sys.meta_path.insert(0, _mxnet_finder)
         sys.meta_path.append(_d2l_finder)
         alias.installed, alias.array = True, OneElementArray
+
+
+def is_alias(top: str) -> bool:
+    """Does `import top` get d2lmini, and not another library of the same name?"""
+    if top in sys.modules:
+        module = sys.modules[top]
+        return isinstance(module, _MXNet) or module is sys.modules.get(_BOOK)
+    spec = importlib.util.find_spec(top)
+    return spec is not None and isinstance(spec.loader, _Loader)
 
 
 def installed() -> bool:

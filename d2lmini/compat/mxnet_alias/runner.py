@@ -6,60 +6,108 @@
 For the program everything is as if Python had started it: `__name__` is "__main__", `sys.argv` is
 its own, its folder comes first on `sys.path`, and a traceback shows only its lines. A notebook's
 code cells run in order in one namespace; the value of a cell's last line is printed, and a
-traceback names the cell. Lines that only IPython understands are left out, most with a note.
+traceback names the cell. `magics.py` handles lines that only IPython understands.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import json
 import linecache
 import os
 import sys
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any
 
 from d2lmini.compat.mxnet_alias import install_as_mxnet
+from d2lmini.compat.mxnet_alias.failure import Failure, as_python_prints, describe, own_frames
+from d2lmini.compat.mxnet_alias.magics import shell_of, to_python
+from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells
+from d2lmini.compat.mxnet_alias.recorder import Recorder
 
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
 
-# Commands of IPython that have no effect on a program that runs from top to bottom.
-_SILENT = ("matplotlib", "config", "load_ext", "autoreload", "reload_ext", "pylab")
-# Commands that run the rest of their line.
-_TRANSPARENT = ("time", "timeit", "prun", "capture")
+#: Called with a cell's name when it begins ("" for a script), and once more if it fails.
+Listener = Callable[[str, Failure | None], None]
 
 
-def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int:
+def run(
+    path: str | os.PathLike[str],
+    arguments: Sequence[str] = (),
+    keep_going: bool = False,
+    listener: Listener = lambda name, failure: None,
+    output: str | None = None,
+) -> int:
     """Run a .py or .ipynb file as the program; returns its exit status.
 
     Errors of the program are printed as Python prints them and give 1; SystemExit passes through.
+    A notebook ends at the first cell that fails, or runs all cells (`keep_going`); `output` is the
+    file to which it is written with what its cells printed and showed.
     FileNotFoundError when there is no such file, ValueError for a notebook that cannot be read.
     """
     path = os.fspath(path)
     notebook = path.endswith(".ipynb")
-    cells = list(_cells(path)) if notebook else [("", Path(path).read_bytes())]
+    cells = read_cells(path) if notebook else []
+    source = b"" if notebook else Path(path).read_bytes()
+    recorder = Recorder(path) if output else None
     install_as_mxnet()
+    failures: list[Failure] = []
     with _as_main(path, arguments, notebook) as module:
-        for name, source in cells:
+        for index, cell in enumerate(cells or [Cell("", "")]):
+            listener(cell.name, None)
+            file = f"{path}, {cell.name}" if cell.name else path
             try:
-                if notebook:
-                    assert isinstance(source, str)
-                    _run_cell(source, f"{path}, {name}", module)
+                if recorder and cells:
+                    with recorder.cell(index, module):
+                        _run_cell(cell, file, module)
+                elif notebook:
+                    _run_cell(cell, file, module)
                 else:
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
-            except SystemExit:
-                raise
             except BaseException as error:
+                if isinstance(error, SystemExit) and not error.code:
+                    if failures:  # the program ends here, and has failed
+                        break
+                    raise
+                failures.append(describe(error, file, cell.name))
+                listener(cell.name, failures[-1])
+                if isinstance(error, SystemExit):
+                    raise
                 _show(error)
-                return 130 if isinstance(error, KeyboardInterrupt) else 1
-    return 0
+                if failures[-1].advice:
+                    print(f"Hint: {failures[-1].advice}", file=sys.stderr)
+                if isinstance(error, KeyboardInterrupt):
+                    return 130
+                if not keep_going:
+                    break
+            finally:
+                if recorder and output:
+                    recorder.write(output)
+    if notebook and failures:
+        _summarize(cells, failures, keep_going)
+    return int(bool(failures))
+
+
+def _summarize(cells: list[Cell], failures: list[Failure], keep_going: bool) -> None:
+    """Print which cells failed, or how many did not run after the first that did."""
+    sys.stdout.flush()
+    left = len(cells) - 1 - [cell.name for cell in cells].index(failures[-1].cell)
+    if keep_going:
+        print(f"{len(failures)} of {len(cells)} code cells failed:", file=sys.stderr)
+        for failure in failures:
+            print(f"  {failure.place}: {failure.error}", file=sys.stderr)
+    elif left:
+        print(
+            f"{failures[0].place} failed; {left} of {len(cells)} code cells were not run "
+            "(run --keep-going runs all)",
+            file=sys.stderr,
+        )
 
 
 @contextmanager
@@ -74,6 +122,8 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
     sys.path.insert(0, folder)
     if notebook:
         vars(module)["display"] = _display
+        if find_spec("IPython") is not None:
+            vars(module)["get_ipython"] = lambda: shell_of(module)
     else:
         # Child processes run the program again, as "__mp_main__", to find its functions; they start
         # with the module `spawned`, which installs the alias first.
@@ -89,43 +139,24 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
 
 
 def _show(error: BaseException) -> None:
-    """Print the error, without the frames of this file at its beginning."""
-    frames: TracebackType | None = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
+    """Print the error, without the frames of this folder at its beginning."""
     sys.stdout.flush()
     if sys.excepthook is sys.__excepthook__:
         # Python's own hook looks lines up in files only, and a cell is not a file before 3.13.
-        traceback.print_exception(type(error), error, frames)
+        print(as_python_prints(error), end="", file=sys.stderr)
     else:
-        sys.excepthook(type(error), error, frames)
+        sys.excepthook(type(error), error, own_frames(error))
 
 
 # -- notebooks ----------------------------------------------------------------------------------
 
 
-def _cells(path: str) -> Iterator[tuple[str, str]]:
-    """The code cells as ("cell 3", source); cells of all kinds count, from 1."""
-    found = []
-    try:
-        book = json.loads(Path(path).read_text(encoding="utf-8"))
-        cells = book["cells"] if "cells" in book else book["worksheets"][0]["cells"]
-        for number, cell in enumerate(cells, start=1):
-            if cell["cell_type"] == "code":
-                source = cell.get("source", cell.get("input", ""))
-                text = source if isinstance(source, str) else "".join(source)
-                found.append((f"cell {number}", text))
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as problem:
-        words = repr(problem)[:300]
-        raise ValueError(f"{path} is not a readable notebook: {words}") from None
-    yield from found
-
-
-def _run_cell(source: str, name: str, module: ModuleType) -> None:
+def _run_cell(cell: Cell, name: str, module: ModuleType) -> None:
     """Execute a cell; print the value of an expression at its end, unless a `;` follows."""
-    source = _plain_python(source, name)
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    tree = _parse(source, name)
+    linecache.cache[name] = _lines(cell.source, name)
+    source = to_python(cell, name, module)
+    linecache.cache[name] = _lines(source, name)
+    tree = parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(_compile(tree, name), vars(module))
     if isinstance(last, ast.Expr):
@@ -134,66 +165,13 @@ def _run_cell(source: str, name: str, module: ModuleType) -> None:
             sys.displayhook(value)
 
 
-def _parse(source: str, name: str) -> ast.Module:
-    tree = compile(source, name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    assert isinstance(tree, ast.Module)
-    return tree
+def _lines(source: str, name: str) -> tuple[int, None, list[str], str]:
+    return len(source), None, source.splitlines(keepends=True), name
 
 
 def _compile(tree: ast.Module | ast.Expression, name: str) -> CodeType:
     mode = "exec" if isinstance(tree, ast.Module) else "eval"
     return compile(tree, name, mode, dont_inherit=True)
-
-
-def _plain_python(source: str, name: str) -> str:
-    """The cell without IPython's syntax, with the same line numbers.
-
-    Only lines at which Python finds a syntax error are changed: a `%` at the begin of a formula's
-    second line, or a line of a string, is not one.
-    """
-    lines = source.split("\n")
-    if lines[0].startswith("%%"):
-        command, *_ = lines[0][2:].split() or [""]
-        if command not in _TRANSPARENT:
-            _note(name, lines[0], "the whole cell")
-            return ""
-        lines[0] = ""
-    while True:
-        try:
-            _parse("\n".join(lines), name)
-            return "\n".join(lines)
-        except SyntaxError as error:
-            number = (error.lineno or 1) - 1
-            line = lines[number] if number < len(lines) else ""
-            plain = _without_magic(line, name)
-            if plain is None:
-                linecache.cache[name] = (len(source), None, [x + "\n" for x in lines], name)
-                raise
-            lines[number] = plain
-
-
-def _without_magic(line: str, name: str) -> str | None:
-    """A line of IPython's syntax as Python; None if it is not one."""
-    text = line.strip()
-    indent = line[: len(line) - len(line.lstrip())]
-    if text.startswith("%"):
-        command, _, rest = text[1:].partition(" ")
-        if command in _TRANSPARENT:
-            return indent + (rest.strip() or "pass")
-        if command == "matplotlib":
-            # There is no page for figures: draw them in memory, for savefig.
-            os.environ.setdefault("MPLBACKEND", "Agg")
-        elif command not in _SILENT:
-            _note(name, text, "this line")
-        return indent + "pass"
-    if text.startswith("!") or text.endswith("?"):
-        _note(name, text, "this line")
-        return indent + "pass"
-    return None
-
-
-def _note(name: str, text: str, what: str) -> None:
-    print(f"{name}: {what} is left out, only IPython understands it: {text}", file=sys.stderr)
 
 
 def _display(*values: Any) -> None:

@@ -36,12 +36,10 @@ _MODULES = {
         module.module module.python_module module.sequential_module monitor rnn rnn.io rnn.rnn
         rnn.rnn_cell""",
     "as are the tools around MXNet's own binary": "error libinfo log notebook registry",
-    "training past one machine": "kvstore.kvstore_server",
+    "as are MXNet's parameter servers; kvstore 'dist_sync' needs none": "kvstore.kvstore_server",
 }  # fmt: skip
 #: The path of each below `mxnet`, and its reason.
 MODULES = {module: reason for reason, names in _MODULES.items() for module in names.split()}
-
-_LATER = ("training past one machine",)
 
 
 def modules(parent: str = "") -> list[str]:
@@ -51,8 +49,6 @@ def modules(parent: str = "") -> list[str]:
 
 def explain(name: str, reason: str) -> NotImplementedError:
     """The error for using `name`."""
-    if reason in _LATER:
-        return NotImplementedError(f"{name} is not built yet: it comes with {reason}")
     return NotImplementedError(f"{name} is left out of d2lmini, {reason}")
 
 

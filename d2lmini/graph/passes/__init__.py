@@ -33,9 +33,9 @@ y = relu(_div0)                             # (2, 3) float32
 return y
 
 Each pass has a file of its own, in which its idea, an example and what it promises stand: results
-equal to the bit, or to a rounding. One more, `pooled`, runs before gradients are taken. `verify`
-says what a typed graph is; with `D2LMINI_VERIFY=1` in the environment it looks at the result of
-each pass.
+equal to the bit, or to a rounding. One more, `pool_before_activation`, runs before gradients are
+taken. `verify` says what a typed graph is; with `D2LMINI_VERIFY=1` in the environment it looks at
+the result of each pass. docs/add-a-pass.md is a guide.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from d2lmini.graph.passes.constant_fold import constant_fold
 from d2lmini.graph.passes.cse import cse
 from d2lmini.graph.passes.dce import dce
 from d2lmini.graph.passes.factor_sums import factor_sums
+from d2lmini.graph.passes.flatten_concats import flatten_concats
 from d2lmini.graph.passes.remove_identities import remove_identities
 from d2lmini.graph.passes.reuse_batchnorm_stats import reuse_batchnorm_stats
 from d2lmini.graph.passes.scalars import scalars
@@ -61,7 +62,7 @@ Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 #: In the order in which they run.
 PASSES: tuple[Pass, ...] = (
     remove_identities, views, constant_fold, scalars, canonicalize,
-    reuse_batchnorm_stats, factor_sums, cse, dce,
+    reuse_batchnorm_stats, factor_sums, flatten_concats, cse, dce,
 )  # fmt: skip
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.

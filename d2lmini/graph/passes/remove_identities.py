@@ -44,8 +44,8 @@ def remove_identities(outputs: Sequence[Entry]) -> list[Entry]:
 
 
 @rules(
-    "_copy BlockGrad make_loss MakeLoss _identity_with_attr_like_rhs cast amp_cast _copyto "
-    "broadcast_to broadcast_axis broadcast_like"
+    "_copy BlockGrad make_loss MakeLoss _contrib_gradientmultiplier _identity_with_attr_like_rhs "
+    "cast amp_cast _copyto broadcast_to broadcast_axis broadcast_like"
 )
 def _(node: Node) -> Replacement:
     return same(node, node.inputs[0])

@@ -1,0 +1,211 @@
+"""Which names of MXNet does a program use that d2lmini lacks, or does differently? The program is
+read, not run.
+
+    from d2lmini.compat.mxnet_alias.examine import examine
+    found = examine("old.ipynb")
+    [name.name for name in found.missing]              # ["mxnet.image.imread"]
+
+`names_used.py` finds the names, `ask.py` asks the library for each.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import tokenize
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import NamedTuple
+
+from d2lmini.compat.mxnet_alias import install_as_mxnet
+from d2lmini.compat.mxnet_alias.ask import (
+    IN_MXNET_ONLY,
+    ask,
+    can_import,
+    listed,
+    short,
+    why_missing,
+)
+from d2lmini.compat.mxnet_alias.differences import DIFFERENCES, Difference
+from d2lmini.compat.mxnet_alias.names_used import Use, names_used
+from d2lmini.compat.mxnet_alias.notebook import Cell, is_ipython, parse, plain_python, read_cells
+
+
+@dataclass
+class Name:
+    """A name, the places that use it (one for each use), and what is to be said about it."""
+
+    name: str
+    reason: str
+    places: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Examined:
+    """What is known of a program: how many names of MXNet it uses, those that are missing, those
+    that differ, and the places that are not Python 3."""
+
+    names: int
+    missing: list[Name]
+    differs: list[Name]
+    not_python: list[str]
+
+
+def examine(path: str) -> Examined:
+    """Read a .py or .ipynb file; ValueError if it is not readable."""
+    unread: list[str] = []
+    trees = [(cell.name, _tolerant_tree(cell, unread)) for cell in _cells(path)]
+    install_as_mxnet()
+    uses = [use for use in names_used(trees) if not _is_own_package(use, path)]
+    missing: dict[str, Name] = {}
+    differs: dict[str, Name] = {}
+    names = set()
+    for use in uses:
+        if use.paths[0].startswith("."):
+            found = _missing_methods().get(use.paths[0][1:])
+        else:
+            found = _first_missing(use)
+            if not use.is_import:
+                names.add(short(use.paths[0]))
+            for row in () if use.is_import else _differences(use):
+                name = differs.setdefault(row.what, Name(short(use.paths[0]), _as_text(row)))
+                name.places.append(use.place)
+        if found is not None:
+            names.add(found[0])
+            missing.setdefault(found[0], Name(*found)).places.append(use.place)
+    return Examined(len(names), _in_order(missing.values()), _in_order(differs.values()), unread)
+
+
+def _in_order(names: Iterable[Name]) -> list[Name]:
+    return sorted(names, key=lambda name: name.name)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _cells(path: str) -> list[Cell]:
+    if path.endswith(".ipynb"):
+        return read_cells(path)
+    try:
+        with tokenize.open(path) as file:  # in the encoding that its first lines name
+            return [Cell("", file.read())]
+    except (SyntaxError, UnicodeError) as problem:
+        raise ValueError(f"{path} is not a readable program: {problem}") from None
+
+
+def _tolerant_tree(cell: Cell, unread: list[str]) -> ast.Module:
+    """The syntax tree of all lines that are Python. Lines of IPython are left out, and so are other
+    lines, which are added to `unread`."""
+    source = cell.source
+    if source.startswith("%%"):
+        source = "\n" + source.partition("\n")[2]  # %%time, %%capture; %%bash is no Python at all
+    begin = f"{cell.name}, " if cell.name else ""
+    try:
+        plain = plain_python(source, _leave_out)
+        tree = parse(plain)
+    except SyntaxError as error:
+        # Leaving out a line did not help: the lines before it can be read.
+        lines = source.split("\n")
+        number = min((error.lineno or 1) - 1, len(lines) - 1)
+        tree = _tolerant_tree(Cell(cell.name, "\n".join(lines[:number])), unread)
+        unread.append(f"{begin}line {number + 1} and what follows")
+        return tree
+    except (ValueError, RecursionError, MemoryError):
+        unread.append(f"{begin}all lines")
+        return ast.Module([], [])
+    if not cell.source.startswith("%%"):
+        pairs = zip(source.split("\n"), plain.split("\n"), strict=True)
+        unread += [
+            f"{begin}line {number}"
+            for number, (before, after) in enumerate(pairs, start=1)
+            if before != after and not is_ipython(before)
+        ]
+    return tree
+
+
+def _leave_out(line: str) -> str:
+    """What replaces a line that is not Python: a call, for the print statement of Python 2; `pass`;
+    nothing, where even that is an error."""
+    if line in ("", "pass"):
+        return ""
+    printed = re.fullmatch(r"print\s+(?:>>\s*[\w.]+\s*,)?(.+?),?", line)
+    return f"print({printed[1]})" if printed else "pass"
+
+
+def _is_own_package(use: Use, path: str) -> bool:
+    """Does `d2l` stand for a file in the program's folder?"""
+    top = use.paths[0].partition(".")[0]
+    here = os.path.join(os.path.dirname(os.path.abspath(path)), top)
+    return top == "d2l" and (os.path.exists(here) or os.path.exists(f"{here}.py"))
+
+
+# -- judging ---------------------------------------------------------------------------------------
+
+
+_ask = functools.cache(ask)
+
+
+def _first_missing(use: Use) -> tuple[str, str] | None:
+    """The first path that the library lacks, and why. What is left out can be imported."""
+    for path in use.paths:
+        reason = _ask(path)
+        if reason and not (use.is_import and can_import(path)):
+            return short(path), reason
+    return None
+
+
+class _Row(NamedTuple):
+    keyword: str
+    row: Difference
+
+
+@functools.cache
+def _rows() -> dict[str, list[_Row]]:
+    """The known differences by name."""
+    rows: dict[str, list[_Row]] = {}
+    for row in DIFFERENCES:
+        for name, keyword in re.findall(r"([\w.]+)(?:\((\w+)\))?", row.names):
+            rows.setdefault(f"mxnet.{name}", []).append(_Row(keyword, row))
+    return rows
+
+
+def _differences(use: Use) -> list[Difference]:
+    return [
+        row
+        for keyword, row in _rows().get(short(use.paths[0]), ())
+        if not keyword or keyword in use.keywords
+    ]
+
+
+def _as_text(row: Difference) -> str:
+    return f"{row.what}: MXNet: {row.mxnet}; d2lmini: {row.here}"
+
+
+@functools.cache
+def _missing_methods() -> dict[str, tuple[str, str]]:
+    """The methods of MXNet's classes that are missing here, by their own names; only those that no
+    other class has here."""
+    mxnet = import_module("mxnet")
+    missing: dict[str, tuple[str, str]] = {}
+    here = set()
+    for path, names in listed().items():
+        module, _, last = path.rpartition(".")
+        if not last[0].isupper():
+            continue
+        # An array explains what it lacks; the class does not.
+        place = (
+            mxnet.nd.ones(1)
+            if last == "NDArray"
+            else getattr(import_module(f"mxnet.{module}"), last)
+        )
+        for name in names:
+            reason = why_missing(place, name)
+            if reason is None:
+                here.add(name)
+            else:
+                words = f"left out: {reason}" if reason else IN_MXNET_ONLY
+                missing.setdefault(name, (f"{last}.{name}", words))
+    return {name: found for name, found in missing.items() if name not in here}

@@ -1,0 +1,68 @@
+"""Files that the book downloads: found in a folder of this machine, never fetched by themselves.
+
+    DATA_HUB["time_machine"] = (DATA_URL + "timemachine.txt", "090b5e7e...")
+    download("time_machine")      # ../data/timemachine.txt, data/timemachine.txt, or in $D2L_DATA
+
+A file that is not there is an error with the address and the places that were looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+DATA_URL = "http://d2l-data.s3-accelerate.amazonaws.com/"
+#: name -> (address, SHA-1 of the file).
+DATA_HUB: dict[str, tuple[str, str]] = {}
+
+
+def download(url: str, folder: str = "../data", sha1_hash: str | None = None) -> str:
+    """The path of the file of an address, or of a name in DATA_HUB. FileNotFoundError if the file
+    is in none of the places; ValueError if its SHA-1 is another."""
+    if not url.startswith("http"):
+        if url not in DATA_HUB:
+            raise ValueError(f"download: {url!r} is no address and no name in DATA_HUB")
+        url, sha1_hash = DATA_HUB[url]
+    name = url.rsplit("/", 1)[-1]
+    folders = [folder, "../data", "data", *filter(None, [os.environ.get("D2L_DATA")])]
+    for place in dict.fromkeys(folders):
+        path = Path(place) / name
+        if path.is_file():
+            if sha1_hash and hashlib.sha1(path.read_bytes()).hexdigest() != sha1_hash:
+                raise ValueError(f"{path} has another SHA-1 than {sha1_hash}: fetch it from {url}")
+            return str(path)
+    looked = ", ".join(str(Path(place).resolve()) for place in dict.fromkeys(folders))
+    raise FileNotFoundError(
+        f"{name} is not here, and d2lmini fetches nothing by itself. Fetch {url} and put the file "
+        f"into one of {looked}, or let D2L_DATA name its folder"
+    )
+
+
+def extract(filename: str, folder: str | None = None) -> None:
+    """Unpack a .zip or .tar.gz file beside itself, or into `folder`; ValueError for another."""
+    base = folder or os.path.dirname(filename)
+    if filename.endswith(".zip"):
+        with zipfile.ZipFile(filename) as archive:
+            archive.extractall(base)
+    elif filename.endswith((".tar", ".gz", ".tgz")):
+        with tarfile.open(filename) as archive:
+            archive.extractall(base, filter="data")
+    else:
+        raise ValueError(f"extract: {filename} is neither .zip nor .tar.gz")
+
+
+def download_extract(name: str, folder: str | None = None) -> str:
+    """`download` and `extract`; the path of what was unpacked."""
+    filename = download(name)
+    base = os.path.dirname(filename)
+    extract(filename)
+    return os.path.join(base, folder) if folder else os.path.splitext(filename)[0]
+
+
+def download_all() -> None:
+    """`download` of everything in DATA_HUB."""
+    for name in DATA_HUB:
+        download(name)

@@ -1,0 +1,266 @@
+"""The book's classes for models, data and training, which a chapter extends piece by piece.
+
+    class Net(d2l.Classifier): ...
+    trainer = d2l.Trainer(max_epochs=10, num_gpus=1)
+    trainer.fit(Net(lr=0.1), d2l.FashionMNIST(batch_size=256))
+
+A `Module` says what a step is, a `DataModule` where batches come from, the `Trainer` repeats.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from d2lmini import autograd, gluon, np, npx
+from d2lmini.d2l.mxnet.devices import gpu
+from d2lmini.d2l.mxnet.hyperparameters import HyperParameters
+from d2lmini.gluon import nn
+from d2lmini.gluon.parameter_dict import ParameterDict
+
+
+class Point(NamedTuple):
+    """One value of a curve."""
+
+    x: float
+    y: float
+
+
+class ProgressBoard(HyperParameters):
+    """Curves that grow while a program runs; drawn in a notebook, kept in `data` everywhere."""
+
+    def __init__(
+        self, xlabel: str | None = None, ylabel: str | None = None, xlim: Any = None,
+        ylim: Any = None, xscale: str = "linear", yscale: str = "linear",
+        ls: Sequence[str] = ("-", "--", "-.", ":"),
+        colors: Sequence[str] = ("C0", "C1", "C2", "C3"), fig: Any = None, axes: Any = None,
+        figsize: tuple[float, float] = (3.5, 2.5), display: bool = True,
+    ):  # fmt: skip
+        self.save_hyperparameters()
+        self.raw_points: dict[str, list[Point]] = defaultdict(list)
+        self.data: dict[str, list[Point]] = {}
+
+    def draw(self, x: float, y: float, label: str, every_n: int = 1) -> None:
+        """Add a point to the curve `label`: the mean of each `every_n` values. The figure is drawn
+        anew if `display` is set and the program runs in a notebook."""
+        points = self.raw_points[label]
+        points.append(Point(x, y))
+        if len(points) < every_n:
+            return
+        curve = self.data.setdefault(label, [])
+        curve.append(Point(
+            sum(point.x for point in points) / len(points),
+            sum(point.y for point in points) / len(points),
+        ))  # fmt: skip
+        points.clear()
+        if self.display:  # type: ignore[attr-defined]
+            from d2lmini.d2l.mxnet.plots import show_curves
+
+            show_curves(self)
+
+
+class Module(nn.Block, HyperParameters):
+    """A model: the net, its loss, its optimizer."""
+
+    def __init__(self, plot_train_per_epoch: int = 2, plot_valid_per_epoch: int = 1, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.save_hyperparameters(ignore=["kwargs"])
+        self.board = ProgressBoard()
+
+    def loss(self, y_hat: Any, y: Any) -> Any:
+        """The loss of predictions; a model defines it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no loss(y_hat, y)")
+
+    def forward(self, X: Any) -> Any:
+        """The predictions of `net`."""
+        assert hasattr(self, "net"), "Neural network is defined"
+        return self.net(X)
+
+    def plot(self, key: str, value: Any, train: bool) -> None:
+        """Add a value to the curve train_KEY or val_KEY; waits for it."""
+        assert hasattr(self, "trainer"), "Trainer is not inited"
+        self.board.xlabel = "epoch"  # type: ignore[attr-defined]
+        trainer = self.trainer
+        if train:
+            x = trainer.train_batch_idx / trainer.num_train_batches
+            n = trainer.num_train_batches / self.plot_train_per_epoch  # type: ignore[attr-defined]
+        else:
+            x = trainer.epoch + 1
+            n = trainer.num_val_batches / self.plot_valid_per_epoch  # type: ignore[attr-defined]
+        label = ("train_" if train else "val_") + key
+        self.board.draw(x, float(value), label, every_n=max(1, int(n)))
+
+    def training_step(self, batch: Sequence[Any]) -> Any:
+        """The loss of a batch: inputs, then the labels."""
+        l = self.loss(self(*batch[:-1]), batch[-1])
+        self.plot("loss", l, train=True)
+        return l
+
+    def validation_step(self, batch: Sequence[Any]) -> None:
+        """Draw the loss of a batch."""
+        self.plot("loss", self.loss(self(*batch[:-1]), batch[-1]), train=False)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer: SGD with rate `lr`, of the Parameters or of the arrays of the model."""
+        params = self.parameters()
+        if isinstance(params, list):
+            from d2lmini.d2l.mxnet.training import SGD
+
+            return SGD(params, self.lr)  # type: ignore[attr-defined]
+        return gluon.Trainer(params, "sgd", {"learning_rate": self.lr})  # type: ignore[attr-defined]
+
+    def get_scratch_params(self) -> list[Any]:
+        """The arrays among the attributes of this model and of its parts."""
+        params = []
+        for name in dir(self):
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                params.append(value)
+            if isinstance(value, Module):
+                params += value.get_scratch_params()
+        return params
+
+    def parameters(self) -> Any:
+        """The Parameters, or, if there are none, a list of the arrays."""
+        params = self.collect_params()
+        if isinstance(params, ParameterDict) and len(params.keys()):
+            return params
+        return self.get_scratch_params()
+
+    def set_scratch_params_device(self, device: Any) -> None:
+        """Move the arrays among the attributes to a device."""
+        for name in dir(self):
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                moved = value.as_in_ctx(device)
+                moved.attach_grad()
+                setattr(self, name, moved)
+            if isinstance(value, Module):
+                value.set_scratch_params_device(device)
+            if isinstance(value, list):
+                for item in value:
+                    if isinstance(item, Module):
+                        item.set_scratch_params_device(device)
+
+
+class DataModule(HyperParameters):
+    """Data: batches for training and for validation."""
+
+    def __init__(self, root: str = "../data", num_workers: int = 4):
+        self.save_hyperparameters()
+
+    def get_dataloader(self, train: bool) -> Any:
+        """An iterable over batches; a data set defines it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no get_dataloader(train)")
+
+    def train_dataloader(self) -> Any:
+        """Batches for training."""
+        return self.get_dataloader(train=True)
+
+    def val_dataloader(self) -> Any:
+        """Batches for validation."""
+        return self.get_dataloader(train=False)
+
+    def get_tensorloader(
+        self, tensors: Sequence[Any], train: bool, indices: Any = slice(0, None)
+    ) -> Any:
+        """Batches of arrays, cut to `indices`; shuffled for training."""
+        parts = tuple(array[indices] for array in tensors)
+        dataset = gluon.data.ArrayDataset(*parts)
+        return gluon.data.DataLoader(dataset, self.batch_size, shuffle=train)  # type: ignore[attr-defined]
+
+
+class Trainer(HyperParameters):
+    """Repeats the steps of a Module on the batches of a DataModule."""
+
+    def __init__(self, max_epochs: int, num_gpus: int = 0, gradient_clip_val: float = 0):
+        self.save_hyperparameters()
+        self.gpus = [gpu(i) for i in range(min(num_gpus, npx.num_gpus()))]
+
+    def prepare_data(self, data: Any) -> None:
+        """Make the loaders and count their batches."""
+        self.train_dataloader = data.train_dataloader()
+        self.val_dataloader = data.val_dataloader()
+        self.num_train_batches = len(self.train_dataloader)
+        self.num_val_batches = len(self.val_dataloader) if self.val_dataloader is not None else 0
+
+    def prepare_model(self, model: Any) -> None:
+        """Tell the model its trainer, and move it to the GPU if there is one."""
+        model.trainer = self
+        model.board.xlim = [0, self.max_epochs]  # type: ignore[attr-defined]
+        if self.gpus:
+            model.collect_params().reset_ctx(self.gpus[0])
+            model.set_scratch_params_device(self.gpus[0])
+        self.model = model
+
+    def prepare_batch(self, batch: Sequence[Any]) -> Sequence[Any]:
+        """The batch on the device of the model."""
+        return [array.as_in_context(self.gpus[0]) for array in batch] if self.gpus else batch
+
+    def fit(self, model: Any, data: Any) -> None:
+        """Train for `max_epochs`."""
+        self.prepare_data(data)
+        self.prepare_model(model)
+        self.optim = model.configure_optimizers()
+        self.epoch = self.train_batch_idx = self.val_batch_idx = 0
+        while self.epoch < self.max_epochs:  # type: ignore[attr-defined]
+            self.fit_epoch()
+            self.epoch += 1
+
+    def fit_epoch(self) -> None:
+        """One pass over the batches for training, then one over those for validation."""
+        for batch in self.train_dataloader:
+            with autograd.record():
+                loss = self.model.training_step(self.prepare_batch(batch))
+            loss.backward()
+            if self.gradient_clip_val > 0:  # type: ignore[attr-defined]
+                self.clip_gradients(self.gradient_clip_val, self.model)  # type: ignore[attr-defined]
+            self.optim.step(1)
+            self.train_batch_idx += 1
+        if self.val_dataloader is None:
+            return
+        for batch in self.val_dataloader:
+            self.model.validation_step(self.prepare_batch(batch))
+            self.val_batch_idx += 1
+
+    def clip_gradients(self, grad_clip_val: float, model: Any) -> None:
+        """Scale the gradients so that their common norm is at most `grad_clip_val`."""
+        params = model.parameters()
+        if not isinstance(params, list):
+            params = [param.data() for param in params.values()]
+        norm = np.sqrt(sum((param.grad**2).sum() for param in params))
+        if norm > grad_clip_val:
+            for param in params:
+                param.grad[:] *= grad_clip_val / norm
+
+
+class Classifier(Module):
+    """A Module whose labels are classes: the loss is cross-entropy, validation shows accuracy."""
+
+    def validation_step(self, batch: Sequence[Any]) -> None:
+        """Draw loss and accuracy of a batch."""
+        y_hat = self(*batch[:-1])
+        self.plot("loss", self.loss(y_hat, batch[-1]), train=False)
+        self.plot("acc", self.accuracy(y_hat, batch[-1]), train=False)
+
+    def accuracy(self, y_hat: Any, y: Any, averaged: bool = True) -> Any:
+        """The share of rows whose largest score is the right class; all comparisons unless
+        `averaged`."""
+        y_hat = y_hat.reshape((-1, y_hat.shape[-1]))
+        predicted = y_hat.argmax(axis=1).astype(y.dtype)
+        compared = (predicted == y.reshape(-1)).astype(np.float32)
+        return compared.mean() if averaged else compared
+
+    def loss(self, y_hat: Any, y: Any, averaged: bool = True) -> Any:
+        """The cross-entropy of scores; one value for each row unless `averaged`."""
+        y_hat, y = y_hat.reshape((-1, y_hat.shape[-1])), y.reshape((-1,))
+        l = gluon.loss.SoftmaxCrossEntropyLoss()(y_hat, y)
+        return l.mean() if averaged else l
+
+    def layer_summary(self, X_shape: tuple[int, ...]) -> None:
+        """Print the shape that each layer of `net` makes of an input of this shape."""
+        X = np.random.randn(*X_shape)
+        for layer in self.net:  # type: ignore[attr-defined]
+            X = layer(X)
+            print(layer.__class__.__name__, "output shape:\t", X.shape)
