@@ -112,7 +112,9 @@ def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType =
     return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
 
 
-def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list[Spec]:
+def _categories(
+    data: Spec, *, shape: Shape, get_prob: bool, dtype: Any, **_attrs: Any
+) -> list[Spec]:
     if not data.shape:
         raise MXNetError("data must be (..., K) probabilities, got shape ()")
     result = (data.shape[:-1] + tuple(shape)) or (1,)

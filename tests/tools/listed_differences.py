@@ -56,7 +56,7 @@ LISTED = [
         kind="allowed here|another line",
         words=r"only supports? float|Unsupported data type|does not support float16|"
         r"only supports float|data type do not match|unknown type for MKLDNN|"
-        r"Type inconsistent, Provided = (int64|float\d\d|int8|uint8|int32), inferred type = int",
+        r"Type inconsistent, Provided",
     ),
     Listed(
         "more axes than MXNet's kernels have, and negative ones",
@@ -79,7 +79,8 @@ LISTED = [
         words=r"weight's (spec|shape)|arrays? of size 1|need the same shape|gamma is|"
         r"square matrices on the last two axes|batch_take: indices|where: condition is|"
         r"Norm in node .* shapes do not fit|"
-        r"one axis for each of|out of bounds|data needs more axes",
+        r"one axis for each of|out of bounds|data needs more axes|needs data of two axes|"
+        r"must name as many axes|needs matrices or batches|the shape of data",
     ),
     Listed(
         "`grad_req='add'` adds wrong numbers in MXNet",
@@ -191,6 +192,11 @@ LISTED = [
         "sym.*",
         kind="allowed here",
         words="must be set for|InferShape failed|dimension number is -1|ndim\\(\\) == \\d \\(-1 vs",
+    ),
+    Listed(
+        "`BatchNorm` without scale leaves gamma as it is; MXNet overwrites it with 1",
+        "gluon.nn.BatchNorm* nd.BatchNorm sym.BatchNorm",
+        kind="gamma",
     ),
     Listed(
         "`amp_cast` to small integers cuts off, in MXNet it rounds",

@@ -333,4 +333,6 @@ def constructor_argument(scene, p):
         return repr(rng.choice([0.5, 0.1, 2.0, 1]))
     if p.name in ("rate", "dropout") or "zoneout" in p.name or "rho" in p.name or "beta" in p.name:
         return repr(rng.choice([0, 0.0, 0.5, 0.9]))
+    if "float" in p.kind or isinstance(p.default, float):
+        return repr(rng.choice([0.5, 0.1, 0.9, 0.0625]))
     return repr(plain(scene, p.name, p.kind, p.default))
