@@ -214,7 +214,7 @@ class NDArray(Typed, Fluent):
             autograd.record_op(registry["reshape"], (self,), attrs, [view])
         return view
 
-    def reshape_like(self, rhs: NDArray, **axes: int | None) -> NDArray:
+    def reshape_like(self, rhs: NDArray, **axes: Any) -> NDArray:
         """A view in the shape of `rhs`; with `lhs_begin` and so on, as the op `reshape_like`."""
         return registry["reshape_like"](self, rhs, **axes) if axes else self.reshape(rhs.shape)
 

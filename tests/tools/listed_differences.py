@@ -199,6 +199,11 @@ LISTED = [
         kind="gamma",
     ),
     Listed(
+        "`PCC` wants class numbers from 0 on",
+        "metric.PCC metric.create",
+        words="no negative elements",
+    ),
+    Listed(
         "`amp_cast` to small integers cuts off, in MXNet it rounds",
         "*.amp_cast",
         kind="value",
