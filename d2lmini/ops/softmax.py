@@ -106,7 +106,10 @@ def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
     return _infer_softmax(data, use_length=False, **attrs)
 
 
-@op(infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",))
+@op(
+    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",),
+    optional=lambda attrs: ("length",) if attrs["use_length"] else (),
+)  # fmt: skip
 def softmax(
     xp, data, length=None, *, axis: int = -1, temperature: float | None = None,
     dtype: DType | None = None, use_length: bool | None = False, out=None,

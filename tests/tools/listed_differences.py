@@ -29,7 +29,8 @@ LISTED = [
         "shapes `()` and sizes of 0 are real here, unknown in MXNet",
         "*",
         kind="allowed here",
-        words=r"inferring shapes failed|cannot be a negative value|cannot be less than 0|\[-1|,-1",
+        words=r"inferring shapes failed|must be non-zero within|"
+        r"cannot be a negative value|cannot be less than 0|\[-1|,-1",
     ),
     Listed(
         "nan, inf and numbers that a dtype does not hold become any integer in C++",
@@ -163,7 +164,7 @@ LISTED = [
     ),
     Listed(
         "random numbers without a shape have the shape ()",
-        "sym.random_* sym.normal sym.uniform",
+        "sym.random_* sym.normal sym.uniform sym.linspace sym.eye",
         kind="of shapes",
     ),
     Listed(
@@ -183,7 +184,7 @@ LISTED = [
     ),
     Listed(
         "the mean of small integers does not overflow",
-        "*.mean gluon.loss.*",
+        "*.mean *.moments gluon.loss.*",
         kind="value",
         program=r"dtype='u?int8",
     ),
@@ -191,7 +192,8 @@ LISTED = [
         "a Symbol can be bound and evaluated where its variables' dtypes and shapes suffice",
         "sym.*",
         kind="allowed here",
-        words="must be set for|InferShape failed|dimension number is -1|ndim\\(\\) == \\d \\(-1 vs",
+        words=r"must be set for|in range \[0, -1\)|bad_alloc|InferShape failed|"
+        r"dimension number is -1|ndim\(\) == \d \(-1 vs",
     ),
     Listed(
         "`BatchNorm` without scale leaves gamma as it is; MXNet overwrites it with 1",
@@ -202,6 +204,30 @@ LISTED = [
         "`PCC` wants class numbers from 0 on",
         "metric.PCC metric.create",
         words="no negative elements",
+    ),
+    Listed(
+        "the same head twice in `autograd.backward` counts twice, in MXNet the last counts",
+        "autograd.*",
+        kind="value of grads",
+        program=r"\[y, y\]",
+    ),
+    Listed(
+        "`autograd.grad` with respect to intermediate results",
+        "autograd.grad",
+        kind="allowed here",
+        words="IsVariable",
+    ),
+    Listed(
+        "an unknown type of `KVStore` is an error, in MXNet 'local'",
+        "kv.create",
+        kind="refused here",
+        words="is unknown",
+    ),
+    Listed(
+        "`reshape` to more elements reads beyond the array in MXNet",
+        "*reshape *Reshape",
+        kind="refused here",
+        words="elements, the target would have",
     ),
     Listed(
         "`amp_cast` to small integers cuts off, in MXNet it rounds",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 #: `name : type` in the section Parameters of a docstring.
 LINE = re.compile(r"^[ \t]*(\*{0,2}\w+(?:, \w+)*) ?: ?(.+)$", re.M)
 #: Parameters that say where and under which name a result is kept, not what it is.
-PLACES = {"out", "name", "ctx", "prefix", "params", "stype", "self"}
+PLACES = {"out", "name", "ctx", "prefix", "params", "stype", "self", "is_int"}
 
 
 class Parameter(NamedTuple):
