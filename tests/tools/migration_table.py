@@ -1,4 +1,5 @@
-"""Which of MXNet's names are here: the tables of docs/migration.md (see `computed_docs.py`).
+"""Which of MXNet's names are here, and what differs: the tables of docs/migration.md (see
+`computed_docs.py`).
 
 `mxnet_alias/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name
 that is not here says so when it is asked for, and why: by that it is counted.
@@ -12,6 +13,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import listed_differences
+import small_programs
 
 import d2lmini as mx
 from d2lmini.compat.mxnet_alias.ask import listed, why_missing
@@ -76,7 +78,25 @@ def tables() -> str:
         "`make test-mxnet` calls each name with drawn arguments, in MXNet and here. These differ:"
     )
     differ = ["", words, "", listed_differences.table()]
-    return "\n".join([*head, *rows, *why, *by_reason, *differ])
+    return "\n".join([*head, *rows, *why, *by_reason, *behaviour(), *differ])
+
+
+def behaviour() -> list[str]:
+    """What small programs tell, counted by subject, and by reason where that differs."""
+    by_subject, by_reason = defaultdict(list), defaultdict(list)
+    for program in small_programs.programs():
+        by_subject[program.file].append(program)
+        if program.reason:
+            by_reason[program.reason].append(f"{program.title} ({program.file})")
+    rows = [
+        f"| {subject} | {len(some)} | {sum(not program.reason for program in some)} |"
+        for subject, some in by_subject.items()
+    ]
+    return [
+        "", "| small programs on | in all | that tell what they tell in MXNet 1.9.1 |",
+        "| --- | --- | --- |", *rows, "", "| what differs | in programs on |", "| --- | --- |",
+        *(f"| {reason} | {'; '.join(found)} |" for reason, found in sorted(by_reason.items())),
+    ]  # fmt: skip
 
 
 def shown(names: list[str]) -> str:
