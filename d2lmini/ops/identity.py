@@ -21,6 +21,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_one_dtype
 from d2lmini.ops.core import ALL, DType, Spec, op
+from d2lmini.ops.partial import alike
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -213,6 +214,11 @@ def where(xp, condition, x, y, *, out=None):
     xp.copyto(out, y)
     xp.copyto(out, x, where=mask)
     return out
+
+
+@where.infer_inputs
+def _(given, out, attrs):
+    return alike({"x": given["x"], "y": given["y"], "out": out})
 
 
 @where.gradient(saves="condition")

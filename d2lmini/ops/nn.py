@@ -115,8 +115,8 @@ def _(given, out, attrs):
         inner = prod(data[1:]) if attrs["flatten"] else data[-1]
         found["weight"] = (hidden, inner)
         found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
-    if out and data and len(data) == 2:
-        found["data"] = (out[0], weight[1] if weight else 0)
+    if out and data and (len(data) == 2 or not attrs["flatten"]):
+        found["data"] = (*out[:-1], weight[1] if weight else 0)
     return found
 
 

@@ -84,7 +84,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
     def _(given, out, attrs):
         return dict.fromkeys(given, next(filter(None, given.values()), None))
 
-    @op(f"_random_{name}_like", flops=_FLOPS, grad=None)
+    @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
     @with_signature(
         Signature(("data",), (*parameters, "rng", "out"), defaults, numbers, 1),
         f"`_random_{name}` in the shape and dtype of data.",
