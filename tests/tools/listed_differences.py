@@ -150,7 +150,7 @@ LISTED = [
         program=r"dtype='u?int",
     ),
     Listed(
-        "attributes of a Symbol: `2` for a float is written as `2.0`; initial values are not labels",
+        "attributes of a Symbol: 2 for a float is written `2.0`; initial values are not labels",
         "sym.*",
         kind="of attr",
     ),
