@@ -23,7 +23,7 @@ from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value
-from d2lmini.ops.identity import ones_like
+from d2lmini.ops.identity import ones_like, zeros_like
 
 #: MXNet's message for a head without history.
 NO_GRAPH = (
@@ -231,7 +231,10 @@ def _walk(
     if targets is not None:
         for (node, i), g in targets.items():
             if g is None and node in uses:  # only operations without a gradient lead there
-                targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
+                zero = tape.zeros(node.outputs[i], node.ctx)
+                if graph:  # zeros that depend on the target, so that their own gradient is 0
+                    zero = zeros_like(zero._alias((node, i)))
+                targets[node, i] = zero
     for node in rest:
         node.release()
     return leaves

@@ -136,6 +136,7 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
         )
 
     function.__name__ = function.__qualname__ = name
+    function.__module__ = "d2lmini.ndarray"  # where pickle finds it
     function.__doc__ = (
         f"{family.means}, element by element; shapes broadcast.\n\n"
         "    Each side is an array or a number; the number takes the array's dtype. Two numbers\n"
@@ -161,7 +162,7 @@ def _method(name: str) -> Callable:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return op(self, *args, **kwargs)
 
-    method.__name__ = name
+    method.__name__, method.__qualname__ = name, f"Fluent.{name}"
     method.__doc__ = f"`{op.usage}` of this array.\n\n{op.__doc__ or ''}"
     return method
 

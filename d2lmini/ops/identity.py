@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_one_dtype
+from d2lmini.ops.checks import check_choice, check_one_dtype, check_storage
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.partial import alike
 
@@ -83,6 +83,22 @@ def copy(xp, data, *, out=None):
 
 
 @copy.gradient()
+def _(g):
+    return g
+
+
+def _dense(data: Spec, *, stype: str) -> Spec:
+    check_storage(stype)
+    return data
+
+
+@op(infer=_dense, flops=0, elementwise=True, onnx="Identity")
+def cast_storage(xp, data, *, stype: str, out=None):
+    """A copy: all arrays have the storage type 'default'. MXNetError for another `stype`."""
+    return copy_values(xp, data, out)
+
+
+@cast_storage.gradient()
 def _(g):
     return g
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.graph.ir import Node
+from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, Value, as_dtype
 from d2lmini.ops.facts import Facts
 from d2lmini.serialize import DTYPES
@@ -67,8 +68,7 @@ def variable(
     if init is not None:
         labels["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
-        if stype != "default":
-            raise MXNetError(f"var: storage type {stype!r} is left out of d2lmini; use 'default'")
+        check_storage(stype)
         labels["__storage_type__"] = "0"
     for key, value in kwargs.items():
         if not _is_label(key):
@@ -106,7 +106,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         said = tuple(key for key in op.attr_names if key in kwargs)
         inputs, attrs = op.bind(args, kwargs)
         if not inputs:
-            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
+            raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         return apply_op(op, inputs, attrs, name, labels, True, said)
     names = op.input_names
     given = list(args[: len(names)])
@@ -118,7 +118,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
             capture_array(op, x)  # raises the error that advises the user
         if names[i] in kwargs:
-            raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
+            raise ArgumentTypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
     said = tuple(k for i, k in enumerate(op.attr_names) if i < len(extra) or k in kwargs)
@@ -128,7 +128,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
             raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
         if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
-                raise TypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
+                raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
             # As in MXNet, the variable carries the attributes of the call.

@@ -137,8 +137,8 @@ def test_the_command_line_is_described_to_its_last_word():
 
 
 def test_what_is_not_here_is_told_apart():
-    found = migration_table.look_up("nd", ["dot", "cast_storage", "frobnicate", "get_some_op"])
-    assert found == (3, {"cast_storage": "MXNet's sparse arrays"}, ["frobnicate"])
+    found = migration_table.look_up("nd", ["dot", "Custom", "frobnicate", "get_some_op"])
+    assert found == (3, {"Custom": "MXNet's custom operators"}, ["frobnicate"])
     assert migration_table.look_up("io", ["CSVIter"]).left_out["CSVIter"].startswith("np.loadtxt")
     assert migration_table.look_up("gluon.contrib.nn", ["Identity"]) == (1, {}, [])
     names = ["nd.a", "nd.b", "sym.a", "sym.c", "io.a"]

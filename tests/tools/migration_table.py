@@ -1,5 +1,5 @@
-"""Which of MXNet's names are here, and what differs: the tables of docs/migration.md (see
-`computed_docs.py`).
+"""Which of MXNet's names are here, what differs, and which small programs answer alike: the tables
+of docs/migration.md (see `computed_docs.py`).
 
 `mxnet_alias/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name
 that is not here says so when it is asked for, and why: by that it is counted.
@@ -13,6 +13,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 import listed_differences
+import nd_programs
 import small_programs
 
 import d2lmini as mx
@@ -59,8 +60,8 @@ def differences() -> str:
 
 
 def tables() -> str:
-    """How many names of each module are here, why the others are not, and which answers of the
-    sweep differ, as Markdown."""
+    """How many names of each module are here, why the others are not, how many small programs
+    answer as in MXNet, and which answers of the sweep differ, as Markdown."""
     rows, reasons, missing = [], defaultdict(list), []
     for path, names in listed().items():
         found = look_up(path, names)
@@ -77,8 +78,9 @@ def tables() -> str:
     words = (
         "`make test-mxnet` calls each name with drawn arguments, in MXNet and here. These differ:"
     )
-    differ = ["", words, "", listed_differences.table()]
-    return "\n".join([*head, *rows, *why, *by_reason, *behaviour(), *differ])
+    differ = "\n".join(["", words, "", listed_differences.table()])
+    counted = "\n".join([*head, *rows, *why, *by_reason, *behaviour()]) + "\n"
+    return counted + programs() + differ
 
 
 def behaviour() -> list[str]:
@@ -97,6 +99,21 @@ def behaviour() -> list[str]:
         "| --- | --- | --- |", *rows, "", "| what differs | in programs on |", "| --- | --- |",
         *(f"| {reason} | {'; '.join(found)} |" for reason, found in sorted(by_reason.items())),
     ]  # fmt: skip
+
+
+def programs() -> str:
+    """How many small programs answer as in MXNet (`nd_programs.py`), and why the others do not."""
+    rows, reasons = [], dict.fromkeys(nd_programs.differences().values(), 0)
+    for module in nd_programs.MODULES:
+        known = [nd_programs.reason_of(program) for program in nd_programs.programs(module)]
+        about = nd_programs.title_of(module).rstrip(".")
+        rows.append(f"| {about} | {len(known)} | {known.count(None)} |")
+        for reason in filter(None, known):
+            reasons[reason] += 1
+    head = ["", "| small programs | in all | that answer as in MXNet |", "| --- | --- | --- |"]
+    why = ["", "| what the others show | programs |", "| --- | --- |"]
+    by_reason = [f"| {reason} | {count} |" for reason, count in reasons.items()]
+    return "\n".join([*head, *rows, *why, *by_reason]) + "\n"
 
 
 def shown(names: list[str]) -> str:

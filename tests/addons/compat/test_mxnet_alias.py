@@ -253,15 +253,15 @@ def test_twice_is_once_and_out_is_out():
     install_as_mxnet()
     install_as_mxnet()
     assert installed() and len(sys.meta_path) == len(before) + 2
-    names_of("import mxnet, mxnet.ndarray.sparse, mxnet.gluon.model_zoo, d2lzh")
-    assert "sparse" in vars(d2lmini.nd)
+    names_of("import mxnet, mxnet.ndarray.image, mxnet.gluon.model_zoo, d2lzh")
+    assert "image" in vars(d2lmini.nd)
     uninstall()
     uninstall()
     assert not installed() and sys.meta_path == before
     assert [m for m in sys.modules if m.partition(".")[0] in ("mxnet", "d2lzh")] == []
-    assert "sparse" not in vars(d2lmini.nd) and "model_zoo" not in vars(d2lmini.gluon)
+    assert "image" not in vars(d2lmini.nd) and "model_zoo" not in vars(d2lmini.gluon)
     with pytest.raises(AttributeError, match="left out"):
-        d2lmini.nd.sparse
+        d2lmini.nd.image
 
 
 def test_a_real_mxnet_in_the_process_is_refused(monkeypatch):
