@@ -217,9 +217,13 @@ class NDArray(Typed, Fluent):
             autograd.record_op(registry["reshape"], (self,), attrs, [view])
         return view
 
-    def reshape_like(self, rhs: NDArray) -> NDArray:
-        """A view in the shape of `rhs`."""
-        return self.reshape(rhs.shape)
+    def reshape_like(self, rhs: NDArray, **axes: Any) -> NDArray:
+        """A view in the shape of `rhs`; with `lhs_begin` and so on, as the op `reshape_like`."""
+        return registry["reshape_like"](self, rhs, **axes) if axes else self.reshape(rhs.shape)
+
+    def broadcast_like(self, other: NDArray, **axes: Any) -> NDArray:
+        """The op `broadcast_like` with this array and `other`."""
+        return registry["broadcast_like"](self, other, **axes)
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A new axis of size 1; a view if `inplace`."""

@@ -145,6 +145,17 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
     return function
 
 
+def _power(family: Family) -> Callable[..., Any]:
+    """The function of a family with MXNet's names for the sides of a power."""
+    function = _function("power", family)
+
+    def power(base: Any, exp: Any) -> Any:
+        return function(base, exp)
+
+    power.__doc__ = function.__doc__
+    return power
+
+
 def _method(name: str) -> Callable:
     op = registry[name]
 
@@ -158,7 +169,9 @@ def _method(name: str) -> Callable:
 
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: _function(name, family) for family in FAMILIES.values() for name in family.functions
+    name: _power(family) if family.name == "power" else _function(name, family)
+    for family in FAMILIES.values()
+    for name in family.functions
 }
 
 #: The ops that are also methods, as in MXNet.

@@ -190,6 +190,7 @@ def _equal_ends(size: int, n: int) -> list[int]:
     infer=_infer_split,
     flops=0,
     outputs=lambda num_outputs, **_: num_outputs,
+    output_names=("output0",),  # even a single one
 )
 def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, out=None):
     """`num_outputs` equal parts along `axis`, without that axis if squeeze_axis (parts of size 1).

@@ -20,6 +20,7 @@ from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.graph.ir import Node
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, Value, as_dtype
+from d2lmini.ops.facts import Facts
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.attribute_text import HIDDEN, text_of
@@ -87,6 +88,11 @@ def dtype_number(dtype: Any) -> int:
         raise MXNetError(f"dtype: {problem}") from None
 
 
+def has_uses(op: Op) -> bool:
+    """Whether the op says which attributes use its optional inputs."""
+    return op.optional is not Facts.optional
+
+
 def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
     """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
     node's name before its number, if the caller gives no name."""
@@ -118,6 +124,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     said = tuple(k for i, k in enumerate(op.attr_names) if i < len(extra) or k in kwargs)
     wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, arg in enumerate(names):
+        if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:
+            raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
         if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
                 raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+import listed_differences
 import nd_programs
 import small_programs
 
@@ -62,8 +63,8 @@ def differences() -> str:
 
 
 def tables() -> str:
-    """How many names of each module are here, why the others are not, and how many small programs
-    answer as in MXNet, as Markdown."""
+    """How many names of each module are here, why the others are not, how many small programs
+    answer as in MXNet, and which answers of the sweep differ, as Markdown."""
     rows, reasons, missing = [], defaultdict(list), []
     for path, names in listed().items():
         found = look_up(path, names)
@@ -77,7 +78,12 @@ def tables() -> str:
     ]
     head = ["| module | names in MXNet 1.9.1 | here |", "| --- | --- | --- |"]
     why = ["", "| not here | which |", "| --- | --- |"]
-    return "\n".join([*head, *rows, *why, *by_reason, *behaviour()]) + "\n" + programs()
+    words = (
+        "`make test-mxnet` calls each name with drawn arguments, in MXNet and here. These differ:"
+    )
+    differ = "\n".join(["", words, "", listed_differences.table()])
+    counted = "\n".join([*head, *rows, *why, *by_reason, *behaviour()]) + "\n"
+    return counted + programs() + differ
 
 
 def behaviour() -> list[str]:
