@@ -54,8 +54,8 @@ def set_weights(net):
             param.set_data(np.array(value.astype("float32")))
 
 
-def train(net, devices, batch_size, lr, num_epochs=3):
-    train_iter, test_iter = pictures(120, batch_size), pictures(40, batch_size)
+def train(net, devices, batch_size, lr, num_epochs=2):
+    train_iter, test_iter = pictures(80, batch_size), pictures(40, batch_size)
     net.initialize(init=init.Normal(sigma=0.01), ctx=devices, force_reinit=True)
     for device in devices:
         net(np.zeros((1, 1, 12, 12), ctx=device))
@@ -79,7 +79,7 @@ def train(net, devices, batch_size, lr, num_epochs=3):
         npx.waitall()
         timer.stop()
         acc = d2l.evaluate_accuracy_gpus(net, test_iter)
-        print(f"epoch {epoch + 1}, loss {total / 120:.3f}, test acc {acc:.3f}")
+        print(f"epoch {epoch + 1}, loss {total / 80:.4f}, test acc {acc:.3f}")
     print(f"{timer.avg():.4f} sec")
 
 
@@ -100,7 +100,7 @@ except RuntimeError:
     print("not initialized on", npx.cpu(5))
 
 print("-- training")
-train(net, devices, batch_size=40, lr=0.05)
+train(net, devices, batch_size=40, lr=0.02)
 
 print("-- and by train_ch13")
 net = nn.Sequential()
