@@ -5,7 +5,7 @@
     npx.set_np()
 
 Names and signatures are the book's; d2lmini computes, on `np.ndarray`s. Data that the book
-downloads is read from a local file where there is one (`download.py`); without its files
+downloads is read from a local file where there is one (`files.py`); without its files
 Fashion-MNIST is replaced by the digits that come with scikit-learn.
 
     hyperparameters.py  HyperParameters, add_to_class
@@ -18,7 +18,7 @@ Fashion-MNIST is replaced by the digits that come with scikit-learn.
     attention.py MultiHeadAttention, PositionalEncoding, ...
     plots.py     plot, show_images, show_heatmaps, ...
     arrays.py    tensor, arange, matmul, ... : functions that have a name of their own in the book
-    download.py  DATA_HUB, download, extract
+    files.py     DATA_HUB, download, extract
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FILES = {
         int32 int64 linspace log matmul meshgrid normal numpy ones ones_like rand randn reduce_mean
         reduce_sum repeat reshape sigmoid sin sinh size stack swapaxes tanh tensor to transpose
         zeros zeros_like""",
-    "download": """DATA_HUB DATA_URL download download_all download_extract extract""",
+    "files": """DATA_HUB DATA_URL download download_all download_extract extract""",
 }
 _LAZY = {name: f"{__name__}.{file}" for file, names in _FILES.items() for name in names.split()}
 
@@ -61,7 +61,7 @@ _LEFT_OUT = """
     multibox_detection multibox_prior multibox_target nms predict_sentiment read_data_ml100k
     show_bboxes split_and_load_ml100k split_data_ml100k train_recsys_rating""".split()
 
-__all__ = ["plt", *_LAZY]
+__all__ = ["nn_Module", "plt", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:

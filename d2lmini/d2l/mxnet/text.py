@@ -8,7 +8,7 @@
 >>> bleu("the time machine", "the time machine", k=2)
 1.0
 
-The texts of the book are read from local files (`download.py`). A subclass that defines `_download`
+The texts of the book are read from local files (`files.py`). A subclass that defines `_download`
 reads another text:
 
     class Letters(TimeMachine):
@@ -29,7 +29,7 @@ from typing import Any
 import numpy
 
 from d2lmini import np
-from d2lmini.d2l.mxnet.download import DATA_URL, download
+from d2lmini.d2l.mxnet.files import DATA_URL, download
 from d2lmini.d2l.mxnet.oop import DataModule
 from d2lmini.d2l.text import data_iter_consecutive, data_iter_random
 
@@ -74,11 +74,10 @@ class Vocab:
 
     def to_tokens(self, indices: Any) -> Any:
         """The token of an index; a list of tokens for several indices."""
-        if hasattr(indices, "__len__"):
-            if len(indices) > 1:
-                return [self.idx_to_token[int(i)] for i in indices]
-            (indices,) = indices
-        return self.idx_to_token[int(indices)]
+        indices = numpy.asarray(indices.asnumpy() if hasattr(indices, "asnumpy") else indices)
+        if indices.size > 1:
+            return [self.idx_to_token[int(i)] for i in indices]
+        return self.idx_to_token[int(indices.item())]
 
     @property
     def unk(self) -> int:
@@ -196,8 +195,9 @@ class MTFraEng(DataModule):
         num_steps = self.num_steps  # type: ignore[attr-defined]
         src = [truncate_pad(sentence, num_steps, "<pad>") for sentence in src]
         tgt = [["<bos>", *truncate_pad(sentence, num_steps, "<pad>")] for sentence in tgt]
-        src_vocab = src_vocab or Vocab(src, min_freq=2)
-        tgt_vocab = tgt_vocab or Vocab(tgt, min_freq=2)
+        marks = ["<eos>", "<pad>"]
+        src_vocab = src_vocab or Vocab(src, 2, marks)
+        tgt_vocab = tgt_vocab or Vocab(tgt, 2, ["<bos>", *marks])
         src_array = np.array([src_vocab[sentence] for sentence in src])
         tgt_array = np.array([tgt_vocab[sentence] for sentence in tgt])
         valid_len = (src_array != src_vocab["<pad>"]).astype(np.int32).sum(1)
