@@ -8,13 +8,13 @@ import tarfile
 import warnings
 import zipfile
 from collections import Counter
+from itertools import pairwise
 
 import numpy
 import pytest
 
 from d2lmini import gluon, np, npx
 from d2lmini.d2l import mxnet as d2l
-from d2lmini.d2l.mxnet import data as d2l_data
 
 # The names that programs of the second edition use, most frequent first within a line.
 USED = """
@@ -65,7 +65,7 @@ def test_a_name_that_is_left_out_says_why(name):
 
 def test_the_lists_are_whole():
     assert len({*USED, *REFUSED}) == 135
-    with pytest.raises(AttributeError, match="d2l.mxnet has no 'nothing'; it has Accumulator, "):
+    with pytest.raises(AttributeError, match=r"d2l\.mxnet has no 'nothing'; it has Accumulator, "):
         d2l.nothing
 
 
@@ -214,7 +214,7 @@ def test_load_data_time_machine(time_machine):
         assert isinstance(X, np.ndarray) and X.shape == Y.shape == (2, 5)
         ends.append((X[:, 0].tolist(), Y[:, -1].tolist()))
     assert len(ends) == len(list(batches)) == 11  # (120 / 2 - 1) // 5: a second pass begins anew
-    assert all(last == first for (_, last), (first, _) in zip(ends, ends[1:]))
+    assert all(last == first for (_, last), (first, _) in pairwise(ends))
     chosen = [tuple(X[0].tolist()) for X, _ in d2l.load_data_time_machine(1, 5, True, 31)[0]]
     in_order = [tuple(X[0].tolist()) for X, _ in d2l.load_data_time_machine(1, 5, False, 31)[0]]
     assert Counter(chosen) == Counter(in_order)
@@ -258,7 +258,10 @@ def test_translations():
 def test_marks_and_spaces_of_sentences():
     data = Sentences(batch_size=2)
     assert data._preprocess("Go. Now\u202f!\tÇa va?") == "go . now !\tça va ?"
-    assert data._tokenize("a .\tb\n\nc\td", max_examples=1) == ([["a", ".", "<eos>"]], [["b", "<eos>"]])
+    assert data._tokenize("a .\tb\n\nc\td", max_examples=1) == (
+        [["a", ".", "<eos>"]],
+        [["b", "<eos>"]],
+    )
 
 
 def test_translations_are_read_from_the_archive(tmp_path, monkeypatch):
@@ -309,7 +312,7 @@ def test_synthetic_regression_data():
     )
     assert [len(X) for X, _ in data.train_dataloader()] == [4, 4, 2]
     X, y = next(iter(data.val_dataloader()))
-    assert (X == data.X[10:14]).asnumpy().all() and y.shape == (4, 1)
+    assert (data.X[10:14] == X).asnumpy().all() and y.shape == (4, 1)
     X, y = d2l.synthetic_data(w, b, 50)
     assert X.shape == (50, 2) and y.shape == (50, 1)
     assert float(np.abs(d2l.linreg(X, w.reshape(-1, 1), b) - y).max()) < 0.1
@@ -317,7 +320,11 @@ def test_synthetic_regression_data():
 
 def test_load_array():
     X, y = np.arange(10).reshape(5, 2), np.arange(5)
-    assert [a.tolist() for _, a in d2l.load_array((X, y), 2, is_train=False)] == [[0, 1], [2, 3], [4]]
+    assert [a.tolist() for _, a in d2l.load_array((X, y), 2, is_train=False)] == [
+        [0, 1],
+        [2, 3],
+        [4],
+    ]
     assert sorted(v for _, a in d2l.load_array((X, y), 2) for v in a.tolist()) == [0, 1, 2, 3, 4]
     assert d2l.get_dataloader_workers() == 0
 
@@ -350,7 +357,7 @@ def test_digits_stand_in_for_fashion(no_network):
     data = d2l.FashionMNIST(batch_size=16, resize=(8, 8))
     X, y = next(iter(data.train_dataloader()))
     assert isinstance(X, np.ndarray) and X.shape == (16, 1, 8, 8) and y.dtype == "int32"
-    assert 0 <= float(X.min()) and 0.5 < float(X.max()) <= 1
+    assert float(X.min()) >= 0 and 0.5 < float(X.max()) <= 1
     assert data.text_labels([0, 9]) == d2l.get_fashion_mnist_labels([0, 9])
     assert data.text_labels([0]) == ["t-shirt"]
     train_iter, test_iter = d2l.load_data_fashion_mnist(32, resize=8)

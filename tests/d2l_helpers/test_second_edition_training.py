@@ -29,7 +29,7 @@ def np_mode():
 def test_arguments_become_attributes():
     class Model(d2l.HyperParameters):
         def __init__(self, a, _hidden, *, b=2, c=3):
-            double = 2 * a
+            double = 2 * a  # noqa: F841
             self.save_hyperparameters(ignore=["c"])
 
     model = Model(1, 5)
@@ -353,7 +353,9 @@ def softmax(x):
 
 def test_attention_is_the_formula_s():
     rng = numpy.random.default_rng(0)
-    Q, K, V = (rng.normal(size=shape).astype("float32") for shape in [(2, 3, 4), (2, 5, 4), (2, 5, 6)])
+    Q, K, V = (
+        rng.normal(size=shape).astype("float32") for shape in [(2, 3, 4), (2, 5, 4), (2, 5, 6)]
+    )
     lens = numpy.array([[1, 2, 5], [3, 3, 4]])
     scores = Q @ K.transpose(0, 2, 1) / 2
     scores[numpy.arange(5) >= lens[:, :, None]] = -numpy.inf

@@ -32,8 +32,8 @@ _FILES = {
     "oop": "Classifier DataModule Module ProgressBoard Trainer",
     "data": """FashionMNIST SyntheticRegressionData get_data_ch11 get_dataloader_workers
         get_fashion_mnist_labels load_array load_data_fashion_mnist synthetic_data""",
-    "training": """Accumulator Animator Benchmark SGD Timer accuracy evaluate_accuracy evaluate_accuracy_gpu
-        evaluate_loss grad_clipping linreg sgd show_trace_2d squared_loss
+    "training": """Accumulator Animator Benchmark SGD Timer accuracy evaluate_accuracy
+        evaluate_accuracy_gpu evaluate_loss grad_clipping linreg sgd show_trace_2d squared_loss
         train_2d train_ch3 train_ch6 train_ch11 train_concise_ch11 train_epoch_ch3""",
     "devices": """cpu evaluate_accuracy_gpus gpu num_gpus split_batch train_batch_ch13
         train_ch13 try_all_gpus try_gpu""",

@@ -102,7 +102,7 @@ class MultiHeadAttention(Module):
         self.W_v = nn.Dense(num_hiddens, use_bias=use_bias, flatten=False)
         self.W_o = nn.Dense(num_hiddens, use_bias=use_bias, flatten=False)
 
-    def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any) -> Any:
+    def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any) -> Any:  # type: ignore[override]
         queries = self.transpose_qkv(self.W_q(queries))  # (N * heads, Q, H / heads)
         keys = self.transpose_qkv(self.W_k(keys))
         values = self.transpose_qkv(self.W_v(values))
@@ -229,7 +229,7 @@ class EncoderDecoder(Classifier):
         self.encoder = encoder
         self.decoder = decoder
 
-    def forward(self, enc_X: Any, dec_X: Any, *args: Any) -> Any:
+    def forward(self, enc_X: Any, dec_X: Any, *args: Any) -> Any:  # type: ignore[override]
         enc_all_outputs = self.encoder(enc_X, *args)
         return self.decoder(dec_X, self.decoder.init_state(enc_all_outputs, *args))[0]
 

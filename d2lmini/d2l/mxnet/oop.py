@@ -204,7 +204,8 @@ class Trainer(HyperParameters):
         self.optim = model.configure_optimizers()
         self.epoch = self.train_batch_idx = self.val_batch_idx = 0
         # After the last epoch `epoch` keeps that epoch's number, as programs expect that go on.
-        for self.epoch in range(self.max_epochs):  # type: ignore[attr-defined]
+        for epoch in range(self.max_epochs):  # type: ignore[attr-defined]
+            self.epoch = epoch
             self.fit_epoch()
 
     def fit_epoch(self) -> None:

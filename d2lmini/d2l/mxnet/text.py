@@ -223,7 +223,8 @@ def truncate_pad(line: Sequence[Any], num_steps: int, padding_token: Any) -> lis
 
 
 def bleu(pred_seq: str, label_seq: str, k: int) -> float:
-    """How well a translation agrees with the right one, between 0 and 1 (both are words and spaces).
+    """How well a translation agrees with the right one, between 0 and 1; both are words and
+    spaces.
 
     exp(min(0, 1 - label words / predicted words)) times, for n = 1 to k, the share of the predicted
     n-grams that are in the label, to the power of 1 / 2**n. After Papineni et al., "BLEU" (2002).

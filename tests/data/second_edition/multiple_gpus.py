@@ -28,13 +28,9 @@ params = [
 
 
 def lenet(X, params):
-    conv = npx.convolution(
-        data=X, weight=params[0], bias=params[1], kernel=(3, 3), num_filter=20
-    )
+    conv = npx.convolution(data=X, weight=params[0], bias=params[1], kernel=(3, 3), num_filter=20)
     h1 = npx.pooling(data=npx.relu(conv), pool_type="avg", kernel=(2, 2), stride=(2, 2))
-    conv = npx.convolution(
-        data=h1, weight=params[2], bias=params[3], kernel=(5, 5), num_filter=50
-    )
+    conv = npx.convolution(data=h1, weight=params[2], bias=params[3], kernel=(5, 5), num_filter=50)
     h2 = npx.pooling(data=npx.relu(conv), pool_type="avg", kernel=(2, 2), stride=(2, 2))
     h2 = h2.reshape(h2.shape[0], -1)
     h3 = npx.relu(np.dot(h2, params[4]) + params[5])
@@ -86,9 +82,7 @@ def train(devices, batch_size, lr, num_epochs=4):
             total += train_batch(X, y, device_params, devices, lr)
             npx.waitall()
         timer.stop()
-        acc = d2l.evaluate_accuracy_gpu(
-            lambda x: lenet(x, device_params[0]), test_iter, devices[0]
-        )
+        acc = d2l.evaluate_accuracy_gpu(lambda x: lenet(x, device_params[0]), test_iter, devices[0])
         animator.add(epoch + 1, (acc,))
         print(f"epoch {epoch + 1}, loss {total / 240:.4f}, test acc {animator.Y[0][-1]:.3f}")
     print(f"{timer.avg():.4f} sec")

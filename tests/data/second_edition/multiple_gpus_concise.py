@@ -91,7 +91,7 @@ net = resnet18(10)
 net.initialize(init=init.Normal(sigma=0.01), ctx=devices)
 x = np.array(rng.normal(size=(4, 1, 12, 12)).astype("float32"))
 x_shards = gluon.utils.split_and_load(x, devices)
-print([net(shard).shape[1] for shard in x_shards][0], sum(len(shard) for shard in x_shards))
+print({net(shard).shape[1] for shard in x_shards}, sum(len(shard) for shard in x_shards))
 weight = net[0].params.get("weight")
 print(weight.shape, len({float(weight.data(device).sum()) for device in devices}))
 try:
