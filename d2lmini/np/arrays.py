@@ -308,17 +308,9 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return apply_function(func, args, kwargs)
 
-    def __reduce__(self) -> tuple:
-        rebuild, state = NDArray.__reduce__(self)
-        return _rebuild, (rebuild, state)
-
 
 def _is_whole(key: Any) -> bool:
     return isinstance(key, slice) and key == slice(None)
-
-
-def _rebuild(rebuild: Callable[..., Any], state: tuple) -> Any:
-    return rebuild(*state).as_np_ndarray()
 
 
 class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]

@@ -152,8 +152,11 @@ class RecurrentLayer(HybridBlock):
             states = self._first_states(inputs)
         elif isinstance(states, Value):
             states = [states]
-        outputs, states = super().__call__(inputs, states)
-        return (outputs, states) if given else outputs
+        self._run_hooks(self._forward_pre_hooks, (inputs, states))
+        outputs, last = self.forward(inputs, states)
+        out = (outputs, last) if given else outputs
+        self._run_hooks(self._forward_hooks, (inputs, states), out)
+        return out
 
     def _first_states(self, inputs: Any) -> list[Any]:
         axis = self._layout.find("N")
