@@ -45,8 +45,11 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
         cwd=folder,
         # Without GPUs, whatever the machine has: their number is printed.
         env={
-            **os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100",
-        },  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "CUDA_VISIBLE_DEVICES": "",
+            "COLUMNS": "100",
+        },
         capture_output=True,
         text=True,
         encoding="utf-8",
