@@ -7,8 +7,11 @@ python tests/tools/computed_docs.py       # writes it anew; a test says when it 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # np_rows
 
 import migration_table
 import np_table
