@@ -59,7 +59,7 @@ def evaluate(
         if symbolic:
             labels = dict(node.labels)
             y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, named=True)
-            return list(y) if len(y) > 1 else [y]
+            return list(y) if len(y._entries) > 1 else [y]
         return call_node(node, inputs, None if inputs else ctx)
 
     return interpret(entries, call, watch)
