@@ -129,11 +129,17 @@ class PlacedTrace:
             if isinstance(x, Parameter)
         )
         filled = [
-            x if x is None or isinstance(x, NDArray) else x.data(ctx)
+            x if x is None or isinstance(x, NDArray) else self._of_kind(x.data(ctx))
             for x in map(uses.get, self.op.variables)
         ]
         self.last = last = made, filled, None, None, False
         return last
+
+    def _of_kind(self, x: NDArray) -> NDArray:
+        """A parameter's array as the values of the trace: a net may be older than `set_np()`."""
+        if type(x) is self.kind:
+            return x
+        return x.as_np_ndarray() if self.trace.is_np else x.as_nd_ndarray()
 
     def one(self, x: NDArray) -> NDArray:
         """Call with one array and one result."""

@@ -33,7 +33,7 @@ from d2lmini.np.selection import read
 from d2lmini.np.shapes import FUNCTIONS as SHAPES
 from d2lmini.np.values import as_type
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
 
 class NumpyMethods:
@@ -92,6 +92,12 @@ class NumpyMethods:
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
         return self
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return apply_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return apply_function(func, args, kwargs)
 
 
 _OPERATORS = {
@@ -302,12 +308,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """Request the gradient: `backward` stores it in `grad`."""
         NDArray.attach_grad(self, grad_req, stype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return apply_ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return apply_function(func, args, kwargs)
-
     def __reduce__(self) -> tuple:
         rebuild, state = NDArray.__reduce__(self)
         return _rebuild, (rebuild, state)
@@ -338,6 +338,11 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
     def as_np_ndarray(self) -> Any:
         """This value."""
         return self
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise NotImplementedForSymbol("a number as text")
+        return str(self)
 
 
 dispatch.CLASSES.add(ndarray)
