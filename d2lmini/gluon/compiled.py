@@ -105,7 +105,9 @@ class PlacedTrace:
         self.single = one and form == 0 and trace.outputs == [0]
         self.specs: list[Any] | None = None
         if not trace.general:
-            self.specs = [None if node is None else (node.specs or (None,))[0] for node in trace.inputs]
+            self.specs = [
+                None if node is None else (node.specs or (None,))[0] for node in trace.inputs
+            ]
         self.spec: Any = self.specs[0] if self.specs and self.single else None
         self.training = modes.training
         # A call reads this tuple once; another thread may replace the whole tuple meanwhile.
