@@ -87,9 +87,11 @@ bench: $(VENV)/.test  ## time the workloads beside NumPy, PyTorch, JAX and MXNet
 claims: $(VENV)/.test  ## check the chapters' claims about speed on this machine
 	$(PY) tests/benchmarks/claims.py $(CLAIMSFLAGS)
 
-test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet (D2LMINI_MXNET_PYTHON names its interpreter)
+# Then each public name once, called with drawn arguments: SWEEPFLAGS="nd --seeds 20" asks more.
+test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet, and a sweep of calls (D2LMINI_MXNET_PYTHON names its interpreter)
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
 	$(PY) -m pytest -q $$(grep -rl 'mxnet: Oracle' --include='test_*.py' tests)
+	$(PY) tests/generators/sweep/run.py --seeds 1 --first 1 --least 0.97 --list $(SWEEPFLAGS)
 
 # 77: something that it needs is not on this machine, and it has said so.
 test-cuda-stub: $(VENV)/.test  ## CuPy itself on stand-ins for CUDA's libraries, built here: no GPU, but a C++ compiler

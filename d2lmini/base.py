@@ -19,6 +19,16 @@ class MXNetError(RuntimeError):
     """
 
 
+class ArgumentTypeError(MXNetError, TypeError):
+    """An argument of an operation that is missing, unknown, given twice or of another type: MXNet
+    raises MXNetError for some of these and Python TypeError for others."""
+
+
+class ArgumentValueError(MXNetError, ValueError):
+    """An argument with a value that it cannot have, such as a shape of another size: MXNet raises
+    MXNetError for some of these and Python's ValueError for others."""
+
+
 class Alias:
     """`alias`: does `import mxnet` give this library (`install_as_mxnet`)? Then programs written
     for MXNet run, and some results look as they did there.

@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,14 +73,19 @@ _thread_state = _ThreadState()
 
 
 def seed(seed_state: int, ctx: Context | str = "all") -> None:
-    """Restart the streams from `seed_state`, for one context or for all."""
+    """Restart the streams from `seed_state`, for one context or for all. ValueError for a seed that
+    is no whole number."""
+    try:
+        number = index(seed_state)
+    except TypeError:
+        raise ValueError(f"seed_state must be int, got {seed_state!r}") from None
     with _state.lock:
         if ctx == "all":
-            _state.default = int(seed_state)
+            _state.default = number
             _state.seeds.clear()
             _state.numbers.clear()
         else:
-            _state.seeds[ctx] = int(seed_state)
+            _state.seeds[ctx] = number
             _state.numbers[ctx] = 0
 
 

@@ -50,15 +50,19 @@ from d2lmini.base import loaders
 from d2lmini.renamed import RENAMED, find_renamed
 
 __all__ = [
-    "Function", "Leaf", "Node", "backward", "check_in_place", "grad", "is_recording",
+    "Function", "Leaf", "Node", "backward", "check_in_place", "get_symbol", "grad", "is_recording",
     "is_training", "mark_variables", "pause", "predict_mode", "record", "record_op",
     "set_recording", "set_training", "train_mode",
 ]  # fmt: skip
 
 
+def get_symbol(x: Any) -> Any:
+    """The computation that the NDArray `x` was recorded with, as a Symbol; see
+    `graph.tape_to_symbol`. MXNetError if `x` was not recorded."""
+    return loaders["get_symbol"]()(x)  # Symbols are defined on a higher floor
+
+
 def __getattr__(name: str) -> Any:
-    if name == "get_symbol":  # Symbols are defined on a higher floor
-        return loaders["get_symbol"]()
     if f"{__name__}.{name}" in RENAMED:
         return find_renamed(__name__, name)
     raise AttributeError(f"autograd has no {name!r}; it has {', '.join(__all__)}")

@@ -22,7 +22,8 @@ from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, total
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import NOWHERE, Value, registry
+from d2lmini.ops.core import NOWHERE, Value
+from d2lmini.ops.identity import ones_like, zeros_like
 
 #: MXNet's message for a head without history.
 NO_GRAPH = (
@@ -160,11 +161,7 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
             raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
         if g is not None and g._spec != head._spec:
             raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
-    # Gradient rules use the operators and methods of NDArray.
-    return (
-        [head.as_nd_ndarray() for head in heads],
-        [None if g is None else g.as_nd_ndarray() for g in head_grads],
-    )
+    return heads, head_grads
 
 
 def _walk(
@@ -186,7 +183,7 @@ def _walk(
     for head, g in zip(heads, head_grads, strict=True):
         if head._node[0] in uses:
             if g is None:
-                g = registry["ones_like"](head)
+                g = head._apply(ones_like, (head,), ones_like.defaults)
             elif g._chunk in written:  # y.backward(x.grad): keep g although x.grad is overwritten
                 g = g.copy()
             _add(parts, head._node, g)
@@ -234,7 +231,10 @@ def _walk(
     if targets is not None:
         for (node, i), g in targets.items():
             if g is None and node in uses:  # only operations without a gradient lead there
-                targets[node, i] = tape.zeros(node.outputs[i], node.ctx)
+                zero = tape.zeros(node.outputs[i], node.ctx)
+                if graph:  # zeros that depend on the target, so that their own gradient is 0
+                    zero = zeros_like(zero._alias((node, i)))
+                targets[node, i] = zero
     for node in rest:
         node.release()
     return leaves
@@ -256,7 +256,8 @@ def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
     """Add a part of a gradient. Every MOST_PARTS parts are summed: a weight that every time step
     uses must not keep a gradient for each step until the end."""
     known = parts.get(entry)
-    g = g.as_nd_ndarray()
+    if g.is_np:  # gradient rules use the operators and methods of NDArray
+        g = g.as_nd_ndarray()
     if known is None:
         parts[entry] = [g]
     else:

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from d2lmini.ops.core import modes
@@ -50,25 +48,34 @@ def refuse_in_trace(what: str) -> None:
         modes.tracing.refuse(what)
 
 
-@contextmanager
-def scope(recording: bool | None, training: bool | None) -> Iterator[None]:
-    """Set the switches within the scope; None leaves a switch as it is."""
-    before = modes.recording, modes.training
-    if modes.tracing is not None:
-        modes.tracing.depends_on_mode()
-        if recording is not None or training is not modes.training:
-            modes.tracing.refuse("a scope of autograd (record, pause, train_mode, predict_mode)")
-    if recording is not None:
-        modes.recording = recording
-    if training is not None:
-        modes.training = training
-    try:
-        yield
-    except BaseException:
-        if before == (False, False):  # the outermost
+class scope:
+    """Set the switches within the scope; None leaves a switch as it is. A scope may be entered
+    again, also within itself."""
+
+    __slots__ = ("before", "recording", "training")
+
+    def __init__(self, recording: bool | None, training: bool | None):
+        self.recording = recording
+        self.training = training
+        self.before: list[tuple[bool, bool]] = []  # at each entry that has not been left
+
+    def __enter__(self) -> None:
+        recording, training = self.recording, self.training
+        if modes.tracing is not None:
+            modes.tracing.depends_on_mode()
+            if recording is not None or training is not modes.training:
+                what = "a scope of autograd (record, pause, train_mode, predict_mode)"
+                modes.tracing.refuse(what)
+        self.before.append((modes.recording, modes.training))
+        if recording is not None:
+            modes.recording = recording
+        if training is not None:
+            modes.training = training
+
+    def __exit__(self, kind: Any, *error: object) -> None:
+        before = self.before.pop()
+        if kind is not None and before == (False, False):  # the outermost
             modes.broken[0] += 1
-        raise
-    finally:
         modes.recording, modes.training = before
 
 

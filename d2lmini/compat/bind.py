@@ -15,10 +15,11 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.compat.executor import Executor, resize
+from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
-from d2lmini.graph.ir import topological
+from d2lmini.graph.ir import Node
 from d2lmini.ndarray import NDArray, zeros
-from d2lmini.symbol import Symbol
+from d2lmini.symbol import Symbol, lists
 from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
 
 
@@ -32,12 +33,12 @@ def bind(
     args, aux_states: lists in the order of `list_arguments` and `list_auxiliary_states`, or dicts.
     args_grad: arrays for the gradients; a gradient without an array is not computed. grad_req:
     'write', 'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each
-    `ctx_group` label; all must be of one kind, and everything is computed on `ctx`. shared_exec is
-    accepted and ignored: all memory comes from one pool.
+    `ctx_group` label (see `placement.py`); then the graph runs op by op. shared_exec is accepted
+    and ignored: all memory comes from one pool.
 
-    ValueError for missing arrays; MXNetError for shapes that do not fit.
+    ValueError for missing arrays; MXNetError for shapes that do not fit, and for a group without a
+    context.
     """
-    _check_groups(self, ctx, group2ctx)
     names, states = self.list_arguments(), self.list_auxiliary_states()
     arrays = _to_list("args", names, args)
     grads = _to_list("args_grad", names, {} if args_grad is None else args_grad, missing=True)
@@ -57,24 +58,30 @@ def simple_bind(
 ) -> Executor:  # fmt: skip
     """The Symbol bound to new arrays, filled with zeros, for given shapes of its inputs.
 
-    kwargs: shapes by name. type_dict: dtypes by name, float32 where none can be inferred. grad_req:
-    as in `bind`; a name that a dict does not contain gets no gradient. shared_buffer: arrays by
+    kwargs: shapes by name; names that the Symbol does not have are ignored. type_dict: dtypes by
+    name, float32 where none can be inferred. grad_req: as in `bind`; a name that a dict does not
+    contain gets no gradient. shared_buffer: arrays by
     name whose memory is reused where it suffices, and to which new ones are added; then the
     arguments `shared_arg_names` are the arrays of `shared_exec`.
 
-    RuntimeError if the shapes do not suffice or do not fit; MXNetError for sparse storage, and for
-    contexts of two kinds.
+    RuntimeError if the shapes do not suffice or do not fit, for a wrong grad_req, and for a group
+    without a context; MXNetError for sparse storage.
     """
-    _check_groups(self, ctx, group2ctx)
     for name, stype in (stype_dict or {}).items():
         if stype != "default":
             raise MXNetError(f"simple_bind: {name} of storage type {stype!r}: there is 'default'")
     names, states = self.list_arguments(), self.list_auxiliary_states()
+    known = {name: shape for name, shape in kwargs.items() if name in names + states}
     try:
-        found = infer_shape_partial(self, **kwargs)
+        found = infer_shape_partial(self, **known)
         types = infer_type_partial(self, **(type_dict or {}))
-    except MXNetError as problem:
+        places = place_nodes(self, ctx, group2ctx)
+    except (MXNetError, TypeError, ValueError) as problem:
         raise RuntimeError(f"simple_bind error. Arguments:\n{kwargs}\n{problem}") from None
+    try:
+        reqs = _requests(names, grad_req)
+    except ValueError as problem:
+        raise RuntimeError(f"simple_bind error: {problem}") from None
     missing = [n for n, s in zip(names + states, found[0] + found[2]) if not s or 0 in s]
     if missing:
         raise RuntimeError(
@@ -88,25 +95,28 @@ def simple_bind(
             theirs[name] = shared_exec.arg_dict[name]
             theirs[f"grad of {name}"] = shared_exec.grad_dict[name]
 
-    def new(name: str, shape: tuple[int, ...], dtype: Any) -> NDArray:
+    def new(name: str, shape: tuple[int, ...], dtype: Any, node: Node) -> NDArray:
         """An array in shared memory, if there is enough; else a new one."""
-        dtype = np.dtype(dtype or np.float32)
+        dtype, place = np.dtype(dtype or np.float32), places.get(node, ctx)
         if shared_buffer is None:
-            return zeros(shape, ctx, dtype=dtype)
+            return zeros(shape, place, dtype=dtype)
         x = theirs.get(name)
         if x is not None:
             return x
         x = shared_buffer.get(name)
-        if x is None or x.size < np.prod(shape) or x.dtype != dtype or x.context != ctx:
-            x = shared_buffer[name] = zeros(shape, ctx, dtype=dtype)
+        if x is None or x.size < np.prod(shape) or x.dtype != dtype or x.context != place:
+            x = shared_buffer[name] = zeros(shape, place, dtype=dtype)
         return resize(x, shape)
 
-    args = [new(*row) for row in zip(names, found[0], types[0])]
-    aux = [zeros(s, ctx, dtype=t or np.float32) for s, t in zip(found[2], types[2])]
-    reqs = _requests(names, grad_req)
+    nodes = lists.arguments(self._entries)
+    args = [new(*row) for row in zip(names, found[0], types[0], nodes)]
+    aux = [
+        zeros(s, places.get(node, ctx), dtype=t or np.float32)
+        for s, t, node in zip(found[2], types[2], lists.auxiliary_states(self._entries))
+    ]
     grads = [
-        None if req == "null" else new(f"grad of {name}", x.shape, x.dtype)
-        for name, x, req in zip(names, args, reqs)
+        None if req == "null" else new(f"grad of {name}", x.shape, x.dtype, node)
+        for name, x, req, node in zip(names, args, reqs, nodes)
     ]
     return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
 
@@ -150,23 +160,6 @@ def _requests(names: Sequence[str], grad_req: Any) -> list[str]:
         if req not in ("write", "add", "null"):
             raise ValueError(f"grad_req must be in ('write', 'add', 'null'), got {req!r}")
     return reqs
-
-
-def _check_groups(symbol: Symbol, ctx: Context, group2ctx: Mapping[str, Context] | None) -> None:
-    for group, other in (group2ctx or {}).items():
-        if other.device_type != ctx.device_type:
-            raise MXNetError(
-                f"group2ctx: {group!r} is on {other} and the rest on {ctx}: a program runs "
-                "on one kind of device"
-            )
-    if group2ctx:
-        for node in topological(symbol._entries):
-            label = node.labels.get("ctx_group") or node.labels.get("__ctx_group__")
-            if label is not None and label not in group2ctx:
-                raise MXNetError(
-                    f"The device assignment not found for group {label} of node {node.name!r}; "
-                    f"group2ctx has {sorted(group2ctx)}"
-                )
 
 
 Symbol.bind = Symbol._bind = bind  # type: ignore[attr-defined]

@@ -27,6 +27,7 @@ import numpy as np
 from d2lmini import autograd
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
+from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import Node
@@ -56,6 +57,7 @@ class Executor:
         self._ctx = ctx
         self._reqs = list(reqs)
         self._group2ctx = group2ctx
+        self._places = place_nodes(symbol, ctx, group2ctx)
         self.arg_arrays = list(args)
         self.grad_arrays = list(grads)
         self.aux_arrays = list(aux)
@@ -74,25 +76,30 @@ class Executor:
         the tape each handle refers to its gradient."""
         found: dict[Node, NDArray] = {}
         for node, x in zip(lists.auxiliary_states(self._symbol._entries), self.aux_arrays):
-            found[node] = self._own(x)
+            found[node] = self._own(x, node)
         nodes = lists.arguments(self._symbol._entries)
         for node, x, g, req in zip(nodes, self.arg_arrays, self.grad_arrays, self._reqs):
-            found[node] = self._own(x)
+            found[node] = self._own(x, node)
             if g is not None and req != "null":
-                autograd.mark_variables([found[node]], [self._own(g)], req)
+                autograd.mark_variables([found[node]], [self._own(g, node)], req)
         return [found[node] for node in self._op.variables]
 
-    def _own(self, x: NDArray) -> NDArray:
+    def _own(self, x: NDArray, node: Node) -> NDArray:
         alias = x._alias(None)
-        alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
+        if not self._places:
+            alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
         return alias
+
+    def _place(self, node: Node) -> Context:
+        return self._places.get(node, self._ctx)
 
     def _outputs(self) -> list[NDArray]:
         """Arrays for the outputs. MXNetError if the inputs do not fit."""
         known = {**self.arg_dict, **self.aux_dict}
         shapes = infer_shape(self._symbol, **{n: x.shape for n, x in known.items()})[1]
         types = infer_type(self._symbol, **{n: x.dtype for n, x in known.items()})[1]
-        return [zeros(s, self._ctx, dtype=t) for s, t in zip(shapes, types)]
+        heads = [node for node, _ in self._symbol._entries]
+        return [zeros(s, self._place(n), dtype=t) for n, s, t in zip(heads, shapes, types)]
 
     @property
     def output_dict(self) -> dict[str, NDArray]:
@@ -105,12 +112,16 @@ class Executor:
         """Compute the outputs, after writing `kwargs` (arrays by name) into the arguments.
 
         is_train: in training mode, and keep what backward needs. TypeError for an unknown name,
-        ValueError for a wrong shape.
+        ValueError for a wrong shape and for other values than arrays.
         """
         for name, value in kwargs.items():
             if name not in self.arg_dict:
                 raise TypeError(f"Unknown argument {name}; there are {list(self.arg_dict)}")
             x = self.arg_dict[name]
+            if not hasattr(value, "shape"):
+                raise ValueError(
+                    f"only accepts kwargs with NDArray values: {name} is {type(value).__name__}"
+                )
             if x.shape != value.shape:
                 raise ValueError(
                     f"Shape not match! Argument {name}, need: {x.shape}, received: {value.shape}"
@@ -122,13 +133,14 @@ class Executor:
     def _compute(self, training: bool, recording: bool) -> None:
         self._heads = None
         with scope(recording, training):
-            if self._watch is None:
+            if self._watch is None and not self._places:
                 self._op(*self._inputs, out=self.outputs)
                 results = self.outputs
             else:
                 self._told = set()
                 values = dict(zip(self._op.variables, self._inputs))
-                results = evaluate(self._symbol._entries, values, self._tell, self._ctx)
+                watch = None if self._watch is None else self._tell
+                results = evaluate(self._symbol._entries, values, watch, self._ctx, self._places)
                 with autograd.pause():
                     for y, result in zip(self.outputs, results):
                         result.copyto(y)
@@ -179,7 +191,8 @@ class Executor:
                     f"{self.outputs[i].shape}"
                 )
             else:
-                given[i] = self._own(g.astype(self.outputs[i].dtype, copy=False))
+                g = g.astype(self.outputs[i].dtype, copy=False).as_in_context(self._place(node))
+                given[i] = self._own(g, node)
         return given
 
     def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
@@ -191,18 +204,13 @@ class Executor:
         assert self._watch is not None and node.op is not None
         callback, monitor_all = self._watch
         if monitor_all:
-            names: Sequence[str] = node.op.input_names
-            if node.op.variadic:
-                names = [f"arg{i}" for i in range(len(inputs))]
-            elif node.op.elementwise and len(names) == 1:
-                names = ["input0"]
-            for name, entry, x in zip(names, node.inputs, inputs):
+            for name, entry, x in zip(lists.monitored_inputs(node), node.inputs, inputs):
                 if entry is None:
                     continue
                 if entry[0].op is None and entry[0] not in self._told:
                     self._told.add(entry[0])
                     callback(entry[0].name, x)
-                callback(f"{node.name}_{name}", x)
+                callback(name, x)
         for i, y in enumerate(outputs[: node.n_outputs]):
             callback(output_name((node, i)), y)
 

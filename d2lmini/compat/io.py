@@ -168,7 +168,7 @@ class NDArrayIter(DataIter):
             )
         self.data = _name_arrays(data, data_name, allow_empty=False)
         self.label = _name_arrays(label, label_name, allow_empty=True)
-        self.num_source = len(self.data)
+        self.num_source = len(self.data) + len(self.label)
         self.num_data = self.data[0][1].shape[0]
         for name, array in self.data + self.label:
             if array.shape[0] != self.num_data:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+
 CPU, CUDA = 1, 2
 
 _python = ctypes.pythonapi
@@ -56,3 +58,26 @@ def place_of(source: Any) -> tuple[int, int]:
         "from_dlpack: expected an array with __dlpack__, or a capsule not consumed yet, "
         f"got {type(source).__name__}"
     )
+
+
+def is_unversioned(source: Any) -> bool:
+    """Is this a bare capsule from before DLPack 1.0? Such a capsule cannot say that its memory is
+    read-only, and NumPy takes all of them for read-only; MXNet writes to them."""
+    return not hasattr(source, "__dlpack__") and bool(
+        _python.PyCapsule_IsValid(source, b"dltensor")
+    )
+
+
+class _Writable:
+    """The memory of an array, which stays alive, as NumPy's interface describes it."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        place, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (place, False)}
+
+
+def make_writable(array: np.ndarray) -> np.ndarray:
+    """The same memory as an array that may be written, for memory that NumPy only takes for
+    read-only."""
+    return np.asarray(_Writable(array))

@@ -65,7 +65,7 @@ class Block:
         self._empty_prefix = prefix == ""
         self._prefix, self._params = _BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
-        self._counter: dict[str, int] = {}  # number of names used in the name_scope, by kind
+        self._names_used: dict[str, int] = {}  # in the name_scope: how many, by kind
         self._children: OrderedDict[str, Block] = OrderedDict()
         self._reg_params: dict[str, Parameter] = {}
         self._forward_hooks: OrderedDict[int, Callable] = OrderedDict()
@@ -219,14 +219,16 @@ class Block:
     def __call__(self, *args: Any) -> Any:
         """Call `forward`, with the hooks before and after."""
         if self._forward_pre_hooks:
-            for hook in list(self._forward_pre_hooks.values()):
-                hook(self, args)
+            self._run_hooks(self._forward_pre_hooks, args)
         # Nearly every call has one input; forward(args[0]) is a cheaper call than forward(*args).
         out = self.forward(args[0]) if len(args) == 1 else self.forward(*args)
         if self._forward_hooks:
-            for hook in list(self._forward_hooks.values()):
-                hook(self, args, out)
+            self._run_hooks(self._forward_hooks, args, out)
         return out
+
+    def _run_hooks(self, hooks: dict[int, Callable[..., Any]], *given: Any) -> None:
+        for hook in list(hooks.values()):
+            hook(self, *given)
 
     def forward(self, *args: Any) -> Any:
         """Compute the output; a subclass defines this method."""

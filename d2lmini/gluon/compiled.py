@@ -25,7 +25,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 from d2lmini import callsite
@@ -50,7 +49,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
-from d2lmini.symbol.symbol import output_name
+from d2lmini.symbol.lists import monitored_inputs, output_name
 
 #: The lines for which a warning has said that their Block is not compiled.
 _told: set[callsite.Site] = set()
@@ -94,7 +93,7 @@ class PlacedTrace:
         self.trace = trace
         self.form = form
         self.ctx = ctx
-        self.kind: type = loaders["np.ndarray"]() if trace.is_np else NDArray
+        self.kind: Any = loaders["np.ndarray"]() if trace.is_np else NDArray
         self.op = _TrackedCachedOp(trace.symbol, flags, name, kept)
         self.op.emptied = emptied
         positions = {node: i for i, node in enumerate(self.op.variables)}
@@ -181,8 +180,8 @@ class PlacedTrace:
 
         def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
             assert node.op is not None
-            names = node.op.input_names if not node.op.variadic else count()
-            taken = [(f"{node.name}_{n}", x) for n, x in zip(names, inputs) if x is not None]
+            names = monitored_inputs(node)
+            taken = [(name, x) for name, x in zip(names, inputs) if x is not None]
             given = [(output_name((node, i)), y) for i, y in enumerate(outputs)]
             for callback, monitor_all in hooks:
                 for name, array in taken + given if monitor_all else given:

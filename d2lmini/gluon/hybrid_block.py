@@ -149,7 +149,7 @@ class HybridBlock(Block):
             if not all(shape_is_known(parameter.shape) for parameter in own):
                 try:
                     self.infer_shape(*inputs)
-                except MXNetError as problem:
+                except (MXNetError, AttributeError) as problem:  # an input is no array
                     raise ValueError(f"{_NO_SHAPE} {problem}") from problem
             with outside():  # initial values are drawn once, outside the trace
                 for parameter in own:

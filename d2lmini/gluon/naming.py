@@ -35,7 +35,7 @@ class _BlockScope:
 
     def __init__(self, block: Any):
         self._block = block
-        self._counter = block.__dict__.setdefault("_counter", {})
+        self._counter = block.__dict__.setdefault("_names_used", {})
         self._outer: list[_BlockScope | None] = []
         self._prefixes: list[Prefix] = []
 

@@ -131,8 +131,10 @@ class Trainer:
             several = len(self._contexts) > 1 or wanted.startswith("dist")
             self._kvstore = kv.create(wanted) if wanted and several else None
             self._entered.clear()
-        else:
+        elif wanted is None or isinstance(wanted, kv.KVStoreBase):
             self._kvstore = wanted
+        else:
+            raise TypeError(f"kvstore: expected a name, a KVStoreBase or None, got {wanted!r}")
         self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
         self._spans_processes = getattr(self._kvstore, "spans_processes", False)
         if self._spans_processes:

@@ -58,9 +58,10 @@ class Node:
     specs   shape and dtype of each output, hidden outputs included; None while unknown
     labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
     site    the user's line that made the node
+    given   names of the attributes that the user gave: files contain these, defaults or not
     """
 
-    __slots__ = ("attrs", "inputs", "labels", "name", "op", "site", "specs", "__weakref__")
+    __slots__ = ("attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "__weakref__")
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class Node:
         specs: tuple[Spec, ...] | None = None,
         labels: Mapping[str, str] = _NOTHING,
         site: Any = None,
+        given: tuple[str, ...] = (),
     ):
         self.op = op
         self.name = name
@@ -79,12 +81,14 @@ class Node:
         self.specs = specs
         self.labels = labels
         self.site = site
+        self.given = given
 
     def replace(self, **changes: Any) -> Node:
         """A copy of this node with `changes`: fields by name."""
+        given = () if "attrs" in changes else self.given
         new = Node(
-            self.op, self.name, self.inputs, self.attrs, self.specs, self.labels, self.site
-        )  # fmt: skip
+            self.op, self.name, self.inputs, self.attrs, self.specs, self.labels, self.site, given
+        )
         for field, value in changes.items():
             setattr(new, field, value)
         return new
@@ -243,7 +247,7 @@ def transform(
 def forget_call(node: Node, inputs: Inputs) -> Node:
     """A rule for `transform`: remove what belongs to one call of the graph, that is specs, training
     mode and random keys."""
-    return node.replace(inputs=inputs, attrs=node.own_attrs, specs=None)
+    return node.replace(inputs=inputs, attrs=node.own_attrs, specs=None, given=node.given)
 
 
 def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:

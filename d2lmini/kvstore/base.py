@@ -25,8 +25,6 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
-from d2lmini.base import MXNetError
-
 
 class KVStoreBase:
     """A store of values by key. A subclass defines `broadcast` and `pushpull`; if it runs the
@@ -81,5 +79,5 @@ class KVStoreBase:
         """Read them again."""
         raise self._lacks("load_optimizer_states")
 
-    def _lacks(self, name: str) -> MXNetError:
-        return MXNetError(f"{name}: {type(self).__name__} does not define it")
+    def _lacks(self, name: str) -> NotImplementedError:
+        return NotImplementedError(f"{name}: {type(self).__name__} does not define it")

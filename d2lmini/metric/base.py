@@ -221,7 +221,8 @@ def alias(*names: str) -> Callable[[Class], Class]:
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make a metric from a name, a metric, a class, a function of (label, pred), or a list.
+    """Make a metric from a name, a metric, a class, a function of (label, pred), a list, or what
+    `get_config` gives; the last two also as JSON, `["name", {settings}]` or `{"metric": "name"}`.
 
     A list gives a composite metric. ValueError for an unknown name (the message lists the known
     names), TypeError for anything else.
@@ -237,13 +238,19 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
         return composite
     if callable(metric):
         return _registry["custommetric"](metric, *args, **kwargs)
+    if isinstance(metric, dict) and isinstance(metric.get("metric"), str):
+        settings = {name: value for name, value in metric.items() if name != "metric"}
+        return create(metric["metric"], *args, **{**settings, **kwargs})
     if not isinstance(metric, str):
         raise TypeError(
             f"expected a metric, its name, a function or a list of those, got {metric!r}"
         )
-    if metric.startswith("["):
+    if metric.startswith(("[", "{")):
         try:
-            metric, kwargs = json.loads(metric)
+            read = json.loads(metric)
+            if isinstance(read, dict):
+                return create(read, *args, **kwargs)
+            metric, kwargs = read
             return create(metric, *args, **kwargs)
         except (ValueError, TypeError, AssertionError, RecursionError) as why:
             raise ValueError(

@@ -24,14 +24,19 @@ import numpy
 from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_label_shapes, register
 
 
-def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:
-    """The number of examples of class i (row) predicted as j (column). pred: classes in label's
-    shape, or scores along axis 1."""
+def classes(label: Any, pred: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """The class of each example, and the predicted one. pred: classes in label's shape, or scores
+    along axis 1."""
     label, pred = as_numpy(label), as_numpy(pred)
     if pred.shape != label.shape:
         pred = pred.argmax(axis=1)
     label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
     check_label_shapes(label, pred)
+    return label, pred
+
+
+def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:
+    """The number of examples of class i (row) predicted as j (column), for classes from 0 on."""
     n = max(least, 1 + max(label.max(initial=0), pred.max(initial=0)))
     return numpy.bincount(label * n + pred, minlength=n * n).reshape(n, n)
 
@@ -64,13 +69,14 @@ class _Binary(_Tables):
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
         for label, pred in batches(labels, preds):
-            counts = confusion(label, pred, least=2)
-            if len(counts) > 2:
+            label, pred = classes(label, pred)
+            found = numpy.unique(label)
+            if len(found) > 2:
                 raise ValueError(
-                    f"{type(self).__name__} is for two classes, 0 and 1, got {len(counts)}; "
+                    f"{type(self).__name__} is for two classes, got labels {found.tolist()}; "
                     "PCC takes any number"
                 )
-            table += counts
+            table += confusion((label == 1).astype(int), (pred == 1).astype(int), least=2)
         if self.average == "macro":
             self._add(self._score(table), 1)
             return
@@ -91,9 +97,9 @@ class F1(_Binary):
     """2 p r / (p + r) for class 1, with precision p and recall r.
 
     p is the share of correct predictions among predictions of class 1, r the share of examples of
-    class 1 that are predicted as 1. Labels 0 and 1, pred (N, 2) or classes; ValueError in `update`
-    for a third class. average: "macro", the mean over updates, or "micro", from all counts
-    together. Waits.
+    class 1 that are predicted as 1. Other classes count as 0. ValueError in `update` for labels of
+    three classes. pred is (N, classes) or classes. average: "macro", the mean over updates, or
+    "micro", from all counts together. Waits.
     """
 
     def __init__(
@@ -150,7 +156,7 @@ class PCC(_Tables):
 
     def update(self, labels: Any, preds: Any) -> None:
         for label, pred in batches(labels, preds):
-            table = confusion(label, pred)
+            table = confusion(*classes(label, pred))
             self._table = _sum_of_tables(self._table, table)
             self._global_table = _sum_of_tables(self._global_table, table)
         self.num_inst += 1

@@ -5,8 +5,8 @@
 >>> (x * 2).sum().asscalar()
 np.float32(12.0)
 
-The namespace has every op under each of its names; `nd.random`, `nd.linalg`, `nd.contrib`, `nd.op`
-and `nd._internal` are its sub-namespaces.
+The namespace has every op under each of its names; `nd.random`, `nd.linalg`, `nd.contrib`,
+`nd.sparse`, `nd.op` and `nd._internal` are its sub-namespaces.
 
 An op takes arrays, then attributes, by position or by name, and returns a new NDArray at once, or a
 list of NDArrays; with `out=` it writes there. The call raises MXNetError for shapes, dtypes,
@@ -45,19 +45,19 @@ from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ndarray.selection import boolean_mask, onehot_encode
 from d2lmini.ndarray.unsupported import explain
 
-from d2lmini.ndarray import random, updates  # isort: skip
+from d2lmini.ndarray import random, sparse, updates  # isort: skip
 from d2lmini.ops.core import Op
 
 __all__ = [
     "NDArray", "arange", "array", "concatenate", "empty", "eye", "from_dlpack", "from_numpy",
     "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones",
-    "onehot_encode", "random", "save", "to_dlpack_for_read", "to_dlpack_for_write", "waitall",
-    "zeros",
+    "onehot_encode", "random", "save", "sparse", "to_dlpack_for_read", "to_dlpack_for_write",
+    "waitall", "zeros",
 ]  # fmt: skip
 
 globals().update(
     {
-        name: op if not isinstance(op, Op) or op.input_names else without_inputs(op)
+        name: op if not isinstance(op, Op) or op.input_names else without_inputs(op, name)
         for name, op in public_names().items()
         if name not in globals()
     },

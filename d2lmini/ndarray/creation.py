@@ -16,17 +16,20 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentTypeError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype, registry
+from d2lmini.ops.signature import name_function
 
 
 def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any) -> NDArray:
     """Apply an op without inputs on `ctx`."""
+    attrs.pop("name", None)
     if out is not None:
         ctx = out.context
     ctx = ctx or current_context()
@@ -35,23 +38,21 @@ def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any
     return apply(registry[op], (), attrs, out, ctx)
 
 
-def without_inputs(op: Op) -> Callable[..., NDArray]:
-    """An op without array inputs as a function of `nd`: with `ctx`, the device of the result."""
+def without_inputs(op: Op, name: str) -> Callable[..., NDArray]:
+    """An op without array inputs as `nd.NAME`: with `ctx`, the device of the result."""
 
     def make(*args: Any, ctx: Context | None = None, out: NDArray | None = None, **attrs: Any):
         _, attrs = op.bind(args, attrs)
         return _make(op.name, ctx, out, **attrs)
 
-    make.__name__ = op.name
-    make.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
-    return make
+    return name_function(make, op, "d2lmini.ndarray", name)
 
 
 def _dtype(dtype: Any) -> np.dtype:
     try:
         return as_dtype("float32" if dtype is None else dtype)
     except TypeError as problem:
-        raise MXNetError(str(problem)) from None
+        raise ArgumentTypeError(str(problem)) from None
 
 
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
@@ -67,6 +68,8 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     dtype = _dtype(dtype)
     try:
         values = np.asarray(source_array, dtype=dtype)
+    except OverflowError:  # integers wrap around, as in C
+        values = np.asarray(source_array).astype(dtype)
     except (TypeError, ValueError) as problem:
         if isinstance(source_array, (list, tuple)) and any(
             isinstance(x, NDArray) for x in source_array
@@ -77,33 +80,40 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     return exchange.from_array(values, ctx)
 
 
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """An array with undefined contents."""
+def empty(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None
+) -> NDArray:
+    """An array with undefined contents. stype: only 'default'."""
+    check_storage(stype)
     return exchange.empty(shape, ctx, _dtype(dtype))
 
 
 def zeros(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None, **_: Any
-) -> NDArray:
-    """An array of zeros, float32 by default."""
-    return _make("_zeros", ctx, out, shape=shape, dtype=_dtype(dtype))
+    shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None,
+    **kwargs: Any,
+) -> NDArray:  # fmt: skip
+    """An array of zeros, float32 by default. stype: only 'default'; kwargs: `out`."""
+    check_storage(stype)
+    return _make("_zeros", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
 
 
-def ones(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None, **_: Any
-) -> NDArray:
-    """An array of ones, float32 by default."""
-    return _make("_ones", ctx, out, shape=shape, dtype=_dtype(dtype))
+def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """An array of ones, float32 by default. kwargs: `out`."""
+    return _make("_ones", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
 
 
 def full(
     shape: Any,
-    val: float,
+    val: Any,
     ctx: Context | None = None,
     dtype: Any = None,
     out: NDArray | None = None,
 ) -> NDArray:
-    """An array filled with `val`."""
+    """An array filled with `val`: a number, or an array that broadcasts to `shape`."""
+    if isinstance(val, (NDArray, np.ndarray)):
+        out = empty(shape, ctx, dtype) if out is None else out
+        out[:] = val
+        return out
     return _make("_full", ctx, out, shape=shape, value=val, dtype=_dtype(dtype))
 
 
@@ -116,10 +126,10 @@ def arange(
     ctx: Context | None = None,
     dtype: Any = "float32",
 ) -> NDArray:
-    """start, start + step, ... below stop, each `repeat` times; arange(n): 0, 1, ..., n - 1."""
-    return _make(
-        "_arange", ctx, start=start, stop=stop, step=step, repeat=repeat, dtype=_dtype(dtype)
-    )
+    """start, start + step, ... below stop, each `repeat` times; arange(n): 0, 1, ..., n - 1.
+    dtype: float32 by default, float64 for None, as in MXNet."""
+    dtype = _dtype("float64" if dtype is None else dtype)
+    return _make("_arange", ctx, start=start, stop=stop, step=step, repeat=repeat, dtype=dtype)
 
 
 def linspace(
@@ -136,9 +146,11 @@ def linspace(
     )
 
 
-def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None) -> NDArray:
-    """Ones on diagonal k of an (N, M or N) array."""
-    return _make("_eye", ctx, N=N, M=M, k=k, dtype=_dtype(dtype))
+def eye(
+    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
+) -> NDArray:
+    """Ones on diagonal k of an (N, M or N) array. kwargs: `out`."""
+    return _make("_eye", ctx, N=N, M=M, k=k, dtype=_dtype(dtype), **kwargs)
 
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:

@@ -246,7 +246,7 @@ def run_inline(
             results = run_locked(call.run, arrays, places, given)
         except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
             return None
-        kind = kind_of(inputs)
+        kind = type(inputs[0]) if inputs else Array
         if outs or not call.tiny:
             found = _enter(call.outputs, results, chunks, outs, pool, ctx, kind)
         else:

@@ -114,9 +114,12 @@ def from_dlpack(source: Any) -> Any:
     kind, number = dlpack.place_of(source)
     if kind == dlpack.CUDA:
         return _borrow(source, number)
+    unversioned = dlpack.is_unversioned(source)
     if not hasattr(source, "__dlpack__"):
         source = _Capsule(source)
     array = np.from_dlpack(source)
+    if unversioned and not array.flags.writeable:
+        array = dlpack.make_writable(array)
     as_dtype(array.dtype)
     if not array.flags.c_contiguous or not array.flags.writeable:
         return from_array(array, cpu())
@@ -168,16 +171,26 @@ class _Capsule:
         return (1, 0)
 
 
-def rebuild(array: np.ndarray, ctx: Context) -> Any:
-    """Called by unpickling; an array of a missing device goes to the CPU."""
-    return from_array(array, ctx if exists(ctx) else cpu())
+def to_record(x: Any) -> bytearray:
+    """The contents, dtype, shape and context of an array in MXNet's format; waits."""
+    device = (x._ctx.device_typeid, x._ctx.device_id)
+    return bytearray(serialize.dump_record(x._read("pickle"), device))
+
+
+def restore(x: Any, record: bytes) -> None:
+    """Make `x`, which is blank, the array of a record, as unpickling asks."""
+    array, where = serialize.load_record(record)
+    made = from_array(array, _place_of(*where))
+    for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
+        setattr(x, name, getattr(made, name))
 
 
 # -- files -----------------------------------------------------------------------------------------
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
-    """Write an NDArray, a list, or a dict by name, in MXNet's `.params` format; waits."""
+    """Write an NDArray, a list, or a dict by name, in MXNet's `.params` format; waits. ValueError
+    for other data, TypeError for a list or dict of anything else."""
     if hasattr(data, "_chunk"):
         arrays, names = [data], []
     elif isinstance(data, dict):
@@ -187,7 +200,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     elif isinstance(data, Sequence) and not isinstance(data, str):
         arrays, names = list(data), []
     else:
-        raise TypeError(
+        raise ValueError(
             f"save: expected an NDArray, a list of them or a dict of them by name, "
             f"got {type(data).__name__}"
         )

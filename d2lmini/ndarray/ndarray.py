@@ -22,13 +22,14 @@ The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2lmini import autograd, engine
 from d2lmini.autograd import tape
-from d2lmini.base import MXNetError, alias, loaders
+from d2lmini.base import ArgumentValueError, MXNetError, alias, loaders
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
@@ -38,6 +39,7 @@ from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ndarray.unsupported import LeftOut
+from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.reshape_codes import infer_reshape
@@ -198,25 +200,30 @@ class NDArray(Typed, Fluent):
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
         """A view with another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
         (keep this axis), -1 (infer the size), -2 (keep all further axes), -3 (merge two axes),
-        -4 (split an axis). ValueError when the sizes do not fit."""
+        -4 (split an axis). ArgumentValueError, an MXNetError and a ValueError, when the sizes do
+        not fit."""
         target = shape or kwargs.pop("shape", None)
         if kwargs or target is None:
             raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")
         if len(target) == 1 and isinstance(target[0], (tuple, list)):
             target = target[0]
         try:
-            view = self._view(None, infer_reshape(self.shape, tuple(target), reverse))
+            view = self._view(None, infer_reshape(self.shape, tuple(map(index, target)), reverse))
         except MXNetError as problem:
-            raise ValueError(str(problem)) from None
+            raise ArgumentValueError(str(problem)) from None
         if modes.recording and self._node is not None:
             # The tape records the operation whose result the view shows.
             attrs = {"shape": view.shape, "reverse": False}
             autograd.record_op(registry["reshape"], (self,), attrs, [view])
         return view
 
-    def reshape_like(self, other: NDArray) -> NDArray:
-        """A view in the shape of `other`."""
-        return self.reshape(other.shape)
+    def reshape_like(self, rhs: NDArray, **axes: Any) -> NDArray:
+        """A view in the shape of `rhs`; with `lhs_begin` and so on, as the op `reshape_like`."""
+        return registry["reshape_like"](self, rhs, **axes) if axes else self.reshape(rhs.shape)
+
+    def broadcast_like(self, other: NDArray, **axes: Any) -> NDArray:
+        """The op `broadcast_like` with this array and `other`."""
+        return registry["broadcast_like"](self, other, **axes)
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A new axis of size 1; a view if `inplace`."""
@@ -245,7 +252,8 @@ class NDArray(Typed, Fluent):
         dtype, initially zeros. The array is detached from its history.
 
         grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' cancels
-        the request."""
+        the request. stype: only 'default'."""
+        check_storage(stype)
         autograd.mark_variables(self, invoke(registry["zeros_like"], (self,), {}), grad_req)
 
     @property
@@ -302,16 +310,14 @@ class NDArray(Typed, Fluent):
 
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
         """A copy converted to `dtype`; this array if it has that dtype and `copy` is False."""
-        dtype = as_dtype(dtype)
+        dtype = as_dtype("float32" if dtype is None else dtype)
         if not copy and dtype == self._spec.dtype:
             return self
         return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
 
     def tostype(self, stype: str) -> NDArray:
-        """This array, for the only storage type 'default'; MXNetError for sparse types."""
-        if stype != "default":
-            raise MXNetError(f"tostype: storage type {stype!r} is not supported, only 'default'")
-        return self
+        """A copy, for the only storage type 'default'; MXNetError for sparse types."""
+        return registry["cast_storage"](self, stype=stype)
 
     def as_nd_ndarray(self) -> NDArray:
         """This array; of an `np.ndarray`, the same memory and history as an NDArray."""
@@ -351,8 +357,16 @@ class NDArray(Typed, Fluent):
     def __deepcopy__(self, memo: dict) -> NDArray:
         return self.copy()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The array as MXNet pickles it: a record of a `.params` file; waits."""
+        return {"handle": exchange.to_record(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become the array of this state; on the CPU if its device is missing."""
+        exchange.restore(self, state["handle"])
+
     def __reduce__(self) -> tuple:
-        return exchange.rebuild, (self._read("pickle"), self._ctx)
+        return object.__new__, (type(self),), self.__getstate__()
 
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
     slice_assign = LeftOut()

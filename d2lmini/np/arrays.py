@@ -93,12 +93,6 @@ class NumpyMethods:
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
         return self
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return apply_ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return apply_function(func, args, kwargs)
-
 
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "mod": "mod",
@@ -308,17 +302,15 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """Request the gradient: `backward` stores it in `grad`."""
         NDArray.attach_grad(self, grad_req, stype)
 
-    def __reduce__(self) -> tuple:
-        rebuild, state = NDArray.__reduce__(self)
-        return _rebuild, (rebuild, state)
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return apply_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return apply_function(func, args, kwargs)
 
 
 def _is_whole(key: Any) -> bool:
     return isinstance(key, slice) and key == slice(None)
-
-
-def _rebuild(rebuild: Callable[..., Any], state: tuple) -> Any:
-    return rebuild(*state).as_np_ndarray()
 
 
 class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
@@ -330,6 +322,9 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
         if len(self._entries) != 1:
             return Symbol.__getitem__(self, key)
         return getitem(self, key, Traced.__getitem__)
+
+    __array_ufunc__ = ndarray.__array_ufunc__
+    __array_function__ = ndarray.__array_function__
 
     def as_nd_ndarray(self) -> Traced:
         """The same value with the meaning of MXNet 1.x."""

@@ -20,7 +20,7 @@ from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.shapes import broadcast_to
 from d2lmini.np.values import as_type, fill, full_shape, is_array
 from d2lmini.ops.core import registry
-from d2lmini.random import seed as seed
+from d2lmini.random_state import seed as seed
 
 
 def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:

@@ -182,8 +182,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     size = ary.shape[axis]
     if is_number(indices_or_sections):
         count = int(indices_or_sections)
-        each, more = divmod(size, count)
-        sizes = [each + 1] * more + [each] * (count - more)
+        small, more = divmod(size, count)
+        sizes = [small + 1] * more + [small] * (count - more)
         bounds = [0, *onp.cumsum(sizes).tolist()]
     else:
         cuts = [min(c + size if c < 0 else c, size) for c in map(int, indices_or_sections)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from d2lmini.np import random as np_random
 from d2lmini.np.values import as_type
-from d2lmini.random import seed as seed
+from d2lmini.random_state import seed as seed
 
 
 def bernoulli(

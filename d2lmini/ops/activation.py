@@ -315,6 +315,7 @@ def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
 @op(
     infer=_infer_leaky, flops=4,
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
+    initial={"gamma": ("Constant", {"value": 0.25})},
     mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
 )  # fmt: skip
 def LeakyReLU(

@@ -65,6 +65,8 @@ def _as_str(value: Any) -> str:
 
 
 def _as_shape(value: Any) -> Shape:
+    if value is None:  # an unknown shape in MXNet
+        return ()
     if isinstance(value, str):
         parts = value.strip("()[] ").split(",")
         return tuple(int(p) for p in parts if p.strip())

@@ -259,7 +259,7 @@ def _truth(
         name, ufunc or name, f"1 where {means}, else 0", ", in the inputs' dtype.",
         broadcast=f"broadcast_{name}", equal=f"_{name} _{camel}",
         scalar=f"_{name}_scalar _{camel.replace('_', '')}Scalar",
-        of_numbers=lambda lhs, rhs: float(of_numbers(lhs, rhs)),
+        of_numbers=lambda lhs, rhs: int(of_numbers(lhs, rhs)),
         truth=True, numbers="exact", check=check_any, **facts,
     )  # fmt: skip
 

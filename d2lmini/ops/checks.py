@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.ops.core import Shape, Spec
 
 
@@ -65,3 +65,15 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise MXNetError(
             f"{name}={value!r} is unknown, need one of {', '.join(map(repr, choices))}"
         )
+
+
+def check_storage(stype: str | None) -> None:
+    """The only storage type: 'default', or None for it. MXNetError for MXNet's sparse types,
+    ArgumentValueError for anything else."""
+    if stype in ("csr", "row_sparse"):
+        raise MXNetError(
+            f"storage type {stype!r} is left out of d2lmini, as all of MXNet's sparse arrays; use "
+            "'default'"
+        )
+    if stype not in (None, "default"):
+        raise ArgumentValueError(f"the storage type is 'default', got {stype!r}")

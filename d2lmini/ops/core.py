@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.ops.attributes import DTYPES as DTYPES
 from d2lmini.ops.attributes import Axes as Axes
 from d2lmini.ops.attributes import Bounds as Bounds
@@ -53,7 +53,7 @@ from d2lmini.ops.attributes import as_dtype as as_dtype
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
-from d2lmini.ops.signature import signature_of
+from d2lmini.ops.signature import python_signature, signature_of
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
 from d2lmini.ops.spec import new_number
@@ -216,7 +216,7 @@ class Op(Facts):
         }
         self.compute = compute
         self.kernels = Kernels()
-        self.name = name
+        self.name = self.__name__ = self.__qualname__ = name
         self.state(facts)
         other = self.mxnet_name or name
         self.aliases = (*aliases,) if other in (name, *aliases) else (other, *aliases)
@@ -325,7 +325,8 @@ class Op(Facts):
         """Sort a call's arguments into inputs and checked attributes.
 
         Inputs come first by position, then attributes in their declared order; both may be named.
-        TypeError for an unknown, doubled or missing name; MXNetError for a bad attribute value.
+        ArgumentTypeError for an unknown, doubled or missing name; MXNetError for a bad value of an
+        attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
         if kwargs and len(args) == self.arity:
@@ -367,9 +368,11 @@ class Op(Facts):
                 inputs.append(kwargs.pop(name, None))
             for position, (name, value) in enumerate(zip(self.input_names, inputs, strict=True)):
                 if name in kwargs:
-                    raise TypeError(f"{self.name}: input {name!r} was given twice")
+                    raise ArgumentTypeError(f"{self.name}: input {name!r} was given twice")
                 if value is None and position < self.n_required:
-                    raise TypeError(f"{self.name}: input {name!r} is missing; usage: {self.usage}")
+                    raise ArgumentTypeError(
+                        f"{self.name}: input {name!r} is missing; usage: {self.usage}"
+                    )
             while inputs and inputs[-1] is None:
                 inputs.pop()
         return tuple(inputs), self.bind_attributes(extra, kwargs, len(args))
@@ -377,25 +380,30 @@ class Op(Facts):
     def bind_attributes(
         self, extra: Sequence[Any], kwargs: dict[str, Any], n_given: int
     ) -> dict[str, Any]:
-        """The checked attributes of a call: `extra` by position, the others by name."""
+        """The checked attributes of a call: `extra` by position, the others by name.
+        ArgumentTypeError for an unknown, doubled or missing name."""
         if len(extra) > len(self.attr_names):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{self.name}: too many arguments: takes {self.usage}, got {n_given} positional"
             )
         attrs = dict(self.defaults)
         for name, value in zip(self.attr_names, extra, strict=False):
             if name in kwargs:
-                raise TypeError(f"{self.name}: attribute {name!r} was given twice")
+                raise ArgumentTypeError(f"{self.name}: attribute {name!r} was given twice")
             attrs[name] = self._convert(name, value)
         for name, value in kwargs.items():
             if name not in self.attr_names:
                 if name in ("ctx", "attr", "__layout__"):
                     continue
-                raise TypeError(f"{self.name}: unknown argument {name!r}; usage: {self.usage}")
+                raise ArgumentTypeError(
+                    f"{self.name}: unknown argument {name!r}; usage: {self.usage}"
+                )
             attrs[name] = self._convert(name, value)
         for name in self.required:
             if name not in attrs:
-                raise TypeError(f"{self.name}: attribute {name!r} is required; usage: {self.usage}")
+                raise ArgumentTypeError(
+                    f"{self.name}: attribute {name!r} is required; usage: {self.usage}"
+                )
         return attrs
 
     def _convert(self, name: str, value: Any) -> Any:
@@ -422,6 +430,14 @@ class Op(Facts):
             flops = self.flops * sum(s.size for s in outs)
         return Cost(float(flops), float(sum(s.nbytes for s in specs) + sum(s.nbytes for s in outs)))
 
+    def __getattr__(self, name: str) -> Any:
+        if name != "__signature__":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return python_signature(self)  # for inspect, which programs rarely ask
+
+    def __reduce__(self) -> tuple:
+        return find_op, (self.name,)
+
     @property
     def usage(self) -> str:
         """The signature in the form of a call."""
@@ -434,10 +450,16 @@ class Op(Facts):
 
 
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-    """Apply `op`: the single entry point. The type of the first input decides how."""
+    """Apply `op`: the single entry point. The type of the first input decides how;
+    ArgumentTypeError if it is no value."""
     if not inputs or not isinstance(inputs[0], Value):
-        raise TypeError(_explain_inputs(op, inputs))
+        raise ArgumentTypeError(_explain_inputs(op, inputs))
     return inputs[0]._apply(op, inputs, attrs, out)
+
+
+def find_op(name: str) -> Op:
+    """The op of this name; called by unpickling and by copies, which give the op itself."""
+    return registry[name]
 
 
 def op(name: str | Callable | None = None, **rules: Any) -> Any:

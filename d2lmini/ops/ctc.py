@@ -48,6 +48,11 @@ def _infer(
     check_shape("label", label, (N, label.shape[1]), why=f"data is (T, N, C) = {data.shape}")
     if T < 1 or C < 1:
         raise MXNetError(f"data needs a step and a class at least, got (T, N, C) = {data.shape}")
+    if label.shape[1] > T:
+        raise MXNetError(
+            f"label (N, L) = {label.shape} has room for more letters than data (T, N, C) = "
+            f"{data.shape} has steps; need L <= T"
+        )
     data_lengths, label_lengths = _sort_out(
         data_lengths, label_lengths, use_data_lengths, use_label_lengths
     )

@@ -118,7 +118,8 @@ def _(g, y):
     return gemm2(gemm2(y, g, transpose_a=True), y, transpose_b=True, alpha=-1.0)
 
 
-@op("linalg_det", infer=one_per_matrix, flops=_cubic(2 / 3), mxnet_outputs=3)
+@op("linalg_det", infer=one_per_matrix, flops=_cubic(2 / 3), output_names=("output0",),
+    mxnet_outputs=3)  # fmt: skip
 def det(xp, A):
     """Determinant: (..., n, n) -> (...), or (1,) for one matrix. A singular A gets no gradient."""
     return lapack(xp, "det", A).reshape(A.shape[:-2] or (1,))

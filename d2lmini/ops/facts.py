@@ -51,7 +51,7 @@ class Facts:
     same_shape        all inputs and the output have the same shape
     broadcasts        takes two arrays, of which one may be broadcast
     optional          attributes -> names of the optional inputs that such a call uses
-    initial           input -> name of the initializer of the variable for that input
+    initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
                       inputs that the op mutates
     output_names      names of the outputs, if not 'output' or 'output0', ...
@@ -85,7 +85,7 @@ class Facts:
     variadic: bool
 
     input_rule: InputRule | None = None
-    initial: Mapping[str, str] = {}
+    initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
     auxiliary: tuple[str, ...] | None = None
     output_names: tuple[str, ...] = ()
     free_dtypes: tuple[str, ...] = ()

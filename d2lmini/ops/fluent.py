@@ -136,6 +136,7 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
         )
 
     function.__name__ = function.__qualname__ = name
+    function.__module__ = "d2lmini.ndarray"  # where pickle finds it
     function.__doc__ = (
         f"{family.means}, element by element; shapes broadcast.\n\n"
         "    Each side is an array or a number; the number takes the array's dtype. Two numbers\n"
@@ -144,20 +145,33 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
     return function
 
 
+def _power(family: Family) -> Callable[..., Any]:
+    """The function of a family with MXNet's names for the sides of a power."""
+    function = _function("power", family)
+
+    def power(base: Any, exp: Any) -> Any:
+        return function(base, exp)
+
+    power.__doc__ = function.__doc__
+    return power
+
+
 def _method(name: str) -> Callable:
     op = registry[name]
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return op(self, *args, **kwargs)
 
-    method.__name__ = name
+    method.__name__, method.__qualname__ = name, f"Fluent.{name}"
     method.__doc__ = f"`{op.usage}` of this array.\n\n{op.__doc__ or ''}"
     return method
 
 
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: _function(name, family) for family in FAMILIES.values() for name in family.functions
+    name: _power(family) if family.name == "power" else _function(name, family)
+    for family in FAMILIES.values()
+    for name in family.functions
 }
 
 #: The ops that are also methods, as in MXNet.

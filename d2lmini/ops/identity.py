@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_one_dtype
+from d2lmini.ops.checks import check_choice, check_one_dtype, check_storage
 from d2lmini.ops.core import ALL, DType, Spec, op
+from d2lmini.ops.partial import alike
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -52,12 +53,12 @@ def _(g, data_dtype):
 
 
 def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
-    return Spec(data.shape, dtype) if data.dtype.kind == "f" == dtype.kind else data
+    return Spec(data.shape, dtype) if data.dtype.kind == "f" else data
 
 
 @op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
 def amp_cast(xp, data, *, dtype: DType, out=None):
-    """`cast` between floating point dtypes; integer arrays do not change."""
+    """`cast` of a floating point array; integer arrays do not change."""
     target = _cast_floats(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
     return cast_into(xp, data, target, out)
 
@@ -82,6 +83,22 @@ def copy(xp, data, *, out=None):
 
 
 @copy.gradient()
+def _(g):
+    return g
+
+
+def _dense(data: Spec, *, stype: str) -> Spec:
+    check_storage(stype)
+    return data
+
+
+@op(infer=_dense, flops=0, elementwise=True, onnx="Identity")
+def cast_storage(xp, data, *, stype: str, out=None):
+    """A copy: all arrays have the storage type 'default'. MXNetError for another `stype`."""
+    return copy_values(xp, data, out)
+
+
+@cast_storage.gradient()
 def _(g):
     return g
 
@@ -215,6 +232,11 @@ def where(xp, condition, x, y, *, out=None):
     return out
 
 
+@where.infer_inputs
+def _(given, out, attrs):
+    return alike({"x": given["x"], "y": given["y"], "out": out})
+
+
 @where.gradient(saves="condition")
 def _(g, condition, *, needs=ALL):
     zeros = zeros_like(g)
@@ -266,7 +288,10 @@ def _(g, shapes):
 @op("_contrib_div_sqrt_dim", elementwise=True)
 def div_sqrt_dim(xp, data, *, out=None):
     """data / sqrt(size of the last axis), as attention scales its scores."""
-    return xp.divide(data, data.dtype.type(data.shape[-1] ** 0.5), out=out)
+    root = data.dtype.type(data.shape[-1] ** 0.5)  # of integers a whole number, as in MXNet
+    if data.dtype.kind == "f":
+        return xp.divide(data, root, out=out)
+    return cast_into(xp, xp.trunc(xp.divide(data, root)), data.dtype, out)
 
 
 @div_sqrt_dim.gradient(saves="data.shape")
@@ -276,7 +301,9 @@ def _(g, shape):
 
 @op("_contrib_quadratic", flops=4, elementwise=True)
 def quadratic(xp, data, *, a: float = 0.0, b: float = 0.0, c: float = 0.0, out=None):
-    """a * data**2 + b * data + c."""
+    """a * data**2 + b * data + c. The result for integers is truncated towards zero."""
+    if data.dtype.kind != "f":
+        return cast_into(xp, (a * data + b) * data + c, data.dtype, out)
     dtype = data.dtype.type
     y = xp.multiply(data, dtype(a))
     y = xp.add(y, dtype(b))

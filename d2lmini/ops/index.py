@@ -224,6 +224,18 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     return y.reshape((*before, 1, *after) if keepdims else (before + after or (1,)))
 
 
+@pick.infer_inputs
+def _(given, out, attrs):
+    data = given["data"]
+    if not data or attrs["axis"] is None:
+        return {}
+    axis = normalize_axis(attrs["axis"], len(data), "pick: axis")
+    dropped = data[:axis] + data[axis + 1 :] or (1,)
+    kept = data[:axis] + (1,) + data[axis + 1 :]
+    found = {"out": kept if attrs["keepdims"] else dropped}
+    return found if given["index"] else {**found, "index": kept if attrs["keepdims"] else dropped}
+
+
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different."""

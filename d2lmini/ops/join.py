@@ -25,7 +25,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_one_dtype
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
-from d2lmini.ops.partial import alike
+from d2lmini.ops.partial import Partial, alike, merged
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -75,7 +75,25 @@ def _(g, shapes, *, dim):
 
 @concat.infer_inputs
 def _(given, out, attrs):
-    return alike(given, attrs["dim"])
+    dim = attrs["dim"]
+    others = alike({**given, "out": out}, dim)
+    shapes = list(given.values())
+    sizes = [0 if shape is None else shape[dim] for shape in shapes]
+    joined = sum(sizes) if all(sizes) else 0
+    if out is not None and out[dim] and sizes.count(0) == 1:
+        shapes[sizes.index(0)] = _with_size(others["out"], dim, out[dim] - sum(sizes))
+    found = {name: shape or others["out"] for name, shape in zip(given, shapes)}
+    return {
+        **{name: merged(shape, others[name]) for name, shape in found.items()},
+        "out": _with_size(others["out"], dim, joined),
+    }
+
+
+def _with_size(shape: Partial, axis: int, size: int) -> Partial:
+    """`shape` with `size` on one axis."""
+    if shape is None:
+        return None
+    return tuple([size if i == axis % len(shape) else n for i, n in enumerate(shape)])
 
 
 def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
@@ -109,7 +127,13 @@ def _(g, shapes, *, axis):
 
 @stack.infer_inputs
 def _(given, out, attrs):
-    return alike(given)
+    axis = attrs["axis"]
+    if out is not None:
+        at = axis % len(out)
+        given = {**given, "out": (*out[:at], *out[at + 1 :])}
+    found = alike(given)
+    found.pop("out", None)
+    return found
 
 
 # -- splitting -------------------------------------------------------------------------------------
@@ -166,6 +190,7 @@ def _equal_ends(size: int, n: int) -> list[int]:
     infer=_infer_split,
     flops=0,
     outputs=lambda num_outputs, **_: num_outputs,
+    output_names=("output0",),  # even a single one
 )
 def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, out=None):
     """`num_outputs` equal parts along `axis`, without that axis if squeeze_axis (parts of size 1).

@@ -115,8 +115,8 @@ def _(given, out, attrs):
         inner = prod(data[1:]) if attrs["flatten"] else data[-1]
         found["weight"] = (hidden, inner)
         found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
-    if out and data and len(data) == 2:
-        found["data"] = (out[0], weight[1] if weight else 0)
+    if out and data and (len(data) == 2 or not attrs["flatten"]):
+        found["data"] = (*out[:-1], weight[1] if weight else 0)
     return found
 
 
@@ -224,16 +224,18 @@ def _(g, y, data, shape, *, eps, mode):
 
 def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
     check_float(data)
-    if len(data.shape) != 4 or nsize < 1:
-        raise MXNetError(f"needs data (N, C, H, W) and nsize > 0, got {data.shape}, nsize={nsize}")
+    if len(data.shape) not in (2, 4) or nsize < 1:
+        raise MXNetError(
+            f"needs data (N, C) or (N, C, H, W) and nsize > 0, got {data.shape}, nsize={nsize}"
+        )
     return data
 
 
 @op("_channel_window_sum", flops=lambda data, *, out, nsize: float(out.size * nsize))
 def channel_window_sum(xp, data, *, nsize: int):
-    """For each channel, the sum over channels at most nsize // 2 away: (N, C, ...), shape kept."""
+    """For each channel, the sum over channels at most (nsize - 1) // 2 away: (N, C, ...) kept."""
     y = data.copy()
-    for away in range(1, min(nsize // 2, data.shape[1] - 1) + 1):
+    for away in range(1, min((nsize - 1) // 2, data.shape[1] - 1) + 1):
         y[:, away:] += data[:, :-away]
         y[:, :-away] += data[:, away:]
     return y
@@ -251,9 +253,10 @@ def _(g, *, nsize):
 def LRN(
     xp, data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int
 ):  # fmt: skip
-    """Local response normalization: data / (knorm + alpha / nsize * S)^beta, (N, C, H, W) kept.
+    """Local response normalization: data / (knorm + alpha / nsize * S)^beta, shape kept.
 
-    S is the sum of squares over the channels at most nsize // 2 away. A. Krizhevsky et al. (2012).
+    data is (N, C) or (N, C, H, W). S is the sum of squares over the channels at most
+    (nsize - 1) // 2 away. A. Krizhevsky et al. (2012).
     """
     kind = data.dtype.type
     near = channel_window_sum.compute(xp, data * data, nsize=nsize)

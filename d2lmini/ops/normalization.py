@@ -327,7 +327,8 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
 @op(
     infer=_infer_batch_norm, flops=8, mutates=_find_mutated,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
-    auxiliary=("moving_mean", "moving_var"), initial={"moving_mean": "zero", "moving_var": "one"},
+    auxiliary=("moving_mean", "moving_var"),
+    initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
     output_names=("output", "mean", "var"), mxnet_outputs=3,
 )  # fmt: skip

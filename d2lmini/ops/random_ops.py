@@ -41,7 +41,7 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     return Spec(tuple(shape) or (1,), _floating(dtype))
 
 
-def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any) -> Spec:
+def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     if any(other.shape != inputs[0].shape for other in inputs[1:]):
         shapes = " and ".join(str(i.shape) for i in inputs)
         raise MXNetError(f"the parameters' shapes {shapes} differ; they must be equal")
@@ -56,6 +56,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
     """The three ops of a distribution."""
     defaults = distribution.defaults
     parameters = tuple(defaults)
+    arrays_are = ("mu", "sigma") if name == "normal" else parameters  # the arrays' names
     numbers = dict.fromkeys(parameters, "float")
     shaped = {"shape": (), "dtype": "float32"}
     convert = {"shape": "Shape", "dtype": "DType"}
@@ -72,14 +73,18 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
     @op(f"_sample_{name}", aliases=(f"sample_{name}",), infer=_per_parameter, flops=_FLOPS,
         grad=None)  # fmt: skip
     @with_signature(
-        Signature(parameters, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
-        f"`_random_{name}` for each element of the arrays; ({parameters[0]}.shape + shape).",
+        Signature(arrays_are, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
+        f"`_random_{name}` for each element of the arrays; ({arrays_are[0]}.shape + shape).",
     )
-    def _(xp, *arrays, shape=(), dtype="float32", rng, out=None):
+    def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
         place = _place(xp, out, arrays[0].shape + shape, dtype)
         return draw_each(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
 
-    @op(f"_random_{name}_like", flops=_FLOPS, grad=None)
+    @sample.infer_inputs
+    def _(given, out, attrs):
+        return dict.fromkeys(given, next(filter(None, given.values()), None))
+
+    @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
     @with_signature(
         Signature(("data",), (*parameters, "rng", "out"), defaults, numbers, 1),
         f"`_random_{name}` in the shape and dtype of data.",
@@ -107,9 +112,11 @@ def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType =
     return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
 
 
-def _categories(data: Spec, *, shape: Shape, get_prob: bool, dtype: Any) -> list[Spec]:
-    if len(data.shape) not in (1, 2):
-        raise MXNetError(f"data must be (K,) or (N, K) probabilities, got {data.shape}")
+def _categories(
+    data: Spec, *, shape: Shape, get_prob: bool, dtype: Any, **_attrs: Any
+) -> list[Spec]:
+    if not data.shape:
+        raise MXNetError("data must be (..., K) probabilities, got shape ()")
     result = (data.shape[:-1] + tuple(shape)) or (1,)
     indices = Spec(result, dtype)
     return [indices, Spec(result, data.dtype)] if get_prob else [indices]
@@ -123,8 +130,8 @@ def sample_multinomial(
 ):
     """Indices drawn with the probabilities in the last axis of data.
 
-    (K,) gives `shape`, (N, K) gives (N,) + shape; with get_prob also the log of each index's
-    probability. The op has no gradient, as all random ops.
+    (K,) gives `shape`, (N, K) gives (N,) + shape, more axes alike; with get_prob also the log of
+    each index's probability. The op has no gradient, as all random ops.
     """
     probabilities = data.reshape(-1, data.shape[-1]).astype("float64")
     upper = probabilities.cumsum(1)

@@ -253,7 +253,7 @@ def _(given, out, attrs):
     state = (ways * layers, batch, hidden)
     found = {"state": state, "state_cell": state, "sequence_length": (batch,)}
     if data and len(data) == 3:
-        found["out"] = (data[0], batch, ways * hidden)
+        found |= {"out": (data[0], batch, ways * hidden), "out1": state, "out2": state}
         if data[2]:
             size = parameter_size(attrs["mode"], data[2], hidden, layers, attrs["bidirectional"])
             found["parameters"] = (size,)

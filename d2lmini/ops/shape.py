@@ -26,7 +26,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import reshape_to, spread
-from d2lmini.ops.reshape_codes import infer_reshape
+from d2lmini.ops.reshape_codes import complete_reshape, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
 
@@ -164,6 +164,19 @@ def squeeze(xp, data, *, axis: Axes = None, out=None):
     return chunking.place_view(xp, data.reshape(_squeeze_shape(data.shape, axis)), out)
 
 
+@reshape.infer_inputs
+def _(given, out, attrs):
+    return complete_reshape(given["data"], out, attrs["shape"], attrs["reverse"])
+
+
+@expand_dims.infer_inputs
+def _(given, out, attrs):
+    if not out:
+        return {}
+    at = normalize_axis(attrs["axis"], len(out))
+    return {"data": (*out[:at], *out[at + 1 :])}
+
+
 @reshape.gradient(saves="data.shape")
 @flatten.gradient(saves="data.shape")
 @expand_dims.gradient(saves="data.shape")
@@ -199,6 +212,14 @@ def transpose(xp, data, *, axes: Shape | None = (), out=None):
     return chunking.place_view(xp, data.transpose(_order(axes, data.ndim)), out)
 
 
+@transpose.infer_inputs
+def _(given, out, attrs):
+    if out is None:
+        return {}
+    order = _order(attrs["axes"], len(out))
+    return {"data": tuple([out[order.index(axis)] for axis in range(len(out))])}
+
+
 @transpose.gradient(saves="data.shape")
 def _(g, shape, *, axes):
     order = _order(axes, len(shape))
@@ -206,16 +227,26 @@ def _(g, shape, *, axes):
 
 
 def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
-    a, b = (normalize_axis(d, len(data.shape), "dim") for d in (dim1, dim2))
-    shape = list(data.shape)
-    shape[a], shape[b] = shape[b], shape[a]
-    return Spec(tuple(shape), data.dtype)
+    return Spec(_swapped(data.shape, dim1, dim2), data.dtype)
+
+
+def _swapped(shape: Shape, dim1: int, dim2: int) -> Shape:
+    """`shape` with two sizes exchanged."""
+    a, b = (normalize_axis(d, len(shape), "dim") for d in (dim1, dim2))
+    sizes = list(shape)
+    sizes[a], sizes[b] = sizes[b], sizes[a]
+    return tuple(sizes)
 
 
 @op(mxnet_name="SwapAxis", infer=_infer_swapaxes, flops=0)
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
     return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
+
+
+@swapaxes.infer_inputs
+def _(given, out, attrs):
+    return {} if out is None else {"data": _swapped(out, attrs["dim1"], attrs["dim2"])}
 
 
 @swapaxes.gradient()

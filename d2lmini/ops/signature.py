@@ -15,6 +15,7 @@ annotations={'times': 'int'}, n_required=1, variadic=False)
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -69,3 +70,39 @@ def with_signature(signature: Signature, doc: str | None = None) -> Callable[[Ca
         return compute
 
     return state
+
+
+def name_function(function: Any, op: Any, module: str, qualname: str) -> Callable[..., Any]:
+    """Name and document a function that applies `op`: `help` and `inspect` explain it, and `pickle`
+    finds it as `module.qualname`."""
+    function.__name__ = qualname.rpartition(".")[2]
+    function.__module__, function.__qualname__ = module, qualname
+    function.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
+    function.__wrapped__ = op  # inspect asks `op` for the signature, which few programs need
+    return function
+
+
+def python_signature(op: Any) -> inspect.Signature:
+    """What `inspect.signature` says of an op as a function: inputs, attributes, then what every op
+    takes. What may be left out has a default.
+
+    >>> from d2lmini.ops.core import registry
+    >>> python_signature(registry["clip"])
+    <Signature (data, a_min, a_max, out=None, name=None, **kwargs)>
+    """
+    place, empty = inspect.Parameter, inspect.Parameter.empty
+    given: dict[str, Any] = {}
+    if not op.variadic:
+        given |= dict.fromkeys(op.input_names[: op.n_required], empty)
+        given |= dict.fromkeys(op.input_names[op.n_required :])
+    given |= {name: op.defaults.get(name, empty) for name in op.attr_names}
+    given |= dict.fromkeys(("out", "name") if op.input_names else ("ctx", "out", "name"))
+    kind = place.KEYWORD_ONLY if op.variadic else place.POSITIONAL_OR_KEYWORD
+    parameters = [place(op.input_names[0], place.VAR_POSITIONAL)] if op.variadic else []
+    optional = False
+    for name, default in given.items():
+        # After a parameter with a default, Python wants one for each.
+        optional = optional or default is not empty
+        known = None if optional and default is empty and not op.variadic else default
+        parameters.append(place(name, kind, default=known))
+    return inspect.Signature([*parameters, place("kwargs", place.VAR_KEYWORD)])

@@ -182,7 +182,7 @@ def _infer_reverse(data: Spec, *, axis: Shape) -> Spec:
     return data
 
 
-@op(aliases=["flip"], infer=_infer_reverse, flops=0)
+@op(aliases=["flip"], infer=_infer_reverse, flops=0, same_shape=True)
 def reverse(xp, data, *, axis: Shape, out=None):
     """Reverse the elements along each axis of `axis` (an int or a tuple); shape and dtype kept."""
     return chunking.place_view(xp, xp.flip(data, axis), out)

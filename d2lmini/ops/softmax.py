@@ -106,7 +106,10 @@ def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
     return _infer_softmax(data, use_length=False, **attrs)
 
 
-@op(infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",))
+@op(
+    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",),
+    optional=lambda attrs: ("length",) if attrs["use_length"] else (),
+)  # fmt: skip
 def softmax(
     xp, data, length=None, *, axis: int = -1, temperature: float | None = None,
     dtype: DType | None = None, use_length: bool | None = False, out=None,
@@ -197,10 +200,8 @@ def _infer_softmax_output(
     if multi_output:
         rest = shape[2:]
         labels = [(shape[0], *rest), (shape[0], 1, *rest), (shape[0], prod(rest))]
-    elif preserve_shape:
-        labels = [shape[:-1]]
     else:
-        labels = [shape[:1]]
+        labels = [shape[:-1]] if preserve_shape else [shape[:-1], shape[:1]]
     check_shape("label", label, shape, *labels, why="probabilities like data, or class numbers")
     return data
 
@@ -230,8 +231,10 @@ def SoftmaxOutput(
     """softmax(data) forward, the gradient of its cross-entropy with `label` backward.
 
     The classes are all axes but the first, merged; with preserve_shape the last axis; with
-    multi_output axis 1. label, of data's dtype, holds one class number for each softmax (a number
-    outside means no class), or probabilities of data's shape.
+    multi_output axis 1. label holds class numbers (a number outside means no class), or
+    probabilities of data's shape. Class numbers have data's shape without the axis of the classes.
+    Where classes are merged, they may have data's shape without the last axis, as in MXNet: the
+    first of them count.
 
     Backward ignores the arriving gradient (with out_grad it is a factor):
         (softmax(data) - one_hot(label)) * grad_scale / m
@@ -256,19 +259,20 @@ def _(
         dx = (y - label) * grad_scale
         return (dx * g if out_grad else dx), None
     I, K, P = view = _view_of_classes(shape, multi_output, preserve_shape)
-    label = label.reshape((I, P))
+    label = label.reshape((-1,))[: I * P].reshape((I, P)).trunc()
     target = registry["one_hot"](label, depth=K, dtype=dtype).swapaxes(1, 2)  # (I, K, P)
     if smooth_alpha and not multi_output:
         share = smooth_alpha / max(K - 1, 1)
         target = target * (1 - smooth_alpha - share) + share
     dx = y.reshape(view) - target
-    counted = label != ignore_label
+    counted = label != int(ignore_label)
     if use_ignore:
         dx = dx * counted.reshape((I, 1, P))
     if normalization == "valid":
         dx = dx * (grad_scale / counted.sum().clip(1, I * P)).reshape((1, 1, 1))
     else:
-        dx = dx * (grad_scale / (I * P if normalization == "batch" else P if multi_output else 1))
+        places = P if multi_output else 1
+        dx = dx * (grad_scale / (prod(label_shape) if normalization == "batch" else places))
     dx = dx.reshape(shape)
     return (dx * g if out_grad else dx), None
 

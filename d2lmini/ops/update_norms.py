@@ -123,7 +123,7 @@ def multi_lars(
     w = xp.sqrt(weights_sum_sq)
     g = xp.sqrt(grads_sum_sq) * rescale_grad
     rate = lrs * eta * w / (g + wds * w + eps)
-    rate = xp.where((w > 0) & (g > 0), rate, lrs)
+    rate = xp.where((w > 0) & (grads_sum_sq > 0), rate, lrs)
     if out is None:
         return rate
     xp.copyto(out, rate)
@@ -166,7 +166,9 @@ def multi_sum_sq(xp, *data, num_arrays: int | None = None):
 # -- finite gradients ------------------------------------------------------------------------------
 
 
-def _one(*data: Spec, num_arrays: int | None = None, **_attrs) -> Spec:
+def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
+    if num_arrays != len(data):
+        raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
     return Spec((1,), np.float32)
 
 
@@ -179,7 +181,7 @@ def all_finite(xp, data, *, init_output: bool = True, out=None):
 
 @op(infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None, reads_out=True)
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
-    """`all_finite` of all the arrays together."""
+    """`all_finite` of all the arrays together; num_arrays says how many."""
     return _all_finite(xp, data, init_output, out)
 
 

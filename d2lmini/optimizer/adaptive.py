@@ -250,7 +250,7 @@ class FTML(Fused):
 class Ftrl(Fused):
     """Follow the regularized leader, which sets small weights to exactly zero: `ftrl_update`.
     State: (z, n). A learning rate of 0 leaves weight and state unchanged (MXNet sets both to
-    nan)."""
+    nan). A scheduler keeps its own base_lr, whatever learning_rate is."""
 
     n_states = 2
     divides_by_rate = True
@@ -258,7 +258,8 @@ class Ftrl(Fused):
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any
     ):
-        super().__init__(learning_rate=learning_rate, **kwargs)
+        super().__init__(**kwargs)
+        self.lr = learning_rate
         self.lamda1 = lamda1
         self.beta = beta
 

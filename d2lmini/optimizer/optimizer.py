@@ -45,7 +45,7 @@ class Optimizer:
     given, the rate becomes the scheduler's base_lr. multi_precision: update float16 weights through
     a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError); weight
     decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict: Parameters by
-    index. (`sym` is MXNet's; accepted and unused.)
+    index. sym: a Symbol; the attributes `lr_mult` and `wd_mult` of its variables count by name.
     """
 
     #: Optimizer classes by lower-case name.
@@ -86,7 +86,10 @@ class Optimizer:
         self.multi_precision = multi_precision
         self.aggregate_num = 0
         self.idx2name = dict(param_idx2name or {})
-        self.sym_info = ()
+        self._attributes: dict[str, dict[str, str]] = {}  # of the variables of `sym`, by name
+        if sym is not None:
+            found = sym.attr_dict()
+            self._attributes = {name: found.get(name, {}) for name in sym.list_arguments()}
         self.param_dict: dict[Any, Any] = dict(param_dict or {})
         self.allow_np_array = False
         self.set_lr_mult({})
@@ -97,6 +100,8 @@ class Optimizer:
     @staticmethod
     def register(klass: type[Optimizer]) -> type[Optimizer]:
         """Register a class under its lower-case name for `create`; a decorator."""
+        if not isinstance(klass, type):
+            raise TypeError(f"only classes can be registered, got {klass!r}")
         name = klass.__name__.lower()
         known = Optimizer.opt_registry.get(name)
         if known is not None and known is not klass:
@@ -129,10 +134,16 @@ class Optimizer:
         )
 
     def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
-        """`create_state`; in mixed precision (float32 copy of the weight, state of that copy)."""
+        """`create_state`; in mixed precision (float32 copy of the weight, state of that copy). A
+        float16 weight without multi_precision gives a UserWarning."""
         if self._is_mixed(weight):
             master = weight.astype(np.float32)
             return master, self.create_state(index, master)
+        if weight.dtype == np.float16:
+            callsite.warn(
+                "Accumulating with float16 in optimizer can lead to poor accuracy or slow "
+                "convergence. Consider using multi_precision=True option of the optimizer"
+            )
         return self.create_state(index, weight)
 
     def update_multi_precision(
@@ -171,16 +182,21 @@ class Optimizer:
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
-        """Set multipliers of the rate, by index or name."""
-        self.lr_mult = dict(args_lr_mult)
+        """Set multipliers of the rate, by index or name; they win over attributes of variables."""
+        self.lr_mult = {**self._by_attribute("__lr_mult__"), **args_lr_mult}
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
-        """Set multipliers of the decay, by index or name. Names that are neither weight nor gamma
-        have multiplier 0 by default."""
+        """Set multipliers of the decay, by index or name; they win over attributes of variables.
+        Names that are neither weight nor gamma have multiplier 0 by default."""
         self.wd_mult = {
             name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))
         }
-        self.wd_mult.update(args_wd_mult)
+        self.wd_mult.update({**self._by_attribute("__wd_mult__"), **args_wd_mult})
+
+    def _by_attribute(self, attribute: str) -> dict[str, float]:
+        """The numbers that variables have under this attribute, by the names of the variables."""
+        found = self._attributes.items()
+        return {name: float(attrs[attribute]) for name, attrs in found if attribute in attrs}
 
     def _set_current_context(self, device_id: int) -> None:
         """Count the following updates as updates on this device."""
@@ -224,10 +240,10 @@ class Optimizer:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the Parameters, which belong to a net."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("param_dict", "sym_info")}
+        return {k: v for k, v in self.__dict__.items() if k != "param_dict"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, param_dict={}, sym_info=())
+        self.__dict__.update(state, param_dict={})
         # The current device's table is one of all tables, and it is set before each use.
         self._index_update_count = self._all_index_update_counts.setdefault(0, {})
 

@@ -54,7 +54,7 @@ class _StateWithMasterLast(Momentum):
         if self._is_mixed(weight):
             master = weight.astype(np.float32)
             return self.create_state(index, master), master
-        return self.create_state(index, weight)
+        return super().create_state_multi_precision(index, weight)
 
     def _split(self, state: Any) -> tuple[NDArray, Any]:
         return state[1], state[0]

@@ -6,9 +6,9 @@
 ['x']
 
 The namespace has every op of `nd` under the same names; `sym.random`, `sym.linalg`, `sym.contrib`,
-`sym.op` and `sym._internal` are its sub-namespaces. The functions take Symbols, return a Symbol,
-and raise errors of attributes (MXNetError) and arguments (TypeError) at the call; shapes are
-checked where they are known, by `infer_shape`, `bind` and `simple_bind`.
+`sym.sparse`, `sym.op` and `sym._internal` are its sub-namespaces. The functions take Symbols and
+return a Symbol. Errors of attributes (MXNetError) and arguments (TypeError) are raised at the call;
+shapes are checked where they are known, by `infer_shape`, `bind` and `simple_bind`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ globals().update(
     {name: function for name, function in public_functions().items() if name not in globals()},
     op=Namespace("sym.op"),
     _internal=Namespace("sym._internal", "_"),
+    sparse=Namespace("sym.sparse"),
     linalg=Namespace("sym.linalg", "linalg_", "_linalg_"),
     contrib=Namespace("sym.contrib", "_contrib_"),
 )

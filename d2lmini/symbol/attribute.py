@@ -25,11 +25,15 @@ class _ThreadState(threading.local):
 
 
 class _Current(type):
-    """Makes `AttrScope.current` this thread's scope."""
+    """Makes `AttrScope.current` this thread's scope; it can be assigned."""
 
     @property
     def current(cls) -> AttrScope:
         return _thread_state.scope
+
+    @current.setter
+    def current(cls, scope: AttrScope) -> None:
+        _thread_state.scope = scope
 
 
 class AttrScope(metaclass=_Current):

@@ -13,22 +13,24 @@ attributes uses.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.graph.ir import Node
+from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, Value, as_dtype
+from d2lmini.ops.facts import Facts
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
-from d2lmini.symbol.attribute_text import text_of
+from d2lmini.symbol.attribute_text import HIDDEN, text_of
 from d2lmini.symbol.naming import NameManager
 from d2lmini.symbol.symbol import Symbol, apply_op, capture_array, tracer
 
 
 def initial_label(op: Op, name: str) -> dict[str, str]:
     """The label with the initializer of the variable for a missing input."""
-    kind = op.initial.get(name)
-    return {} if kind is None else {"__init__": f'["{kind}", {{}}]'}
+    return {"__init__": json.dumps(op.initial[name])} if name in op.initial else {}
 
 
 def variable(
@@ -65,10 +67,11 @@ def variable(
             labels[key] = str(value)
     if init is not None:
         labels["__init__"] = init if isinstance(init, str) else init.dumps()
-    if stype not in (None, "default"):
-        raise MXNetError(f"var: storage type {stype!r} is left out of d2lmini; use 'default'")
+    if stype is not None:
+        check_storage(stype)
+        labels["__storage_type__"] = "0"
     for key, value in kwargs.items():
-        if not (key.startswith("__") and key.endswith("__")):
+        if not _is_label(key):
             raise ValueError(
                 f"var: {key}= is not an argument; labels of your own come in attr={{...}}, or "
                 f"begin and end with two underscores: __{key}__="
@@ -85,18 +88,26 @@ def dtype_number(dtype: Any) -> int:
         raise MXNetError(f"dtype: {problem}") from None
 
 
+def has_uses(op: Op) -> bool:
+    """Whether the op says which attributes use its optional inputs."""
+    return op.optional is not Facts.optional
+
+
 def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
     """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
     node's name before its number, if the caller gives no name."""
-    name, labels = kwargs.pop("name", None), kwargs.pop("attr", None)
+    name, labels = kwargs.pop("name", None), {**(kwargs.pop("attr", None) or {})}
+    for key in [key for key in kwargs if key in HIDDEN or _is_label(key)]:
+        labels[key] = str(kwargs.pop(key))
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
     if op.variadic:
+        said = tuple(key for key in op.attr_names if key in kwargs)
         inputs, attrs = op.bind(args, kwargs)
         if not inputs:
-            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
-        return apply_op(op, inputs, attrs, name, labels, named=True)
+            raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
+        return apply_op(op, inputs, attrs, name, labels, True, said)
     names = op.input_names
     given = list(args[: len(names)])
     # An omitted optional input leaves its position to the attributes.
@@ -107,17 +118,26 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
             capture_array(op, x)  # raises the error that advises the user
         if names[i] in kwargs:
-            raise TypeError(f"{op.name}: input {names[i]!r} was given twice")
+            raise ArgumentTypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     attrs = op.bind_attributes(extra, kwargs, len(args))
+    said = tuple(k for i, k in enumerate(op.attr_names) if i < len(extra) or k in kwargs)
     wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, arg in enumerate(names):
+        if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:
+            raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
         if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
-                raise TypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
+                raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
-            given[i] = variable(f"{name}_{arg}", {**(labels or {}), **initial_label(op, arg)})
+            # As in MXNet, the variable carries the attributes of the call.
+            texts = {key: text_of(attrs[key]) for key in said}
+            given[i] = variable(f"{name}_{arg}", {**texts, **labels, **initial_label(op, arg)})
     while given and given[-1] is None:
         given.pop()
-    return apply_op(op, tuple(given), attrs, name, labels, named=True)
+    return apply_op(op, tuple(given), attrs, name, labels, True, said)
+
+
+def _is_label(key: str) -> bool:
+    return key.startswith("__") and key.endswith("__")

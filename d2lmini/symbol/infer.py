@@ -11,14 +11,16 @@ True
 
 Forward, the ops infer outputs from inputs (`op.infer`). If a size is unknown, `op.infer` is called
 twice, with two different numbers for that size: sizes that agree in both results do not depend on
-it. Backward, the ops infer inputs (`op.infer_inputs`). When nothing more follows, `a + b` with b
-unknown assumes that b is like a.
+it, and a call with 1 tells whether the number of axes does (`squeeze`). Backward, the ops infer
+inputs (`op.infer_inputs`). When nothing more follows, `a + b` with b unknown assumes that b is like
+the result or like a.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,10 +30,11 @@ from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.attributes import as_dtype, converter_of
-from d2lmini.ops.partial import Conflict, Partial, is_known, merged
+from d2lmini.ops.partial import Conflict, Partial, broadcast_partial, is_known, merged
 from d2lmini.ops.spec import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
+from d2lmini.symbol.naming import operator_hint
 from d2lmini.symbol.symbol import Symbol
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits.
@@ -95,13 +98,17 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
         told = {**dict.fromkeys(given, together), "out": together}
     elif op.input_rule is not None:
         told = op.input_rule(given, out, node.attrs)
+    elif op.broadcasts:
+        told = {"out": broadcast_partial(*given.values())}
     else:
         told = {}
     for name, entry in zip(names, node.inputs):
         if entry is not None and told.get(name) is not None:
             found[entry] = _merge(node, name, given[name], told[name])
-    if told.get("out") is not None:
-        found[node, 0] = _merge(node, "output", out, told["out"])
+    for i in range(node.n_outputs):
+        shape = told.get(f"out{i}" if i else "out")
+        if shape is not None:
+            found[node, i] = _merge(node, f"output {i}", found.get((node, i)), shape)
     shapes = [found.get(e) for e in node.sources]
     if all(shape is not None for shape in shapes):
         for i, shape in enumerate(_outputs(node, shapes)):
@@ -132,9 +139,13 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
         )
     except MXNetError:
         return []  # an error may be due to the substituted sizes
+    try:
+        ones = _ask(node, [tuple([n or 1 for n in shape]) for shape in shapes])
+    except MXNetError:
+        ones = low
     return [
-        tuple([m if m == n else 0 for m, n in zip(a, b)]) if len(a) == len(b) else None
-        for a, b in zip(low, high)  # type: ignore[arg-type]
+        tuple([m if m == n else 0 for m, n in zip(a, b)]) if len(a) == len(b) == len(c) else None
+        for a, b, c in zip(low, high, ones)  # type: ignore[arg-type]
     ]
 
 
@@ -147,12 +158,14 @@ def _ask(node: Node, shapes: Sequence[Any]) -> list[Any]:
 
 
 def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
-    """Assume that one side of the first unresolved `a + b` is like the other; False without one."""
+    """Assume that one side of the first unresolved `a + b` is like the result, or like the other
+    side; False without one."""
     for node in calls:
-        if not node.op.broadcasts:  # type: ignore[union-attr]
+        if not _is_operator(node):
             continue
         for one, other in (node.inputs, node.inputs[::-1]):
-            known, missing = found.get(other), found.get(one)  # type: ignore[arg-type]
+            known, missing = found.get((node, 0)), found.get(one)  # type: ignore[arg-type]
+            known = known or found.get(other)  # type: ignore[arg-type]
             if known is None or is_known(missing):
                 continue
             if missing is None or len(missing) == len(known):
@@ -161,6 +174,13 @@ def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
                     found[one] = full  # type: ignore[index]
                     return True
     return False
+
+
+def _is_operator(node: Node) -> bool:
+    """True for a node that `a + b` made, known by its name; broadcast_add(a, b) may broadcast."""
+    op = node.op
+    assert op is not None
+    return op.broadcasts and operator_hint(op.name) in node.name and op.name not in node.name
 
 
 def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
@@ -281,7 +301,9 @@ def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
             raise TypeError(
                 f"infer_shape: a shape is a tuple, but {node.name!r} is {type(shape).__name__}"
             )
-        known[node] = tuple(shape) or None
+        if not all(isinstance(n, Integral) for n in shape):
+            raise TypeError(f"infer_shape: sizes are integers, but {node.name!r} is {shape}")
+        known[node] = tuple([max(int(n), 0) for n in shape]) or None  # -1 is unknown as well
     return _collect(symbol, shapes_of(symbol._entries, known))
 
 

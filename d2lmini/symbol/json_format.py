@@ -52,7 +52,7 @@ def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = Tru
 def load(fname: str | PathLike[str]) -> Symbol:
     """The Symbol in a file; OSError if the file cannot be read, MXNetError if it is not text, other
     errors as for `load_json`."""
-    with open(fname, encoding="utf-8") as file:
+    with open(fspath(fname), encoding="utf-8") as file:  # open(3) would read a file descriptor
         try:
             text = file.read()
         except UnicodeDecodeError as problem:
@@ -99,13 +99,13 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
 
 
 def _attributes(node: Node) -> dict[str, str]:
-    """The attributes that differ from MXNet's defaults."""
+    """The attributes that the user gave, and those that differ from MXNet's defaults."""
     op = node.op
     if op is None:
         return {}
     if op.mxnet_attributes is not None:
         return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
-    always = (*op.required, *op.always_written)
+    always = (*op.required, *op.always_written, *node.given)
     # Compare texts: NumPy considers float64 equal to None.
     texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
     attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
@@ -229,7 +229,10 @@ class _Reading:
         words = {k: v for k, v in said.items() if not _is_label(k)}
         try:
             attrs = op.bind_attributes((), _in_our_words(op, words), 0)
-            node = Node(op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels)
+            given = tuple(k for k in words if k in op.attr_set)
+            node = Node(
+                op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels, given=given
+            )
             count = node.n_outputs
             node.mutated  # noqa: B018
         except (

@@ -32,6 +32,18 @@ def output_name(entry: Entry) -> str:
     return f"{node.name}_output" if node.n_outputs == 1 else f"{node.name}_output{i}"
 
 
+def monitored_inputs(node: Node) -> list[str]:
+    """The names under which monitors report the inputs of a node, as in MXNet: 'fc_data', 'c_arg0'
+    for any number of inputs, 'relu0_input0' for the only input of an elementwise op."""
+    assert node.op is not None
+    names: Sequence[str] = node.op.input_names
+    if node.op.variadic:
+        names = [f"arg{i}" for i in range(len(node.inputs))]
+    elif node.op.elementwise and len(names) == 1:
+        names = ["input0"]
+    return [f"{node.name}_{name}" for name in names]
+
+
 # -- variables -------------------------------------------------------------------------------------
 
 
@@ -100,14 +112,17 @@ def substitute(
 
 
 def attributes(node: Node) -> dict[str, str]:
-    """Attributes and labels of a node as strings. A label with a meaning in MXNet appears under
-    both names: 'lr_mult' and '__lr_mult__'."""
+    """Attributes and labels of a node as strings: the attributes that the user gave and those that
+    differ from their defaults. A label with a meaning in MXNet appears under both names: 'lr_mult'
+    and '__lr_mult__'."""
     found = {}
     if node.op is not None:
         for key in node.op.attr_names:
             value = node.attrs.get(key)
-            if key in node.op.required or value != node.op.defaults[key]:
+            if key in node.given or key in node.op.required or value != node.op.defaults[key]:
                 found[key] = text_of(value)
+        if node.op.counted:
+            found["num_args"] = str(len(node.inputs))
     for key, value in node.labels.items():
         found[key] = value
         if key in HIDDEN:
@@ -117,15 +132,20 @@ def attributes(node: Node) -> dict[str, str]:
 
 def describe(entries: Sequence[Entry]) -> str:
     """A text with all nodes, in the format of MXNet's `debug_str`."""
+    if len(entries) == 1 and entries[0][0].op is None:
+        return f"Variable:{entries[0][0].name}\n"
     lines = ["Symbol Outputs:"]
     lines += [f"\toutput[{i}]={node.name}({j})" for i, (node, j) in enumerate(entries)]
+    writes: dict[Entry, int] = {}  # how often each value has been changed so far
     for node in topological(entries):
         if node.op is None:
             lines.append(f"Variable:{node.name}")
             continue
-        lines += ["-" * 20, f"Op:{node.op.name}, Name={node.name}", "Inputs:"]
-        given = node.sources
-        lines += [f"\targ[{i}]={n.name}({j})" for i, (n, j) in enumerate(given)]
+        lines += ["-" * 20, f"Op:{node.op.mxnet_name or node.op.name}, Name={node.name}", "Inputs:"]
+        for entry in node.mutated:
+            writes[entry] = writes.get(entry, 0) + 1
+        for i, (source, j) in enumerate(node.sources):
+            lines.append(f"\targ[{i}]={source.name}({j}) version={writes.get((source, j), 0)}")
         known = attributes(node)
         lines += ["Attrs:", *(f"\t{key}={known[key]}" for key in sorted(known))] if known else []
     return "\n".join(lines) + "\n"

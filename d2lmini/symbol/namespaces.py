@@ -17,6 +17,7 @@ from typing import Any
 from d2lmini.ndarray import namespaces
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import FUNCTIONS, NUMBERS
+from d2lmini.ops.signature import name_function
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.symbol import Symbol
 
@@ -26,23 +27,21 @@ Function = Callable[..., Any]
 HINTS = {"split_v2": "_split_v2"}
 
 
-def function_of(op: Op, name: str) -> Function:
-    """The op as a function on Symbols with the name `name`."""
+def function_of(op: Op, name: str, space: str = "") -> Function:
+    """The op as a function on Symbols with the name `name`, found at `sym.SPACE.NAME`."""
     hint = HINTS.get(name) or name.lower()
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return compose(op, args, kwargs, hint)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
-    return function
+    return name_function(function, op, "d2lmini.symbol", f"{space}{name}")
 
 
 class Namespace(namespaces.Namespace):
     """Ops under one of the prefixes, as functions on Symbols."""
 
     def _wrap_op(self, op: Op, name: str) -> Function:
-        return function_of(op, name)
+        return function_of(op, name, f"{self.__name__.partition('.')[2]}.")
 
 
 def public_functions() -> dict[str, Function]:

@@ -29,11 +29,15 @@ class _ThreadState(threading.local):
 
 
 class _Current(type):
-    """Makes `NameManager.current` this thread's manager."""
+    """Makes `NameManager.current` this thread's manager; it can be assigned."""
 
     @property
     def current(cls) -> NameManager:
         return _thread_state.manager
+
+    @current.setter
+    def current(cls, manager: NameManager) -> None:
+        _thread_state.manager = manager
 
 
 class NameManager(metaclass=_Current):

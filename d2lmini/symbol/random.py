@@ -32,7 +32,9 @@ def _draw(
 ) -> Symbol:
     values = tuple(parameters.values())
     kwargs.pop("ctx", None)
-    attrs = {"shape": () if shape is None else shape, "dtype": dtype or "float32", **kwargs}
+    attrs = {"shape": () if shape is None else shape, **kwargs}
+    if dtype is not None:
+        attrs["dtype"] = dtype
     if all(isinstance(v, Symbol) for v in values):
         return compose(registry[f"_sample_{name}"], values, attrs)
     if any(isinstance(v, Symbol) for v in values):

@@ -156,8 +156,10 @@ class Symbol(Fluent):
     # -- attributes --------------------------------------------------------------------------------
 
     def attr(self, key: str) -> str | None:
-        """The attribute or label `key` of the first node as a string; None if absent."""
-        return lists.attributes(self._entries[0][0]).get(key)
+        """The attribute or label `key` of the first node as a string, for 'name' its name; None if
+        absent."""
+        node = self._entries[0][0]
+        return node.name if key == "name" else lists.attributes(node).get(key)
 
     def list_attr(self) -> dict[str, str]:
         """All attributes and labels of the first node."""
@@ -196,7 +198,8 @@ class Symbol(Fluent):
         return (type(self)((entry,)) for entry in self._entries)
 
     def __getitem__(self, key: int | slice | str) -> Symbol:
-        """Outputs by number, slice or name; IndexError or ValueError if there is none."""
+        """Outputs by number, slice or name. IndexError, for a slice TypeError, for a name
+        ValueError if there is none."""
         if isinstance(key, str):
             names = self.list_outputs()
             found = [i for i, name in enumerate(names) if name == key]
@@ -206,6 +209,8 @@ class Symbol(Fluent):
                 raise ValueError(f"there are {len(found)} outputs named {key!r}")
             key = found[0]
         if isinstance(key, slice):
+            if not self._entries[key]:
+                raise TypeError(f"{key} selects none of {len(self._entries)} outputs")
             return type(self)(self._entries[key])
         if not isinstance(key, int):
             raise TypeError(f"outputs are chosen by number, slice or name, got {key!r}")
@@ -262,9 +267,11 @@ def apply_op(
     name: str | None = None,
     labels: dict[str, str] | None = None,
     named: bool = False,
+    given: tuple[str, ...] = (),
 ) -> Any:
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
-    typed graph shapes and dtypes are checked here. `named`: the name already has its prefix."""
+    typed graph shapes and dtypes are checked here. `named`: the name already has its prefix.
+    given: names of the attributes that the user gave."""
     if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
     kind: type[Symbol] = Symbol
@@ -296,6 +303,7 @@ def apply_op(
         specs,
         labels_of(AttrScope.current.get(labels)),
         callsite.find(),
+        given,
     )
     return kind(tuple((node, i) for i in range(node.n_outputs)))
 

@@ -317,7 +317,6 @@ def test_errors_of_the_constructor(build, error, words):
         ("nn.Conv2D(4, 3)", (2, 5), r"Conv2D: needs data of 4 axes \(NCHW\), got \(2, 5\)"),
         ("nn.Conv2D(4, 3, in_channels=2)", (2, 5, 5, 5), r"\(4, 2, 3, 3\)"),
         ("nn.Conv2D(4, 3, layout='NHWC')", (2, 5, 5, 5), "layout='NHWC' is not supported"),
-        ("nn.MaxPool2D(layout='NHWC')", (2, 5, 5, 5), "layout='NHWC' is not supported"),
         ("nn.BatchNorm(3)", (2, 5), "BatchNorm: axis=3 is out of range"),
         ("nn.LayerNorm(2)", (2, 5), "LayerNorm: axis=2 is out of range"),
         ("nn.InstanceNorm()", (2, 5), "three axes"),

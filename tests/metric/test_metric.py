@@ -274,7 +274,10 @@ def test_other_errors():
     with pytest.raises(IndexError):
         metric.CrossEntropy().update(nd.array([5]), nd.array([[0.5, 0.5]]))
     with pytest.raises(ValueError, match="two classes"):
-        metric.F1().update(nd.array([0, 2]), nd.array([[1, 0], [0, 1]]))
+        metric.F1().update(nd.array([0, 1, 2]), nd.array([[1, 0], [0, 1], [1, 0]]))
+    three = metric.F1()  # class 2 counts as 0
+    three.update(nd.array([1, 1]), nd.array([[0, 1, 0], [0, 0, 1]]))
+    assert three.get()[1] == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="average"):
         metric.MCC(average="median")
     with pytest.raises(ValueError, match="average"):

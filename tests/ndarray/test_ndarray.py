@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import threading
 
@@ -310,6 +311,15 @@ def test_dlpack_in():
     assert x.asnumpy()[0] == (42 if shared else 0) and x.dtype == np.float64
     back = nd.from_dlpack(nd.to_dlpack_for_read(nd.ones((2, 2))))
     assert back.asnumpy().tolist() == [[1, 1], [1, 1]]
+    ours = nd.zeros(3)
+    theirs = nd.from_dlpack(nd.to_dlpack_for_write(ours))
+    theirs[:] = 7
+    theirs.wait_to_read()
+    assert ours.asnumpy().tolist() == [7, 7, 7]  # the same memory
+    del ours
+    gc.collect()
+    nd.zeros(3).wait_to_read()  # would reuse the memory had it been given back
+    assert theirs.asnumpy().tolist() == [7, 7, 7]
 
 
 def test_save_and_load(tmp_path):
@@ -408,6 +418,42 @@ def test_an_error_nobody_looked_at_is_warned_of():
     with pytest.warns(UserWarning, match=r"dropped unseen:\n_random_normal"):
         nd.waitall()
     nd.waitall()
+
+
+@pytest.mark.parametrize(
+    "name",
+    """nd.relu nd.add nd.FullyConnected nd.random_normal nd.linalg.gemm2 nd._internal._plus_scalar
+    nd.contrib.div_sqrt_dim nd.NDArray.sum sym.relu sym.pow sym.linalg.gemm2""".split(),
+)
+def test_functions_are_pickled_and_copied_by_name(name: str):
+    function = eval(name, {"nd": nd, "sym": d2lmini.sym})
+    assert pickle.loads(pickle.dumps(function)) is function
+    assert copy.copy(function) is copy.deepcopy(function) is function
+    assert name.endswith(function.__name__.strip("_")) or name in ALIASES
+    assert inspect.signature(function).parameters
+
+
+#: An op or function is known by one of its names.
+ALIASES = ("nd.random_normal", "nd.linalg.gemm2", "nd.contrib.div_sqrt_dim", "sym.pow")
+
+
+def test_the_signature_of_an_op_can_be_called():
+    signature = inspect.signature(nd.FullyConnected)
+    bound = signature.bind(nd.ones((1, 3)), nd.ones((2, 3)), num_hidden=2, no_bias=True)
+    assert nd.FullyConnected(*bound.args, **bound.kwargs).asnumpy().tolist() == [[3, 3]]
+    assert str(inspect.signature(nd.concat)) == "(*data, dim=1, out=None, name=None, **kwargs)"
+    with pytest.raises(TypeError):
+        signature.bind()
+
+
+def test_pending_arrays_and_views_are_pickled_whole():
+    x, go = held()
+    threading.Timer(0.05, go.set).start()
+    row = pickle.loads(pickle.dumps((x + 1)[1]))  # waits
+    assert row.asnumpy().tolist() == [1, 1] and row.context == cpu()
+    bad = nd.random.normal(0, -1, shape=(2,))
+    with pytest.raises(MXNetError, match="scale"):
+        pickle.dumps(bad)
 
 
 def test_names_left_out_say_so():

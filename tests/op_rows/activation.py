@@ -172,13 +172,14 @@ HEAD = "its gradient stands for a loss: test_nn.py"
 for attrs, shape, label in (
     ({}, (4, 3), np.float32([0, 2, 1, -1])),
     ({"grad_scale": 2.0, "normalization": "batch"}, (2, 3, 2), np.float32([0, 5])),
+    ({"normalization": "batch"}, (2, 3, 2), np.float32([[0, 5, 1], [1, 2, 3]])),
     ({}, (2, 3), draw((2, 3))),
     ({"preserve_shape": True, "normalization": "valid"}, (2, 4, 3), classes),
     ({"multi_output": True, "use_ignore": True}, (2, 3, 4), classes),
     ({"multi_output": True}, (2, 3, 2, 2), classes),
     ({"multi_output": True}, (2, 3, 2, 2), classes.reshape(2, 2, 2)),
 ):
-    odd = len(shape) == 3 and "normalization" in attrs and "preserve_shape" not in attrs
+    odd = "grad_scale" in attrs
     ROWS.append(
         Case("SoftmaxOutput", (draw(shape), label), softmax_output, attrs, grad=False,
              mxnet=not odd, why="MXNet wants more labels than there are softmaxes" if odd else HEAD)

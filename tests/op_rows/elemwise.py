@@ -264,6 +264,8 @@ ROWS += [
     Case("amp_cast", (draw((2, 3), dtype="float64"),), cast, {"dtype": "float32"}, mxnet=False,
          why="MXNet: unknown type for MKLDNN"),
     Case("amp_cast", (np.int32([1, -2]),), lambda x, dtype: x, {"dtype": "float16"}),
+    *[Case("cast_storage", (draw((2, 3), dtype=dtype),), lambda x, **_: x, {"stype": "default"})
+      for dtype in ("float32", "float64", "int32")],
 ]  # fmt: skip
 for name in ("_copy", "BlockGrad", "zeros_like", "ones_like"):
     for dtype in ("bool", "uint8"):

@@ -332,7 +332,7 @@ def test_softmax_and_pooling_are_the_same_in_pieces_of_any_size(monkeypatch):
         ("Dropout", [(3,)], {"mode": "never"}, "mode='never' is unknown"),
         ("Dropout", [(3,)], {"axes": (1,)}, "out of range"),
         ("L2Normalization", [(3, 4)], {"mode": "channel"}, "needs more axes"),
-        ("LRN", [(3, 4, 2)], {"nsize": 3}, r"needs data \(N, C, H, W\)"),
+        ("LRN", [(3, 4, 2)], {"nsize": 3}, r"needs data \(N, C\) or \(N, C, H, W\)"),
         ("LayerNorm", [(3, 4), (3,), (3,)], {}, r"gamma is \(3,\), need \(4,\)"),
         ("InstanceNorm", [(3, 4), (4,), (4,)], {}, "three axes or more"),
         ("GroupNorm", [(2, 4, 3), (3,), (3,)], {"num_groups": 3}, "equal groups"),

@@ -29,7 +29,7 @@ FLOORS = {
     2: "ops",
     3: "autograd",
     4: "ndarray graph symbol",
-    5: "initializer lr_scheduler metric optimizer runtime kvstore visualization",
+    5: "initializer lr_scheduler metric np npx optimizer runtime kvstore visualization",
     6: "gluon",
     7: "profiler widgets",
     8: "cli d2l random __init__ __main__",

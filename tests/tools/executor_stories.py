@@ -169,4 +169,178 @@ def story_errors(mx):
     return seen
 
 
+def story_partly_known_shapes(mx):
+    """What simple_bind infers from shapes, types and requests that are known in part."""
+    sym, seen = mx.sym, []
+    x = sym.var("x")
+    net = sym.FullyConnected(x, num_hidden=3, name="fc")
+    for words in (
+        {"x": (4, 2)}, {"x": (4, 2), "fc_weight": (3, 2)}, {"fc_weight": (3, 2)}, {},
+        {"x": (4, 0)}, {"x": (0, 2)}, {"x": (4, 2), "fc_weight": (3, 5)}, {"nothing": (1,)},
+        {"x": (4, 2), "nothing": (1,)}, {"x": (4, 2), "type_dict": {"x": "float16"}},
+        {"x": (4, 2), "type_dict": {"fc_weight": "float64"}},
+        {"x": (4, 2), "type_dict": {"x": "float16", "fc_weight": "float32"}},
+        {"x": (4, 2), "type_dict": {"nothing": "float16"}},
+        {"x": (4, 2), "grad_req": "add"}, {"x": (4, 2), "grad_req": ["write", "null", "add"]},
+        {"x": (4, 2), "grad_req": {"fc_weight": "write"}},
+        {"x": (4, 2), "grad_req": {"nothing": "write"}}, {"x": (4, 2), "grad_req": ["write"]},
+        {"x": (4, 2), "grad_req": "other"}, {"x": (4, 2), "grad_req": 3},
+        {"x": 4},
+    ):  # fmt: skip
+        try:
+            ex = net.simple_bind(mx.cpu(), **words)
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+            continue
+        seen.append([
+            {name: list(a.shape) for name, a in ex.arg_dict.items()},
+            [np.dtype(a.dtype).name for a in ex.arg_arrays],
+            [None if g is None else list(g.shape) for g in ex.grad_arrays],
+            sorted(ex.grad_dict), sorted(ex.aux_dict), [list(y.shape) for y in ex.outputs],
+        ])  # fmt: skip
+    return seen
+
+
+def story_partly_known_inside(mx):
+    """simple_bind of graphs whose inputs follow from the result or from each other."""
+    sym, seen = mx.sym, []
+    x, y = sym.var("x"), sym.var("y")
+    for net, words in (
+        (x + y, {"x": (2, 3)}), (x + y, {"x": (2, 0), "y": (0, 3)}), (x * 2 + y, {"y": (2,)}),
+        (sym.concat(x, y, dim=1), {"x": (2, 3), "y": (0, 4)}),
+        (sym.transpose(x, axes=(1, 0)) + y, {"y": (2, 3)}),
+        (sym.expand_dims(x, axis=1) + y, {"y": (2, 1)}),
+        (sym.BatchNorm(x, name="bn"), {"x": (2, 3)}),
+        (sym.var("a", shape=(2, 3), dtype="float64") * 1, {}),
+        (sym.var("a", shape=(2, 0)) + x, {"x": (2, 3)}),
+        (sym.zeros((0, 3)) + x, {"x": (2, 3)}),
+        (sym.Embedding(x, input_dim=5, output_dim=2, name="e"), {"x": (3,)}),
+        (sym.SoftmaxOutput(x, name="s"), {"x": (2, 3)}),
+        (sym.Group([x, y]), {"x": (2,)}),
+        (sym.Group([x + y, sym.exp(y)]), {"x": (2,)}),
+        (sym.where(x, y, sym.var("z")), {"x": (2,), "y": (2,)}),
+        (sym.reshape(x, shape=(3, 2)), {"x": (0, 3)}),
+    ):  # fmt: skip
+        try:
+            ex = net.simple_bind(mx.cpu(), **words)
+            seen.append([
+                {n: [list(a.shape), np.dtype(a.dtype).name] for n, a in ex.arg_dict.items()},
+                {n: list(a.shape) for n, a in ex.aux_dict.items()},
+                [list(out.shape) for out in ex.forward()],
+            ])  # fmt: skip
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+    return seen
+
+
+def story_binding(mx):
+    """What bind takes for arguments, gradients and auxiliary states."""
+    x, w = mx.sym.var("x"), mx.sym.var("w")
+    net, seen = x * w, []
+    one, two = mx.nd.ones((2,)), mx.nd.ones((2,)) * 2
+    both = {"x": one, "w": two}
+    for words in (
+        {"args": {"x": one}}, {"args": [one]}, {"args": [one, None]}, {"args": None},
+        {"args": both, "args_grad": {"x": mx.nd.zeros((2,))}},
+        {"args": both, "args_grad": [mx.nd.zeros((2,)), None]},
+        {"args": both, "args_grad": [mx.nd.zeros((2,))]},
+        {"args": both, "args_grad": {"nothing": mx.nd.zeros((2,))}},
+        {"args": both, "args_grad": {"x": mx.nd.zeros((2,))}, "grad_req": "null"},
+        {"args": both, "args_grad": [mx.nd.zeros((2,))] * 2, "grad_req": ["add", "null"]},
+        {"args": both, "args_grad": [mx.nd.zeros((2,))] * 2, "grad_req": {"x": "add"}},
+        {"args": both, "grad_req": "sometimes"}, {"args": both, "aux_states": [one]},
+        {"args": {"x": one, "w": mx.nd.ones((3,))}},
+        {"args": {**both, "v": one}, "args_grad": {"x": mx.nd.zeros((2,))}, "aux_states": {}},
+    ):  # fmt: skip
+        try:
+            ex = net.bind(mx.cpu(), **words)
+            ex.forward(is_train=True)
+            ex.backward([mx.nd.ones((2,))])
+            seen.append([told(ex.outputs), told(ex.grad_arrays)])
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+    return seen
+
+
+def story_reshaping(mx):
+    """Executor.reshape with its two options."""
+    net, seen = dense(mx, True), []
+    for words in (
+        {"x": (2, 2)}, {"x": (2, 2), "label": (2,)}, {"x": (2, 2), "partial_shaping": True},
+        {"x": (8, 2)}, {"x": (8, 2), "allow_up_sizing": True},
+        {"x": (8, 2), "partial_shaping": True, "allow_up_sizing": True},
+        {"x": (8, 2), "label": (8,), "allow_up_sizing": True}, {"x": (4, 5)},
+        {"x": (4, 5), "partial_shaping": True},
+        {"x": (4, 5), "partial_shaping": True, "allow_up_sizing": True},
+        {"x": (4, 1), "partial_shaping": True}, {}, {"label": (4,)}, {"nothing": (1,)},
+    ):  # fmt: skip
+        ex = bound(mx, net, x=(4, 2), label=(4,))
+        try:
+            new = ex.reshape(**words)
+            new.forward(is_train=True)
+            new.backward()
+            seen.append([
+                {n: list(a.shape) for n, a in new.arg_dict.items()},
+                {n: list(a.shape) for n, a in new.grad_dict.items()},
+                told(new.arg_dict["fc_bias"]), told(ex.arg_dict["fc_bias"]),
+            ])  # fmt: skip
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+    return seen
+
+
+def story_names_of_arrays(mx):
+    """Lists and dicts of an Executor, and whether they are the same arrays."""
+    x = mx.sym.var("x")
+    net = mx.sym.Group([mx.sym.BatchNorm(x, name="bn"), mx.sym.exp(x, name="e"), x])
+    ex = net.simple_bind(mx.cpu(), x=(2, 3))
+    seen = [list(ex.arg_dict), list(ex.aux_dict), list(ex.grad_dict), list(ex.output_dict)]
+    seen.append([ex.arg_dict["x"] is ex.arg_arrays[0], ex.arg_dict is ex.arg_dict])
+    ex.arg_dict["x"][:] = 3
+    seen += [told(ex.arg_arrays[0]), told(ex.forward())[2], told(ex.output_dict["x"])]
+    ex.copy_params_from({"x": mx.nd.ones((2, 3))}, {"bn_moving_mean": mx.nd.ones((3,)) * 2})
+    seen += [told(ex.arg_dict["x"]), told(ex.aux_dict)]
+    for call in (
+        lambda: ex.copy_params_from({"x": mx.nd.ones((2, 3), dtype="float64")}),
+        lambda: ex.copy_params_from({}, {"x": mx.nd.ones((3,))}, allow_extra_params=True),
+        lambda: ex.forward(is_train=False, x=mx.nd.ones((2, 3)) * 5),
+        lambda: ex.forward(x=np.ones((2, 3))),
+        lambda: ex.forward(False, x=3),
+        lambda: ex.set_monitor_callback(None),
+        lambda: type(ex.debug_str()).__name__,
+    ):
+        try:
+            told(ex.arg_dict) if call() is None else None
+            seen.append(told(ex.arg_dict["x"]))
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+    return seen
+
+
+def story_placement(mx):
+    """Groups of contexts: where arguments, gradients and outputs are."""
+    with mx.AttrScope(ctx_group="first"):
+        hidden = mx.sym.FullyConnected(mx.sym.var("x"), num_hidden=3, name="a")
+    with mx.AttrScope(ctx_group="second"):
+        net = mx.sym.FullyConnected(hidden, num_hidden=2, name="b")
+    both = mx.sym.Group([hidden, net, mx.sym.exp(net)])
+    seen = []
+    for groups in (
+        {"first": mx.cpu(1), "second": mx.cpu(2)}, {"first": mx.cpu(1)}, {}, None,
+        {"first": mx.cpu(1), "second": mx.cpu(2), "third": mx.cpu(3)},
+    ):  # fmt: skip
+        try:
+            ex = bound(mx, both, group2ctx=groups, x=(4, 2))
+            ex.forward(is_train=True)
+            ex.backward([mx.nd.ones(y.shape, ctx=y.context) for y in ex.outputs])
+            seen.append([
+                {n: str(a.context) for n, a in ex.arg_dict.items()},
+                {n: str(a.context) for n, a in ex.grad_dict.items()},
+                [str(y.context) for y in ex.outputs], told(ex.outputs), told(ex.grad_dict),
+            ])  # fmt: skip
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+    return seen
+
+
 STORIES = {name[6:]: story for name, story in list(globals().items()) if name.startswith("story_")}

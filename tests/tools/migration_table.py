@@ -1,4 +1,5 @@
-"""Which of MXNet's names are here: the tables of docs/migration.md (see `computed_docs.py`).
+"""Which of MXNet's names are here, what differs, and which small programs answer alike: the tables
+of docs/migration.md (see `computed_docs.py`).
 
 `mxnet_alias/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name
 that is not here says so when it is asked for, and why: by that it is counted.
@@ -10,6 +11,10 @@ import importlib
 import re
 from collections import defaultdict
 from typing import Any, NamedTuple
+
+import listed_differences
+import nd_programs
+import small_programs
 
 import d2lmini as mx
 from d2lmini.compat.mxnet_alias.ask import listed, why_missing
@@ -55,7 +60,8 @@ def differences() -> str:
 
 
 def tables() -> str:
-    """How many names of each module are here, and why the others are not, as Markdown."""
+    """How many names of each module are here, why the others are not, how many small programs
+    answer as in MXNet, and which answers of the sweep differ, as Markdown."""
     rows, reasons, missing = [], defaultdict(list), []
     for path, names in listed().items():
         found = look_up(path, names)
@@ -69,6 +75,44 @@ def tables() -> str:
     ]
     head = ["| module | names in MXNet 1.9.1 | here |", "| --- | --- | --- |"]
     why = ["", "| not here | which |", "| --- | --- |"]
+    words = (
+        "`make test-mxnet` calls each name with drawn arguments, in MXNet and here. These differ:"
+    )
+    differ = "\n".join(["", words, "", listed_differences.table()])
+    counted = "\n".join([*head, *rows, *why, *by_reason, *behaviour()]) + "\n"
+    return counted + programs() + differ
+
+
+def behaviour() -> list[str]:
+    """What small programs tell, counted by subject, and by reason where that differs."""
+    by_subject, by_reason = defaultdict(list), defaultdict(list)
+    for program in small_programs.programs():
+        by_subject[program.file].append(program)
+        if program.reason:
+            by_reason[program.reason].append(f"{program.title} ({program.file})")
+    rows = [
+        f"| {subject} | {len(some)} | {sum(not program.reason for program in some)} |"
+        for subject, some in by_subject.items()
+    ]
+    return [
+        "", "| small programs on | in all | that tell what they tell in MXNet 1.9.1 |",
+        "| --- | --- | --- |", *rows, "", "| what differs | in programs on |", "| --- | --- |",
+        *(f"| {reason} | {'; '.join(found)} |" for reason, found in sorted(by_reason.items())),
+    ]  # fmt: skip
+
+
+def programs() -> str:
+    """How many small programs answer as in MXNet (`nd_programs.py`), and why the others do not."""
+    rows, reasons = [], dict.fromkeys(nd_programs.differences().values(), 0)
+    for module in nd_programs.MODULES:
+        known = [nd_programs.reason_of(program) for program in nd_programs.programs(module)]
+        about = nd_programs.title_of(module).rstrip(".")
+        rows.append(f"| {about} | {len(known)} | {known.count(None)} |")
+        for reason in filter(None, known):
+            reasons[reason] += 1
+    head = ["", "| small programs | in all | that answer as in MXNet |", "| --- | --- | --- |"]
+    why = ["", "| what the others show | programs |", "| --- | --- |"]
+    by_reason = [f"| {reason} | {count} |" for reason, count in reasons.items()]
     return "\n".join([*head, *rows, *why, *by_reason]) + "\n"
 
 

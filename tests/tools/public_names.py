@@ -42,6 +42,7 @@ SPACES = {
     "Memory": "storage",
     "autograd": "autograd",
     "NDArray": "nd nd.random nd.linalg nd.contrib",
+    "NumPy's interface": "np np.linalg np.random npx npx.random",
     "Symbol": "sym sym.random viz",
     "Initializers": "init",
     "Optimizers and schedules": "optimizer lr_scheduler",
@@ -116,7 +117,9 @@ class Entry:
             value = value.fget
         if isinstance(value, cached_property):
             value = value.func
-        return inspect.unwrap(value) if callable(value) else value
+        # A function that applies an op shows the op's signature; it is a function all the same.
+        through_op = lambda f: isinstance(f.__wrapped__, Op)  # noqa: E731
+        return inspect.unwrap(value, stop=through_op) if callable(value) else value
 
     @cached_property
     def returns(self) -> str:

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 import warnings
 from typing import Any
+
+import numpy as np
 
 OPERATORS = [
     f"{left} {operator} {right}"
@@ -255,8 +260,32 @@ def answer(mx: Any, row: str) -> Any:
         def labelled(symbol: Any) -> Any:
             return [symbol.attr("__mood__"), symbol.attr("lr_mult"), symbol.attr("__lr_mult__")]
 
-        names = {"sym": sym, "mx": mx, "nd": mx.nd, "x": x, "y": y, "z": z, "net": net}
-        names.update(first=first, scoped=scoped, labelled=labelled)
+        def told(symbol: Any, o: Any = None, **shapes: Any) -> Any:
+            """Shapes that follow if the inputs have these shapes, and the output the shape `o`."""
+            arguments = symbol.list_inputs()
+            for name in shapes:
+                assert name in arguments, name
+            if o is not None:
+                symbol, shapes = sym.elemwise_add(symbol, sym.var("o")), {**shapes, "o": o}
+            arguments, outputs, states = symbol.infer_shape_partial(**shapes)
+            complete = symbol.infer_shape(**shapes)[0] is not None
+            return arguments, outputs, states, complete
+
+        names = {
+            "sym": sym,
+            "mx": mx,
+            "told": told,
+            "nd": mx.nd,
+            "x": x,
+            "y": y,
+            "z": z,
+            "net": net,
+        }
+        names.update(first=first, scoped=scoped, labelled=labelled, np=np, copy=copy, json=json)
+        names.update(pickle=pickle, fc=sym.FullyConnected(x, num_hidden=3, name="fc"))
+        names.update(bn=sym.BatchNorm(x, name="bn"), split=sym.split(x, num_outputs=2, name="s"))
+        names["rnn"] = sym.RNN(x, state_size=4, num_layers=1, mode="gru", name="rnn")
+        names["group"] = sym.Group([names["fc"], names["split"], y])
         try:
             result = plain(eval(row, names), mx)
         except Exception as problem:

@@ -74,6 +74,9 @@ _ELSEWHERE = {
     "symbol.numpy": "np", "symbol.numpy_extension": "npx",
 }  # fmt: skip
 
+# What d2lmini has of modules that it leaves out otherwise: all public names of these modules.
+_PARTS = {"model": "compat.checkpoint"}
+
 # The names in `mxnet` that are not modules.
 _NAMES = """
     AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_array
@@ -212,6 +215,9 @@ def _find(name: str) -> Any:
         above, _, child = path.rpartition(".")
         if above == rest:
             setattr(absent, child, import_module(f"d2lmini.{ours}"))
+    if rest in _PARTS:
+        part = import_module(f"d2lmini.{_PARTS[rest]}")
+        vars(absent).update({name: getattr(part, name) for name in part.__all__})
     return absent
 
 

@@ -7,7 +7,8 @@
 
 Reading order: `compare.py` (are two arrays alike, and where do they differ most), `samples.py`
 (random shapes and arrays), `environment.py` (context, environment, retries), `checks.py` (values
-and gradients of Symbols, optimizers). Where MXNet's checks take a Symbol, these also take a
+and gradients of Symbols, optimizers), `executors.py` (speed and gradients of executors),
+`statistics.py` (random numbers). Where MXNet's checks take a Symbol, these also take a
 function of NDArrays or a Block.
 """
 
@@ -30,6 +31,7 @@ from d2lmini.compat.test_utils.compare import (
     assert_almost_equal,
     assert_almost_equal_ignore_nan,
     assert_almost_equal_with_err,
+    checkShapes,
     default_atols,
     default_numeric_eps,
     default_rtols,
@@ -39,6 +41,7 @@ from d2lmini.compat.test_utils.compare import (
     get_rtol,
     get_tolerance,
     get_tols,
+    locationError,
     same,
     same_array,
 )
@@ -47,10 +50,21 @@ from d2lmini.compat.test_utils.environment import (
     default_context,
     default_dtype,
     discard_stderr,
+    download,
     environment,
+    has_tvm_ops,
+    is_aarch64_run,
+    is_cd_run,
+    is_op_runnable,
     list_gpus,
     retry,
     set_default_context,
+)
+from d2lmini.compat.test_utils.executors import (
+    DummyIter,
+    check_speed,
+    numeric_grad,
+    same_symbol_structure,
 )
 from d2lmini.compat.test_utils.samples import (
     assign_each,
@@ -58,6 +72,13 @@ from d2lmini.compat.test_utils.samples import (
     collapse_sum_like,
     create_2d_tensor,
     create_vector,
+    get_identity_mat,
+    get_identity_mat_batch,
+    new_matrix_with_real_eigvals_2d,
+    new_matrix_with_real_eigvals_nd,
+    new_orthonormal_matrix_2d,
+    new_sym_matrix_with_real_eigvals_2d,
+    new_sym_matrix_with_real_eigvals_nd,
     np_reduce,
     rand_coord_2d,
     rand_ndarray,
@@ -68,23 +89,35 @@ from d2lmini.compat.test_utils.samples import (
     random_sample,
     random_uniform_arrays,
 )
+from d2lmini.compat.test_utils.statistics import (
+    chi_square_check,
+    gen_buckets_probs_with_ppf,
+    mean_check,
+    var_check,
+    verify_generator,
+)
 
 __all__ = [
-    "almost_equal", "assert_allclose", "assert_almost_equal", "assert_almost_equal_ignore_nan",
-    "assert_almost_equal_with_err", "assert_exception", "assign_each", "assign_each2",
-    "check_consistency", "check_numeric_gradient", "check_symbolic_backward",
-    "check_symbolic_forward", "collapse_sum_like", "compare_ndarray_tuple", "compare_optimizer",
-    "create_2d_tensor", "create_vector", "default_atols", "default_context", "default_dtype",
-    "default_numeric_eps", "default_rtols", "discard_stderr", "effective_dtype", "environment",
-    "get_atol", "get_etol", "get_rtol", "get_tolerance", "get_tols", "list_gpus", "np_reduce",
-    "rand_coord_2d", "rand_ndarray", "rand_shape_2d", "rand_shape_3d", "rand_shape_nd",
-    "random_arrays", "random_sample", "random_uniform_arrays", "retry", "same", "same_array",
-    "set_default_context", "simple_forward",
+    "DummyIter", "almost_equal", "assert_allclose", "assert_almost_equal",
+    "assert_almost_equal_ignore_nan", "assert_almost_equal_with_err", "assert_exception",
+    "assign_each", "assign_each2", "checkShapes", "check_consistency", "check_numeric_gradient",
+    "check_speed", "check_symbolic_backward", "check_symbolic_forward", "chi_square_check",
+    "collapse_sum_like", "compare_ndarray_tuple", "compare_optimizer", "create_2d_tensor",
+    "create_vector", "default_atols", "default_context", "default_dtype", "default_numeric_eps",
+    "default_rtols", "discard_stderr", "download", "effective_dtype", "environment",
+    "gen_buckets_probs_with_ppf", "get_atol", "get_etol", "get_identity_mat",
+    "get_identity_mat_batch", "get_rtol", "get_tolerance", "get_tols", "has_tvm_ops",
+    "is_aarch64_run", "is_cd_run", "is_op_runnable", "list_gpus", "locationError", "mean_check",
+    "new_matrix_with_real_eigvals_2d", "new_matrix_with_real_eigvals_nd",
+    "new_orthonormal_matrix_2d", "new_sym_matrix_with_real_eigvals_2d",
+    "new_sym_matrix_with_real_eigvals_nd", "np_reduce", "numeric_grad", "rand_coord_2d",
+    "rand_ndarray", "rand_shape_2d", "rand_shape_3d", "rand_shape_nd", "random_arrays",
+    "random_sample", "random_uniform_arrays", "retry", "same", "same_array",
+    "same_symbol_structure", "set_default_context", "simple_forward", "var_check",
+    "verify_generator",
 ]  # fmt: skip
 
-_DATA = (
-    "download get_bz2_data get_cifar10 get_mnist get_mnist_iterator get_mnist_ubyte get_zip_data"
-)
+_DATA = "get_bz2_data get_cifar10 get_mnist get_mnist_iterator get_mnist_ubyte get_zip_data"
 
 
 def __getattr__(name: str) -> Any:

@@ -277,24 +277,35 @@ def check_consistency(
     use_uniform: bool = False,
     rand_type: Any = np.float64,
 ) -> list[np.ndarray]:
-    """One function on several contexts or dtypes must give like outputs and gradients.
+    """One function on several contexts or dtypes, or a list with one for each, must give like
+    outputs and gradients; AssertionError if not.
 
     ctx_list: for each run a dict of `ctx`, the shape of each input by name and, if needed,
     `type_dict` with dtypes by name. All runs get the same random numbers. The run with the finest
     dtype is the reference, unless one is given. Returns its outputs and gradients.
     """
+    syms = list(sym) if isinstance(sym, (list, tuple)) else [sym] * len(ctx_list)
+    if len(syms) != len(ctx_list):
+        raise AssertionError(f"{len(syms)} Symbols for {len(ctx_list)} entries of ctx_list")
+    if isinstance(syms[0], Symbol) and any(
+        s.list_arguments() != syms[0].list_arguments() or s.list_outputs() != syms[0].list_outputs()
+        for s in syms
+    ):
+        raise AssertionError("the Symbols must have the same arguments and outputs, by name")
+    sym = syms[0]
     shapes = {k: v for k, v in ctx_list[0].items() if k not in ("ctx", "type_dict")}
     if isinstance(sym, Symbol):  # infer the other shapes
         found = infer_shape(sym, **shapes)
         shapes = dict(zip(sym.list_arguments(), found[0]))
         states = {n: np.zeros(s) for n, s in zip(sym.list_auxiliary_states(), found[2])}
         aux_params = {**states, **(aux_params or {})}
-    function, shapes = _function("check_consistency", sym, shapes, aux_params)
+    functions = [_function("check_consistency", s, shapes, aux_params)[0] for s in syms]
+    _, shapes = _function("check_consistency", sym, shapes, aux_params)
     draw = np.random.uniform if use_uniform else np.random.normal
     values = {k: draw(size=shape).astype(rand_type) * scale for k, shape in shapes.items()}
     values.update({k: np.asarray(v) for k, v in (arg_params or {}).items()})
     runs = []
-    for setting in ctx_list:
+    for function, setting in zip(functions, ctx_list):
         dtypes = setting.get("type_dict", {})
         inputs = {
             k: array(v, ctx=setting["ctx"], dtype=dtypes.get(k, default_dtype()))

@@ -61,7 +61,7 @@ def get_tolerance(dat: Any, tol: Any, default_tol: dict[np.dtype, float]) -> flo
     return default_tol.get(effective_dtype(dat), 0) if tol is None else tol
 
 
-def get_tols(x: Any, y: Any, rtol: Any = None, atol: Any = None) -> tuple[float, float]:
+def get_tols(x: Any, y: Any, rtol: Any, atol: Any) -> tuple[float, float]:
     """(rtol, atol) for comparing x with y: the larger one of the two dtypes'."""
     rtols = [get_tolerance(v, rtol, default_rtols()) for v in (x, y)]
     atols = [get_tolerance(v, atol, default_atols()) for v in (x, y)]
@@ -83,13 +83,14 @@ def get_etol(etol: float | None = None) -> float:
     return 0 if etol is None else etol
 
 
-def _numpy(x: Any) -> np.ndarray:
+def as_numpy(x: Any) -> np.ndarray:
+    """An NDArray, list or number as an array of NumPy."""
     return x.asnumpy() if isinstance(x, NDArray) else np.asarray(x)
 
 
 def same(a: Any, b: Any) -> bool:
     """Equal in shape and in every element."""
-    return np.array_equal(_numpy(a), _numpy(b))
+    return np.array_equal(as_numpy(a), as_numpy(b))
 
 
 def same_array(array1: Any, array2: Any) -> bool:
@@ -117,7 +118,7 @@ def almost_equal(
     use_broadcast: bool = True,
 ) -> bool:
     """Are all elements alike? Without broadcasting: different shapes are not alike."""
-    a, b = _numpy(a), _numpy(b)
+    a, b = as_numpy(a), as_numpy(b)
     rtol, atol = get_tols(a, b, rtol, atol)
     return _fits(a, b, use_broadcast) and not _unlike(a, b, rtol, atol, equal_nan).any()
 
@@ -168,7 +169,7 @@ def assert_almost_equal_ignore_nan(
     a: Any, b: Any, rtol: Any = None, atol: Any = None, names: tuple[str, str] = ("a", "b")
 ) -> None:
     """Like `assert_almost_equal`, where neither element is nan."""
-    a, b = np.broadcast_arrays(_numpy(a), _numpy(b))
+    a, b = np.broadcast_arrays(as_numpy(a), as_numpy(b))
     both = ~(np.isnan(a) | np.isnan(b))
     assert_almost_equal(np.where(both, a, 0), np.where(both, b, 0), rtol, atol, names)
 
@@ -183,7 +184,7 @@ def assert_allclose(
 def _assert_alike(
     a: Any, b: Any, rtol: Any, atol: Any, etol: float, names: Any, nan: bool, use_broadcast: bool
 ) -> None:
-    a, b = _numpy(a), _numpy(b)
+    a, b = as_numpy(a), as_numpy(b)
     one, two = names
     if not _fits(a, b, use_broadcast):
         raise AssertionError(f"{one} has shape {a.shape}, {two} has shape {b.shape}")
@@ -206,3 +207,17 @@ def _assert_alike(
         f"  most at {place}: {one}={x[index]}, {two}={y[index]}{times}\n"
         f"{one} = {a!r}\n{two} = {b!r}"
     )
+
+
+def checkShapes(a: Any, b: Any) -> None:
+    """AssertionError unless two arrays have the same shape."""
+    if a.shape != b.shape:
+        raise AssertionError(f"a.shape = {a.shape} and b.shape = {b.shape} are not equal")
+
+
+def locationError(
+    a: Any, b: Any, index: Any, names: tuple[str, str], maxError: bool = False
+) -> str:
+    """A line about the elements of two arrays at a place."""
+    one, two = (f"{name}={x[index]:.8f}" for name, x in zip(names, (a, b)))
+    return f"Location of {'maximum ' if maxError else ''}error: {index}, {one}, {two}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,38 @@ def default_dtype() -> type:
 def list_gpus() -> range:
     """The numbers of the existing GPUs."""
     return range(num_gpus())
+
+
+def is_cd_run() -> bool:
+    """Does the environment say that the tests of a release run (CD_JOB=1)?"""
+    return os.environ.get("CD_JOB", "0") == "1"
+
+
+def is_aarch64_run() -> bool:
+    """Is the processor a 64-bit ARM?"""
+    return platform.machine() == "aarch64"
+
+
+def has_tvm_ops() -> bool:
+    """Are there operators that TVM has generated? None."""
+    return False
+
+
+def is_op_runnable() -> bool:
+    """Does the default context run every operator? MXNet excepts GPUs for operators of TVM."""
+    return True
+
+
+def download(
+    url: str, fname: str | None = None, dirname: str | None = None, overwrite: bool = False,
+    retries: int = 5,
+) -> str:  # fmt: skip
+    """Download `url` to the file `fname` (default: the URL's) in `dirname`, and return the path.
+    ConnectionError when the attempts fail, e.g. without a network; see `gluon.utils.download`."""
+    from d2lmini.gluon import utils  # gluon is large, and most tests download nothing
+
+    path = os.path.join(dirname or "", fname or url.split("/")[-1])
+    return utils.download(url, path, overwrite, retries=max(retries - 1, 0))
 
 
 @contextmanager

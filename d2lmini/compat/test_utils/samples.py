@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.base import MXNetError
 from d2lmini.compat.test_utils.environment import default_dtype
 from d2lmini.context import Context
 from d2lmini.ndarray import NDArray, array
+from d2lmini.ops.checks import check_storage
 
 
 def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
@@ -56,13 +56,9 @@ def rand_ndarray(
     ctx: Context | None = None,
 ) -> NDArray:
     """An NDArray of standard normal numbers. MXNetError for sparse storage types; the arguments for
-    them (density, ...) are ignored."""
-    if stype != "default":
-        raise MXNetError(f"rand_ndarray: storage type {stype!r} is not supported, only 'default'")
-    values = np.asarray(random_arrays(shape))
-    if modifier_func is not None:
-        values = np.asarray(assign_each(values, modifier_func))
-    return array(values, ctx=ctx, dtype=dtype or default_dtype())
+    them (density, modifier_func, ...) are ignored."""
+    check_storage(stype)
+    return array(random_arrays(shape), ctx=ctx, dtype=dtype or default_dtype())
 
 
 def random_arrays(*shapes: tuple[int, ...]) -> Any:
@@ -133,3 +129,51 @@ def collapse_sum_like(a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     extra = a.ndim - len(shape)
     repeated = [extra + i for i, n in enumerate(shape) if n == 1 and a.shape[extra + i] != 1]
     return a.sum(axis=(*range(extra), *repeated)).reshape(shape)
+
+
+def get_identity_mat(size: int) -> NDArray:
+    """The identity matrix, (size, size) float32."""
+    return array(np.identity(size))
+
+
+def get_identity_mat_batch(size: int) -> NDArray:
+    """Two identity matrices, (2, size, size) float32."""
+    return array(np.stack([np.identity(size)] * 2))
+
+
+def new_orthonormal_matrix_2d(n: int) -> np.ndarray:
+    """An orthonormal (n, n) matrix, float64."""
+    q, _ = np.linalg.qr(np.random.normal(size=(n, n)))
+    return q
+
+
+def new_sym_matrix_with_real_eigvals_2d(n: int) -> np.ndarray:
+    """A symmetric (n, n) matrix, float64; the eigenvalues are between -1 and 1."""
+    q = new_orthonormal_matrix_2d(n)
+    values = np.random.uniform(-1.0, 1.0, n)
+    return (q * values) @ q.T
+
+
+def new_sym_matrix_with_real_eigvals_nd(shape: tuple[int, ...]) -> np.ndarray:
+    """Such symmetric matrices, in the last two axes of `shape`."""
+    return _stack_matrices(new_sym_matrix_with_real_eigvals_2d, shape)
+
+
+def new_matrix_with_real_eigvals_2d(n: int) -> np.ndarray:
+    """A well-conditioned (n, n) matrix, float64, whose eigenvalues are real, between -1 and 1."""
+    # An upper triangle has its diagonal as eigenvalues; a rotation keeps them.
+    triangle = np.triu(np.random.uniform(-0.1, 0.1, (n, n)), 1)
+    np.fill_diagonal(triangle, np.linspace(-1.0, 1.0, n) if n > 1 else 1.0)
+    q = new_orthonormal_matrix_2d(n)
+    return q @ triangle @ q.T
+
+
+def new_matrix_with_real_eigvals_nd(shape: tuple[int, ...]) -> np.ndarray:
+    """Such matrices, in the last two axes of `shape`."""
+    return _stack_matrices(new_matrix_with_real_eigvals_2d, shape)
+
+
+def _stack_matrices(make: Callable[[int], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    assert len(shape) > 1 and shape[-1] == shape[-2], f"square matrices, got shape {shape}"
+    count = int(np.prod(shape[:-2]))
+    return np.array([make(shape[-1]) for _ in range(count)]).reshape(shape)

@@ -17,6 +17,10 @@ pairs     TripletLoss, CosineEmbeddingLoss, SDMLLoss: for distances between embe
 
 # isort: off
 from d2lmini.gluon.loss.base import Loss
+
+# Losses of one's own import these from MXNet, although their names begin with _.
+from d2lmini.gluon.loss.base import _apply_weighting as _apply_weighting
+from d2lmini.gluon.loss.base import _reshape_like as _reshape_like
 from d2lmini.gluon.loss.values import HuberLoss, L1Loss, L2Loss, PoissonNLLLoss
 from d2lmini.gluon.loss.classes import (
     CTCLoss,

@@ -36,7 +36,7 @@ class _Conv(HybridBlock):
     """Base class of the convolutions: weight, bias, and the call of the op."""
 
     ndim: ClassVar[int]
-    op: ClassVar[str] = "Convolution"
+    _op_name: ClassVar[str] = "Convolution"
 
     weight: Any
 
@@ -83,6 +83,11 @@ class _Conv(HybridBlock):
                     f"{type(self).__name__}: {name} must be a number or a list of {ndim} ints, as "
                     f"the kernel {kernel} has axes; got {self._kwargs[name]}"
                 )
+        if channels % groups or in_channels % groups:
+            raise MXNetError(
+                f"{type(self).__name__}: groups={groups} must divide channels={channels} and "
+                f"in_channels={in_channels}"
+            )
         with self.name_scope():
             self.weight = self.params.get(
                 "weight",
@@ -118,7 +123,7 @@ class _Conv(HybridBlock):
         self.weight.shape = self._weight_shape(x.shape[1])
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-        y = getattr(F, self.op)(x, weight, bias, name="fwd", **self._kwargs)
+        y = getattr(F, self._op_name)(x, weight, bias, name="fwd", **self._kwargs)
         return y if self.act is None else self.act(y)
 
     def __repr__(self) -> str:
@@ -162,7 +167,7 @@ class _ConvTranspose(_Conv):
     `output_padding`, which is added to the smallest output size that a convolution would map to the
     input size."""
 
-    op = "Deconvolution"
+    _op_name = "Deconvolution"
 
     def __init__(
         self,
@@ -186,6 +191,11 @@ class _ConvTranspose(_Conv):
             use_bias, weight_initializer, bias_initializer, in_channels, **kwargs,
         )  # fmt: skip
         self.outpad = each_axis(output_padding, self.ndim)
+        if any(more >= s for more, s in zip(self.outpad, self._kwargs["stride"])):
+            raise MXNetError(
+                f"{type(self).__name__}: output_padding={self.outpad} must be less than strides="
+                f"{self._kwargs['stride']}"
+            )
         self._kwargs["adj"] = self.outpad
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:

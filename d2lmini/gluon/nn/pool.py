@@ -11,8 +11,9 @@
 >>> nn.GlobalAvgPool2D()(x).shape
 (1, 1, 1, 1)
 
-Data is (N, C, *size). `strides` defaults to the window's size. With `ceil_mode` the last window may
-extend over the edge; `nd.Pooling` documents the formulas of the sizes.
+Data is (N, C, *size). In the layouts NWC, NHWC and NDHWC data is (N, *size, C), and its axes are
+moved before and after. `strides` defaults to the window's size. With `ceil_mode` the last window
+may extend over the edge; `nd.Pooling` documents the formulas of the sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, ClassVar
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.conv import Size, each_axis
 
-#: The accepted layouts; channels-last layouts are refused at the call.
+#: The accepted layouts: with the channels first, and with the channels last.
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
@@ -70,7 +71,12 @@ class _Pooling(HybridBlock):
         return "pool"
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return F.Pooling(x, name="fwd", **self._kwargs)
+        first, last = LAYOUTS[self.ndim]
+        if self._kwargs["layout"] == first:
+            return F.Pooling(x, name="fwd", **self._kwargs)
+        y = F.transpose(x, axes=[last.index(axis) for axis in first])
+        y = F.Pooling(y, name="fwd", **{**self._kwargs, "layout": first})
+        return F.transpose(y, axes=[first.index(axis) for axis in last])
 
     def __repr__(self) -> str:
         how = self._kwargs

@@ -123,7 +123,7 @@ class GatedCell(HybridRecurrentCell):
         cut_short = valid_length is not None and self.n_states > 1
         if cut_short or not self._can_be_one_op(inputs):
             return super()._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
-        self._steps = length - 1
+        self._counter = length - 1
         states = self._states_for(inputs, layout, begin_state)
         x = as_array(inputs, length, layout)
         if layout == "NTC":
@@ -168,7 +168,7 @@ class GatedCell(HybridRecurrentCell):
 
     def _step(self) -> str:
         """The beginning of the names of this step's values."""
-        return f"t{self._steps}_"
+        return f"t{self._counter}_"
 
     def _products(
         self, F: Any, inputs: Any, h: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any,

@@ -97,7 +97,7 @@ class SequentialRNNCell(_Stack, RecurrentCell):
         super().__init__(prefix=prefix, params=params)
 
     def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
-        self._steps += 1
+        self._counter += 1
         return self._through(inputs, states)
 
 

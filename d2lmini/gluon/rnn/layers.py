@@ -152,8 +152,11 @@ class RecurrentLayer(HybridBlock):
             states = self._first_states(inputs)
         elif isinstance(states, Value):
             states = [states]
-        outputs, states = super().__call__(inputs, states)
-        return (outputs, states) if given else outputs
+        self._run_hooks(self._forward_pre_hooks, (inputs, states))
+        outputs, last = self.forward(inputs, states)
+        out = (outputs, last) if given else outputs
+        self._run_hooks(self._forward_hooks, (inputs, states), out)
+        return out
 
     def _first_states(self, inputs: Any) -> list[Any]:
         axis = self._layout.find("N")
@@ -227,7 +230,7 @@ class RecurrentLayer(HybridBlock):
         }
 
     def __repr__(self) -> str:
-        inner = self.l0_i2h_weight.shape[1]
+        inner = self._reg_params["l0_i2h_weight"].shape[1]
         words = [f"{inner or None} -> {self._hidden_size}", self._layout]
         if self._num_layers != 1:
             words.append(f"num_layers={self._num_layers}")

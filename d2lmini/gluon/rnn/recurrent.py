@@ -44,9 +44,10 @@ class RecurrentCell(Block):
         self.reset()
 
     def reset(self) -> None:
-        """Reset the count of steps, before another sequence begins."""
-        self._states_begun = -1
-        self._steps = -1
+        """Reset the counts of steps and of first states, before another sequence begins. Cells of
+        one's own may name their ops by `_counter`, the number of the step."""
+        self._init_counter = -1
+        self._counter = -1
         for cell in self._cells():
             cell.reset()
 
@@ -75,8 +76,8 @@ class RecurrentCell(Block):
         """Compute `begin_state`; containers of cells call `begin_state` of their cells."""
         states = []
         for info in self.state_info(batch_size):
-            self._states_begun += 1
-            name = f"{self._prefix}begin_state_{self._states_begun}"
+            self._init_counter += 1
+            name = f"{self._prefix}begin_state_{self._init_counter}"
             states.append(as_default(func(name=name, **{**info, **kwargs})))
         return states
 
@@ -154,7 +155,7 @@ class RecurrentCell(Block):
 
     def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         """Compute one step: inputs (N, C) -> (output, next states)."""
-        self._steps += 1
+        self._counter += 1
         return super().forward(inputs, states)
 
 

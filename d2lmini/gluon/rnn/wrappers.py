@@ -51,7 +51,7 @@ class DropoutCell(HybridRecurrentCell):
 
     def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
         if self._rate > 0:
-            name = f"t{self._steps}_fwd"
+            name = f"t{self._counter}_fwd"
             x = F.Dropout(x, p=self._rate, axes=self._axes, name=name)
         return x, states
 

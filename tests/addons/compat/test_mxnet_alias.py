@@ -179,9 +179,6 @@ def test_what_old_programs_ask_for_before_they_begin(mxnet):
         ("imread('cat.jpg')", "mxnet.image.imread is left out"),
         ("text.vocab.Vocabulary({})", "mxnet.contrib.text.vocab.Vocabulary is left out of d2lmini"),
         ("mx.mod.Module(None)", "mxnet.mod.Module is left out of d2lmini, as is the interface"),
-        ("mx.np.ones(3)", "mxnet.np.ones is left out of d2lmini, as all of MXNet's NumPy"),
-        ("npx.set_np()", "mxnet.npx.set_np is left out"),
-        ("mx.use_np(object)", "mxnet.use_np is left out"),
         ("mx.callback.Speedometer(1)", "mxnet.callback.Speedometer is left out"),
         ("sparse.csr_matrix(1)", "sparse.csr_matrix is left out of d2lmini, as all of MXNet's sp"),
         ("vision.resnet18_v1()", "mxnet.gluon.model_zoo.vision.resnet18_v1 is left out"),
@@ -196,7 +193,6 @@ def test_what_old_programs_ask_for_before_they_begin(mxnet):
 def test_what_is_left_out_imports_and_says_so_when_used(mxnet, use, words):
     program = """
 import mxnet as mx
-from mxnet import npx
 from mxnet.contrib import text
 from mxnet.image import imread
 from mxnet.ndarray import sparse
@@ -257,15 +253,15 @@ def test_twice_is_once_and_out_is_out():
     install_as_mxnet()
     install_as_mxnet()
     assert installed() and len(sys.meta_path) == len(before) + 2
-    names_of("import mxnet, mxnet.ndarray.sparse, mxnet.gluon.model_zoo, d2lzh")
-    assert "sparse" in vars(d2lmini.nd)
+    names_of("import mxnet, mxnet.ndarray.image, mxnet.gluon.model_zoo, d2lzh")
+    assert "image" in vars(d2lmini.nd)
     uninstall()
     uninstall()
     assert not installed() and sys.meta_path == before
     assert [m for m in sys.modules if m.partition(".")[0] in ("mxnet", "d2lzh")] == []
-    assert "sparse" not in vars(d2lmini.nd) and "model_zoo" not in vars(d2lmini.gluon)
+    assert "image" not in vars(d2lmini.nd) and "model_zoo" not in vars(d2lmini.gluon)
     with pytest.raises(AttributeError, match="left out"):
-        d2lmini.nd.sparse
+        d2lmini.nd.image
 
 
 def test_a_real_mxnet_in_the_process_is_refused(monkeypatch):

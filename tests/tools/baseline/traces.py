@@ -204,7 +204,8 @@ def load(stored: dict[str, Any]) -> Any:
     """The trace that was dumped, made of this tree's records."""
     from baseline.api import class_anywhere
 
-    Change, Cut = class_anywhere("Change"), class_anywhere("Cut")
+    Change = class_anywhere("Change")
+    SplitRecord = class_anywhere("SplitRecord") or class_anywhere("Cut")
     trace = profiler.Trace()
     for name in TRACE:
         setattr(trace, name, stored[name])
@@ -223,7 +224,7 @@ def load(stored: dict[str, Any]) -> Any:
     for each in stored["memory"]:
         rest = {name: each[name] for name in CHANGE}
         trace.memory.append(Change(ctx=d2lmini.Context(*each["ctx"]), **rest))
-    trace.shared = {int(n): Cut(*cut) for n, cut in stored["shared"].items()}
+    trace.shared = {int(n): SplitRecord(*cut) for n, cut in stored["shared"].items()}
     return trace
 
 

@@ -1,0 +1,49 @@
+"""Small programs tell what they tell in MXNet 1.9.1; `data/small_programs/` has the exceptions."""
+
+from __future__ import annotations
+
+import pytest
+import small_programs
+from oracle import Oracle
+from rows import by, over
+
+PROGRAMS = by(lambda program: program.file, small_programs.programs())
+
+
+@pytest.fixture(scope="module")
+def here():
+    """This library, in a process of its own: programs register classes and change folders."""
+    with Oracle("d2lmini") as oracle:
+        yield oracle
+
+
+def as_lines(lines: list) -> str:
+    return "\n".join(small_programs.as_texts(lines))
+
+
+@over("program", PROGRAMS, name=lambda program: program.id)
+def test_a_program_tells_what_its_file_says(program, here: Oracle):
+    told = small_programs.ask(here, program)
+    expected = program.expected()
+    assert small_programs.agree(expected, told), f"{as_lines(expected)}\nhere:\n{as_lines(told)}"
+    if program.reason:
+        assert not small_programs.agree(program.told, told), "it tells the same, without a reason"
+
+
+@over("program", PROGRAMS, name=lambda program: program.id)
+def test_mxnet_tells_what_its_file_says(program, mxnet: Oracle):
+    told = small_programs.ask(mxnet, program)
+    assert small_programs.agree(program.told, told, strictly=True), as_lines(told)
+
+
+def test_what_counts_as_the_same():
+    agree = small_programs.agree
+    assert agree(["[1, 0.33333] float32"], ["[1, 0.33334] float32"])
+    assert not agree(["[1, 0.333] float32"], ["[1, 0.334] float32"])
+    assert not agree(["[1] float32"], ["[1] float64"])
+    assert not agree(["1"], ["1", "2"])
+    assert agree(["raises ValueError"], [["JSONDecodeError", "ValueError", "Exception"]])
+    assert agree(["raises AssertionError"], [["TypeError", "Exception"]])
+    assert not agree(["raises AssertionError"], [["TypeError", "Exception"]], strictly=True)
+    assert not agree(["raises KeyError"], [["TypeError", "Exception"]])
+    assert not agree(["raises KeyError"], ["None"])

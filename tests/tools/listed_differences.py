@@ -1,0 +1,365 @@
+"""Differences from MXNet that are wanted: the sweep (`generators/sweep`) counts them apart, and
+docs/migration.md shows them."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+
+class Listed(NamedTuple):
+    """Cases of `names` (patterns, split at blanks) whose kind of difference matches and whose
+    program and words match, each where given."""
+
+    reason: str
+    names: str
+    kind: str = ""
+    program: str = ""
+    words: str = ""
+
+
+LISTED = [
+    Listed(
+        "shapes `()` and sizes of 0 are real here, unknown in MXNet",
+        "*",
+        program=r"np\.zeros\(\(|nd\.array\(np\.array\(|np\.arange\(0\)|shape=\(\)",
+    ),
+    Listed(
+        "shapes `()` and sizes of 0 are real here, unknown in MXNet",
+        "*",
+        kind="allowed here",
+        words=r"inferring shapes failed|must be non-zero within|"
+        r"cannot be a negative value|cannot be less than 0|\[-1|,-1",
+    ),
+    Listed(
+        "nan, inf and numbers that a dtype does not hold become any integer in C++",
+        "*",
+        kind="value",
+        words=r"-?9223372036854775808|-2147483648|-2\.14748|-9\.22337",
+    ),
+    Listed(
+        "gradients with respect to integers: MXNet cuts off fractions inside the formula",
+        "nd.* sym.* random.*",
+        kind=r"value of \w*\.?grads?",
+        program=r"dtype='u?int",
+    ),
+    Listed(
+        "parameters outside of their range are an error here, and give some number in MXNet",
+        "*",
+        kind="refused here|another line",
+        words="must be|must not be|needs? .*(> 0|>= 0|1 or more|0 or more)|LinAlgError|"
+        "ZeroDivisionError|Matrix is not|leaves nothing of the output|has a negative size|"
+        "need a tuple of sizes",
+    ),
+    Listed(
+        "more dtypes than MXNet's kernels for the CPU have",
+        "*",
+        kind="allowed here|another line",
+        words=r"only supports? float|Unsupported data type|does not support float16|"
+        r"only supports float|data type do not match|unknown type for MKLDNN|"
+        r"Type inconsistent, Provided",
+    ),
+    Listed(
+        "more axes than MXNet's kernels have, and negative ones",
+        "*",
+        kind="allowed here|another line",
+        words=r"only supports? \d-D|only accept 2D|first two axes to be zero|[Tt]oo many"
+        r" reduction axes|Too many reduction axes|index = -\d+ must be in range|Not supported yet",
+    ),
+    Listed(
+        "a gradient of 0 where MXNet knows none",
+        "*",
+        kind="allowed here",
+        words="is non-differentiable because it didn't register FGradient|"
+        "doesn't support calculate data gradient|take layer doesn't support",
+    ),
+    Listed(
+        "what does not fit is an error here, where MXNet reads beyond its arrays",
+        "*",
+        kind="refused here|another line",
+        words=r"weight's (spec|shape)|arrays? of size 1|need the same shape|gamma is|"
+        r"square matrices on the last two axes|batch_take: indices|where: condition is|"
+        r"Norm in node .* shapes do not fit|"
+        r"one axis for each of|out of bounds|data needs more axes|needs data of two axes|"
+        r"must name as many axes|needs matrices|the shape of data",
+    ),
+    Listed(
+        "`grad_req='add'` adds wrong numbers in MXNet",
+        "nd.*RegressionOutput nd.contrib.index_copy nd.linalg.inverse nd.linalg_inverse "
+        "nd.linalg.* nd.linalg_*",
+        kind=r"value of \w+\.grad",
+        program="grad_req='add'",
+    ),
+    Listed(
+        "`dtype=None`, written out, is float64 in MXNet (NumPy's default), here as if left out",
+        "*",
+        kind="dtype|value|shape",
+        program="dtype=None",
+    ),
+    Listed(
+        "`nag` with `wd` and momentum: the momentum decays by the old weight",
+        "nd.*nag* optimizer.NAG",
+        kind="value",
+    ),
+    Listed(
+        "`clip` with a_min above a_max: as in NumPy",
+        "*.clip",
+        kind="value",
+    ),
+    Listed(
+        "`unravel_index` of several axes: MXNet writes beyond its result",
+        "*.unravel_index",
+        kind="shape|value|refused",
+    ),
+    Listed(
+        "`asscalar` of (1, 1) is a number, in MXNet an array",
+        "nd.NDArray.asscalar",
+        kind="type",
+    ),
+    Listed(
+        "`float(x)` and `int(x)` work on arrays of one element",
+        "nd.NDArray.__float__ nd.NDArray.__int__",
+        kind="allowed here",
+    ),
+    Listed(
+        "a sequence of length 0: MXNet reads before the array",
+        "*.SequenceLast",
+        kind="value",
+    ),
+    Listed(
+        "a vector is one instance of `L2Normalization`, in MXNet each of its numbers is one",
+        "*.L2Normalization",
+        kind="value",
+    ),
+    Listed(
+        "`LeakyReLU` with `rrelu` returns its slopes as well in MXNet",
+        "*.LeakyReLU",
+        program="rrelu",
+    ),
+    Listed(
+        "`SoftmaxActivation` of more than two axes: the gradient of MXNet mixes rows",
+        "*.SoftmaxActivation",
+        kind="grad",
+    ),
+    Listed(
+        "integers are compared with a number as it is, in MXNet with the number in their dtype",
+        "nd.*equal* nd.*greater* nd.*lesser* nd.NDArray.__*__ nd.maximum nd.minimum nd.logical_* "
+        "sym.*",
+        kind="value",
+        program=r"dtype='u?int",
+    ),
+    Listed(
+        "attributes of a Symbol: 2 for a float is written `2.0`; initial values are not labels",
+        "sym.*",
+        kind="of attr",
+    ),
+    Listed(
+        "Symbols of multi-tensor updates do not count their inputs",
+        "sym.preloaded_* sym.multi_*",
+    ),
+    Listed(
+        "Symbols of optimizer updates can be made, in MXNet not even with all inputs",
+        "sym.*update* sym.fill_element_0index",
+        words="Not enough argument",
+    ),
+    Listed(
+        "random numbers without a shape have the shape ()",
+        "sym.random_* sym.normal sym.uniform sym.linspace sym.eye",
+        kind="of shapes",
+    ),
+    Listed(
+        "the gradient of the absolute error is 0 where prediction and label are equal",
+        "*.MAERegressionOutput",
+        kind="grad",
+    ),
+    Listed(
+        "the gradient of `selu` has the factor that MXNet misses",
+        "gluon.nn.SELU *.LeakyReLU",
+        kind="grad",
+    ),
+    Listed(
+        "`SoftmaxOutput` of one or four axes merges its classes; MXNet's oneDNN does not",
+        "*.SoftmaxOutput *.Softmax",
+        kind="value",
+    ),
+    Listed(
+        "the mean of small integers does not overflow",
+        "*.mean *.moments gluon.loss.*",
+        kind="value",
+        program=r"dtype='u?int8",
+    ),
+    Listed(
+        "a Symbol can be bound and evaluated where its variables' dtypes and shapes suffice",
+        "sym.*",
+        kind="allowed here",
+        words=r"must be set for|in range \[0, -1\)|bad_alloc|InferShape failed|"
+        r"dimension number is -1|ndim\(\) == \d \(-1 vs",
+    ),
+    Listed(
+        "`BatchNorm` without scale leaves gamma as it is; MXNet overwrites it with 1",
+        "gluon.nn.BatchNorm* nd.BatchNorm sym.BatchNorm",
+        kind="gamma",
+    ),
+    Listed(
+        "`PCC` wants class numbers from 0 on",
+        "metric.PCC metric.create",
+        words="no negative elements",
+    ),
+    Listed(
+        "the same head twice in `autograd.backward` counts twice, in MXNet the last counts",
+        "autograd.*",
+        kind="value of grads",
+        program=r"\[y, y\]",
+    ),
+    Listed(
+        "`autograd.grad` with respect to intermediate results",
+        "autograd.grad",
+        kind="allowed here",
+        words="IsVariable",
+    ),
+    Listed(
+        "an unknown type of `KVStore` is an error, in MXNet 'local'",
+        "kv.create",
+        kind="refused here",
+        words="is unknown",
+    ),
+    Listed(
+        "`reshape` to more elements reads beyond the array in MXNet",
+        "*reshape *Reshape",
+        kind="refused here",
+        words="elements, the target would have",
+    ),
+    Listed(
+        "`amp_cast` to small integers cuts off, in MXNet it rounds",
+        "*.amp_cast",
+        kind="value",
+    ),
+    Listed(
+        "the gradient of a product with an element 0 is nan in MXNet",
+        "*prod",
+        kind="value of .*grad",
+    ),
+    Listed(
+        "`gamma` and `gammaln` at their poles: signs of infinite gradients",
+        "*.gamma *.gammaln",
+        kind="grad",
+        words="inf",
+    ),
+    Listed(
+        "`adamw_update` of MXNet overwrites the gradient",
+        "*adamw_update",
+        kind="value of grad",
+    ),
+    Listed(
+        "layers and products of integers are an error that says how to convert them",
+        "*",
+        kind="refused here|another line",
+        words="needs floating point",
+    ),
+    Listed(
+        "`Dropout` with p = 1 is 0, in MXNet nan",
+        "*.Dropout",
+        kind="value",
+        words="nan",
+    ),
+    Listed(
+        "negative powers of integers are 0 or an error, not a division by 0 in C++",
+        "*power *__pow__",
+        kind="value",
+        program=r"dtype='u?int",
+    ),
+    Listed(
+        "`multinomial` of numbers that do not add up to 1 takes them as weights",
+        "*multinomial",
+        kind="moments",
+    ),
+    Listed(
+        "eigenvectors of different signs",
+        "*syevd",
+        kind="value",
+    ),
+    Listed(
+        "sparse gradients",
+        "*",
+        words="sparse_grad",
+    ),
+    Listed(
+        "what d2lmini leaves out and says so",
+        "*",
+        kind="refused here",
+        words="is not supported|left out",
+    ),
+    Listed(
+        "a range without elements",
+        "*arange *slice_axis",
+        words="Invalid range|Invalid begin, end",
+    ),
+    Listed(
+        "`sort(axis=None)` has a gradient",
+        "*.sort",
+        words="_backward_topk",
+    ),
+    Listed(
+        "a negative index in a list or array: MXNet reads or writes before the array in a gradient",
+        "nd.NDArray.__getitem__ nd.NDArray.__setitem__ *gather_nd",
+        kind="value",
+        program=r"\[-\d|, -\d",
+    ),
+    Listed(
+        "`empty` has no values",
+        "nd.empty",
+        kind="moments|value",
+    ),
+    Listed(
+        "the older `target_shape` of `reshape` is left out",
+        "*reshape *Reshape",
+        words="target_shape|keep_highest",
+    ),
+    Listed(
+        "`num_arrays` may be left out",
+        "*.multi_sum_sq",
+        words="num_arrays",
+    ),
+    Listed(
+        "the norm of integers is cut off after other sums",
+        "nd.norm nd.NDArray.norm",
+        kind="value of y",
+        program=r"dtype='u?int",
+    ),
+]
+
+#: Names that are not drawn: files, pointers, what only waits, and what ends the real MXNet.
+NOT_DRAWN = {
+    f"nd.{name}"
+    for name in "save load load_frombuffer from_dlpack to_dlpack_for_read to_dlpack_for_write "
+    "from_numpy NDArray imdecode waitall reset_arrays".split()
+} | {
+    f"nd.NDArray.{name}"
+    for name in "to_dlpack_for_read to_dlpack_for_write wait_to_read handle writable "
+    "as_nd_ndarray as_in_ctx backward".split()
+}
+
+
+def table() -> str:
+    """The differences as Markdown."""
+    places: dict[str, list[str]] = {}
+    for row in LISTED:
+        places.setdefault(row.reason, []).extend(row.names.split())
+    lines = ["| differs | where |", "| --- | --- |"]
+    for words, names in sorted(places.items()):
+        where = "any call" if "*" in names else " ".join(f"`{name}`" for name in names)
+        lines.append(f"| {words} | {where} |")
+    return "\n".join(lines) + "\n"
+
+
+def reason(path: str, text: str, kind: str, words: str) -> str | None:
+    """Why this difference is wanted, or None."""
+    for row in LISTED:
+        named = any(fnmatchcase(path, pattern) for pattern in row.names.split())
+        if named and all(
+            re.search(pattern, value, re.S)
+            for pattern, value in ((row.kind, kind), (row.program, text), (row.words, words))
+        ):
+            return row.reason
+    return None
