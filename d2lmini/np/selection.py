@@ -33,6 +33,7 @@ from d2lmini.np.values import (
     reshape_to,
 )
 from d2lmini.ops.core import Value, normalize_axis, registry
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -115,12 +116,9 @@ def _check_field_order(name: str, order: Any) -> None:
 
 
 def read(x: Any, name: str) -> onp.ndarray:
-    """The values of an array; waits. TypeError in a trace, where there are none."""
-    if not hasattr(check_array(name, x), "_chunk"):
-        raise TypeError(
-            f"np.{name}: the shape of the result depends on values, which a graph does not have; "
-            "run the net without hybridize, or use np.where"
-        )
+    """The values of an array; waits. NotImplementedForSymbol in a trace, where there are none."""
+    if isinstance(check_array(name, x), Symbol):
+        raise NotImplementedForSymbol(f"np.{name}")
     return x.asnumpy()
 
 
