@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import migration_table
+import np_table
 import reading_order
 
 from d2lmini import cli
@@ -47,6 +48,7 @@ def _words(action: argparse.Action) -> str:
 #: The page, and what computes each of its parts, in order.
 PAGES: dict[str, list[Callable[[], str]]] = {
     "migration.md": [migration_table.differences, migration_table.tables],
+    "np.md": [np_table.table],
     "command-line.md": [commands],
     "reading-guide.md": [reading_order.table],
 }
