@@ -33,7 +33,7 @@ from d2lmini.np.selection import read
 from d2lmini.np.shapes import FUNCTIONS as SHAPES
 from d2lmini.np.values import as_type
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
 
 class NumpyMethods:
@@ -334,6 +334,9 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
             return Symbol.__getitem__(self, key)
         return getitem(self, key, Traced.__getitem__)
 
+    __array_ufunc__ = ndarray.__array_ufunc__
+    __array_function__ = ndarray.__array_function__
+
     def as_nd_ndarray(self) -> Traced:
         """The same value with the meaning of MXNet 1.x."""
         return Traced(self._entries)
@@ -341,6 +344,11 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
     def as_np_ndarray(self) -> Any:
         """This value."""
         return self
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise NotImplementedForSymbol("a number as text")
+        return str(self)
 
 
 dispatch.CLASSES.add(ndarray)
