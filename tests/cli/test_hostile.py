@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 
 from d2lmini import MXNetError
 
+pytestmark = pytest.mark.filterwarnings("ignore:Accumulating with float16")
+
 ROOT = Path(__file__).parents[2]
 FUZZ = ROOT / "tests" / "fuzz"
 

@@ -15,6 +15,8 @@ from d2lmini import MXNetError, autograd, cpu, engine, gluon, nd, virtual_gpus
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
 
+pytestmark = pytest.mark.filterwarnings("ignore:Accumulating with float16")
+
 X = np.random.default_rng(0).normal(size=(11, 5)).astype("float32")
 IMAGES = np.random.default_rng(1).normal(size=(9, 3, 6, 5)).astype("float32")
 

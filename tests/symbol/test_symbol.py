@@ -61,8 +61,6 @@ def test_every_function_of_nd_is_in_sym():
 
 
 def test_unknown_names_say_why():
-    with pytest.raises(AttributeError, match=r"sym\.sparse is left out of d2lmini, as all of"):
-        sym.sparse
     with pytest.raises(AttributeError, match="sym has no 'nothing'"):
         sym.nothing
     with pytest.raises(AttributeError, match=r"sym\.contrib has no 'nothing'"):

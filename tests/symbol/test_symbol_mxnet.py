@@ -47,9 +47,16 @@ def test_stored_answers_are_those_of_mxnet(mxnet: Oracle):
     assert [key for key in now if not same(now[key], ANSWERS[key])] == []
 
 
+def answer_like(ours: Any, row: str) -> Any:
+    """Our answer; an error counts as of the kind of MXNet's if it is of that kind, too."""
+    theirs = ANSWERS[row]
+    wanted = theirs.get("error", "") if isinstance(theirs, dict) else ""
+    return as_stored(symbol_rows.answer(ours, row, wanted.replace("Exception", "")))
+
+
 @pytest.mark.parametrize("row", COMPARED)
 def test_symbol_equals_mxnet(row: str, ours: Any):
-    assert as_stored(symbol_rows.answer(ours, row)) == ANSWERS[row]
+    assert answer_like(ours, row) == ANSWERS[row]
 
 
 @pytest.mark.parametrize("row", KINDER)
@@ -61,7 +68,7 @@ def test_what_mxnet_does_not_know(row: str, ours: Any):
 
 @pytest.mark.parametrize("row", symbol_calls.REASONS)
 def test_calls_that_differ_on_purpose(row: str, ours: Any):
-    assert as_stored(symbol_rows.answer(ours, row)) != ANSWERS[row], symbol_calls.REASONS[row]
+    assert answer_like(ours, row) != ANSWERS[row], symbol_calls.REASONS[row]
 
 
 @pytest.mark.parametrize("name", scope_stories.STORIES)

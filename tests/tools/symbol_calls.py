@@ -4,6 +4,9 @@
 """
 
 AGREE = """
+sym.concat(dim=0)
+sym.FullyConnected(x, num_hidden=3, nothing=1)
+sym.FullyConnected(x)
 x.name
 (x + y).name
 x.list_arguments()
@@ -467,11 +470,8 @@ sym.load('/nonexistent/file')
 sym.Group(x)
 x(y, x)
 fc(y, x, z, x)
-sym.FullyConnected(x)
-sym.FullyConnected(x, num_hidden=3, nothing=1)
 sym.FullyConnected(nd.ones(2), num_hidden=3)
 sym.FullyConnected(3, num_hidden=3)
-sym.concat(dim=0)
 sym.elemwise_add(x, 2)
 sym.broadcast_add(x, 2)
 sym.var('a', dtype='nonsense')
