@@ -127,7 +127,7 @@ class SGLD(Fused):
 @register
 class DCASGD(Fused):
     """SGD for delayed gradients, corrected by the change of the weight since the gradient was
-    computed. State: (momentum if used, else None; previous weight). `_dcasgd_update`."""
+    computed. State: (momentum, previous weight). `_dcasgd_update`."""
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
         super().__init__(**kwargs)
@@ -135,11 +135,7 @@ class DCASGD(Fused):
         self.lamda = lamda
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        return zeros_like(weight) if self.momentum else None, weight.copy()
-
-    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
-        momentum, previous = state
-        return zeros_like(previous) if momentum is None else momentum, previous
+        return zeros_like(weight), weight.copy()
 
     def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
         return _dcasgd_update, {"lr": lr, "momentum": self.momentum, "lamda": self.lamda}
