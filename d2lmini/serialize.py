@@ -16,8 +16,8 @@ The magic tells the version of a record. All four are read, the last two are wri
     0xF993FACA  (V3)    the same bytes under NumPy's shape rules, where ndim 0 is a scalar
 
 MXNet insists that the records of one file agree: V2 loads outside `mx.util.np_shape(True)`,
-V3 inside. A file is written as V2 unless it holds an array of shape (), whose V2 record
-MXNet 1.9.1 writes but cannot read back; then all its records are V3. Here every mix is read.
+V3 inside. A file is written as V3 under `util.np_shape` or `npx.set_np()`, and if it holds an array
+of shape (), whose V2 record MXNet 1.9.1 writes but cannot read back. Here every mix is read.
 
 This module handles NumPy arrays and bytes only. An entry is an array with the context it lived
 in, a pair (device type, device id), which is written as given and returned on load.
@@ -44,6 +44,7 @@ import numpy as np
 
 from d2lmini import files
 from d2lmini.base import MXNetError
+from d2lmini.util import is_np_shape
 
 Shape: TypeAlias = tuple[int, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -109,7 +110,12 @@ def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) ->
 
 def dump_record(array: Array, device: DeviceCode) -> bytes:
     """One record without the list around it: MXNet pickles an NDArray in this form."""
-    return b"".join(_record(array, device, _V3 if array.ndim == 0 else _V2, "array"))
+    return b"".join(_record(array, device, _version([array]), "array"))
+
+
+def _version(arrays: Sequence[Array]) -> int:
+    """The version of the records of one file."""
+    return _V3 if is_np_shape() or any(array.ndim == 0 for array in arrays) else _V2
 
 
 def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | memoryview]:
@@ -117,7 +123,7 @@ def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | m
     if names and len(names) != len(arrays):
         raise ValueError(f"save: {len(arrays)} arrays but {len(names)} names; need one each, or ()")
     encoded = [_encode(name) for name in names]  # check the names before any work
-    version = _V3 if any(array.ndim == 0 for array, _ in arrays) else _V2
+    version = _version([array for array, _ in arrays])
     yield struct.pack("<QQQ", _LIST_MAGIC, 0, len(arrays))
     for i, (array, device) in enumerate(arrays):
         yield from _record(array, device, version, _title(i, names))

@@ -112,7 +112,7 @@ class Benchmark:
         @functools.wraps(function)
         def timed(*args: P.args, **kwargs: P.kwargs) -> R:
             # Each call has its own clock, so that recursion and threads do not share one.
-            clock = Benchmark(self.prefix, sync=self.sync, quiet=self.quiet, warn=self.warn)
+            clock = type(self)(self.prefix, sync=self.sync, quiet=self.quiet, warn=self.warn)
             try:
                 with clock:
                     return function(*args, **kwargs)

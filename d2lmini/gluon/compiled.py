@@ -16,8 +16,8 @@ made once, to a `CachedOp`.
 my Python runs, F is d2lmini.symbol
 (...)
 
-A `hybrid_forward` is traced once, for all shapes. A plain `forward` sees shapes, so it is traced
-again for each new kind of input.
+A `hybrid_forward` is traced once, for NDArrays of all shapes. A plain `forward` sees shapes, and so
+does each function of an `np.ndarray`; such nets are traced again for each new kind of input.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 
 from d2lmini import callsite
 from d2lmini.autograd.tape import history
+from d2lmini.base import loaders
 from d2lmini.context import Context
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.guards import Guards
@@ -45,7 +46,6 @@ from d2lmini.graph.symbolic_trace import (
     thread_state,
 )
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.dispatch import CLASSES
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
@@ -80,8 +80,10 @@ Last = tuple[Any, list[Any], "Compiled | None", Any, bool]
 class PlacedTrace:
     """A trace in one context: its CachedOp, and the arrays that fill its variables.
 
-    spec, training  the only kind of input the trace is for; spec is None if it is for all kinds
+    specs, training the only kind of inputs the trace is for; specs is None if it is for all kinds
+    spec            the spec of the only input, if specs is not None
     single          one array in, one array out: the common case, with the shortest fast path
+    kind            the class of the arrays of a call
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class PlacedTrace:
         self.trace = trace
         self.form = form
         self.ctx = ctx
+        self.kind: Any = loaders["np.ndarray"]() if trace.is_np else NDArray
         self.op = _TrackedCachedOp(trace.symbol, flags, name, kept)
         self.op.emptied = emptied
         positions = {node: i for i, node in enumerate(self.op.variables)}
@@ -99,10 +102,13 @@ class PlacedTrace:
         self.n_inputs = len(self.places)
         one = self.n_inputs == 1 and self.place is not None
         self.single = one and form == 0 and trace.outputs == [0]
-        self.spec: Any = None
+        self.specs: list[Any] | None = None
+        if not trace.general:
+            self.specs = [
+                None if node is None else (node.specs or (None,))[0] for node in trace.inputs
+            ]
+        self.spec: Any = self.specs[0] if self.specs and self.single else None
         self.training = modes.training
-        if self.single and not trace.general:
-            self.spec = trace.inputs[0].specs[0]  # type: ignore[union-attr, index]
         # A call reads this tuple once; another thread may replace the whole tuple meanwhile.
         self.last: Last = (object(), [], None, None, False)
         known = [(n, node.name, i) for n, (node, i) in enumerate(zip(trace.inputs, self.places))
@@ -124,11 +130,17 @@ class PlacedTrace:
             if isinstance(x, Parameter)
         )
         filled = [
-            x if x is None or isinstance(x, NDArray) else x.data(ctx)
+            x if x is None or isinstance(x, NDArray) else self._of_kind(x.data(ctx))
             for x in map(uses.get, self.op.variables)
         ]
         self.last = last = made, filled, None, None, False
         return last
+
+    def _of_kind(self, x: NDArray) -> NDArray:
+        """A parameter's array as the values of the trace: a net may be older than `set_np()`."""
+        if type(x) is self.kind:
+            return x
+        return x.as_np_ndarray() if self.trace.is_np else x.as_nd_ndarray()
 
     def one(self, x: NDArray) -> NDArray:
         """Call with one array and one result."""
@@ -197,12 +209,18 @@ class CompiledForward:
     def __call__(self, *args: Any) -> Any:
         last = self._last
         if last is not None and len(args) == last.n_inputs and thread_state.trace is None:
-            ctx, spec = last.ctx, last.spec
+            ctx, kind, specs = last.ctx, last.kind, last.specs
             for x in args:
-                if type(x) not in CLASSES or x._ctx is not ctx:
+                if type(x) is not kind or x._ctx is not ctx:
                     return self._call(args)
-            if spec is None or (args[0]._spec is spec and modes.training is last.training):
-                return last.one(args[0]) if last.single else last(args)
+            if last.single:
+                spec = last.spec
+                if spec is None or (args[0]._spec is spec and modes.training is last.training):
+                    return last.one(args[0])
+            elif specs is None or (
+                modes.training is last.training and [x._spec for x in args] == specs
+            ):
+                return last(args)
         return self._call(args)
 
     def _call(self, args: tuple) -> Any:
@@ -235,7 +253,7 @@ class CompiledForward:
             return type(block).forward(block, *args)
         if block._op_hooks:
             return placed.run_with_hooks(flat, block._op_hooks)
-        if placed.single or (placed.trace.general and form == [0] * len(flat)):
+        if form == [0] * len(flat):
             self._last = placed
         return placed(flat)
 
@@ -269,9 +287,9 @@ class CompiledForward:
             return self.placed.get((key, ctx)) or self._place(key, block, flat, form, ctx)
 
     def _key(self, flat: list[Any], form: Any, ctx: Context) -> Any:
-        """The key of the graph for such inputs; None for the graph that holds for all inputs.
+        """The key of the graph for such inputs; None for the graph that holds for all NDArrays.
         ValueError if that graph does not fit these inputs."""
-        if not self._general:
+        if not self._general or _is_np(flat):
             specs = tuple([None if x is None else x._spec for x in flat])
             return str(form), specs, modes.training, ctx, _is_np(flat)
         if _bare(form) != _bare(self.form):

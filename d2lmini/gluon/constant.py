@@ -18,6 +18,7 @@ from typing import Any
 from d2lmini import initializer
 from d2lmini import ndarray as nd
 from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 
 
@@ -26,7 +27,7 @@ class Constant(Parameter):
 
     def __init__(self, name: str, value: Any):
         if not isinstance(value, NDArray):
-            value = nd.array(value)
+            value = as_default(nd.array(value))
         self.value = value
         super().__init__(
             name, grad_req="null", shape=value.shape, dtype=value.dtype, init=_Value(value)

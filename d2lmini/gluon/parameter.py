@@ -38,7 +38,7 @@ from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
-from d2lmini.util import is_np_shape
+from d2lmini.util import is_np_array, is_np_shape
 
 Shape = tuple[int, ...]
 
@@ -82,6 +82,7 @@ class Parameter:
                 f"but got '{value}'"
             )
         self.name = name
+        self._is_np = is_np_array()  # also for arrays that are made outside of a scope `np_array`
         self.lr_mult = lr_mult
         self.wd_mult = wd_mult
         self.init = init
@@ -130,6 +131,7 @@ class Parameter:
         self._grad_req = req
         if self._data is not None:
             self._init_grad(self._data)
+            arrays.now = object()
 
     @property
     def shape(self) -> Shape | None:
@@ -217,7 +219,7 @@ class Parameter:
             )
         with autograd.pause():
             if data is None:
-                data = nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype)
+                data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
                 how = initializer.create(init)
                 if isinstance(how, initializer.Initializer):
                     # The initializer was chosen for this parameter, so its name does not matter.
@@ -235,8 +237,12 @@ class Parameter:
             [data if ours and ctx == data.context else data.copyto(ctx) for ctx in contexts]
         )
 
+    def _of_kind(self, data: NDArray) -> NDArray:
+        """`data` as an `np.ndarray` where programs expect one."""
+        return data.as_np_ndarray() if self._is_np else as_default(data)
+
     def _adopt(self, copies: list[NDArray]) -> None:
-        copies = [as_default(copy) for copy in copies]
+        copies = [self._of_kind(copy) for copy in copies]
         self._init_grad(copies)  # first: another thread may use the copies at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None

@@ -21,6 +21,7 @@ import numpy as np
 
 from d2lmini import files
 from d2lmini import ndarray as nd
+from d2lmini.base import loaders
 from d2lmini.context import Context, cpu
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
@@ -62,20 +63,21 @@ def split_and_load(
     """`split_data` with one part per context, each part copied to its context.
 
     A part that is already in its context is not copied. `data` may also be a NumPy array or nested
-    lists of numbers, which become float32 as in `nd.array`; their parts are sent to the devices
-    without an NDArray of the whole. With one context the only part is all of `data`, whatever its
-    shape.
+    lists of numbers, which become float32 as in `nd.array`; after `npx.set_np()` they become
+    `np.ndarray`s, and a NumPy array keeps its dtype. Their parts are sent to the devices without an
+    array of the whole. With one context the only part is all of `data`, whatever its shape.
     """
     if isinstance(ctx_list, Context) or not len(ctx_list):
         raise TypeError(f"split_and_load: expected a list of contexts, got {ctx_list}")
+    make = loaders["np"]().array if is_np_array() else nd.array
     if not isinstance(data, (NDArray, np.ndarray)):
-        data = nd.array(data, ctx=cpu())
+        data = make(data, ctx=cpu())
     parts = [data]
     if len(ctx_list) > 1:
         parts = split_data(data, len(ctx_list), batch_axis, even_split)
     if isinstance(data, NDArray):
         return [part.as_in_context(ctx) for part, ctx in zip(parts, ctx_list)]
-    return [nd.array(part, ctx=ctx) for part, ctx in zip(parts, ctx_list)]
+    return [make(part, ctx=ctx) for part, ctx in zip(parts, ctx_list)]
 
 
 def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: bool = True) -> Any:

@@ -62,6 +62,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     """
     ctx = ctx or current_context()
     if isinstance(source_array, NDArray):
+        source_array = source_array.as_nd_ndarray()
         result = source_array.astype(dtype or source_array.dtype)
         return result if result.context == ctx else result.copyto(ctx)
     dtype = _dtype(dtype)

@@ -24,6 +24,7 @@ protocol    NumPy's own functions on these arrays
 
 from __future__ import annotations
 
+from builtins import bool as bool
 from typing import Any
 
 import numpy as _numpy
@@ -34,12 +35,11 @@ from d2lmini.np.protocol import FUNCTIONS
 e, inf, nan, newaxis, pi = _numpy.e, _numpy.inf, _numpy.nan, None, _numpy.pi
 NAN = NaN = nan
 PINF, NINF, PZERO, NZERO = inf, -inf, 0.0, -0.0
-bool, bool_ = _numpy.bool_, _numpy.bool_
+bool_ = _numpy.bool_
 float16, float32, float64 = _numpy.float16, _numpy.float32, _numpy.float64
 int8, int32, int64, uint8 = _numpy.int8, _numpy.int32, _numpy.int64, _numpy.uint8
 finfo, iinfo, dtype = _numpy.finfo, _numpy.iinfo, _numpy.dtype
 set_printoptions = _numpy.set_printoptions
-_np = _numpy
 
 globals().update(FUNCTIONS)
 
@@ -51,5 +51,9 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"d2lmini.np.{name}")
-    hint = " NumPy has it: compute with x.asnumpy()" if hasattr(_numpy, name) else ""
-    raise AttributeError(f"d2lmini.np has no {name!r}.{hint}")
+    if name in ("mirr", "npv", "ppmt", "pv", "rate"):
+        raise AttributeError(
+            f"np.{name} is left out of d2lmini, NumPy has no financial functions any more"
+        )
+    hint = "; NumPy has it: compute with x.asnumpy()" if hasattr(_numpy, name) else ""
+    raise AttributeError(f"d2lmini.np has no {name!r}{hint}")

@@ -33,7 +33,7 @@ from d2lmini.np.selection import read
 from d2lmini.np.shapes import FUNCTIONS as SHAPES
 from d2lmini.np.values import as_type
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
 
 class NumpyMethods:
@@ -88,7 +88,7 @@ class NumpyMethods:
         self[...] = value  # type: ignore[index]
 
     def tostype(self, stype: str) -> Any:
-        """The array itself, for the only storage type 'default'."""
+        """The array itself. ValueError for a storage type other than 'default'."""
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
         return self
@@ -96,7 +96,8 @@ class NumpyMethods:
 
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "mod": "mod",
-    "pow": "power", "floordiv": "floor_divide", "matmul": "matmul",
+    "pow": "power", "floordiv": "floor_divide", "matmul": "matmul", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor",
 }  # fmt: skip
 _COMPARISONS = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
@@ -104,21 +105,16 @@ _COMPARISONS = {
 }  # fmt: skip
 #: Functions that are also methods.
 _METHODS = (
-    (ELEMENTWISE, """abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp
-        expm1 fix floor log log10 log1p log2 radians reciprocal rint round sign sin sinh sqrt square
-        tan tanh trunc"""),
+    (ELEMENTWISE, "round"),
     (REDUCTIONS, "sum prod mean max min var std argmax argmin cumsum any all"),
-    (SHAPES, "squeeze swapaxes expand_dims repeat tile ravel split flip broadcast_to"),
-    (SELECTION, "take argsort nonzero diag diagonal"),
+    (SHAPES, "squeeze swapaxes repeat ravel broadcast_to"),
+    (SELECTION, "take argsort nonzero diagonal"),
     (PRODUCTS, "dot trace"),
-    (CREATION, "zeros_like ones_like"),
-)  # fmt: skip
+)
 
 
 def _operator(function: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, onp.ndarray) and other.ndim:
-            return NotImplemented
         return function(other, self) if reverse else function(self, other)
 
     return method
@@ -147,7 +143,7 @@ for _name, _function in _OPERATORS.items():
     setattr(NumpyMethods, f"__i{_name}__", _in_place(_called))
 for _name, _function in _COMPARISONS.items():
     setattr(NumpyMethods, f"__{_name}__", _operator(ELEMENTWISE[_function]))
-for _name, _function in {"neg": "negative", "abs": "abs", "invert": "logical_not"}.items():
+for _name, _function in {"neg": "negative", "abs": "abs", "invert": "invert"}.items():
     setattr(NumpyMethods, f"__{_name}__", _method(ELEMENTWISE[_function]))
 for _table, _names in _METHODS:
     for _name in _names.split():
@@ -163,7 +159,7 @@ def _plain_key(key: Any) -> Any:
         return tuple(map(_plain_key, key))
     if isinstance(key, Value):
         if key._spec.dtype.kind == "b":  # type: ignore[attr-defined]
-            return read(key, "a mask as an index")
+            return read(key, "ndarray: a mask as an index")
         return key.as_nd_ndarray() if isinstance(key, NDArray) else key
     if isinstance(key, list):
         if any(isinstance(item, Value) for item in key):
@@ -275,8 +271,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         return str(self._read("print"))
 
     def __repr__(self) -> str:
-        text = repr(self._read("print"))
-        text = text.replace(", dtype=float32)", ")").replace(", dtype=bool)", ")")
+        text = describe(self._read("print"))
         return text if self.ctx.is_cpu else f"{text[:-1]}, ctx={self.ctx})"
 
     def __contains__(self, value: Any) -> bool:
@@ -306,7 +301,23 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         return apply_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return apply_function(func, args, kwargs)
+        return apply_function(func, types, args, kwargs)
+
+
+def describe(values: onp.ndarray) -> str:
+    """`array([1., 2.])`, as MXNet writes it: with the dtype unless it is float32 or bool."""
+    if values.size or values.shape == (0,):
+        text = onp.array2string(values, separator=", ", prefix="array(", suffix=")")
+    else:
+        text = f"[], shape={values.shape}"
+    text = f"array({text}"
+    kind = values.dtype.name
+    if kind == "float32" or (kind == "bool" and values.size):
+        return f"{text})"
+    # The dtypes that NumPy shows, too, begin a line if there is no room left.
+    room = onp.get_printoptions()["linewidth"] - len(text) + text.rfind("\n") + 1
+    wraps = kind not in ("int64", "float64", "bool") and room < len(f", dtype={kind})")
+    return f"{text},{chr(10) + ' ' * 6 if wraps else ' '}dtype={kind})"
 
 
 def _is_whole(key: Any) -> bool:
@@ -323,6 +334,9 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
             return Symbol.__getitem__(self, key)
         return getitem(self, key, Traced.__getitem__)
 
+    __array_ufunc__ = ndarray.__array_ufunc__
+    __array_function__ = ndarray.__array_function__
+
     def as_nd_ndarray(self) -> Traced:
         """The same value with the meaning of MXNet 1.x."""
         return Traced(self._entries)
@@ -330,6 +344,11 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
     def as_np_ndarray(self) -> Any:
         """This value."""
         return self
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise NotImplementedForSymbol("a number as text")
+        return str(self)
 
 
 dispatch.CLASSES.add(ndarray)

@@ -140,7 +140,8 @@ def full_like(
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: Context | None = None
 ) -> Any:
-    """start, start + step, ... below stop; arange(n): 0, 1, ..., n - 1."""
+    """start, start + step, ... below stop; arange(n): 0, 1, ..., n - 1. ZeroDivisionError for a
+    step of 0."""
     if stop is None:
         start, stop = 0, start
     count = max(0, -(-(stop - start) // step)) if step else 0
@@ -192,7 +193,8 @@ def identity(n: int, dtype: Any = None, ctx: Context | None = None) -> Any:
 
 
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> list[Any]:
-    """Coordinates of a grid: for each vector an array that varies along its axis only."""
+    """Coordinates of a grid: for each vector an array that varies along its axis only. indexing
+    is 'xy' or 'ij', ValueError for others."""
     ndim = len(xi)
     order = list(range(ndim))
     if indexing == "xy" and ndim > 1:
@@ -210,15 +212,32 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     return grids
 
 
-def copy(a: Any) -> Any:
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, numbers or lists repeated to their common shape."""
+    arrays: list[Any] = [x if isinstance(x, Value) else array(x) for x in args]
+    shape = onp.broadcast_shapes(*[x.shape for x in arrays])
+    return [broadcast_to(x, shape) for x in arrays]
+
+
+def copy(a: Any, out: Any = None) -> Any:
     """A copy."""
-    return array(a)
+    return fill(out, registry["_copy"](check_array("copy", a)))
+
+
+def _window(name: str) -> Callable[..., Any]:
+    def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
+        return array(getattr(onp, name)(M), _default(dtype), ctx)
+
+    function.__name__ = name
+    function.__doc__ = f"The {name} window of M points."
+    return function
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         array, zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like, arange,
-        linspace, logspace, eye, identity, meshgrid, copy,
+        linspace, logspace, eye, identity, meshgrid, broadcast_arrays, copy,
     )
 }  # fmt: skip
+FUNCTIONS |= {name: _window(name) for name in ("blackman", "hamming", "hanning")}

@@ -37,7 +37,7 @@ from d2lmini.ops.elementwise import FAMILIES, Family
 #: np's name -> the family of arithmetic.
 BINARY = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
-    "mod": "mod", "remainder": "mod", "fmod": "mod", "power": "power", "maximum": "maximum",
+    "mod": "mod", "remainder": "mod", "power": "power", "maximum": "maximum",
     "minimum": "minimum", "hypot": "hypot", "arctan2": "arctan2", "equal": "equal",
     "not_equal": "not_equal", "greater": "greater", "greater_equal": "greater_equal",
     "less": "lesser", "less_equal": "lesser_equal", "logical_and": "logical_and",
@@ -123,11 +123,30 @@ def _unary(name: str, op_name: str, truth: bool) -> Callable[..., Any]:
         if truth:
             x = as_type(x, "uint8") if dtype_of(x).kind == "b" else x
             return fill(out, as_type(op(x), bool))
+        x = as_type(x, "int64") if op_name == "negative" and dtype_of(x).kind == "b" else x
         if out is not None and dtype_of(out) == dtype_of(x):
             return op(x, out=out)
         return fill(out, x._apply(op, (x,), op.defaults))
 
     return _named(function, name, f"{(op.__doc__ or name).splitlines()[0]}")
+
+
+def _bitwise(name: str) -> Callable[..., Any]:
+    op, how = registry["_bitwise"], name.removeprefix("bitwise_")
+
+    def function(x1: Any, x2: Any, out: Any = None) -> Any:
+        if is_number(x1) and is_number(x2):
+            return fill(out, getattr(onp, name)(x1, x2))
+        x, other = (x2, x1) if is_number(x1) else (x1, x2)
+        check_array(name, x)
+        if not is_number(other):
+            x, other = promote(name, x, check_array(name, other))
+            return fill(out, op(x, other, how=how))
+        if dtype_of(x).kind == "b" and not isinstance(other, (bool, onp.bool_)):
+            x = as_type(x, "int64")
+        return fill(out, op(x, how=how, scalar=int(other)))
+
+    return _named(function, name, f"Bitwise {how} of integers or bool; shapes broadcast.")
 
 
 def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
@@ -182,15 +201,13 @@ def nan_to_num(
     if dtype_of(check_array("nan_to_num", x)).kind != "f":
         return x
     limits = onp.finfo(dtype_of(x))
-    where = registry["where"]
-    like = FUNCTIONS["multiply"](registry["zeros_like"](x), 0)
-    result = x
+    where, zero, result = registry["where"], registry["zeros_like"](x), x
     for test, value in (
         (registry["_contrib_isnan"](x), nan),
         (FUNCTIONS["equal"](x, onp.inf), float(limits.max) if posinf is None else posinf),
         (FUNCTIONS["equal"](x, -onp.inf), float(limits.min) if neginf is None else neginf),
     ):
-        result = where(as_type(test, dtype_of(x)), like + value, result)
+        result = where(as_type(test, dtype_of(x)), zero + value, result)
     return result if copy else fill(x, result)
 
 
@@ -198,6 +215,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _binary(name, FAMILIES[family]) for name, family in BINARY.items()},
     **{name: _unary(name, op, False) for name, op in UNARY.items()},
     **{name: _unary(name, op, True) for name, op in TRUTH.items()},
+    **{name: _bitwise(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    "bitwise_not": _unary("bitwise_not", "_bitwise_not", False),
+    "invert": _unary("invert", "_bitwise_not", False),
     "clip": clip, "around": around, "round": around, "round_": around,
     "floor_divide": floor_divide, "isposinf": isposinf, "isneginf": isneginf,
     "nan_to_num": nan_to_num,

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as onp
 
+from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.creation import array
 from d2lmini.np.selection import read
 from d2lmini.ops.core import Value
 
 
-def by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of NumPy on copies of arrays, which returns arrays."""
-    name = function.__name__
+def by_numpy(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+    """`function` of NumPy on copies of arrays. Its arrays of numbers become `np.ndarray`s, on the
+    device of the first argument."""
+    name = name or function.__name__
 
     def copied(x: Any) -> Any:
         if isinstance(x, Value):
@@ -31,18 +33,17 @@ def by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
             return type(x)(map(copied, x))
         return x
 
-    def wrapped(result: Any) -> Any:
-        if isinstance(result, onp.ndarray):
-            return array(result)
+    def wrapped(result: Any, ctx: Any) -> Any:
+        if isinstance(result, onp.ndarray) and result.dtype.kind in "biuf":
+            return array(result, ctx=ctx)
         if isinstance(result, (list, tuple)):
-            parts = map(wrapped, result)
+            parts = [wrapped(part, ctx) for part in result]
             return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
         return result
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return wrapped(
-            function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
-        )
+        result = function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
+        return wrapped(result, next((x.ctx for x in args if isinstance(x, NDArray)), None))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"numpy.{name} of copies of the arrays: waits, has no gradient."
@@ -51,18 +52,40 @@ def by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
 NAMES = """
     allclose apply_along_axis apply_over_axes argpartition argwhere array_equal array_equiv
-    bitwise_and bitwise_not bitwise_or bitwise_xor blackman choose compress copysign corrcoef
+    choose compress copysign corrcoef
     correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod extract
-    flatnonzero float_power frexp gradient hamming hanning heaviside histogram histogram2d
-    histogram_bin_edges histogramdd i0 in1d insert interp intersect1d invert isclose isin ix_
-    lcm ldexp lexsort median min_scalar_type modf msort nanargmax nanargmin nancumprod nancumsum
+    flatnonzero float_power fmod frexp gradient heaviside histogram histogram2d
+    histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_
+    lcm ldexp lexsort median min_scalar_type modf nanargmax nanargmin nancumprod nancumsum
     nanmax nanmedian nanmin nanpercentile nanquantile nanstd nanvar ndim packbits partition
-    percentile piecewise poly polyadd polydiv polyfit polyint polymul polysub polyval positive
-    promote_types ptp quantile real resize result_type rollaxis roots searchsorted select
-    setdiff1d setxor1d signbit size spacing trapz tril_indices tril_indices_from trim_zeros
+    piecewise poly polyadd polydiv polyfit polyint polymul polysub positive
+    promote_types ptp real resize result_type rollaxis roots searchsorted select
+    setdiff1d setxor1d signbit size spacing tril_indices tril_indices_from trim_zeros
     triu_indices triu_indices_from union1d unpackbits unravel_index unwrap vander
 """.split()
 
+
+def _always_array(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(onp, name)
+
+    def result(*args: Any, **kwargs: Any) -> Any:
+        return onp.asarray(function(*args, **kwargs))
+
+    return by_numpy(result, name)
+
+
+def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    return onp.isin(onp.ravel(ar1), ar2, assume_unique, invert)
+
+
+def _msort(a: Any) -> Any:
+    return onp.sort(a, axis=0)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: by_numpy(getattr(onp, name)) for name in NAMES if hasattr(onp, name)
-}
+    **{name: by_numpy(getattr(onp, name)) for name in NAMES},
+    **{name: _always_array(name) for name in ("percentile", "quantile")},
+    # NumPy 2 has these under other names.
+    "in1d": by_numpy(_in1d, "in1d"), "msort": by_numpy(_msort, "msort"),
+    "trapz": by_numpy(onp.trapezoid, "trapz"),
+}  # fmt: skip

@@ -16,7 +16,8 @@ from d2lmini.np import reductions
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.fallback import by_numpy
 from d2lmini.np.products import matmul
-from d2lmini.np.shapes import expand_dims, ravel, swapaxes
+from d2lmini.np.selection import where
+from d2lmini.np.shapes import expand_dims, moveaxis, ravel, squeeze, swapaxes
 from d2lmini.np.values import as_float, check_array, drop_axes
 from d2lmini.ops.core import registry
 
@@ -46,16 +47,16 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         lines = reductions.sum(absolute, first, keepdims=True)
         extreme = reductions.max if ord > 0 else reductions.min
         found = extreme(lines, second, keepdims=True)
-        return found if keepdims else _without(found, axes)
+        return found if keepdims else squeeze(found, axes)
     if ord in (2, -2, "nuc"):
-        return by_numpy(onp.linalg.norm)(x, ord, axes, keepdims)
+        values = _singular_values(moveaxis(x, axes, (-2, -1)))
+        found = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, -1)
+        return expand_dims(found, axes) if keepdims else found
     raise ValueError(f"Invalid norm order {ord!r} for matrices")
 
 
-def _without(x: Any, axes: tuple[int, ...]) -> Any:
-    from d2lmini.np.shapes import squeeze
-
-    return squeeze(x, axes)
+def _singular_values(x: Any) -> Any:
+    return svd(x if x.shape[-2] <= x.shape[-1] else swapaxes(x, -1, -2))[1]
 
 
 def _vector_norm(absolute: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -74,10 +75,11 @@ def _vector_norm(absolute: Any, ord: Any, axes: tuple[int, ...], keepdims: bool)
 def _batched(name: str, op: str, doc: str) -> Any:
     def function(a: Any) -> Any:
         result = registry[op](as_float(check_array(f"linalg.{name}", a)))
-        parts = result if isinstance(result, list) else [result]
-        scalars = name in ("det", "slogdet") and len(a.shape) == 2
-        parts = [drop_axes(x) for x in parts] if scalars else parts
-        return tuple(parts) if isinstance(result, list) else parts[0]
+        count: Any = registry[op].outputs
+        parts = [result] if count == 1 else [result[i] for i in range(count)]
+        if name in ("det", "slogdet") and len(a.shape) == 2:
+            parts = [drop_axes(x) for x in parts]
+        return parts[0] if count == 1 else tuple(parts)
 
     function.__name__ = name
     function.__doc__ = doc
@@ -87,14 +89,22 @@ def _batched(name: str, op: str, doc: str) -> Any:
 inv = _batched("inv", "_linalg_inverse", "The inverse of each matrix.")
 det = _batched("det", "_linalg_det", "The determinant of each matrix.")
 slogdet = _batched("slogdet", "_linalg_slogdet", "Sign and log of |det| of each matrix.")
+svd = _batched(
+    "svd",
+    "_svd",
+    """(U, L, V) with x = U diag(L) V and L descending, of matrices with no
+    more rows than columns: (m, m), (m,), (m, n). This is MXNet's form, not NumPy's.""",
+)
 cholesky = _batched("cholesky", "_linalg_potrf", "The lower factor L of each matrix L L^T.")
 
 
 def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:
-    """Eigenvalues in ascending order and eigenvectors (columns) of symmetric matrices."""
+    """Eigenvalues in ascending order and eigenvectors (columns) of symmetric matrices. ValueError
+    for an UPLO other than 'L' and 'U'."""
     if UPLO not in ("L", "U"):
         raise ValueError(f"np.linalg.eigh: UPLO is 'L' or 'U', got {UPLO!r}")
     a = as_float(check_array("linalg.eigh", a))
+    a = swapaxes(a, -1, -2) if UPLO == "U" else a  # the op reads the lower triangle
     vectors, values = registry["_linalg_syevd"](a)
     return values, swapaxes(vectors, -1, -2)
 
@@ -113,8 +123,13 @@ def solve(a: Any, b: Any) -> Any:
 
 
 def pinv(a: Any, rcond: float = 1e-15, hermitian: bool = False) -> Any:
-    """The pseudo-inverse (Moore-Penrose)."""
-    return by_numpy(onp.linalg.pinv)(as_float(a), rcond, hermitian)
+    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0."""
+    if a.shape[-2] > a.shape[-1]:
+        return swapaxes(pinv(swapaxes(a, -1, -2), rcond, hermitian), -1, -2)
+    U, values, V = svd(a)
+    above = values > rcond * values[..., :1]
+    inverse = where(above, 1 / where(above, values, 1), 0)
+    return matmul(swapaxes(V, -1, -2) * inverse[..., None, :], swapaxes(U, -1, -2))
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
@@ -133,5 +148,5 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     return solve(a.reshape(size, size), ravel(b)).reshape(rest)
 
 
-for _name in """cond eig eigvals lstsq matrix_power matrix_rank multi_dot qr svd""".split():
+for _name in """cond eig eigvals lstsq matrix_power matrix_rank multi_dot qr""".split():
     globals()[_name] = by_numpy(getattr(onp.linalg, _name))

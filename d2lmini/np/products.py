@@ -229,9 +229,18 @@ def _aligned(x: Any, labels: list[str], wanted: list[str]) -> Any:
     return reshape_to(_ordered(x, order), shape)
 
 
+def polyval(p: Any, x: Any) -> Any:
+    """The polynomial with these coefficients, the highest power first, at `x` (Horner's rule)."""
+    p, x = promote("polyval", check_array("polyval", p), check_array("polyval", x))
+    y = p[0] + registry["zeros_like"](x)
+    for i in range(1, p.size):
+        y = y * x + p[i]
+    return y
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        dot, tensordot, matmul, inner, outer, vdot, kron, trace, einsum,
+        dot, tensordot, matmul, inner, outer, vdot, kron, trace, einsum, polyval,
     )
 }  # fmt: skip

@@ -35,9 +35,10 @@ _RENAMED = {"matmul": "matmul", "conjugate": "positive"}
 
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
-    """A ufunc of NumPy on arrays of which one is an `np.ndarray`. NotImplemented, which raises
-    TypeError, for NumPy arrays beside it: the program must say where to compute."""
-    if method != "__call__" or any(isinstance(x, onp.ndarray) and x.ndim for x in inputs):
+    """A ufunc of NumPy on arrays of which one is an `np.ndarray`. TypeError for NumPy arrays beside
+    it: the program must say where to compute. NotImplemented, which raises TypeError, for what
+    `np` has not."""
+    if method != "__call__":
         return NotImplemented
     name = _RENAMED.get(ufunc.__name__, ufunc.__name__)
     function = FUNCTIONS.get(name)
@@ -47,11 +48,13 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) 
     return function(*inputs, **({} if out is None else {"out": out[0]}))
 
 
-def apply_function(func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of NumPy on an `np.ndarray`: that of `np`, else NumPy's on copies."""
+def apply_function(func: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A function of NumPy on an `np.ndarray`: that of `np`; NumPy's on copies where `np` has none
+    or where NumPy's arrays take part."""
     name = func.__name__
     if func.__module__.startswith("numpy.linalg"):
         from d2lmini.np import linalg
 
         return getattr(linalg, name)(*args, **kwargs)
-    return (FUNCTIONS.get(name) or by_numpy(func))(*args, **kwargs)
+    known = None if onp.ndarray in types else FUNCTIONS.get(name)
+    return (known or by_numpy(func))(*args, **kwargs)

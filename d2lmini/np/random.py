@@ -18,9 +18,10 @@ from d2lmini.ndarray import random as nd
 from d2lmini.np.creation import array, full
 from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.shapes import broadcast_to
-from d2lmini.np.values import as_type, fill, full_shape, is_array
-from d2lmini.ops.core import registry
+from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
+from d2lmini.ops.core import modes, registry
 from d2lmini.random_state import seed as seed
+from d2lmini.symbol import random as sym
 
 
 def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
@@ -34,8 +35,17 @@ def _context(ctx: Any, *parameters: Any) -> Any:
     return ctx or next((x.ctx for x in parameters if is_array(x)), None)
 
 
-def _standard(draw: Any, size: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
-    return draw(shape=size, dtype=dtype or "float32", ctx=ctx).as_np_ndarray()
+def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, *parameters: Any) -> Any:
+    """A draw of `nd.random`, in which a shape () means (1,); while a net is traced, a node that
+    draws anew at each run."""
+    shape = size or (1,)
+    if modes.tracing is not None and modes.tracing.is_np:
+        node = getattr(sym, name)(*parameters, shape=shape, dtype=dtype)
+        drawn = modes.tracing.kind(node._entries)
+    else:
+        draw = getattr(nd, name)
+        drawn = draw(*parameters, shape=shape, dtype=dtype, ctx=ctx).as_np_ndarray()
+    return drawn if size else drop_axes(drawn)
 
 
 def uniform(
@@ -43,7 +53,8 @@ def uniform(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Evenly between low (included) and high."""
-    drawn = _standard(nd.uniform, _shape(size, low, high), dtype, _context(ctx, low, high))
+    ctx = _context(ctx, low, high)
+    drawn = _draw("uniform", _shape(size, low, high), dtype or "float32", ctx)
     if is_array(low) or is_array(high) or (low, high) != (0.0, 1.0):
         drawn = low + (high - low) * drawn
     return fill(out, drawn)
@@ -54,7 +65,8 @@ def normal(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
-    drawn = _standard(nd.normal, _shape(size, loc, scale), dtype, _context(ctx, loc, scale))
+    ctx = _context(ctx, loc, scale)
+    drawn = _draw("normal", _shape(size, loc, scale), dtype or "float32", ctx)
     if is_array(loc) or is_array(scale) or (loc, scale) != (0.0, 1.0):
         drawn = loc + scale * drawn
     return fill(out, drawn)
@@ -74,11 +86,12 @@ def randint(
     low: int, high: int | None = None, size: Any = None, dtype: Any = None, ctx: Any = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
-    """Integers from low (included) to high, or from 0 to low; int64."""
+    """Integers from low (included) to high, or from 0 to low; int64. ValueError if high is not
+    above low."""
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
         raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
-    return fill(out, nd.randint(low, high, _shape(size), dtype or "int64", ctx).as_np_ndarray())
+    return fill(out, _draw("randint", _shape(size), dtype or "int64", ctx, low, high))
 
 
 def gamma(
@@ -92,7 +105,7 @@ def gamma(
         ones = full(whole, 1.0, ctx=shape.ctx)
         drawn = registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
     else:
-        drawn = nd.gamma(shape, 1.0, whole, dtype or "float32", ctx).as_np_ndarray()
+        drawn = _draw("gamma", whole, dtype or "float32", ctx, shape, 1.0)
     return fill(out, drawn * scale)
 
 
@@ -113,46 +126,56 @@ def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> 
     return gamma(df / 2, 2.0, _shape(size, df), dtype, ctx)
 
 
-def lognormal(mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def lognormal(
+    mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
     """The exponential of `normal`."""
-    return FUNCTIONS["exp"](normal(mean, sigma, size, ctx=ctx))
+    return FUNCTIONS["exp"](normal(mean, sigma, size, dtype, ctx), out)
 
 
-def logistic(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def logistic(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
+) -> Any:
     """Logistic with this location and scale."""
     u = uniform(0, 1, _shape(size, loc, scale), ctx=ctx)
-    return loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u))
+    return fill(out, loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u)))
 
 
-def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def gumbel(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
+) -> Any:
     """Gumbel with this location and scale."""
-    return loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
+    return fill(
+        out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
+    )
 
 
-def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None) -> Any:
+def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Rayleigh with this scale."""
-    return scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx))
+    return fill(out, scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx)))
 
 
-def weibull(a: Any, size: Any = None, ctx: Any = None) -> Any:
+def weibull(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Weibull with shape a and scale 1."""
-    return exponential(1.0, _shape(size, a), ctx) ** (1 / a)
+    return fill(out, exponential(1.0, _shape(size, a), ctx) ** (1 / a))
 
 
-def pareto(a: Any, size: Any = None, ctx: Any = None) -> Any:
+def pareto(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Pareto II (Lomax) with shape a."""
-    return FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a)
+    return fill(out, FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a))
 
 
-def power(a: Any, size: Any = None, ctx: Any = None) -> Any:
+def power(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Numbers in [0, 1] with density a x^(a-1)."""
-    return (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a)
+    return fill(out, (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a))
 
 
 def choice(
     a: Any, size: Any = None, replace: bool = True, p: Any = None, ctx: Any = None, out: Any = None
 ) -> Any:
-    """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers."""
+    """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
+    for more elements than there are, without replacement."""
     count = a if isinstance(a, (int, onp.integer)) else a.shape[0]
     whole = _shape(size)
     number = int(onp.prod(whole, dtype=int))
@@ -171,8 +194,8 @@ def choice(
 
 
 def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
-    """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)).
-    ValueError if the probabilities sum to more than 1."""
+    """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)). Waits
+    for pvals; ValueError if the probabilities sum to more than 1."""
     p = pvals if is_array(pvals) else array(pvals, dtype="float32")
     values = p.asnumpy().astype("float64")
     if values[:-1].sum() > 1.0 + 1e-6:

@@ -53,8 +53,8 @@ def reduce(op_name: str, a: Any, axis: Any, keepdims: bool, **attrs: Any) -> Any
 
 
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
-    initial: Any = None,
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, initial: Any = None,
+    out: Any = None,
 ) -> Any:  # fmt: skip
     """The sum over `axis` (an int, a tuple, None for all); bool counts in int64."""
     a = as_type(check_array("sum", a), dtype)
@@ -84,13 +84,15 @@ def mean(
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def function(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    def function(a: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
         check_array(name, a)
         if not all_sizes(a.shape, axis):
             raise ValueError(f"np.{name}: an axis without elements has no extreme")
         return fill(out, reduce(name, a, axis, keepdims))
 
-    return _named(function, name, f"The {name}imum over `axis`.")
+    return _named(
+        function, name, f"The {name}imum over `axis`. ValueError for an axis without elements."
+    )
 
 
 def all_sizes(shape: tuple[int, ...], axis: Any) -> bool:
@@ -163,7 +165,8 @@ def _position(name: str) -> Callable[..., Any]:
             found = reshape_to(found, tuple(kept))
         return fill(out, drop_axes(found) if whole and not keepdims else found)
 
-    return _named(function, name, "The position of the extreme along `axis`, or in the flat array.")
+    means = "The position of the extreme along `axis`, or in the flat array. ValueError for none."
+    return _named(function, name, means)
 
 
 argmax, argmin = _position("argmax"), _position("argmin")
@@ -176,7 +179,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 
 
 def _of_truth(name: str, reduction: str) -> Callable[..., Any]:
-    def function(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    def function(a: Any, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:
         truth = as_type(ELEMENTWISE["not_equal"](check_array(name, a), 0), "uint8")
         if truth.size:
             return fill(out, as_type(reduce(reduction, truth, axis, keepdims), bool))
@@ -190,7 +193,7 @@ any, all = _of_truth("any", "max"), _of_truth("all", "min")
 
 
 def _of_nan(name: str, neutral: float) -> Callable[..., Any]:
-    base = {"nansum": sum, "nanprod": prod}[name]
+    base: Callable[..., Any] = {"nansum": sum, "nanprod": prod}[name]
 
     def function(
         a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
@@ -198,7 +201,7 @@ def _of_nan(name: str, neutral: float) -> Callable[..., Any]:
         clean = ELEMENTWISE["nan_to_num"](
             check_array(name, a), nan=neutral, posinf=onp.inf, neginf=-onp.inf
         )
-        return base(clean, axis, dtype, out, keepdims)
+        return base(clean, axis, dtype, out=out, keepdims=keepdims)
 
     return _named(function, name, f"`{name[3:]}` of the elements that are not nan.")
 
@@ -210,7 +213,7 @@ def nanmean(
     a = as_float(check_array("nanmean", a))
     known = as_type(ELEMENTWISE["logical_not"](ELEMENTWISE["isnan"](a)), dtype or FLOAT32)
     total = FUNCTIONS["nansum"](a, axis, dtype, None, keepdims)
-    return fill(out, divide(total, sum(known, axis, None, None, keepdims)))
+    return fill(out, divide(total, sum(known, axis, keepdims=keepdims)))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

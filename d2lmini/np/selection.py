@@ -20,11 +20,12 @@ import numpy as onp
 
 from d2lmini.np.creation import array
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
-from d2lmini.np.shapes import broadcast_to, ravel
+from d2lmini.np.shapes import broadcast_to, concatenate, ravel
 from d2lmini.np.values import (
     as_type,
     at_least_1d,
     check_array,
+    constant,
     drop_axes,
     dtype_of,
     fill,
@@ -33,6 +34,7 @@ from d2lmini.np.values import (
     reshape_to,
 )
 from d2lmini.ops.core import Value, normalize_axis, registry
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -40,13 +42,12 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     `nonzero`."""
     if x is None and y is None:
         return nonzero(condition)
-    check_array("where", condition)
+    condition = ELEMENTWISE["not_equal"](check_array("where", condition), 0)
     values: list[Any] = [v for v in (x, y) if isinstance(v, Value)]
     if not values:
         dtype = onp.result_type(onp.float32, *[type(v) for v in (x, y) if isinstance(v, float)])
         values = [as_type(condition, "float32" if dtype == onp.float64 else dtype)]
-    zero = reshape_to(ravel(values[0])[:1] * 0, ()) if values[0].size else None
-    x, y = (v if isinstance(v, Value) else _constant(zero, v, values[0]) for v in (x, y))
+    x, y = (v if isinstance(v, Value) else _filled(v, values[0]) for v in (x, y))
     x, y = promote("where", x, y)
     shape = onp.broadcast_shapes(condition.shape, x.shape, y.shape)
     parts = [v if v.shape == shape else broadcast_to(v, shape) for v in (condition, x, y)]
@@ -56,13 +57,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return chosen if shape else drop_axes(chosen)
 
 
-def _constant(zero: Any, value: Any, like: Any) -> Any:
-    """A number as an array of shape (), in the dtype of `like` if that can hold it."""
-    if zero is None:
-        return array(value, dtype=dtype_of(like), ctx=like.ctx)
-    if dtype_of(like).kind == "b":
-        return as_type(as_type(zero, "uint8") + int(value), bool)
-    return zero + value
+def _filled(value: Any, like: Any) -> Any:
+    """A number as an array beside `like`, which may have no elements."""
+    return constant(value, like) if like.size else array(value, dtype_of(like), like.ctx)
 
 
 def take(
@@ -115,12 +112,9 @@ def _check_field_order(name: str, order: Any) -> None:
 
 
 def read(x: Any, name: str) -> onp.ndarray:
-    """The values of an array; waits. TypeError in a trace, where there are none."""
-    if not hasattr(check_array(name, x), "_chunk"):
-        raise TypeError(
-            f"np.{name}: the shape of the result depends on values, which a graph does not have; "
-            "run the net without hybridize, or use np.where"
-        )
+    """The values of an array; waits. NotImplementedForSymbol in a trace, where there are none."""
+    if isinstance(check_array(name, x), Symbol):
+        raise NotImplementedForSymbol(f"np.{name}")
     return x.asnumpy()
 
 
@@ -200,13 +194,16 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """`diff` of the flat array."""
-    if to_end is not None or to_begin is not None:
-        raise NotImplementedError("np.ediff1d: to_end and to_begin are not supported")
-    return diff(ravel(ary))
+    """`diff` of the flat array, between `to_begin` and `to_end`."""
+    parts = [diff(ravel(check_array("ediff1d", ary)))]
+    for place, more in ((0, to_begin), (len(parts), to_end)):
+        if more is not None:
+            more = more if isinstance(more, Value) else array(more, dtype_of(ary), ary.ctx)
+            parts.insert(place if not place else len(parts), ravel(more))
+    return concatenate(parts) if len(parts) > 1 else parts[0]
 
 
-def indices(dimensions: Any, dtype: Any = "int64", ctx: Any = None) -> Any:
+def indices(dimensions: Any, dtype: Any = "int32", ctx: Any = None) -> Any:
     """The coordinates of each element of a grid: shape (number of axes, *dimensions)."""
     return array(onp.indices(tuple(dimensions)), dtype=dtype, ctx=ctx)
 
@@ -218,8 +215,11 @@ def genfromtxt(*args: Any, **kwargs: Any) -> Any:
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each number occurs, or the sum of its weights; waits."""
-    weights = None if weights is None else read(weights, "bincount")
-    return array(onp.bincount(read(x, "bincount"), weights, minlength), ctx=x.ctx)
+    places = read(x, "bincount")
+    if weights is None:
+        return array(onp.bincount(places, minlength=minlength), ctx=x.ctx)
+    sums = onp.bincount(places, read(weights, "bincount"), minlength)
+    return array(sums, dtype_of(weights), x.ctx)
 
 
 def shape(a: Any) -> tuple[int, ...]:

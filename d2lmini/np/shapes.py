@@ -19,9 +19,9 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.values import (
-    as_type,
     at_least_1d,
     check_array,
+    constant,
     fill,
     full_shape,
     infer_size,
@@ -47,7 +47,7 @@ def ravel(x: Any, order: str = "C") -> Any:
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
-    """The axes in another order, by default reversed."""
+    """The axes in another order, by default reversed. ValueError unless each is named once."""
     if len(check_array("transpose", a).shape) < 2:
         return registry["_copy"](a)
     order = range(len(a.shape))[::-1] if axes is None else normalize_axes(tuple(axes), len(a.shape))
@@ -68,7 +68,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Axes moved to new places; the others keep their order."""
+    """Axes moved to new places; the others keep their order. ValueError unless each has a place."""
     ndim = len(check_array("moveaxis", a).shape)
     sources = _ordered([source] if is_number(source) else source, a)
     places = _ordered([destination] if is_number(destination) else destination, a)
@@ -100,19 +100,13 @@ def squeeze(a: Any, axis: Any = None, out: Any = None) -> Any:
 
 
 def broadcast_to(array: Any, shape: Any) -> Any:
-    """A copy repeated to `shape`, by NumPy's rules."""
+    """A copy repeated to `shape`, by NumPy's rules. ValueError if the sizes do not fit."""
     shape = full_shape(shape)
     check_array("broadcast_to", array)
     if onp.broadcast_shapes(array.shape, shape) != shape:
         raise ValueError(f"np.broadcast_to: {array.shape} does not broadcast to {shape}")
     kept = (1,) * (len(shape) - len(array.shape)) + tuple(array.shape)
     return registry["_spread"](array, kept=kept, shape=shape)
-
-
-def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays repeated to their common shape."""
-    shape = onp.broadcast_shapes(*[x.shape for x in args])
-    return [broadcast_to(x, shape) for x in args]
 
 
 def _arrays(name: str, arrays: Any) -> list[Any]:
@@ -137,7 +131,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
-    """Arrays of one shape joined along a new axis."""
+    """Arrays joined along a new axis. ValueError if their shapes differ."""
     found = _arrays("stack", arrays)
     if len({x.shape for x in found}) > 1:
         raise ValueError(f"np.stack: all shapes must be equal, got {[x.shape for x in found]}")
@@ -244,6 +238,16 @@ def flip(m: Any, axis: Any = None, out: Any = None) -> Any:
     return fill(out, m[key] if ndim else registry["_copy"](m))
 
 
+def flipud(m: Any) -> Any:
+    """Rows in reverse order."""
+    return flip(m, 0)
+
+
+def fliplr(m: Any) -> Any:
+    """Columns in reverse order."""
+    return flip(m, 1)
+
+
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Elements moved on by `shift` along the axes; what leaves at the end comes back in front."""
     check_array("roll", a)
@@ -271,27 +275,27 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
     return flip(swapaxes(m, *axes), second if k == 3 else first)
 
 
-def pad(x: Any, pad_width: Any = None, mode: str = "constant", **kwargs: Any) -> Any:
+def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: Any = 0) -> Any:
     """Elements added before and after each axis: pad_width is a number, (before, after), or one
-    pair for each axis; modes constant, edge, reflect, symmetric, maximum, minimum."""
+    pair for each axis; modes constant, maximum, minimum, edge, reflect, symmetric. ValueError
+    for others."""
     check_array("pad", x)
+    modes = ("constant", "maximum", "minimum", "edge", "reflect", "symmetric")
+    if mode not in modes:
+        raise ValueError(f"np.pad: modes are {', '.join(modes)}; got {mode!r}")
     widths = onp.broadcast_to(onp.asarray(pad_width, int), (len(x.shape), 2)).tolist()
-    if mode == "constant":
-        for axis, (before, after) in enumerate(widths):
-            parts = [x]
-            for width, place in ((before, 0), (after, 1)):
-                if width:
-                    shape = tuple(width if i == axis else n for i, n in enumerate(x.shape))
-                    value = kwargs.get("constant_values", 0)
-                    block = broadcast_to(reshape_to(ravel(x)[:1] * 0 + value, ()), shape)
-                    parts.insert(0 if place == 0 else len(parts), as_type(block, x.dtype))
-            x = concatenate(parts, axis)
-        return x
-    if mode not in ("edge", "reflect", "symmetric"):
-        raise ValueError(f"np.pad: modes are constant, edge, reflect, symmetric; got {mode!r}")
     for axis, (before, after) in enumerate(widths):
-        places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
-        x = x[(slice(None),) * axis + (places,)]
+        if mode in modes[3:]:
+            places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
+            x = x[(slice(None),) * axis + (places,)]
+            continue
+        if mode == "constant":
+            shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+            line = broadcast_to(constant(constant_values, x), shape)
+        else:
+            line = registry[mode[:3]](x, axis=(axis,), keepdims=True)
+        added = [repeat(line, width, axis) if width else None for width in (before, after)]
+        x = concatenate([part for part in (added[0], x, added[1]) if part is not None], axis)
     return x
 
 
@@ -320,13 +324,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         reshape, ravel, transpose, swapaxes, moveaxis, expand_dims, squeeze, broadcast_to,
-        broadcast_arrays, concatenate, append, stack, vstack, hstack, dstack, column_stack, split,
-        array_split, hsplit, vsplit, dsplit, tile, repeat, flip, roll, rot90, pad, atleast_1d,
-        atleast_2d, atleast_3d,
+        concatenate, append, stack, vstack, hstack, dstack, column_stack, split,
+        array_split, hsplit, vsplit, dsplit, tile, repeat, flip, flipud, fliplr, roll, rot90, pad,
+        atleast_1d, atleast_2d, atleast_3d,
     )
 }  # fmt: skip
-FUNCTIONS |= {
-    "row_stack": vstack,
-    "flipud": lambda m: flip(m, 0),
-    "fliplr": lambda m: flip(m, 1),
-}
+FUNCTIONS["row_stack"] = vstack

@@ -45,7 +45,8 @@ def check_array(name: str, x: Any) -> Any:
         hint = "; x.as_np_ndarray() has the same memory"
     elif hasattr(x, "__len__") or hasattr(x, "__array__"):
         hint = "; make one with np.array(x)"
-    raise TypeError(f"np.{name}: expected an np.ndarray, got {type(x).__name__}{hint}")
+    kind = "numpy.ndarray" if isinstance(x, onp.ndarray) else type(x).__name__
+    raise TypeError(f"np.{name}: expected an np.ndarray, got {kind}{hint}")
 
 
 def dtype_of(x: Any) -> onp.dtype:
@@ -99,17 +100,32 @@ def drop_axes(x: Any) -> Any:
     return x if not x.shape else reshape_to(x, ())
 
 
+def constant(value: Any, like: Any) -> Any:
+    """A number as an array of shape (), with the device of `like`, which has an element, and its
+    dtype if the number fits: a value of a graph in a trace, like any other result."""
+    zero = registry["zeros_like"](drop_axes(reshape_to(like, (like.size,))[:1]))
+    if dtype_of(like).kind == "b":
+        return as_type(as_type(zero, "uint8") + int(value), bool)
+    return zero + value
+
+
 def at_least_1d(x: Any) -> Any:
     """`x` with one axis if it has none."""
     return x if x.shape else reshape_to(x, (1,))
 
 
 def fill(out: Any, result: Any) -> Any:
-    """`result`, or `out` filled with it. ValueError if their shapes differ."""
+    """`result`, or `out` filled with it. ValueError if their shapes differ, TypeError for floats
+    into integers."""
     if out is None:
         return result
     if out.shape != result.shape:
         raise ValueError(f"out= has shape {out.shape}, the result is {result.shape}")
+    if dtype_of(result).kind == "f" != dtype_of(out).kind:
+        raise TypeError(
+            f"an array of {dtype_of(out)} cannot take a result of {dtype_of(result)} in place; "
+            "write x = x / y instead of x /= y, or convert with astype first"
+        )
     invoke(registry["_copy"], (as_type(result, dtype_of(out)),), {}, out)
     return out
 

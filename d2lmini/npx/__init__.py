@@ -56,7 +56,18 @@ def __getattr__(name: str) -> Any:
 
 def explain(name: str) -> str:
     """Why `npx` has no such name."""
-    left_out = ("image", "multibox_prior", "multibox_target", "multibox_detection", "roi_pooling")
-    if name in left_out:
-        return f"npx.{name} is left out of d2lmini: functions on images and for detection"
+    if name in LEFT_OUT:
+        return f"npx.{name} is left out of d2lmini, {LEFT_OUT[name]}"
     return f"d2lmini.npx has no {name!r}; it has {', '.join(sorted(__all__))}"
+
+
+#: MXNet's names that are not here, and why.
+LEFT_OUT = {
+    "image": "as all of MXNet's image operations",
+    **dict.fromkeys(
+        ("multibox_prior", "multibox_target", "multibox_detection", "roi_pooling"),
+        "as all of MXNet's operations for detection",
+    ),
+    "constraint_check": "np.all(x) and a Python `if` do the same",
+    "get_cuda_compute_capability": "cupy.cuda.Device(i).compute_capability is the same",
+}

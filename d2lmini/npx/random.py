@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import Any
 
 from d2lmini.np import random as np_random
-from d2lmini.np.values import as_type
+from d2lmini.np.values import as_type, fill, is_array
+from d2lmini.ops.core import registry
 from d2lmini.random_state import seed as seed
 
 
 def bernoulli(
-    prob: Any = 0.5, size: Any = None, dtype: Any = None, ctx: Any = None, out: Any = None
-) -> Any:
-    """1 with probability `prob`, else 0."""
-    size = prob.shape if size is None and hasattr(prob, "shape") else size
-    return as_type(np_random.uniform(0, 1, size, ctx=ctx) < prob, dtype or "float32")
+    prob: Any = None, logit: Any = None, size: Any = None, dtype: Any = None, ctx: Any = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """1 with probability `prob`, or sigmoid(logit), else 0. ValueError unless one is given."""
+    if (prob is None) == (logit is None):
+        raise ValueError("npx.random.bernoulli: give either prob or logit")
+    if prob is None:
+        prob = registry["sigmoid"](logit) if is_array(logit) else 1 / (1 + exp(-logit))
+    if size is None and is_array(prob):
+        size, ctx = prob.shape, ctx or prob.ctx
+    drawn = np_random.uniform(0, 1, size, ctx=ctx) < prob
+    return fill(out, as_type(drawn, dtype or "float32"))
 
 
 def uniform_n(

@@ -27,7 +27,8 @@ def export_onnx(
         flat, form = flatten(list(inputs))
         names = input_names(len(flat))
         specs = [None if x is None else x._spec for x in flat]
-        trace = SymbolicTrace(names, specs, getattr(block, "_sees_shapes", True))
+        is_np = any(x is not None and x.is_np for x in flat)
+        trace = SymbolicTrace(names, specs, getattr(block, "_sees_shapes", True), is_np)
         trace.run(
             lambda *args: block(*args),
             lambda values: regroup(values, form)[0],

@@ -30,7 +30,7 @@ def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
 # -- other shapes ----------------------------------------------------------------------------------
 
 
-@converts("reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
+@converts("reshape", "_np_reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
 def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
     return w.reshape_to(x, w.sizes((node, 0)))
 

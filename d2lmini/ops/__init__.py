@@ -20,6 +20,7 @@ from d2lmini.ops import elementwise  # families: all ops of a function of two op
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
+from d2lmini.ops import bits  # and, or, xor, not of integers and bool
 from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many
@@ -34,7 +35,7 @@ from d2lmini.ops import shape  # reshape, transpose, expand_dims, depth_to_space
 from d2lmini.ops import slicing  # slice, slice_axis, slice_like, reverse
 from d2lmini.ops import join  # concat, stack, split
 from d2lmini.ops import pad  # pad
-from d2lmini.ops import diag  # diag
+from d2lmini.ops import diag  # diag, tril and triu
 from d2lmini.ops import index  # take, Embedding, pick, one_hot
 from d2lmini.ops import gather  # gather_nd, scatter_nd, ravel_multi_index
 from d2lmini.ops import subscript  # x[key] and x[key] = value
@@ -43,7 +44,7 @@ from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse
 # matrices
 from d2lmini.ops import linalg  # dot, batch_dot, gemm, syrk
 from d2lmini.ops import triangle  # trmm, trsm, diagonals and triangles
-from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd
+from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd, svd
 
 # layers
 from d2lmini.ops import softmax  # softmax, SoftmaxOutput, the regression outputs

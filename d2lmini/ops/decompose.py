@@ -206,3 +206,41 @@ def _(g, y, shape):
     M = M - makediag(extractdiag(M) - gL)
     S = gemm2(gemm2(U, M, transpose_a=True), U)
     return (S + transpose_last(S)) * 0.5
+
+
+def _infer_svd(A: Spec) -> list[Spec]:
+    check_float(A, half=False)
+    if len(A.shape) < 2 or A.shape[-2] > A.shape[-1]:
+        raise MXNetError(
+            f"needs matrices with no more rows than columns, got {A.shape}; transpose A first"
+        )
+    *batch, m, _ = A.shape
+    return [Spec((*batch, m, m), A.dtype), Spec((*batch, m), A.dtype), A]
+
+
+@op("_svd", infer=_infer_svd, outputs=3, flops=_cubic(20.0))
+def svd(xp, A):
+    """The singular value decomposition A = U diag(L) V, L descending, after MXNet's np.linalg.svd.
+
+    (..., m, n) with m <= n -> U (..., m, m), L (..., m), V (..., m, n); U and the rows of V are
+    orthonormal. The largest component of each row of V is positive. The gradient needs all singular
+    values distinct and above 0.
+    """
+    U, L, V = lapack(xp, "svd", A, False)
+    largest = xp.take_along_axis(V, abs(V).argmax(-1, keepdims=True), -1)
+    sign = xp.where(largest < 0, -1, 1).astype(A.dtype)
+    return U * sign.swapaxes(-1, -2), L, V * sign
+
+
+@svd.gradient(saves="y A.shape")
+def _(g, y, shape):
+    # J. Townsend, "Differentiating the Singular Value Decomposition" (2016), for m <= n.
+    (gU, gL, gV), (U, L, V) = g, y
+    row, column = (*shape[:-2], 1, shape[-2]), (*shape[:-1], 1)
+    squares = L * L
+    gaps = squares.reshape(row) - squares.reshape(column) + makediag(L.ones_like())
+    left, right = gemm2(U, gU, transpose_a=True), gemm2(V, gV, transpose_b=True)
+    M = (left - transpose_last(left)) / gaps * L.reshape(row) + makediag(gL)
+    M = M + (right - transpose_last(right)) / gaps * L.reshape(column)
+    outside = (gV - gemm2(gemm2(gV, V, transpose_b=True), V)) / L.reshape(column)
+    return gemm2(U, gemm2(M, V) + outside)

@@ -98,7 +98,7 @@ for _name, _distribution in DISTRIBUTIONS.items():
     _declare(_name, _distribution, *((_name,) if _name in ("uniform", "normal") else ()))
 
 
-def _integers(*, low: int, high: int, shape: Shape, dtype: Any) -> Spec:
+def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:
     if low >= high:
         raise MXNetError(f"low must be less than high, got low={low}, high={high}")
     if np.dtype(dtype).name not in ("int32", "int64"):

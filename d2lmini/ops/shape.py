@@ -23,9 +23,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.create import progression
-from d2lmini.ops.reduce import reshape_to
+from d2lmini.ops.reduce import reshape_to, spread
 from d2lmini.ops.reshape_codes import complete_reshape, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
@@ -43,6 +43,36 @@ def reshape(xp, data, *, shape: Shape = (), reverse: bool = False, out=None):
     not fit.
     """
     return chunking.place_view(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
+
+
+def _infer_np_reshape(a: Spec, *, newshape: Shape, order: str = "C") -> Spec:
+    rest = a.size // max(1, -prod(newshape))
+    shape = tuple(rest if n == -1 else n for n in newshape)
+    if order != "C" or prod(shape) != a.size or newshape.count(-1) > 1:
+        raise MXNetError(f"cannot reshape {a.shape} to {newshape} in order {order!r}")
+    return Spec(shape, a.dtype)
+
+
+@op("_np_reshape", infer=_infer_np_reshape, flops=0, in_mxnet=True)
+def np_reshape(xp, a, *, newshape: Shape, order: str = "C", out=None):
+    """A copy in another shape of NumPy's kind, which may be () or have zeros: the name of `_spread`
+    in MXNet's files."""
+    return chunking.place_view(xp, a.reshape(newshape), out)
+
+
+@np_reshape.gradient(saves="a.shape")
+def _(g, shape):
+    return spread(g, kept=shape, shape=shape)
+
+
+@spread.written_in_mxnet
+def _(data, *, kept, shape):
+    y = np_reshape(data, newshape=kept)
+    if kept == shape:
+        return y
+    if 0 in shape:  # in `broadcast_to` a 0 keeps the size
+        raise MXNetError(f"an array broadcast to {shape} has no counterpart in MXNet's files")
+    return registry["broadcast_to"](y, shape=shape)
 
 
 def _like(

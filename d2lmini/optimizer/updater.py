@@ -58,7 +58,7 @@ class Updater:
                 states[i] = optimizer.create_state_multi_precision(i, w)
                 synced[i] = True
             elif not synced[i]:
-                states[i] = self.sync_state_context(states[i], w.context)
+                states[i] = _of_kind(w, self.sync_state_context(states[i], w.context))
                 synced[i] = True
         if getattr(optimizer, "takes_lists", False):
             of_each = [states[i] for i in index]
@@ -112,6 +112,15 @@ class Updater:
 def get_updater(optimizer: Optimizer) -> Updater:
     """An Updater for the optimizer."""
     return Updater(optimizer)
+
+
+def _of_kind(weight: NDArray, state: Any) -> Any:
+    """A state from a file; its arrays are `np.ndarray`s if the weight is one."""
+    if isinstance(state, NDArray):
+        return state.as_np_ndarray() if weight.is_np else state
+    if isinstance(state, (tuple, list)):
+        return type(state)(_of_kind(weight, item) for item in state)
+    return state
 
 
 # -- states as trees: null, a number for an array, a list for a tuple, {"is": x} for a value -------

@@ -63,7 +63,7 @@ def evaluate(
             y = apply_op(
                 node.op, tuple(inputs), node.own_attrs, node.name, labels, True, node.given
             )
-            return list(y) if len(y) > 1 else [y]
+            return list(y) if len(y._entries) > 1 else [y]
         if places:
             inputs = [None if x is None else x.as_in_context(places[node]) for x in inputs]
             return call_node(node, inputs, None if inputs else places[node])

@@ -152,7 +152,7 @@ missing
   mxnet.nd.frobnicate  (line 11)
       MXNet 1.9.1 has no such name either
   mxnet.nd.sparse.csr_matrix  (line 10)
-      left out: MXNet's sparse arrays
+      left out: it makes a sparse array
 
 works differently
   mxnet.gluon.data.DataLoader  (line 7)

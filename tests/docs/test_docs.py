@@ -45,8 +45,11 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
         cwd=folder,
         # Without GPUs, whatever the machine has: their number is printed.
         env={
-            **os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "100",
-        },  # fmt: skip
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "CUDA_VISIBLE_DEVICES": "",
+            "COLUMNS": "100",
+        },
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -65,7 +68,7 @@ def check_own_program(code: str, folder: Path) -> None:
 
 
 #: What else is asked of a page's program, when it has run.
-LEFT = {"your-own-program.md": check_own_program}
+LEFT = {("your-own-program.md", "train.py"): check_own_program}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_a_program_prints_what_its_page_shows(path, name, code, printed, tmp_pat
     done = run(code, name, tmp_path)
     assert done.stderr == "" and done.returncode == 0
     assert sanitized(done.stdout) == sanitized(printed)
-    LEFT.get(path.name, lambda code, folder: None)(code, tmp_path)
+    LEFT.get((path.name, name), lambda code, folder: None)(code, tmp_path)
 
 
 @pytest.mark.parametrize("annotation", [float, "complex | None"])

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, d2l, engine, nd, random
+from d2lmini import MXNetError, autograd, d2l, engine, nd, npx, random
+from d2lmini import np as mx_np
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import vision
 from d2lmini.gluon.data.vision import datasets, idx, image_ops, resize, transforms
@@ -144,6 +145,21 @@ def test_mnist_from_local_files(mnist_root: str, kind):
     assert (X.shape, X.dtype, y.dtype) == ((4, 28, 28, 1), np.uint8, np.int32)
     pairs = kind(mnist_root, transform=lambda x, y: (x.astype("float32"), int(y) + 10))
     assert pairs[1][1] == LABELS[1] + 10 and next(iter(gdata.DataLoader(pairs, 2)))[0].ndim == 4
+
+
+@own_files
+def test_mnist_of_np_arrays(mnist_root: str):
+    npx.set_np()
+    try:
+        train = vision.FashionMNIST(root=mnist_root)
+        image, label = train[2]
+        X, y = next(iter(gdata.DataLoader(train.transform_first(T.ToTensor()), 4)))
+    finally:
+        npx.reset_np()
+    assert {type(x) for x in (image, label, X, y)} == {mx_np.ndarray}
+    assert (image.shape, image.dtype) == ((28, 28, 1), "uint8")
+    assert (label.shape, label.dtype, int(label)) == ((), "int32", LABELS[2])
+    assert (X.shape, X.dtype, y.shape, y.dtype) == ((4, 1, 28, 28), "float32", (4,), "int32")
 
 
 @own_files

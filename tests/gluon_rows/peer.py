@@ -19,7 +19,18 @@ def examine(mx, row, inputs):
         MODE/in/I               gradient of input I
         MODE/grad/I:NAME        gradient of parameter I
         MODE/aux/I:NAME         value after the run of a parameter without gradient
+
+    With row["is_np"] all arrays are `np.ndarray`s.
     """
+    if row["is_np"]:
+        mx.npx.set_np()
+    try:
+        return _examine(mx, row, inputs)
+    finally:
+        mx.npx.reset_np()
+
+
+def _examine(mx, row, inputs):
     scope = names(mx)
     mx.random.seed(0)
     net = eval(row["build"], scope)
@@ -28,7 +39,7 @@ def examine(mx, row, inputs):
         if row["dtype"] != "float32":
             net.cast(row["dtype"])
     first = repr(net)
-    forward(scope, row, net, [mx.nd.array(a, dtype=a.dtype) for a in inputs])
+    forward(scope, row, net, [array(mx, row, a) for a in inputs])
     parameters = list(net.collect_params().values()) if hasattr(net, "collect_params") else []
     about = [[anonymous(p.name), p.shape, kind(p.dtype), p.grad_req] for p in parameters]
     result = {"about": json.dumps([about, first, repr(net)])}
@@ -36,6 +47,18 @@ def examine(mx, row, inputs):
         for key, value in run(mx, scope, row, net, parameters, inputs, mode).items():
             result[f"{mode}/{key}"] = value
     return result
+
+
+def array(mx, row, value, dtype=None):
+    """A NumPy array as an array of the kind that the row asks for."""
+    space = mx.np if row["is_np"] else mx.nd
+    return space.array(value, dtype=value.dtype if dtype is None else dtype)
+
+
+def numbers(row, x):
+    """The numbers of an array, which is of the kind that the row asks for."""
+    assert type(x).__name__ == ("ndarray" if row["is_np"] else "NDArray"), type(x)
+    return x.asnumpy()
 
 
 def names(mx):
@@ -59,9 +82,9 @@ def joined(net, *children):
 
 def run(mx, scope, row, net, parameters, inputs, mode):
     """One mode: 'train' and 'predict' record and go backward, 'infer' does not record."""
-    set_parameters(mx, parameters)
+    set_parameters(mx, row, parameters)
     mx.random.seed(0)
-    xs = [mx.nd.array(a, dtype=a.dtype) for a in inputs]
+    xs = [array(mx, row, a) for a in inputs]
     wanted = [i for i, a in enumerate(inputs) if differentiable(a) and i not in row["constant"]]
     result = {}
     if mode == "infer":
@@ -72,24 +95,24 @@ def run(mx, scope, row, net, parameters, inputs, mode):
             xs[i].attach_grad()
         for p in parameters:
             if p.grad_req != "null":
-                p.zero_grad()
+                p.grad()[:] = 0  # `p.zero_grad()` of MXNet refuses `np.ndarray`s
         with mx.autograd.record(train_mode=training):
             heads = forward(scope, row, net, xs)
         mx.autograd.backward(
             heads,
-            [mx.nd.array(draw(h.shape, 100 + i), dtype=h.dtype) for i, h in enumerate(heads)],
+            [array(mx, row, draw(h.shape, 100 + i), h.dtype) for i, h in enumerate(heads)],
             train_mode=training,
         )
         for i in wanted:
-            result[f"in/{i}"] = xs[i].grad.asnumpy()
+            result[f"in/{i}"] = numbers(row, xs[i].grad)
     for i, h in enumerate(heads):
-        result[f"out/{i}"] = h.asnumpy()
+        result[f"out/{i}"] = numbers(row, h)
     for i, p in enumerate(parameters):
         key = f"{i}:{anonymous(p.name)}"
         if p.grad_req == "null":
-            result[f"aux/{key}"] = p.data().asnumpy()
+            result[f"aux/{key}"] = numbers(row, p.data())
         elif mode != "infer":
-            result[f"grad/{key}"] = p.grad().asnumpy()
+            result[f"grad/{key}"] = numbers(row, p.grad())
     return result
 
 
@@ -107,19 +130,19 @@ def flat(value):
     return [value]
 
 
-def set_parameters(mx, parameters):
+def set_parameters(mx, row, parameters):
     """Seeded values, the same in both libraries; running variances are positive."""
     for i, p in enumerate(parameters):
         value = draw(p.shape, i)
         if p.name.endswith("running_var"):
             value = 1.5 + value / 2
-        p.set_data(mx.nd.array(value, dtype=kind(p.dtype)))
+        p.set_data(array(mx, row, value, kind(p.dtype)))
 
 
 def draw(shape, seed, low=-1.0, high=1.0):
-    """Numbers in [low, high), float64, the same in every version of NumPy."""
-    rng = np.random.default_rng([seed] + [int(n) for n in shape])
-    return low + (high - low) * rng.random(tuple(shape))
+    """Numbers in [low, high), float64, the same in every version of NumPy; of () that of (1,)."""
+    rng = np.random.default_rng([seed] + [int(n) for n in shape or (1,)])
+    return np.asarray(low + (high - low) * rng.random(tuple(shape)))
 
 
 def differentiable(array):

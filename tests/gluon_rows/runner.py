@@ -31,6 +31,7 @@ class Row:
     grad        False leaves the row out of `check_gradients` (kinks, random numbers, float16)
     mxnet       False leaves the row out of the comparison; the reason is in `why`
     differs     parts of keys (see `peer.examine`) that are not compared; the reason is in `why`
+    is_np       run with `np.ndarray`s, after `npx.set_np()`
     """
 
     build: str
@@ -45,6 +46,7 @@ class Row:
     mxnet: bool = True
     differs: tuple[str, ...] = ()
     why: str = ""
+    is_np: bool = False
 
     @property
     def id(self) -> str:
@@ -52,7 +54,8 @@ class Row:
         shapes = "_".join("x".join(map(str, a.shape)) or "scalar" for a in self.arrays())
         call = "" if self.call == "net(*x)" else "-" + self.call
         kind = "" if self.dtype == "float32" else "-" + self.dtype
-        return f"{self.build}{call}-{shapes}{kind}".replace(" ", "")
+        space = "-np" if self.is_np else ""
+        return f"{self.build}{call}-{shapes}{kind}{space}".replace(" ", "")
 
     def arrays(self, dtype: str | None = None) -> list[np.ndarray]:
         """The inputs as arrays; floating ones as `dtype` if that is given."""

@@ -7,6 +7,8 @@ a plain `forward`, for only calls of Blocks are compiled.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gluon_rows import loss, nn, peer, rnn
@@ -15,11 +17,8 @@ from gluon_rows.runner import Row
 import d2lmini as mx
 from d2lmini.gluon import HybridBlock
 
-ROWS = [
-    *nn.ROWS,
-    *loss.ROWS,
-    *rnn.ROWS,
-]
+ROWS = [*nn.ROWS, *loss.ROWS, *rnn.ROWS]
+ROWS += [replace(row, is_np=True) for row in ROWS]
 
 
 class Call(HybridBlock):
@@ -42,10 +41,9 @@ def answers(row: Row) -> list[dict[str, np.ndarray]]:
     net.initialize()
     if row.dtype != "float32":
         net.cast(row.dtype)
-    inputs = row.arrays()
-    peer.forward(scope, row.plain(), net, [mx.nd.array(a, dtype=a.dtype) for a in inputs])
+    inputs, plain = row.arrays(), row.plain()
+    peer.forward(scope, plain, net, [peer.array(mx, plain, a) for a in inputs])
     parameters = list(net.collect_params().values())
-    plain = row.plain()
     found = []
 
     def run() -> None:
@@ -66,7 +64,8 @@ def answers(row: Row) -> list[dict[str, np.ndarray]]:
 def test_compiled_equals_eager(row):
     if not isinstance(eval(row.build, peer.names(mx)), HybridBlock):
         pytest.skip("cannot be hybridized")
-    found = answers(row)
+    with mx.util.np_array(row.is_np), mx.util.np_shape(row.is_np):
+        found = answers(row)
     n = len(row.modes)
     for mode, eager, *compiled in zip(row.modes, found[:n], found[n : 2 * n], found[2 * n :]):
         for each in compiled:

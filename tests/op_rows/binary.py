@@ -261,3 +261,22 @@ for name, function in PUBLIC.items():
     there = {"mxnet": name not in ("hypot", "arctan2", "pow"), "why": NOT_THERE}
     x, y = draw((2, 3), 0.5, 3), draw((3,), 0.5, 3, seed=1)
     ROWS += [Case(name, inputs, alike, **there) for inputs in ((x, y), (x, 2), (1.5, x), (x, 1))]
+
+
+# -- bits ------------------------------------------------------------------------------------------
+
+
+def bitwise(a, b=None, how="and", scalar=0):
+    return getattr(np, f"bitwise_{how}")(a, a.dtype.type(scalar) if b is None else b)
+
+
+OWN = {"grad": False, "mxnet": False, "why": "of np alone"}
+for how in ("and", "or", "xor"):
+    for dtype in ("int32", "int64", "uint8", "bool"):
+        a, b = draw((2, 1), 0, 9, dtype), draw((3,), 0, 9, dtype, seed=1)
+        ROWS += [Case("_bitwise", (a, b), bitwise, {"how": how}, **OWN)]
+    ROWS += [Case("_bitwise", (a.astype("int32"),), bitwise, {"how": how, "scalar": 3}, **OWN)]
+ROWS += [
+    Case("_bitwise_not", (draw((4,), 0, 9, dtype),), np.invert, **OWN)
+    for dtype in ("int32", "bool")
+]

@@ -314,3 +314,17 @@ for batch in ((), (2,)):
             "linalg.syevd", (positive(*batch),), syevd, rtol=1e-4, atol=1e-5, grad=False, why=HALF
         ),
     ]
+
+
+def svd(a):
+    u, values, v = np.linalg.svd(a, full_matrices=False)
+    sign = np.sign(np.take_along_axis(v, abs(v).argmax(-1, keepdims=True), -1))
+    return [u * t(sign), values, v * sign]
+
+
+ROWS += [
+    Case(
+        "_svd", (draw(shape),), svd, rtol=1e-4, atol=1e-5, mxnet=False, why="tests/np has its rows"
+    )
+    for shape in ((2, 3), (2, 3, 4), (3, 3))
+]

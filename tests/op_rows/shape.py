@@ -56,6 +56,13 @@ def _reshapes():
     for shape, target, result in REVERSED:
         yield Case("reshape", (draw(shape),), to(result), {"shape": target, "reverse": True})
     yield Case("Reshape", (X,), to((3, 8)), {"shape": (3, 8)})
+    for shape, target, result in (
+        ((1,), (), ()), ((), (1, 1), (1, 1)), ((2, 3), (-1,), (6,)), ((0, 4), (2, 0), (2, 0)),
+        ((0, 3), (-1, 3), (0, 3)), ((2, 6), (3, -1, 2), (3, 2, 2)),
+    ):  # fmt: skip
+        yield Case("_np_reshape", (draw(shape),), lambda x, newshape, result=result:
+                   x.reshape(result), {"newshape": target}, mxnet=False,
+                   why="MXNet has this op only under NumPy's rules of shapes")  # fmt: skip
     for lhs, rhs, bounds, result in (
         ((2, 3, 4), (6, 4), {}, (6, 4)),
         ((30, 7), (15, 2, 4), {"lhs_begin": 0, "lhs_end": 1, "rhs_end": 2}, (15, 2, 7)),
@@ -206,6 +213,9 @@ def _diagonals():
         g = diag(X, **attrs)
         yield Case("_undiag", (g,), undiag, {"shape": X.shape, **attrs}, mxnet=False,
                    why="an op of our own, for gradients")  # fmt: skip
+    for k, lower in ((0, True), (1, False), (-1, True)):
+        yield Case("_triangle", (X,), lambda x, k, lower: (np.tril if lower else np.triu)(x, k),
+                   {"k": k, "lower": lower}, mxnet=False, why="np.tril and np.triu")  # fmt: skip
 
 
 def _facts():

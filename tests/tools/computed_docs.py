@@ -7,10 +7,14 @@ python tests/tools/computed_docs.py       # writes it anew; a test says when it 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # np_rows
+
 import migration_table
+import np_table
 import reading_order
 
 from d2lmini import cli
@@ -47,6 +51,7 @@ def _words(action: argparse.Action) -> str:
 #: The page, and what computes each of its parts, in order.
 PAGES: dict[str, list[Callable[[], str]]] = {
     "migration.md": [migration_table.differences, migration_table.tables],
+    "np.md": [np_table.table],
     "command-line.md": [commands],
     "reading-guide.md": [reading_order.table],
 }

@@ -22,7 +22,8 @@ from d2lmini.compat.mxnet_alias.differences import DIFFERENCES
 
 #: What a program that is no part of MXNet has no use for.
 INNER = re.compile(
-    r"backward_\w+|gen_\w+|get_\w+_op|\w+_code|\w+_axes|handle|writable|set_kvstore_handle"
+    r"backward_\w+|gen_\w+|get_\w+_op|\w+_code|\w+_axes|handle|writable|set_kvstore_handle|"
+    r"check_call|classproperty|with_metaclass"
 )
 
 
@@ -42,6 +43,8 @@ def look_up(path: str, names: list[str]) -> Found:
         place = found or importlib.import_module(f"{place.__name__}.{part}")
     if path == "nd.NDArray":
         place = mx.nd.ones(1)  # an instance explains what it lacks
+    if path == "np.ndarray":
+        place = mx.np.ones(1)
     left_out, missing = {}, []
     names = [name for name in names if not INNER.fullmatch(name)]
     for name in names:

@@ -13,7 +13,7 @@ SPACES = """
     gluon.HybridBlock gluon.Parameter gluon.ParameterDict gluon.Trainer gluon.nn gluon.rnn
     gluon.loss gluon.data gluon.data.vision gluon.data.vision.transforms gluon.utils
     gluon.contrib.nn init optimizer lr_scheduler metric io kv context random profiler
-    viz runtime test_utils
+    viz runtime test_utils np np.ndarray np.random np.linalg npx npx.random
 """.split()
 
 
@@ -25,17 +25,29 @@ def is_name(path, space, name, value):
     """A name that programs use: no module, nothing that was only imported from elsewhere."""
     if name.startswith("_") or isinstance(value, types.ModuleType):
         return False
-    if isinstance(space, type):
+    if isinstance(space, type) or path.startswith("np"):
         return True
     home = getattr(value, "__module__", None) or ""
     return callable(value) and home.startswith((space.__name__, HOMES.get(path, space.__name__)))
+
+
+def refuses(array, name):
+    """Is the name of `np.ndarray` one that says "no attribute" when it is called?"""
+    for arguments in ((), (array,)):
+        try:
+            getattr(array, name)(*arguments)
+        except Exception as problem:
+            if "no attribute" in str(problem):
+                return True
+    return False
 
 
 def names_of(mx, path):
     space = mx
     for part in path.split("."):
         space = getattr(space, part)
-    return sorted(n for n in dir(space) if is_name(path, space, n, getattr(space, n, None)))
+    names = sorted(n for n in dir(space) if is_name(path, space, n, getattr(space, n, None)))
+    return [n for n in names if path != "np.ndarray" or not refuses(mx.np.ones(1), n)]
 
 
 def modules(mx):

@@ -5,20 +5,20 @@
     npx.set_np()
 
 Names and signatures are the book's; d2lmini computes, on `np.ndarray`s. Data that the book
-downloads is read from a local file where there is one (`download.py`); without its files
+downloads is read from a local file where there is one (`files.py`); without its files
 Fashion-MNIST is replaced by the digits that come with scikit-learn.
 
     hyperparameters.py  HyperParameters, add_to_class
     oop.py       ProgressBoard, Module, DataModule, Trainer, Classifier
     data.py      SyntheticRegressionData, FashionMNIST, load_array, ...
-    training.py  Timer, Accumulator, Animator, train_ch6, ...
-    devices.py   try_gpu, split_batch, train_ch13, Benchmark
+    training.py  Timer, Benchmark, Accumulator, train_ch6, ...
+    devices.py   try_gpu, split_batch, train_ch13
     models.py    LinearRegression, Residual, resnet18, RNN, ...
     text.py      Vocab, TimeMachine, tokenize, ...
     attention.py MultiHeadAttention, PositionalEncoding, ...
     plots.py     plot, show_images, show_heatmaps, ...
     arrays.py    tensor, arange, matmul, ... : functions that have a name of their own in the book
-    download.py  DATA_HUB, download, extract
+    files.py     DATA_HUB, download, extract
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _FILES = {
     "oop": "Classifier DataModule Module ProgressBoard Trainer",
     "data": """FashionMNIST SyntheticRegressionData get_data_ch11 get_dataloader_workers
         get_fashion_mnist_labels load_array load_data_fashion_mnist synthetic_data""",
-    "training": """Accumulator Animator SGD Timer accuracy evaluate_accuracy evaluate_accuracy_gpu
-        evaluate_loss grad_clipping linreg sgd show_trace_2d squared_loss
+    "training": """Accumulator Animator Benchmark SGD Timer accuracy evaluate_accuracy
+        evaluate_accuracy_gpu evaluate_loss grad_clipping linreg sgd show_trace_2d squared_loss
         train_2d train_ch3 train_ch6 train_ch11 train_concise_ch11 train_epoch_ch3""",
-    "devices": """Benchmark cpu evaluate_accuracy_gpus gpu num_gpus split_batch train_batch_ch13
+    "devices": """cpu evaluate_accuracy_gpus gpu num_gpus split_batch train_batch_ch13
         train_ch13 try_all_gpus try_gpu""",
     "models": """GRU LinearRegression LinearRegressionScratch RNN RNNLM RNNLMScratch RNNScratch
         ResNeXtBlock Residual check_len check_shape corr2d resnet18""",
@@ -46,10 +46,10 @@ _FILES = {
     "plots": """bbox_to_rect plot set_axes set_figsize show_heatmaps show_images
         show_list_len_pair_hist use_svg_display""",
     "arrays": """abs arange argmax astype batch_matmul concat cos cosh exp expand_dims eye float32
-        int32 linspace log matmul meshgrid normal numpy ones ones_like rand randn reduce_mean
+        int32 int64 linspace log matmul meshgrid normal numpy ones ones_like rand randn reduce_mean
         reduce_sum repeat reshape sigmoid sin sinh size stack swapaxes tanh tensor to transpose
         zeros zeros_like""",
-    "download": """DATA_HUB DATA_URL download download_all download_extract extract""",
+    "files": """DATA_HUB DATA_URL download download_all download_extract extract""",
 }
 _LAZY = {name: f"{__name__}.{file}" for file, names in _FILES.items() for name in names.split()}
 
@@ -61,7 +61,7 @@ _LEFT_OUT = """
     multibox_detection multibox_prior multibox_target nms predict_sentiment read_data_ml100k
     show_bboxes split_and_load_ml100k split_data_ml100k train_recsys_rating""".split()
 
-__all__ = ["plt", *_LAZY]
+__all__ = ["nn_Module", "plt", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:

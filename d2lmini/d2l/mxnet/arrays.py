@@ -14,7 +14,8 @@ ones_like, ones, zeros_like, zeros = np.ones_like, np.ones, np.zeros_like, np.ze
 arange, meshgrid, sin, sinh, cos, cosh = np.arange, np.meshgrid, np.sin, np.sinh, np.cos, np.cosh
 tanh, linspace, exp, log, tensor = np.tanh, np.linspace, np.exp, np.log, np.array
 normal, rand, randn = np.random.normal, np.random.rand, np.random.randn
-matmul, int32, float32, concat, stack = np.dot, np.int32, np.float32, np.concatenate, np.stack
+matmul, concat, stack = np.dot, np.concatenate, np.stack
+float32, int32, int64 = np.float32, np.int32, np.int64
 abs, eye, sigmoid, batch_matmul = np.abs, np.eye, npx.sigmoid, npx.batch_dot
 
 

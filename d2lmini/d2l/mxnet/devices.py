@@ -14,7 +14,6 @@ from typing import Any
 
 from d2lmini import autograd, gluon, npx
 from d2lmini.context import Context
-from d2lmini.d2l.benchmark import Benchmark as Benchmark
 from d2lmini.d2l.mxnet.training import Accumulator, Animator, Timer, accuracy
 
 cpu, gpu = npx.cpu, npx.gpu

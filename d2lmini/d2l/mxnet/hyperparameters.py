@@ -27,15 +27,13 @@ class HyperParameters:
     """A class whose constructor's arguments become attributes."""
 
     def save_hyperparameters(self, ignore: Sequence[str] = ()) -> None:
-        """Store the arguments of the calling constructor as attributes, and all in `hparams`;
-        those in `ignore` and names that begin with _ are left out."""
+        """Store the arguments and variables of the calling constructor as attributes, and all
+        in `hparams`; those in `ignore` and names that begin with _ are left out."""
         frame = inspect.currentframe()
         assert frame is not None and frame.f_back is not None
-        names, _, _, values = inspect.getargvalues(frame.f_back)
-        given = {k: v for k, v in values.items() if k in names or not k.startswith("__")}
         self.hparams = {
             name: value
-            for name, value in given.items()
+            for name, value in frame.f_back.f_locals.items()
             if name not in {"self", *ignore} and not name.startswith("_")
         }
         for name, value in self.hparams.items():

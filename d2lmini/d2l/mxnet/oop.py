@@ -17,7 +17,6 @@ from d2lmini import autograd, gluon, np, npx
 from d2lmini.d2l.mxnet.devices import gpu
 from d2lmini.d2l.mxnet.hyperparameters import HyperParameters
 from d2lmini.gluon import nn
-from d2lmini.gluon.parameter_dict import ParameterDict
 
 
 class Point(NamedTuple):
@@ -124,7 +123,7 @@ class Module(nn.Block, HyperParameters):
     def parameters(self) -> Any:
         """The Parameters, or, if there are none, a list of the arrays."""
         params = self.collect_params()
-        if isinstance(params, ParameterDict) and len(params.keys()):
+        if isinstance(params, gluon.ParameterDict) and len(params.keys()):
             return params
         return self.get_scratch_params()
 
@@ -204,9 +203,10 @@ class Trainer(HyperParameters):
         self.prepare_model(model)
         self.optim = model.configure_optimizers()
         self.epoch = self.train_batch_idx = self.val_batch_idx = 0
-        while self.epoch < self.max_epochs:  # type: ignore[attr-defined]
+        # After the last epoch `epoch` keeps that epoch's number, as programs expect that go on.
+        for epoch in range(self.max_epochs):  # type: ignore[attr-defined]
+            self.epoch = epoch
             self.fit_epoch()
-            self.epoch += 1
 
     def fit_epoch(self) -> None:
         """One pass over the batches for training, then one over those for validation."""
@@ -244,18 +244,18 @@ class Classifier(Module):
         self.plot("loss", self.loss(y_hat, batch[-1]), train=False)
         self.plot("acc", self.accuracy(y_hat, batch[-1]), train=False)
 
-    def accuracy(self, y_hat: Any, y: Any, averaged: bool = True) -> Any:
+    def accuracy(self, Y_hat: Any, Y: Any, averaged: bool = True) -> Any:
         """The share of rows whose largest score is the right class; all comparisons unless
         `averaged`."""
-        y_hat = y_hat.reshape((-1, y_hat.shape[-1]))
-        predicted = y_hat.argmax(axis=1).astype(y.dtype)
-        compared = (predicted == y.reshape(-1)).astype(np.float32)
+        Y_hat = Y_hat.reshape((-1, Y_hat.shape[-1]))
+        predicted = Y_hat.argmax(axis=1).astype(Y.dtype)
+        compared = (predicted == Y.reshape(-1)).astype(np.float32)
         return compared.mean() if averaged else compared
 
-    def loss(self, y_hat: Any, y: Any, averaged: bool = True) -> Any:
+    def loss(self, Y_hat: Any, Y: Any, averaged: bool = True) -> Any:
         """The cross-entropy of scores; one value for each row unless `averaged`."""
-        y_hat, y = y_hat.reshape((-1, y_hat.shape[-1])), y.reshape((-1,))
-        l = gluon.loss.SoftmaxCrossEntropyLoss()(y_hat, y)
+        Y_hat, Y = Y_hat.reshape((-1, Y_hat.shape[-1])), Y.reshape((-1,))
+        l = gluon.loss.SoftmaxCrossEntropyLoss()(Y_hat, Y)
         return l.mean() if averaged else l
 
     def layer_summary(self, X_shape: tuple[int, ...]) -> None:

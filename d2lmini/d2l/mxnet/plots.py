@@ -65,9 +65,9 @@ def _curves(values: Any) -> list[Any]:
     """A curve or several, as a list of NumPy arrays or lists."""
     if hasattr(values, "ndim"):
         return [_numpy(values)] if values.ndim == 1 else list(_numpy(values))
-    values = list(values)
-    alone = not values or not hasattr(values[0], "__len__")
-    return [list(map(_numpy, values))] if alone else [_numpy(v) for v in values]
+    values = [_numpy(value) for value in values]
+    alone = not values or getattr(values[0], "ndim", 1) == 0 or not hasattr(values[0], "__len__")
+    return [values] if alone else [list(map(_numpy, curve)) for curve in values]
 
 
 def show_images(

@@ -16,6 +16,7 @@ from typing import Any
 
 from d2lmini import autograd, gluon, init, np, npx
 from d2lmini.context import Context
+from d2lmini.d2l import benchmark
 from d2lmini.d2l.mxnet.hyperparameters import HyperParameters
 from d2lmini.gluon import nn
 
@@ -47,6 +48,18 @@ class Timer:
     def cumsum(self) -> list[float]:
         """The running sums of the times."""
         return [sum(self.times[: i + 1]) for i in range(len(self.times))]
+
+
+class Benchmark(benchmark.Benchmark):
+    """`d2lmini.Benchmark`, which prints `description: 0.1234 sec`."""
+
+    def __init__(self, description: str | None = "Done", **options: Any):
+        super().__init__(description, **options)
+        self.description = self.prefix
+
+    def _print(self, note: str = "") -> None:
+        if not self.quiet:
+            print(f"{self.description}: {self.elapsed:.4f} sec{note}")
 
 
 class Accumulator:
@@ -122,7 +135,7 @@ def sgd(params: Iterable[Any], lr: float, batch_size: int) -> None:
 
 
 class SGD(HyperParameters):
-    """Stochastic gradient descent on a list of arrays, or on parameters through a Gluon Trainer."""
+    """Stochastic gradient descent on a list of arrays."""
 
     def __init__(self, params: Any, lr: float):
         self.save_hyperparameters()
@@ -223,8 +236,9 @@ def train_ch6(
     net: Any, train_iter: Any, test_iter: Any, num_epochs: int, lr: float,
     device: Context | None = None,
 ) -> None:  # fmt: skip
-    """Train a classifier on one device with SGD; draws and prints its progress."""
-    device = device or npx.cpu()
+    """Train a classifier on one device (None: the first GPU, if there is one) with SGD; draws and
+    prints its progress."""
+    device = device or (npx.gpu() if npx.num_gpus() else npx.cpu())
     net.initialize(force_reinit=True, ctx=device, init=init.Xavier())
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": lr})

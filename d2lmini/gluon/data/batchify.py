@@ -64,9 +64,9 @@ default_mp_batchify_fn = default_batchify_fn
 def gather(data: Any, indices: Sequence[int]) -> Any:
     """default_batchify_fn([data[i] for i in indices]) at once; None without a fast path.
 
-    The fast path exists for NumPy arrays, for NDArrays with two or more axes, and for datasets
-    whose class defines both `_whole_batch` and `__getitem__` (a subclass that overrides only
-    `__getitem__` changes the elements).
+    The fast path exists for NumPy arrays, for `np.ndarray`s, for NDArrays with two or more axes,
+    and for datasets whose class defines both `_whole_batch` and `__getitem__` (a subclass that
+    overrides only `__getitem__` changes the elements).
     """
     if isinstance(data, NDArray):
         return _rows(data, indices)
@@ -82,9 +82,9 @@ def gather(data: Any, indices: Sequence[int]) -> Any:
 
 
 def _rows(data: NDArray, indices: Sequence[int]) -> Any:
-    """Rows of an NDArray as a copy. (Not for one axis, where x[i] has shape (1,).)"""
+    """Rows of an array as a copy. (Not of an NDArray of one axis, where x[i] has shape (1,).)"""
     places = np.array(indices, dtype=np.int64)  # a copy: a sampler may reuse its list
-    n = data.shape[0] if data.ndim > 1 else 0
+    n = data.shape[0] if data.ndim > 1 or data.is_np else 0
     if n == 0 or places.size == 0 or places.min() < 0 or places.max() >= n:
         return None  # the path for single elements raises the error
     return nd.take(data, from_array(places, data.context, adopt=True))

@@ -230,7 +230,8 @@ class RecurrentLayer(HybridBlock):
         }
 
     def __repr__(self) -> str:
-        words = [f"{self._input_size or None} -> {self._hidden_size}", self._layout]
+        inner = (self._reg_params["l0_i2h_weight"].shape or (0, 0))[1]
+        words = [f"{inner or None} -> {self._hidden_size}", self._layout]
         if self._num_layers != 1:
             words.append(f"num_layers={self._num_layers}")
         if self._dropout != 0:

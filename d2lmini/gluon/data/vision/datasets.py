@@ -39,6 +39,7 @@ from d2lmini.gluon.data.vision.idx import (
 from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
+from d2lmini.util import is_np_array
 
 __all__ = [
     "CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset",
@@ -82,7 +83,8 @@ class _DownloadedDataset(Dataset):
         self._transform = transform
         images, labels = self._get_data()
         self._data: NDArray = as_default(from_array(images, cpu(), adopt=True))
-        self._label: np.ndarray = labels
+        # Numbers cost less than arrays of one element, but programs with `np` expect the latter.
+        self._label: Any = as_default(from_array(labels, cpu())) if is_np_array() else labels
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         """New arrays: images (N, H, W, C) uint8, labels (N,) int32."""
@@ -140,7 +142,8 @@ class _DownloadedDataset(Dataset):
 class MNIST(_DownloadedDataset):
     """Handwritten digits (LeCun et al.): 60,000 training and 10,000 test images, 28 x 28.
 
-    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32). Raises ConnectionError if
+    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32); after `npx.set_np()` both are
+    `np.ndarray`s, the label of shape (). Raises ConnectionError if
     files are missing and cannot be downloaded, MXNetError if files are damaged.
     """
 

@@ -1,0 +1,140 @@
+"""`d2l.mxnet`: figures hold what they were given."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from d2lmini import np, npx
+from d2lmini.d2l import mxnet as d2l
+from d2lmini.d2l.mxnet import plots
+
+pyplot = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    npx.set_np()
+    yield
+    npx.reset_np()
+    pyplot.close("all")
+    pyplot.rcdefaults()
+
+
+def lines():
+    """The curves of the current figure, as lists of points."""
+    return [list(zip(*map(list, line.get_data()))) for line in pyplot.gca().get_lines()]
+
+
+x = np.arange(3)
+ON_INDEX = [(0, 0), (1, 2), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((x * 2,), [ON_INDEX]),
+        (([0, 2, 4],), [ON_INDEX]),
+        (([np.array(0), np.array(2), np.array(4)],), [ON_INDEX]),
+        (([x * 2, x * 2],), [ON_INDEX] * 2),
+        ((x, x * 2), [ON_INDEX]),
+        ((range(3), [0, 2, 4]), [ON_INDEX]),
+        ((x, [x * 2, x]), [ON_INDEX, [(0, 0), (1, 1), (2, 2)]]),
+        (([x, x], [x * 2, x * 2]), [ON_INDEX] * 2),
+        ((x, np.stack([x * 2, x * 2])), [ON_INDEX] * 2),
+        (([[0, 1, 2]], [[np.array(0), 2, 4]]), [ON_INDEX]),
+        ((x, [x] * 6), [[(0, 0), (1, 1), (2, 2)]] * 6),
+    ],
+)
+def test_plot(arguments, expected):
+    d2l.plot(*arguments)
+    assert lines() == expected
+
+
+def test_what_stands_around_a_plot():
+    d2l.plot(x + 1, [x + 1], "a", "b", legend=["c"], xlim=[1, 2], ylim=[1, 9], yscale="log",
+             fmts=["r:"], figsize=(4, 3))  # fmt: skip
+    axes = pyplot.gca()
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("a", "b", "log")
+    assert axes.get_xlim() == (1, 2) and axes.get_ylim() == (1, 9)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["c"]
+    assert axes.get_lines()[0].get_color() == "r"
+    assert list(pyplot.gcf().get_size_inches()) == [4, 3]
+    d2l.plot(x, x)  # begins anew
+    assert len(lines()) == 1 and pyplot.gca() is axes
+    _, other = pyplot.subplots()
+    d2l.plot(x, x, axes=other)
+    assert len(other.get_lines()) == 1
+    d2l.set_axes(other, "p", "q", None, None, "linear", "linear", None)
+    assert other.get_xlabel() == "p" and other.get_legend() is None
+
+
+def test_pictures():
+    images = np.arange(16).reshape(4, 2, 2)
+    axes = d2l.show_images(images, 2, 2, titles=list("abcd"), scale=1)
+    assert [a.get_title() for a in axes] == list("abcd") and not axes[0].axison
+    assert axes[3].get_images()[0].get_array().tolist() == [[12, 13], [14, 15]]
+    data = d2l.FashionMNIST.__new__(d2l.FashionMNIST)
+    data.visualize((images.reshape(4, 1, 2, 2), np.array([0, 9, 1, 2])), ncols=4)
+    titles = [a.get_title() for a in pyplot.gcf().axes]
+    assert titles == data.text_labels([0, 9, 1, 2])
+
+
+def test_heatmaps_and_histograms():
+    d2l.show_heatmaps(np.arange(16).reshape(1, 4, 2, 2), "keys", "queries", titles=list("abcd"))
+    axes = pyplot.gcf().axes[:-1]  # the last shows the colours
+    assert [a.get_title() for a in axes] == list("abcd")
+    assert (axes[0].get_xlabel(), axes[0].get_ylabel(), axes[1].get_ylabel()) == (
+        "keys",
+        "queries",
+        "",
+    )
+    assert axes[2].get_images()[0].get_array().tolist() == [[8, 9], [10, 11]]
+    pyplot.close("all")
+    d2l.show_list_len_pair_hist(["p", "q"], "n", "count", [[1], [1, 2]], [[], []])
+    heights = [[bar.get_height() for bar in group] for group in pyplot.gca().containers]
+    assert [sum(h) for h in heights] == [2, 2] and pyplot.gca().get_xlabel() == "n"
+
+
+def test_a_path_over_contours():
+    d2l.show_trace_2d(lambda x1, x2: x1**2 + 2 * x2**2, [(-5, -2), (np.array(-2.5), -1)])
+    assert lines()[0] == [(-5, -2), (-2.5, -1)]
+    assert (pyplot.gca().get_xlabel(), pyplot.gca().get_ylabel()) == ("x1", "x2")
+
+
+def test_a_box():
+    box = d2l.bbox_to_rect([1, 2, 4, 6], "blue")
+    assert (box.get_xy(), box.get_width(), box.get_height()) == ((1, 2), 3, 4)
+    d2l.set_figsize((5, 2))
+    assert pyplot.rcParams["figure.figsize"] == [5, 2] and d2l.plt is pyplot
+    d2l.use_svg_display()
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A notebook that remembers what it shows."""
+    display = pytest.importorskip("IPython.display")
+    shown = []
+    monkeypatch.setattr(plots, "_in_notebook", lambda: True)
+    monkeypatch.setattr(display, "display", shown.append)
+    monkeypatch.setattr(display, "clear_output", lambda wait: None)
+    return shown
+
+
+def test_growing_curves_in_a_notebook(notebook):
+    board = d2l.ProgressBoard("epoch", xlim=[0, 2], ylim=[0, 9], yscale="linear")
+    for value in range(3):
+        board.draw(value, 2 * value, "loss")
+    assert notebook == [board.fig] * 3 and lines() == [ON_INDEX]
+    assert pyplot.gca().get_xlim() == (0, 2) and pyplot.gca().get_xlabel() == "epoch"
+    animator = d2l.Animator(xlabel="epoch", legend=["a", "b"])
+    animator.add(1, (1, 2))
+    animator.add(2, (3, np.array(4)))
+    assert notebook[3:] == [animator.fig] * 2
+    assert numpy.array(lines()).tolist() == [[[1, 1], [2, 3]], [[1, 2], [2, 4]]]
+
+
+def test_elsewhere_nothing_is_drawn():
+    d2l.ProgressBoard().draw(1, 2, "loss")
+    d2l.Animator().add(1, 2)
+    assert pyplot.get_fignums() == []

@@ -1,0 +1,342 @@
+"""`d2l.mxnet`: the classes for models and training, the loops, devices."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy
+import pytest
+import second_edition
+
+import d2lmini
+from d2lmini import cpu, gluon, gpu, np, npx, virtual_gpus
+from d2lmini.d2l import mxnet as d2l
+from d2lmini.gluon import nn
+
+
+@pytest.fixture(autouse=True)
+def np_mode():
+    npx.set_np()
+    yield
+    npx.reset_np()
+
+
+# -- hyperparameters.py, oop.py --------------------------------------------------------------------
+
+
+def test_arguments_become_attributes():
+    class Model(d2l.HyperParameters):
+        def __init__(self, a, _hidden, *, b=2, c=3):
+            double = 2 * a  # noqa: F841
+            self.save_hyperparameters(ignore=["c"])
+
+    model = Model(1, 5)
+    assert model.hparams == {"a": 1, "b": 2, "double": 2} and (model.a, model.b) == (1, 2)
+    assert not hasattr(model, "c") and not hasattr(model, "_hidden")
+
+    @d2l.add_to_class(Model)
+    def twice(self):
+        return 2 * self.b
+
+    assert model.twice() == 4
+
+
+def test_a_board_keeps_means():
+    board = d2l.ProgressBoard("x", display=False)
+    for x in range(5):
+        board.draw(x, 10 * x, "a", every_n=2)
+        board.draw(x, x, "b")
+    assert board.data["a"] == [(0.5, 5), (2.5, 25)] and len(board.data["b"]) == 5
+    assert board.raw_points["a"] == [(4, 40)] and board.figsize == (3.5, 2.5)
+
+
+class Line(d2l.Module):
+    """y = w x, on an array; one step of SGD is known."""
+
+    def __init__(self, lr=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.w = np.array([2])
+        self.w.attach_grad()
+
+    def forward(self, X):
+        return X * self.w
+
+    def loss(self, y_hat, y):
+        return ((y_hat - y) ** 2).mean()
+
+
+class Points(d2l.DataModule):
+    """Two batches for training, one for validation, or none."""
+
+    def __init__(self, val=True):
+        super().__init__()
+        self.save_hyperparameters()
+
+    def get_dataloader(self, train):
+        if not train and not self.val:
+            return None
+        return [(np.array([1]), np.array([0]))] * (2 if train else 1)
+
+
+def test_a_trainer_steps_and_draws():
+    model, trainer = Line(), d2l.Trainer(max_epochs=2)
+    trainer.fit(model, Points())
+    # w <- w - 0.1 * 2 w, four times.
+    assert float(model.w) == pytest.approx(2 * 0.8**4)
+    losses = [4 * 0.64**i for i in range(4)]
+    assert [p.y for p in model.board.data["train_loss"]] == pytest.approx(losses)
+    assert [p.x for p in model.board.data["train_loss"]] == [0, 0.5, 1, 1.5]
+    assert [tuple(p) for p in model.board.data["val_loss"]] == [
+        (1, pytest.approx(losses[2])), (2, pytest.approx(4 * 0.64**4)),
+    ]  # fmt: skip
+    assert (trainer.epoch, trainer.train_batch_idx, trainer.val_batch_idx) == (1, 4, 2)
+    assert model.board.xlim == [0, 2] and model.trainer is trainer
+
+
+def test_without_validation_and_with_clipping():
+    model = Line()
+    d2l.Trainer(max_epochs=1, gradient_clip_val=0.5).fit(model, Points(val=False))
+    assert float(model.w) == pytest.approx(2 - 2 * 0.1 * 0.5)
+    assert list(model.board.data) == ["train_loss"]
+
+
+def test_what_a_model_must_define():
+    model = d2l.Module()
+    with pytest.raises(AssertionError, match="Neural network is defined"):
+        model(np.ones(1))
+    with pytest.raises(AssertionError, match="Trainer is not inited"):
+        model.plot("loss", 1, train=True)
+    with pytest.raises(NotImplementedError, match=r"Module defines no loss\(y_hat, y\)"):
+        model.loss(1, 2)
+
+
+def test_parameters_on_arrays_and_of_gluon():
+    scratch = Line()
+    assert [p is scratch.w for p in scratch.parameters()] == [True]
+    assert isinstance(scratch.configure_optimizers(), d2l.SGD)
+    concise = d2l.LinearRegression(lr=0.1)
+    assert len(concise.parameters()) == 2
+    assert isinstance(concise.configure_optimizers(), gluon.Trainer)
+    outer = d2l.RNNLMScratch(d2l.RNNScratch(4, 3), 4)
+    assert len(outer.parameters()) == 5 and all(p.grad is not None for p in outer.parameters())
+
+
+def test_a_trainer_moves_the_model_to_the_gpu():
+    with virtual_gpus(1):
+        model, trainer = Line(), d2l.Trainer(max_epochs=2, num_gpus=3)
+        assert trainer.gpus == [gpu(0)]
+        trainer.fit(model, Points())
+        assert model.w.ctx == gpu(0) and float(model.w) == pytest.approx(2 * 0.8**4)
+        outer = d2l.RNNLMScratch(d2l.RNNScratch(4, 3), 4)
+        outer.set_scratch_params_device(gpu(0))
+        assert {p.ctx for p in outer.parameters()} == {gpu(0)}
+        assert d2l.Trainer(1, num_gpus=0).gpus == []
+
+
+def test_a_classifier():
+    model = d2l.Classifier()
+    scores, y = np.array([[3, 1], [0, 5], [2, 1]]), np.array([0, 1, 1])
+    assert float(model.accuracy(scores, y)) == pytest.approx(2 / 3)
+    assert model.accuracy(scores, y, averaged=False).tolist() == [1, 1, 0]
+    expected = [math.log1p(math.exp(-d)) for d in (2, 5, -1)]
+    assert model.loss(scores, y, averaged=False).tolist() == pytest.approx(expected, rel=1e-4)
+    assert float(model.loss(scores, y)) == pytest.approx(sum(expected) / 3, rel=1e-4)
+
+
+def test_training_learns():
+    """Every curve that MXNet's oracle compares falls, here too."""
+    for experiment in (second_edition.regression, second_edition.language_models):
+        boards = [found for found in experiment(d2lmini) if isinstance(found, dict)]
+        assert len(boards) >= 3
+        for board in boards:
+            for points in board.values():
+                assert points[-1][1] < points[0][1]
+
+
+def test_a_prediction_has_the_length_that_was_asked_for():
+    vocab = d2l.Vocab(list("abc"))
+    model = d2l.RNNLM(d2l.GRU(4, 2), len(vocab))
+    text = model.predict("ab", 6, vocab)
+    assert text.startswith("ab") and len(text.replace("<unk>", "u")) == 8
+    assert model.one_hot(np.array([[1, 2]])).shape == (2, 1, 4)
+
+
+# -- models.py -------------------------------------------------------------------------------------
+
+
+def test_shapes_are_checked():
+    d2l.check_shape(np.ones((2, 3)), (2, 3))
+    d2l.check_len([1, 2], 2)
+    with pytest.raises(AssertionError, match=r"shape \(2,\) != expected shape \(3,\)"):
+        d2l.check_shape(np.ones(2), (3,))
+    with pytest.raises(AssertionError, match="length 1 != expected length 2"):
+        d2l.check_len([1], 2)
+
+
+def test_blocks_for_pictures():
+    X = np.ones((2, 4, 6, 6))
+    for net, shape in [
+        (d2l.Residual(4), (2, 4, 6, 6)),
+        (d2l.Residual(8, True, 2), (2, 8, 3, 3)),
+        (d2l.ResNeXtBlock(4, 2, 1), (2, 4, 6, 6)),
+        (d2l.ResNeXtBlock(8, 4, 0.5, True, 2), (2, 8, 3, 3)),
+        (d2l.resnet18(10), (2, 10)),
+    ]:
+        net.initialize()
+        assert net(X).shape == shape and isinstance(net(X), np.ndarray)
+    block = d2l.ResNeXtBlock(32, 16, 1)
+    block.initialize()
+    block(np.ones((1, 32, 4, 4)))
+    assert block.conv2.weight.shape == (32, 16, 3, 3)  # groups of 16 channels
+    assert d2l.corr2d(np.arange(9).reshape(3, 3), np.array([[0, 1], [2, 3]])).tolist() == [
+        [19, 25], [37, 43],
+    ]  # fmt: skip
+
+
+# -- training.py -----------------------------------------------------------------------------------
+
+
+def test_a_timer_and_a_benchmark(capsys):
+    timer = d2l.Timer()
+    time.sleep(0.002)
+    assert timer.stop() >= 0.002 and timer.avg() == timer.sum() == timer.times[0]
+    timer.start()
+    timer.stop()
+    assert timer.cumsum() == [timer.times[0], sum(timer.times)]
+    with d2l.Benchmark() as benchmark:
+        pass
+    with d2l.Benchmark("named"):
+        pass
+    assert benchmark.description == "Done"
+
+    @d2l.Benchmark("decorated")
+    def nothing():
+        return 3
+
+    assert nothing() == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in lines] == ["Done", "named", "decorated"]
+    assert all(line.endswith(" sec") and "time" not in line for line in lines)
+
+
+def test_accumulator_and_animator():
+    total = d2l.Accumulator(2)
+    total.add(1, np.array(2))
+    total.add(0.5, 2)
+    assert [total[0], total[1]] == [1.5, 4]
+    total.reset()
+    assert total.data == [0, 0]
+    animator = d2l.Animator(xlabel="epoch", legend=["a", "b"], xlim=[1, 2])
+    animator.add(1, (np.array(3), None))
+    animator.add(2, (4, 5))
+    assert animator.X == [[1, 2], [2]] and animator.Y == [[3, 4], [5]]
+
+
+def test_what_an_epoch_returns():
+    data = d2l.load_array((np.eye(4), np.arange(4, dtype="int32")), 2, is_train=False)
+    net = nn.Dense(4)
+    net.initialize()
+    steps = []
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    l, acc = d2l.train_epoch_ch3(net, data, loss, steps.append)
+    assert steps == [2, 2] and 0 <= acc <= 1
+    assert l == pytest.approx(d2l.evaluate_loss(net, data, loss), rel=1e-5)  # nothing was changed
+    assert acc == d2l.evaluate_accuracy(net, data) == d2l.evaluate_accuracy_gpu(net, data, cpu())
+
+
+def blobs(n):
+    rng = numpy.random.default_rng(0)
+    y = numpy.arange(n) % 2
+    X = rng.normal(size=(n, 2)) + 6 * y[:, None] - 3
+    return np.array(X.astype("float32")), np.array(y.astype("int32"))
+
+
+@pytest.mark.parametrize("loop", ["ch3", "ch6", "ch13"])
+def test_a_loop_trains_and_says_how_well(loop, capsys):
+    data = d2l.load_array(blobs(64), 16)
+    net = nn.Sequential()
+    net.add(nn.Dense(2))
+    if loop == "ch6":
+        d2l.train_ch6(net, data, data, 3, lr=0.5)
+    else:
+        net.initialize()
+        loss = gluon.loss.SoftmaxCrossEntropyLoss()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+        arguments = net, data, data, loss
+        if loop == "ch3":
+            d2l.train_ch3(*arguments, 3, trainer)
+        else:
+            d2l.train_ch13(*arguments, trainer, 3, [cpu(0)])
+    assert d2l.evaluate_accuracy(net, data) == 1
+    printed = capsys.readouterr().out
+    assert ("train acc" in printed and "examples/sec on" in printed) == (loop != "ch3")
+
+
+def test_train_ch6_takes_a_gpu_if_there_is_one(capsys):
+    with virtual_gpus(1):
+        net = nn.Dense(2)
+        data = d2l.load_array(blobs(32), 16)
+        d2l.train_ch6(net, data, data, 1, lr=0.5)
+        assert net.weight.list_ctx() == [gpu(0)]
+    assert "on gpu(0)" in capsys.readouterr().out
+
+
+def test_optimizers_by_hand_and_by_name(capsys):
+    rng = numpy.random.default_rng(0)
+    X = rng.normal(size=(100, 3)).astype("float32")
+    data = d2l.load_array((np.array(X), np.array((X @ [1, 2, 3]).astype("float32"))), 10)
+
+    def sgd(params, states, hyperparams):
+        for p in params:
+            p[:] -= hyperparams["lr"] * p.grad
+
+    times, losses = d2l.train_ch11(sgd, None, {"lr": 0.1}, data, 3, 4)
+    assert len(times) == len(losses) == 2 and losses[1] < losses[0]
+    assert times == sorted(times)
+    d2l.train_concise_ch11("adam", {"learning_rate": 0.1}, data, 4)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["loss", "loss"]
+
+
+def test_two_variables(capsys):
+    path = d2l.train_2d(lambda x1, x2, s1, s2: (x1 / 2, x2 / 2, 0, 0), steps=2)
+    assert path == [(-5, -2), (-2.5, -1), (-1.25, -0.5)]
+    assert capsys.readouterr().out == "epoch 2, x1: -1.250000, x2: -0.500000\n"
+
+
+# -- devices.py ------------------------------------------------------------------------------------
+
+
+def test_devices():
+    assert d2l.try_gpu() == d2l.try_gpu(3) == cpu() and d2l.try_all_gpus() == [cpu()]
+    assert d2l.num_gpus() == 0 and d2l.cpu(1) == cpu(1) and d2l.gpu(1) == gpu(1)
+    with virtual_gpus(2):
+        assert d2l.try_gpu(1) == gpu(1) and d2l.try_gpu(2) == cpu()
+        assert d2l.try_all_gpus() == [gpu(0), gpu(1)] and d2l.num_gpus() == 2
+
+
+def test_a_batch_in_parts():
+    with pytest.raises(ValueError, match="4 features and 3 labels"):
+        d2l.split_batch(np.ones((4, 1)), np.ones(3), [cpu()])
+    with virtual_gpus(2):
+        Xs, ys = d2l.split_batch(np.arange(10).reshape(5, 2), np.arange(5), d2l.try_all_gpus())
+        assert [X.shape[0] for X in Xs] == [3, 2] and [y.ctx for y in ys] == [gpu(0), gpu(1)]
+
+
+def test_two_devices_make_the_step_of_one():
+    weights = []
+    for count in (1, 2):
+        with virtual_gpus(count):
+            devices = d2l.try_all_gpus()
+            net = nn.Dense(3, in_units=4)
+            net.initialize(d2lmini.init.Constant(0.1), ctx=devices)
+            trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+            X, y = np.arange(24).reshape(6, 4) / 24, np.array([0, 1, 2, 0, 1, 2])
+            loss = gluon.loss.SoftmaxCrossEntropyLoss()
+            l, right = d2l.train_batch_ch13(net, X, y, loss, trainer, devices)
+            assert l == pytest.approx(6 * math.log(3), rel=1e-5) and right == 2
+            weights.append(net.weight.data(devices[-1]).asnumpy())
+    numpy.testing.assert_allclose(*weights, rtol=1e-5)
+    assert numpy.ptp(weights[0]) > 0

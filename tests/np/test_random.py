@@ -1,0 +1,152 @@
+"""`np.random` and `npx.random`: shapes, dtypes, moments, seeds, devices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as onp
+import pytest
+from np_rows.draws import DRAWS
+from oracle import Oracle
+
+import d2lmini as mx
+from d2lmini import np, npx
+from d2lmini.gluon import HybridBlock
+
+
+def draw(text: str):
+    return eval(text, {"np": np, "npx": npx})
+
+
+@pytest.mark.parametrize("text", DRAWS)
+def test_moments(text):
+    mx.random.seed(11)
+    mean, variance = DRAWS[text]
+    x = draw(text).asnumpy().astype("float64")
+    error = math.sqrt(variance / x.size)
+    assert abs(x.mean() - mean) < 5 * error
+    assert x.var() == pytest.approx(variance, rel=0.15)
+
+
+@pytest.mark.parametrize("text", DRAWS)
+def test_same_seed_same_numbers(text):
+    mx.random.seed(5)
+    first = draw(text).asnumpy()
+    second = draw(text).asnumpy()
+    mx.random.seed(5)
+    assert onp.array_equal(draw(text).asnumpy(), first)
+    assert not onp.array_equal(first, second)
+
+
+@pytest.mark.parametrize("text", DRAWS)
+def test_shape_and_dtype_equal_mxnet(text, mxnet: Oracle):
+    def kind(mx, text):
+        mx.util.set_np()
+        try:
+            x = eval(text, {"np": mx.np, "npx": mx.npx})
+            return x.shape, str(x.dtype)
+        finally:
+            mx.util.reset_np()
+
+    x = draw(text)
+    assert (x.shape, str(x.dtype)) == mxnet.ask(kind, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "np.random.uniform()", "np.random.normal()", "np.random.randn()", "np.random.rand()",
+        "np.random.normal(0, 1, ())", "np.random.randint(0, 3)", "np.random.choice(3)",
+        "np.random.gamma(1.0)", "np.random.exponential()",
+    ],
+)  # fmt: skip
+def test_without_size_the_shape_is_empty(text):
+    assert draw(text).shape == ()
+
+
+def test_dtypes_and_devices():
+    assert np.random.normal(size=3, dtype="float64").dtype == "float64"
+    assert np.random.uniform(size=3, dtype="float16").dtype == "float16"
+    assert np.random.randint(0, 3, 3, dtype="int32").dtype == "int32"
+    with mx.virtual_gpus(2):
+        assert np.random.uniform(size=3, ctx=npx.gpu(1)).ctx == npx.gpu(1)
+        assert np.random.normal(np.zeros(3, ctx=npx.gpu(1)), 1).ctx == npx.gpu(1)
+        with npx.gpu(0):
+            assert np.random.randint(0, 9, 3).ctx == npx.gpu(0)
+
+
+def test_shuffle_keeps_the_rows():
+    mx.random.seed(1)
+    x = np.arange(20).reshape(10, 2)
+    assert np.random.shuffle(x) is None
+    rows = x.asnumpy()
+    assert not onp.array_equal(rows[:, 0], onp.arange(0, 20, 2))
+    assert sorted(rows[:, 0].tolist()) == list(range(0, 20, 2))
+    assert onp.array_equal(rows[:, 1], rows[:, 0] + 1)
+    assert sorted(np.random.permutation(5).tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_choice_without_replacement():
+    mx.random.seed(2)
+    for _ in range(5):
+        assert sorted(np.random.choice(6, 6, replace=False).tolist()) == list(range(6))
+    drawn = np.random.choice(5, 2, replace=False, p=np.array([0.5, 0.5, 0, 0, 0]))
+    assert sorted(drawn.tolist()) == [0, 1]
+
+
+def test_multinomial_counts_all_trials():
+    found = np.random.multinomial(50, np.array([0.2, 0.3, 0.5]), size=(2, 3))
+    assert found.shape == (2, 3, 3) and found.dtype == "int64"
+    assert (found.sum(axis=-1) == 50).all()
+    assert np.random.multinomial(3, [1.0]).tolist() == [3]
+
+
+def test_gradients_reach_the_parameters():
+    """A draw is loc + scale * noise, so loc and scale have gradients."""
+    loc, scale = np.zeros(3), np.ones(3)
+    loc.attach_grad()
+    scale.attach_grad()
+    with mx.autograd.record():
+        y = np.random.normal(loc, scale)
+    y.backward()
+    assert loc.grad.tolist() == [1, 1, 1]
+    onp.testing.assert_allclose(scale.grad.asnumpy(), y.asnumpy(), rtol=1e-6)
+
+
+#: Parameters that are made in the net are constants of the graph; a draw from them is refused.
+CONSTANT = "np.random.gamma(np.full((20000,), 2.0))"
+
+
+@pytest.mark.parametrize("text", [text for text in DRAWS if text != CONSTANT])
+def test_a_hybridized_net_draws_anew_at_each_call(text):
+    class Net(HybridBlock):
+        def hybrid_forward(self, F, x):
+            return x + eval(text, {"np": F.np, "npx": F.npx}) * 1.0
+
+    net = Net()
+    net.hybridize()
+    with mx.util.np_array(), mx.util.np_shape():
+        mx.random.seed(4)
+        first, second = (net(np.zeros(())).asnumpy() for _ in range(2))
+        mx.random.seed(4)
+        again = net(np.zeros(())).asnumpy()
+    assert not onp.array_equal(first, second)
+    assert onp.array_equal(first, again)
+    mean, variance = DRAWS[text]
+    assert abs(first.mean() - mean) < 5 * math.sqrt(variance / first.size)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("np.random.randint(3, 1)", ValueError),
+        ("np.random.choice(2, 3, replace=False)", ValueError),
+        ("np.random.multinomial(2, [0.9, 0.9, 0.1])", ValueError),
+        ("np.random.normal(size='a')", ValueError),
+        ("npx.random.bernoulli(0.5, 0.5)", ValueError),
+        ("npx.random.bernoulli()", ValueError),
+    ],
+)
+def test_refused(text, error):
+    with pytest.raises(error):
+        draw(text)

@@ -1,0 +1,81 @@
+"""How each name of `np` and `npx` is tested: the table of docs/np.md (see `computed_docs.py`).
+
+It is read off the rows of `np_rows`, by the names that MXNet 1.9.1 has (`mxnet_names.txt`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+
+import migration_table
+from np_rows import draws, stories
+from np_rows.case import Row
+from np_rows.table import ROWS
+
+#: The interface: its modules and its class, as `mxnet_names.txt` has them.
+SPACES = ("np", "np.linalg", "np.random", "npx", "npx.random", "np.ndarray")
+_CALL = re.compile(r"\b(npx?(?:\.(?:random|linalg)(?=\.))?)\.(\w+)")
+_METHOD = re.compile(r"[\w)\]]\.(\w+)")
+
+
+def uses() -> dict[str, list[Row]]:
+    """The rows in which each name occurs; rows without options for the draws and the stories."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    plain = [Row("draw", text, grad=False, traced=False) for text in draws.DRAWS]
+    plain += [
+        Row("story", inspect.getsource(story), grad=False, traced=False)
+        for story in (*stories.STORIES, stories.saved)
+    ]
+    for row in (*ROWS, *plain):
+        if row.error:
+            continue
+        called = row.name if row.name.startswith("npx.") else f"np.{row.name}"
+        names = {f"{space}.{name}" for space, name in _CALL.findall(row.text)}
+        names |= {f"np.ndarray.{name}" for name in _METHOD.findall(row.text)}
+        if row.text.startswith(f"{called}("):
+            names = {called}
+        for name in names:
+            found[name].append(row)
+    return found
+
+
+def describe(name: str, rows: list[Row]) -> str:
+    """A row of the table for a name."""
+    whys = dict.fromkeys(why for row in rows for why in (row.mxnet, row.slope) if why)
+    yes = {True: "yes", False: ""}
+    gradient, traced = any(row.grad for row in rows), any(row.traced for row in rows)
+    return f"| `{name}` | {len(rows)} | {yes[gradient]} | {yes[traced]} | {'; '.join(whys)} |"
+
+
+def table() -> str:
+    """A table for each module, as Markdown, and what is left out of it."""
+    found, parts = uses(), []
+    for space in SPACES:
+        names = migration_table.listed()[space]
+        left_out = migration_table.look_up(space, names).left_out
+        parts += [f"### {space}", "", "| name | rows | gradient | compiled | MXNet 1.9.1 |"]
+        parts += ["| --- | --- | --- | --- | --- |"]
+        for name in names:
+            if rows := found.get(f"{space}.{name}"):
+                parts.append(describe(name, rows))
+            elif name in left_out:
+                parts.append(f"| `{name}` | left out | | | {left_out[name]} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def missing() -> list[str]:
+    """The names that neither a row nor a reason covers."""
+    found, absent = uses(), []
+    for space in SPACES:
+        names = [
+            n for n in migration_table.listed()[space] if not migration_table.INNER.fullmatch(n)
+        ]
+        left_out = migration_table.look_up(space, names).left_out
+        absent += [
+            f"{space}.{name}" for name in names
+            if f"{space}.{name}" not in found and name not in left_out
+        ]  # fmt: skip
+    return absent
