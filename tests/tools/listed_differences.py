@@ -328,13 +328,13 @@ LISTED = [
         program=r"dtype='u?int",
     ),
     Listed(
-        "AdaDelta, AdaGrad, RMSProp and Ftrl of float16 and float64: the states of MXNet are float32",
+        "AdaDelta, AdaGrad, RMSProp and Ftrl of other dtypes: the states of MXNet are float32",
         "optimizer.AdaDelta optimizer.AdaGrad optimizer.RMSProp optimizer.Ftrl",
         kind="allowed here",
         words=r"Incompatible attr in node .*float(16|32|64), got float(16|32|64)",
     ),
     Listed(
-        "AdaDelta, AdaGrad, RMSProp and Ftrl of float16 and float64: the states of MXNet are float32",
+        "AdaDelta, AdaGrad, RMSProp and Ftrl of other dtypes: the states of MXNet are float32",
         "optimizer.create",
         kind="allowed here",
         program=r"create\('(adadelta|adagrad|rmsprop|ftrl)'\)",
@@ -368,13 +368,26 @@ LISTED = [
         words=r"kth\(=-\d+\) out of bounds",
     ),
     Listed(
+        "`TopKAccuracy` wants scores (N, C); MXNet compares labels with places in a sorted vector",
+        "metric.TopKAccuracy",
+        kind="refused here",
+        words=r"scores must be \(N, C\)",
+    ),
+    Listed(
+        "`Perplexity` of arrays without lists is of the arrays, in MXNet of their rows",
+        "metric.Perplexity",
+        kind="refused here",
+        program=r"m\.update\(label",
+        words=r"predictions .* need \d+ labels",
+    ),
+    Listed(
         "no gradients of no variables",
         "autograd.grad",
         kind="allowed here",
         words="variables cannot be an empty list",
     ),
     Listed(
-        "AdaDelta leaves the gradient as it is; MXNet multiplies it by `rescale_grad` at each update",
+        "AdaDelta leaves the gradient as it is; MXNet multiplies it by `rescale_grad`",
         "optimizer.AdaDelta",
         kind="value",
         program="rescale_grad=(?!1[,.)])",
@@ -387,7 +400,7 @@ LISTED = [
         r"g = nd\.array\([^\n]*[\[ ]0(\.0)?[,\]][^\n]*float16",
     ),
     Listed(
-        "LAMB moves float16 weights with `multi_precision`; the float32 copy of MXNet stands still",
+        "LAMB with `multi_precision` moves float16 weights; the copy of MXNet stands still",
         "optimizer.LAMB",
         kind="value",
         program="multi_precision=True.*dtype='float16'",
