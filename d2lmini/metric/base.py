@@ -182,9 +182,6 @@ def check_label_shapes(
 
 def batches(labels: Any, preds: Any) -> list[tuple[Any, Any]]:
     """The pairs of label and prediction in the arguments of `update`."""
-    single = not isinstance(labels, (list, tuple)) and not isinstance(preds, (list, tuple))
-    if single:
-        return [(labels, preds)]
     labels, preds = check_label_shapes(labels, preds, wrap=True)
     return list(zip(labels, preds, strict=True))
 

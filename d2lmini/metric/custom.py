@@ -88,7 +88,7 @@ class CustomMetric(EvalMetric):
     """A function of (label, pred), NumPy arrays, that returns a number, or a sum and a count.
 
     The metric is the mean of the numbers. allow_extra_outputs: there may be more predictions than
-    labels. Waits.
+    labels; arrays that are in no list are then lists of their rows, as in MXNet. Waits.
     """
 
     def __init__(
@@ -106,10 +106,8 @@ class CustomMetric(EvalMetric):
         self._allow_extra_outputs = allow_extra_outputs
 
     def update(self, labels: Any, preds: Any) -> None:
-        labels = labels if isinstance(labels, (list, tuple)) else [labels]
-        preds = preds if isinstance(preds, (list, tuple)) else [preds]
         if not self._allow_extra_outputs:
-            check_label_shapes(labels, preds)
+            labels, preds = check_label_shapes(labels, preds, wrap=True)
         for label, pred in zip(labels, preds, strict=False):
             result = self._feval(as_numpy(label), as_numpy(pred))
             total, count = result if isinstance(result, tuple) else (result, 1)

@@ -39,7 +39,11 @@ class _Difference(EvalMetric):
     def update(self, labels: Any, preds: Any) -> None:
         for label, pred in batches(labels, preds):
             pred = as_array(pred)
-            label = as_array(label).as_in_context(pred.context).astype(pred.dtype)
+            # Differences and means of integers are float64, as in NumPy.
+            dtype = numpy.result_type(as_array(label).dtype, pred.dtype)
+            dtype = dtype if dtype.kind == "f" else numpy.dtype("float64")
+            label = as_array(label).as_in_context(pred.context)
+            label, pred = (x.astype(dtype, copy=False) for x in (label, pred))
             # (N,) and (N, 1) are equivalent.
             label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
             number = nd.broadcast_sub(label, pred)

@@ -259,10 +259,10 @@ def zeros_like(weight: NDArray) -> NDArray:
 
 @register
 class Test(Optimizer):
-    """For tests: weight += rescale_grad * grad; the state becomes a copy of the weight."""
+    """For tests: weight += rescale_grad * grad; the state becomes a float32 copy of the weight."""
 
     def create_state(self, index: Any, weight: NDArray) -> NDArray:
-        return zeros_like(weight)
+        return zeros(weight.shape, ctx=weight.context)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         weight[:] = weight + grad * self.rescale_grad

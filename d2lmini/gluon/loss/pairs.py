@@ -38,7 +38,7 @@ class TripletLoss(Loss):
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 - cos of the angle where label is 1; max(0, cos - margin) where label is -1.
+    """1 - cos of the angle where label is 1; max(0, cos - margin) where label is -1; else 0.
 
     input1 and input2 (N, D), label with N elements -> (N, 1). sample_weight (N, 1).
     """
@@ -56,7 +56,8 @@ class CosineEmbeddingLoss(Loss):
         label = F.reshape(label, (-1, 1))
         cosine = self._cosine_similarity(F, input1, input2)
         apart = F.clip(cosine - self._margin, 0, 1 - self._margin)
-        loss = F.where(label == 1, 1 - cosine, apart)
+        near = F.broadcast_mul(label == 1, 1 - cosine)
+        loss = near + F.broadcast_mul(label == -1, apart)
         return _apply_weighting(F, loss, self._weight, sample_weight)
 
     @staticmethod
