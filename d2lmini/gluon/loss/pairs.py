@@ -56,8 +56,9 @@ class CosineEmbeddingLoss(Loss):
         label = F.reshape(label, (-1, 1))
         cosine = self._cosine_similarity(F, input1, input2)
         apart = F.clip(cosine - self._margin, 0, 1 - self._margin)
-        near = F.broadcast_mul(label == 1, 1 - cosine)
-        loss = near + F.broadcast_mul(label == -1, apart)
+        one = F.ones_like(label)  # comparisons by ops, since == of an np.ndarray gives bool
+        near = F.broadcast_mul(F.broadcast_equal(label, one), 1 - cosine)
+        loss = near + F.broadcast_mul(F.broadcast_equal(label, -one), apart)
         return _apply_weighting(F, loss, self._weight, sample_weight)
 
     @staticmethod
