@@ -14,7 +14,8 @@ flatten0 = reshape(x, shape=(1, 24))        # (1, 24) float32
 return flatten0, x
 
 Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
-axes of size 1 only, a sum over such an axis. The results are equal to the bit.
+axes of size 1 only, a sum over such an axis. The results are equal to the bit, but for the sign of
+a zero: the sum of the one element -0.0 is 0.0.
 """
 
 from __future__ import annotations
