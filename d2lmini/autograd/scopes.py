@@ -50,14 +50,17 @@ def refuse_in_trace(what: str) -> None:
 
 class scope:
     """Set the switches within the scope; None leaves a switch as it is. A scope may be entered
-    again, also within itself."""
+    again, also within itself.
 
-    __slots__ = ("before", "recording", "training")
+    Ctrl-C may come at the first line of `__enter__` or `__exit__`. Then the scope is never left,
+    but the object dies, which restores the switches too."""
+
+    before: Any = ()  # at each entry that has not been left
 
     def __init__(self, recording: bool | None, training: bool | None):
         self.recording = recording
         self.training = training
-        self.before: list[tuple[bool, bool]] = []  # at each entry that has not been left
+        self.before = []
 
     def __enter__(self) -> None:
         recording, training = self.recording, self.training
@@ -73,10 +76,14 @@ class scope:
             modes.training = training
 
     def __exit__(self, kind: Any, *error: object) -> None:
-        before = self.before.pop()
+        before = modes.recording, modes.training = self.before[-1]
+        self.before.pop()
         if kind is not None and before == (False, False):  # the outermost
             modes.broken[0] += 1
-        modes.recording, modes.training = before
+
+    def __del__(self) -> None:
+        if self.before:
+            modes.recording, modes.training = self.before[0]
 
 
 def record(train_mode: bool | None = True) -> Any:
