@@ -20,7 +20,7 @@ import weakref
 from typing import Any, TypeVar
 
 #: Longest wait of a fork for one lock, because the lock's holder may wait for the forking thread.
-PATIENCE_S = 2.0
+PATIENCE_S = 6.0
 
 _guarded: weakref.WeakSet[Any] = weakref.WeakSet()
 _held: list[Any] = []
