@@ -55,6 +55,7 @@ class Node:
 
     name = "?"
     placing = False  # can the rule write gradients into given arrays?
+    fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any
 
@@ -94,7 +95,7 @@ class Leaf(Node):
         super().__init__((), (grad._spec,), grad._ctx)
         self.grad = grad
         self.req = req
-        self.fresh = False  # has backward written `grad` since it was last marked stale?
+        self.fresh = False
 
     def release(self) -> None:
         """A leaf is never used up: the tape begins there."""

@@ -201,7 +201,7 @@ class Task:
             if n == 2 and reads[0] is reads[1]:
                 reads = reads[:1]
             if writes[0] in reads:
-                reads = tuple(v for v in reads if v is not writes[0])
+                reads = reads[1:] if reads[0] is writes[0] else reads[:1]
             self.shared: tuple[Var, ...] = reads
         else:
             written = dict.fromkeys(writes)

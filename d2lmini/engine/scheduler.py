@@ -174,16 +174,12 @@ class Scheduler:
         """Claim the Vars of `task` and dispatch it if it is ready. False if `bounded` and the task
         would pass the bound on pending bytes."""
         with self.lock:
-            if bounded and not self._admits(task):
+            if bounded and not (self.budget.admits(task) or at_rest(self)):
                 return False
             self._claim(task)
         if self._late:
             self._push_late()
         return True
-
-    def _admits(self, task: Task) -> bool:
-        """Can `task` be queued now? Also true if only later pushes can make room."""
-        return self.budget.admits(task) or at_rest(self)
 
     def _claim(self, task: Task) -> None:
         if self.segments:

@@ -270,8 +270,7 @@ class NDArray(Typed, Fluent):
     @property
     def _fresh_grad(self) -> bool:
         """True if backward has written `grad` since this was last set to False."""
-        leaf = self._leaf
-        return leaf is not None and leaf.fresh
+        return self._node is not None and self._node[0].fresh
 
     @_fresh_grad.setter
     def _fresh_grad(self, fresh: bool) -> None:
@@ -299,7 +298,7 @@ class NDArray(Typed, Fluent):
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Copy into `other`, or into a new array on that context, and return the copy. Converts the
         dtype; MXNetError when the shapes differ."""
-        return exchange.copyto(self, other)
+        return transfer.copyto(self, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """This array if it is on `context`, else a copy there."""

@@ -121,8 +121,9 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
     """The arrays of each step."""
     groups, at = [], 0
     for step in steps:
-        groups.append(tuple(data[at : at + step.width]))
-        at += step.width
+        width = step.width
+        groups.append(tuple(data[at : at + width]))
+        at += width
     return groups
 
 
@@ -132,8 +133,9 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
 def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
     positions, at = [], 0
     for step in attrs["steps"]:
-        positions += [at, *range(at + 2, at + step.width)]
-        at += step.width
+        width = step.width
+        positions += [at, *range(at + 2, at + width)]
+        at += width
     return positions
 
 
