@@ -282,8 +282,7 @@ class Trainer:
         if isinstance(self._kvstore, kv.KVStore):
             self._kvstore.push(keys, grads, priority=len(keys))
             keys.sort()
-            params = [self._params[i] for i in keys]
-            self._kvstore.pull(keys, [param._data or param.list_data() for param in params])
+            self._kvstore.pull(keys, [self._params[i]._data for i in keys])
         else:
             for nth, (i, parts) in enumerate(zip(keys, grads)):
                 weights = self._params[i].list_data()
@@ -314,11 +313,10 @@ class Trainer:
         # the order in which backward produces the gradients.
         keys = self._in_net if self._spans_processes else range(len(self._params))
         keys = [i for i in keys if self._params[i]._grad_req != "null"]
-        params = [self._params[i] for i in keys]
         if self._spans_processes:
-            for param in params:
-                _freshen(param)
-        return keys, [param._grad or param.list_grad() for param in params]
+            for i in keys:
+                _freshen(self._params[i])
+        return keys, [self._params[i]._grad or self._params[i].list_grad() for i in keys]
 
     def _update(self, ignore_stale_grad: bool) -> None:
         """Update every weight on its device with its gradient."""

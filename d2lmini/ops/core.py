@@ -38,6 +38,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -313,10 +314,19 @@ class Op(Facts):
         return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
-        if kwargs or len(args) != self.arity or self.required:
-            args, attrs = self.bind(args, kwargs)
-        else:
+        attrs: dict[str, Any] | None = None
+        if kwargs and len(args) == self.arity:
+            if args and args[-1] is None and len(args) > self.n_required:
+                args = args[:-1]
+            if NoneType not in map(type, args):
+                try:
+                    attrs = self.bound(**kwargs)
+                except (TypeError, MXNetError):  # not hashable, or wrong: `bind` reports it
+                    attrs = None
+        elif len(args) == self.arity and not self.required:
             attrs = self.defaults
+        if attrs is None:
+            args, attrs = self.bind(args, kwargs)
         if args and isinstance(args[0], Value):  # `invoke` inlined: saves a call per operation
             return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
@@ -329,28 +339,6 @@ class Op(Facts):
         attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
-        if kwargs and len(args) == self.arity:
-            try:
-                attrs = self.bound(**kwargs)
-            except (TypeError, MXNetError):  # not hashable, or wrong: reported below
-                return self._bind(args, kwargs)
-            if len(args) > self.n_required and args[-1] is None:
-                args = args[:-1]
-            for x in args:
-                if x is None:
-                    break
-            else:
-                return args, attrs
-        return self._bind(args, kwargs)
-
-    def _bind_attrs(self, **words: Any) -> Bound:
-        """Check and convert the attributes of one spelling."""
-        if not self.attr_set.issuperset(words):
-            raise TypeError("an input by name is not an attribute")
-        return Bound(self.bind_attributes((), words, 0))
-
-    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """`bind` without the cache."""
         if self.variadic:
             n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
             inputs, extra = list(args[:n]), args[n:]
@@ -375,7 +363,19 @@ class Op(Facts):
                     )
             while inputs and inputs[-1] is None:
                 inputs.pop()
-        return tuple(inputs), self.bind_attributes(extra, kwargs, len(args))
+        try:
+            attrs = self.bound(**kwargs) if kwargs and not extra else None
+        except (TypeError, MXNetError):  # not hashable, or wrong: reported below
+            attrs = None
+        if attrs is None:
+            attrs = self.bind_attributes(extra, kwargs, len(args))
+        return tuple(inputs), attrs
+
+    def _bind_attrs(self, **words: Any) -> Bound:
+        """Check and convert the attributes of one spelling."""
+        if not self.attr_set.issuperset(words):
+            raise TypeError("an input by name is not an attribute")
+        return Bound(self.bind_attributes((), words, 0))
 
     def bind_attributes(
         self, extra: Sequence[Any], kwargs: dict[str, Any], n_given: int

@@ -31,6 +31,7 @@ from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE, standard_uniform
 from d2lmini.ops.linalg import dot
 from d2lmini.ops.products import matmul
+from d2lmini.ops.reduce import sum_
 
 # -- FullyConnected -------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places
         dx = dx if flat else dx.reshape(shape)
     if needs[1]:
         dw = dot(g, data if flat else data.reshape(rows), transpose_a=True, out=places[1])
-    return (dx, dw) if no_bias else (dx, dw, g.sum(axis=0, out=places[2]) if needs[2] else None)
+    return (dx, dw) if no_bias else (dx, dw, sum_(g, axis=0, out=places[2]) if needs[2] else None)
 
 
 @FullyConnected.infer_inputs
