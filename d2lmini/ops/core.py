@@ -365,10 +365,12 @@ class Op(Facts):
                     )
             while inputs and inputs[-1] is None:
                 inputs.pop()
-        try:
-            attrs = self.bound(**kwargs) if kwargs and not extra else None
-        except (TypeError, MXNetError):  # not hashable, or wrong: reported below
-            attrs = None
+        attrs: dict[str, Any] | None = None
+        if kwargs and not extra:
+            try:
+                attrs = self.bound(**kwargs)
+            except TypeError:  # not hashable, or wrong: reported below
+                attrs = None
         if attrs is None:
             attrs = self.bind_attributes(extra, kwargs, len(args))
         return tuple(inputs), attrs
