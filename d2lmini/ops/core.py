@@ -38,7 +38,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -316,19 +315,20 @@ class Op(Facts):
         return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
-        attrs: dict[str, Any] | None = None
-        if kwargs and len(args) == self.arity:
-            if args and args[-1] is None and len(args) > self.n_required:
-                args = args[:-1]
-            if NoneType not in map(type, args):
+        attrs: dict[str, Any] | None = self.defaults
+        if kwargs or len(args) != self.arity or self.required:
+            attrs = None
+            if kwargs and len(args) == self.arity:
+                if len(args) > self.n_required and args[-1] is None:
+                    args = args[:-1]
                 try:
                     attrs = self.bound(**kwargs)
                 except (TypeError, MXNetError):  # not hashable, or wrong: `bind` reports it
                     attrs = None
-        elif len(args) == self.arity and not self.required:
-            attrs = self.defaults
-        if attrs is None:
-            args, attrs = self.bind(args, kwargs)
+                for x in args:
+                    attrs = None if x is None else attrs
+            if attrs is None:
+                args, attrs = self.bind(args, kwargs)
         if args and isinstance(args[0], Value):  # `invoke` inlined: saves a call per operation
             return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
