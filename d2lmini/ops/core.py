@@ -315,7 +315,7 @@ class Op(Facts):
         return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
-        attrs: dict[str, Any] | None = self.defaults
+        attrs: Any = self.defaults
         if kwargs or len(args) != self.arity or self.required:
             attrs = None
             if kwargs and len(args) == self.arity:
