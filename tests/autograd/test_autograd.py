@@ -162,16 +162,6 @@ def test_several_heads():
     assert values(x.grad) == [[4, 42]]
 
 
-def test_one_head_twice_counts_twice():
-    """(MXNet counts it once.)"""
-    x = leaf([1, 2])
-    with autograd.record():
-        y = x * 2
-        z = y * 3
-    autograd.backward([y, z, y])
-    assert values(x.grad) == [[10, 10]]
-
-
 def test_an_array_with_a_gradient_can_be_a_head():
     x = leaf([1, 2])
     x.backward()
@@ -188,7 +178,7 @@ def test_head_gradients_are_like_their_heads():
     x = leaf([1, 2])
     with autograd.record():
         y = x * 2
-    for wrong in (nd.ones(3), nd.ones((1, 2)), nd.ones(2, dtype="float64")):
+    for wrong in (nd.ones(3), nd.ones((2, 2)), nd.ones(2, dtype="float64")):
         with pytest.raises(
             MXNetError, match=r"a head gradient is like its head, .*\(2,\), float32"
         ):
@@ -224,18 +214,6 @@ def test_a_head_without_history_is_an_error():
             MXNetError, match=r"not in a computational graph(.|\n)*not computed inside"
         ):
             head.backward()
-
-
-def test_an_array_without_gradient_is_no_leaf():
-    x = nd.ones(2)
-    x.attach_grad("null")
-    y = leaf([3, 4])
-    with autograd.record():
-        alone = x * 2
-        both = x * y
-    assert alone._node is None and x.grad is None
-    both.backward()
-    assert values(y.grad) == [[1, 1]]
 
 
 def test_retain_graph():
@@ -894,6 +872,7 @@ def test_function_may_give_none():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
+        (lambda g, h: None, "returned None; a return may be missing"),
         (lambda g, h: g, "gave 1 gradients for 2 inputs"),
         (lambda g, h: (g, h, h), "gave 3 gradients for 2 inputs"),
         (lambda g, h: (g, 3.0), "gradient of input 1 must be an NDArray like it, .* got float"),
