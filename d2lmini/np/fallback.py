@@ -24,8 +24,8 @@ from d2lmini.ops.core import Value
 def by_numpy(
     function: Callable[..., Any], name: str = "", module: str = "d2lmini.np"
 ) -> Callable[..., Any]:
-    """`function` of NumPy on copies of arrays, found as `name` in `module`. Its arrays of numbers become `np.ndarray`s, on the
-    device of the first argument."""
+    """`function` of NumPy on copies of arrays, found as `name` in `module`. Its arrays of numbers
+    become `np.ndarray`s, on the device of the first argument."""
     name = name or function.__name__
 
     def copied(x: Any) -> Any:
