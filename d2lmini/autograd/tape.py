@@ -67,7 +67,7 @@ class Node:
 
     @property
     def released(self) -> bool:
-        """Has a backward without `retain_graph` used this node up?"""
+        """True if a backward without `retain_graph` has used this node up."""
         return self.parents is None
 
     def gradients(

@@ -182,7 +182,7 @@ class Scheduler:
         return True
 
     def _admits(self, task: Task) -> bool:
-        """Can `task` be queued now? Also true if only later pushes can make room."""
+        """True if `task` can be queued now, and if only later pushes can make room."""
         return self.budget.admits(task) or at_rest(self)
 
     def _claim(self, task: Task) -> None:
@@ -203,8 +203,8 @@ class Scheduler:
             raise
 
     def _is_for_later(self, task: Task) -> bool:
-        """Must `task` be pushed later? It is deferred if a finalizer pushes it while its thread is
-        inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
+        """True if `task` must be pushed later. It is deferred if a finalizer pushes it while its
+        thread is inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return True

@@ -40,7 +40,7 @@ class DummyIter(DataIter):
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Do two graphs have the same operators, node by node?"""
+    """True if two graphs have the same operators, node by node."""
     one, two = ([node["op"] for node in json.loads(s.tojson())["nodes"]] for s in (sym1, sym2))
     return one == two
 
