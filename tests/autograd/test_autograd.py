@@ -1109,13 +1109,16 @@ def test_engines_agree_to_the_bit():
 
 # -- laws ------------------------------------------------------------------------------------------
 
-UNARY = [nd.tanh, nd.sigmoid, nd.sin, nd.square, nd.exp, lambda a: a * 0.5, lambda a: 1 - a,
-         lambda a: a.reshape((-1,)).reshape((3, 4)), lambda a: a.T.T,
-         lambda a: a - a.mean(axis=1, keepdims=True), nd.softmax, lambda a: nd.L2Normalization(a),
-         lambda a: nd.concat(a[1:], a[:1], dim=0), lambda a: a.slice_axis(axis=1, begin=0, end=4),
+# No op makes numbers larger than its inputs or some small number: values and differences are finite.
+UNARY = [nd.tanh, nd.sigmoid, nd.sin, lambda a: a.tanh().square(), lambda a: a.tanh().exp(),
+         lambda a: a * 0.5, lambda a: 1 - a, lambda a: a.reshape((-1,)).reshape((3, 4)),
+         lambda a: a.T.T, lambda a: (a - a.mean(axis=1, keepdims=True)) * 0.5, nd.softmax,
+         lambda a: nd.L2Normalization(a), lambda a: nd.concat(a[1:], a[:1], dim=0),
+         lambda a: a.slice_axis(axis=1, begin=0, end=4),
          lambda a: a.sum(axis=0).broadcast_to((3, 4)) * 0.2]  # fmt: skip
-BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / (b * b + 1),
-          lambda a, b: nd.dot(nd.dot(a, b.T), b) * 0.1, lambda a, b: a * b.sum(axis=0),
+BINARY = [lambda a, b: (a + b) * 0.5, lambda a, b: (a - b) * 0.5, lambda a, b: a * b.tanh(),
+          lambda a, b: a / (b * b + 1), lambda a, b: nd.dot(nd.dot(a, b.T).tanh(), b) * 0.3,
+          lambda a, b: a * b.sum(axis=0).tanh(),
           lambda a, b: nd.where(nd.array(np.eye(3, 4) > 0, dtype="float64"), a, b)]  # fmt: skip
 
 step = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
@@ -1152,8 +1155,6 @@ def test_gradients_of_random_programs_equal_differences(program: list, seed: int
 
     h = 1e-6
     want = (at(h) - at(-h)) / (2 * h)
-    if not (np.isfinite(want) and abs(want) < 1e6 and abs(y.asscalar()) < 1e6):
-        return  # a chain of exp and square has left the numbers
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
 
 
@@ -1173,8 +1174,6 @@ def test_gradients_are_linear_in_the_heads(f: list, g: list, a: float, b: float,
 
     of_f = grads(lambda xs: ([run_program(f, xs)], [1.0]))
     of_g = grads(lambda xs: ([run_program(g, xs)], [1.0]))
-    if not all(np.isfinite(v).all() and abs(v).max() < 1e9 for v in (*of_f, *of_g)):
-        return
     want = [a * u + b * v for u, v in zip(of_f, of_g, strict=True)]
     scale = 1 + max(abs(v).max() for v in (*of_f, *of_g))
     for got in (
