@@ -25,6 +25,7 @@ LEFT_OUT = {
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
+    "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
     "as all of MXNet's custom operators": "Custom",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
     "as all of MXNet's densities": "*random_pdf_*",
