@@ -20,7 +20,7 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import refuse_in_trace, scope
-from d2lmini.autograd.tape import Entry, Leaf, Node, total
+from d2lmini.autograd.tape import Entry, Leaf, Node, NullLeaf, total
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import NOWHERE, Value
 from d2lmini.ops.identity import ones_like, zeros_like
@@ -43,8 +43,9 @@ def backward(
     """Compute the gradients of the sum of `heads` for all arrays with `attach_grad` that they
     depend on, and write the gradients into `grad`.
 
-    heads: an NDArray or a list. head_grads: the gradient of a later quantity with respect to each
-    head, of the head's shape; None means ones. retain_graph: keep the tape for another backward.
+    heads: an NDArray or a list; a head that stands there twice counts once, with its last head
+    gradient. head_grads: the gradient of a later quantity with respect to each head, of the head's
+    dtype and as many elements; None means ones. retain_graph: keep the tape for another backward.
     train_mode: the mode in which gradient rules run. Returns at once; the engine computes.
 
     Without retain_graph the tape of the heads is used up: arrays that were computed there are
@@ -81,12 +82,16 @@ def grad(
 
     Zeros where the heads depend on a variable only through operations without a gradient.
     MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
+    AssertionError for no variables.
     """
     refuse_in_trace("autograd.grad")
     heads, head_grads = _lists(heads, head_grads)
     variables = [variables] if isinstance(variables, Value) else list(variables)
+    if not variables:
+        raise AssertionError("grad: variables cannot be an empty list; name at least one array")
     for i, x in enumerate(variables):
-        if tape.history(x) is None:
+        entry = tape.history(x)
+        if entry is None or type(entry[0]) is NullLeaf:
             raise MXNetError(
                 f"grad: variable {i} of shape {x.shape} is not on the tape; call attach_grad() on "
                 "it before recording"
@@ -139,7 +144,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
             raise ValueError(f"grad_req is 'write', 'add' or 'null', got {req!r}")
         if g._spec != x._spec:
             raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
-        x._node = None if req == "null" else (Leaf(g, req), 0)
+        x._node = (NullLeaf(g) if req == "null" else Leaf(g, req), 0)
 
 
 def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
@@ -160,7 +165,7 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
                 else "it was not computed inside autograd.record() from arrays with attach_grad()"
             )
             raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
-        if g is not None and g._spec != head._spec:
+        if g is not None and (g.size, g.dtype) != (head.size, head.dtype):
             raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
     return heads, head_grads
 
@@ -187,7 +192,8 @@ def _walk(
                 written = written or {node.grad._chunk for node in nodes if type(node) is Leaf}
                 g = g.copy() if g._chunk in written else g
             g = g.as_nd_ndarray() if g.is_np else g  # gradient rules use NDArray's operators
-            parts.setdefault(head._node, []).append(g)
+            g = g if g.shape == head.shape else g.reshape(head.shape)
+            parts[head._node] = [g]  # the same head again: the last one counts, as in MXNet
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:

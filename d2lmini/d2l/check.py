@@ -48,7 +48,7 @@ class Sentence(str):
 
 
 def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
-    """May each of the operations `a`, except a few, run beside an operation of `b`?
+    """Check that each of the operations `a`, except a few, may run beside an operation of `b`.
 
     The first copy has no partner, so one may lack a partner. Wrong, with a hint: "missing",
     "waits", "needs", "room", "worker", "inline".
@@ -57,8 +57,9 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
 
 
 def parallel(trace: Trace, *kinds: str) -> Sentence:
-    """May the operations of these kinds run side by side: each beside one of every other kind, or,
-    if there is only one kind, beside another of its own? Wrong, with a hint as in `overlaps`."""
+    """Check that operations of these kinds may run side by side: each beside one of every other
+    kind, or, if there is only one kind, beside another of its own. Wrong, with a hint as in
+    `overlaps`."""
     if len(kinds) == 1:
         chosen = _choose(trace, kinds[0])
         return _partners(trace, chosen, chosen, kinds[0], kinds[0], 0)
@@ -70,9 +71,9 @@ def parallel(trace: Trace, *kinds: str) -> Sentence:
 
 
 def before(trace: Trace, a: str, b: str) -> Sentence:
-    """Is each `a` over before `b` begins, in every legal order? If there are equally many of both,
-    they are compared pair by pair; else all with all. Wrong, with a hint: "missing", "late" (issued
-    after it), "free" (nothing orders them)."""
+    """Check that each `a` is over before `b` begins, in every legal order. If there are equally
+    many of both, they are compared pair by pair; else all with all. Wrong, with a hint: "missing",
+    "late" (issued after it), "free" (nothing orders them)."""
     first, second = _choose(trace, a), _choose(trace, b)
     if len(first) == len(second):
         pairs = list(zip(first, second))
@@ -95,7 +96,7 @@ def before(trace: Trace, a: str, b: str) -> Sentence:
 
 
 def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentence:
-    """Does the program wait at most `n` times?
+    """Check that the program waits at most `n` times.
 
     per     None: in all. A number: n times for each of that many batches. A word: n times between
             one such operation and the next ("batch": an update of weights); waits after the last
@@ -121,7 +122,7 @@ def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentenc
 
 
 def no_hidden_waits(trace: Trace) -> Sentence:
-    """Is every line that waits explicit about it (`lint_waits`)? Wrong, with the kind of wait as
+    """Check that every line that waits says so (`lint_waits`). Wrong, with the kind of wait as
     hint."""
     for row in trace.waits().hidden:
         raise Wrong(row.kind, f"{row.where} waits ({row.kind}) and does not say so: {row.instead}")
@@ -129,10 +130,10 @@ def no_hidden_waits(trace: Trace) -> Sentence:
 
 
 def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
-    """Did arrays of the trace take at most `nbytes` on the device, at any moment? Arrays from
-    before the trace do not count. (On the threaded engine the peak depends on how far the program
-    ran ahead; a bound on pending bytes makes it certain, or `engine.stepped(remember=0)`, which
-    keeps no array for `back`.)
+    """Check that arrays of the trace took at most `nbytes` on the device, at any moment. Arrays
+    from before the trace do not count. (On the threaded engine the peak depends on how far the
+    program ran ahead; a bound on pending bytes makes it certain, or `engine.stepped(remember=0)`,
+    which keeps no array for `back`.)
 
     Wrong, with a hint: "ahead" (issued faster than computed), "kept" (many results of one line),
     "large" (a single array), "many" (none of these); "missing".
@@ -225,7 +226,7 @@ _HINTS = {
 def _partners(
     trace: Trace, first: list[Operation], second: list[Operation], a: str, b: str, but: int
 ) -> Sentence:
-    """Does each of `first`, except a few, find one of `second` to run beside?"""
+    """True if each of `first`, except a few, finds one of `second` to run beside."""
     numbers = [operation.number for operation in second]
     alone: list[tuple[str, Operation, Operation]] = []
     for operation in first:
@@ -266,7 +267,7 @@ def _obstacle(trace: Trace, x: Operation, y: Operation) -> str:
 
 
 def _needs(trace: Trace, x: int, y: int) -> bool:
-    """Does the value of `x` go into `y`, directly or through other operations?"""
+    """True if the value of `x` goes into `y`, directly or through other operations."""
     seen, todo = {y}, [y]
     while todo:
         for number in trace.needs(todo.pop()):

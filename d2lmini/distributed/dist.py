@@ -369,5 +369,5 @@ def operand(x: NDArray) -> Operand:
 
 
 def _is_like(x: NDArray, value: NDArray) -> bool:
-    """Can a task write `x` on the CPU together with `value`?"""
+    """True if a task can write `x` on the CPU together with `value`."""
     return x.context.is_cpu and x._spec == value._spec

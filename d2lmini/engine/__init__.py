@@ -282,7 +282,7 @@ def _drain_at_exit() -> None:
 
 
 def _was_interrupted() -> bool:
-    """Did an uncaught KeyboardInterrupt end the program?"""
+    """True if an uncaught KeyboardInterrupt ended the program."""
     kind = getattr(sys, "last_type", None)  # at a prompt this is only the last error
     return kind is not None and issubclass(kind, KeyboardInterrupt) and not hasattr(sys, "ps1")
 

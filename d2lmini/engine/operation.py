@@ -89,12 +89,12 @@ class Operation:
 
     @property
     def is_copy(self) -> bool:
-        """Does it run on a link between devices?"""
+        """True if it runs on a link between devices."""
         return self.lane != "compute"
 
     @property
     def inline(self) -> bool:
-        """Did it run on the thread that issued it?"""
+        """True if it ran on the thread that issued it."""
         return self.worker == "caller"
 
     @property
@@ -104,7 +104,7 @@ class Operation:
 
     @property
     def ran(self) -> bool:
-        """Did it begin and end while the trace listened? (It may have failed.)"""
+        """True if it began and ended while the trace listened. (It may have failed.)"""
         return bool(self.began_ns and self.ended_ns)
 
     @property

@@ -199,8 +199,8 @@ class Scheduler:
             raise
 
     def _is_for_later(self, task: Task) -> bool:
-        """Must `task` be pushed later? It is deferred if a finalizer pushes it while its thread is
-        inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
+        """True if `task` must be pushed later. It is deferred if a finalizer pushes it while its
+        thread is inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return True

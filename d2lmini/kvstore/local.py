@@ -68,7 +68,8 @@ class KVStore(KVStoreBase):
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Can it run the optimizer? ValueError for any other capability, as in MXNet."""
+        """True: the store can run the optimizer. ValueError for any other capability, as in
+        MXNet."""
         if capability.lower() != KVStoreBase.OPTIMIZER:
             raise ValueError(f"Unknown capability: {capability}")
         return True

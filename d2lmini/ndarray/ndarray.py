@@ -251,8 +251,8 @@ class NDArray(Typed, Fluent):
         """Request the array's gradient: `backward` stores it in `self.grad`, of the same shape and
         dtype, initially zeros. The array is detached from its history.
 
-        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' cancels
-        the request. stype: only 'default'."""
+        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' leaves it
+        unchanged. stype: only 'default'."""
         check_storage(stype)
         autograd.mark_variables(self, invoke(registry["zeros_like"], (self,), {}), grad_req)
 
@@ -265,7 +265,7 @@ class NDArray(Typed, Fluent):
     @property
     def _leaf(self) -> autograd.Leaf | None:
         node = self._node and self._node[0]
-        return node if type(node) is autograd.Leaf else None
+        return node if isinstance(node, autograd.Leaf) else None
 
     @property
     def _fresh_grad(self) -> bool:

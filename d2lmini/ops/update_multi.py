@@ -130,16 +130,17 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
 # -- used by the optimizers ------------------------------------------------------------------------
 
 
-def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
+def _written(n: int, attrs: dict[str, Any]) -> list[int]:
+    """Weights, what the ops of the steps change, and master copies."""
     positions, at = [], 0
     for step in attrs["steps"]:
-        width = step.width
-        positions += [at, *range(at + 2, at + width)]
-        at += width
+        positions += [at, *(at + i for i in step.op.mutates if i != 1 or not step.mixed)]
+        at += step.width
+        positions += [at - 1] if step.mixed else []
     return positions
 
 
-@op(infer=lambda *data, **attrs: (), outputs=0, mutates=_all_but_gradients, flops=0, grad=None)
+@op(infer=lambda *data, **attrs: (), outputs=0, mutates=_written, flops=0, grad=None)
 def _fused_update(xp, *data, steps, numbers=None):
     """Run each of `steps` in place, on its arrays; no output. A CUDA graph reads the `numbers` of
     the steps, which change from step to step, from memory.

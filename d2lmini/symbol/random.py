@@ -113,15 +113,18 @@ def multinomial(
     return compose(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
 
 
-shuffle = function_of(registry["_shuffle"], "_shuffle")
-uniform_like = function_of(registry["_random_uniform_like"], "uniform_like")
-normal_like = function_of(registry["_random_normal_like"], "normal_like")
-gamma_like = function_of(registry["_random_gamma_like"], "gamma_like")
-exponential_like = function_of(registry["_random_exponential_like"], "exponential_like")
-poisson_like = function_of(registry["_random_poisson_like"], "poisson_like")
+shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
+shuffle.__qualname__ = "random.shuffle"
+uniform_like = function_of(registry["_random_uniform_like"], "uniform_like", "random.")
+normal_like = function_of(registry["_random_normal_like"], "normal_like", "random.")
+gamma_like = function_of(registry["_random_gamma_like"], "gamma_like", "random.")
+exponential_like = function_of(registry["_random_exponential_like"], "exponential_like", "random.")
+poisson_like = function_of(registry["_random_poisson_like"], "poisson_like", "random.")
 negative_binomial_like = function_of(
-    registry["_random_negative_binomial_like"], "negative_binomial_like"
+    registry["_random_negative_binomial_like"], "negative_binomial_like", "random."
 )
 generalized_negative_binomial_like = function_of(
-    registry["_random_generalized_negative_binomial_like"], "generalized_negative_binomial_like"
+    registry["_random_generalized_negative_binomial_like"],
+    "generalized_negative_binomial_like",
+    "random.",
 )
