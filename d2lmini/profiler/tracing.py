@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
 
@@ -72,6 +73,7 @@ class Trace(Recorder):
     left_ns     the time at which the program reached the scope's end, where it only waits
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
+    prediction  of a predicted trace: its duration, from low_ns to high_ns; else None
 
     trace[number] is an operation. A trace keeps no array alive.
     """
@@ -89,6 +91,7 @@ class Trace(Recorder):
         self.left_ns = 0
         self.shared: dict[int, SplitRecord] = {}
         self.recorded: Trace | None = None
+        self.prediction: Prediction | None = None
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
@@ -295,7 +298,8 @@ class Trace(Recorder):
         this trace. Without arguments the recorded run is predicted.
 
         workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
-        devices          number of GPUs: gpu(i) becomes gpu(i % devices)
+        devices          number of GPUs, at most as many as recorded; the i-th becomes
+                         gpu(i % devices)
         link_gb_s        GB/s of each link in each direction
         without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
         priorities       operation -> its priority; higher priorities run first
