@@ -28,8 +28,8 @@ class Copy(FunctionTask):
 
 
 class Step(NamedTuple):
-    """An operation; `wait` is the wait of the program after it: "read", "write", "all" or ""; `inner`
-    an operation that this one pushes."""
+    """An operation. `wait`: the wait of the program after it, "read", "write", "all" or "".
+    `inner`: an operation that this one pushes."""
 
     name: str
     reads: list[int]

@@ -150,3 +150,8 @@ class Schedule:
 
 def _entry(operation: Schedulable) -> Entry:
     return -operation.priority, operation.number, operation
+
+
+def worker_names(place: str, n: int) -> list[str]:
+    """The names of the `n` workers of a place: "cpu 1", "cpu 2"; a single one is named like it."""
+    return [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]

@@ -19,6 +19,7 @@ from d2lmini.context import Context, cpu
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.operation import Operation
+from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.scheduler import Runner, Scheduler
 
 #: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
@@ -41,9 +42,8 @@ def key_of(task: Task) -> object:
 
 def names_of(operation: Operation, cpu_workers: int) -> list[str]:
     """The names of the workers at the place of `operation`, where the CPU has `cpu_workers`."""
-    place = operation.place
     n = threads.get((operation.ctx, operation.lane), cpu_workers)
-    return [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
+    return worker_names(operation.place, n)
 
 
 def install(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini import callsite
@@ -278,14 +279,14 @@ class CriticalPath:
             f"critical path: {self.length_ns / 1e6:.2f} ms of {self.wall_ns / 1e6:.2f} ms "
             f"({share:.0f} %), {len(self.operations)} operations"
         ]
-        by_line: dict[tuple[str, Site | None], list[int]] = {}
+        by_line: dict[tuple[str, str], list[int]] = {}
+        where_of = cache(callsite.describe)  # a line has several sites
         for step in self.steps:
-            of_line = by_line.setdefault((step.kind, step.site), [0, 0])
+            of_line = by_line.setdefault((step.kind, where_of(step.site)), [0, 0])
             of_line[0] += step.end_ns - step.begin_ns
             of_line[1] += 1
         most = sorted(by_line.items(), key=lambda item: -item[1][0])[:8]
-        for (kind, site), (ns, times) in most:
-            where = callsite.describe(site)
+        for (kind, where), (ns, times) in most:
             lines.append(f"{ns / 1e6:10.2f} ms  {kind:<9} {times:>6} x  {where}")
         return "\n".join(lines)
 

@@ -137,7 +137,7 @@ class Recording:
         """The operations as jobs."""
         taken, operations = self._hand_overs, self.trace.operations
         usual = round(median(taken.values())) if taken else 0
-        jobs = []
+        jobs: list[SimulatedTask] = []
         for i, old in enumerate(operations):
             hand_over = taken.get(old.number, usual)
             if old.inline:
