@@ -51,16 +51,25 @@ class Program(NamedTuple):
 
     def run(self, waits: bool, priorities: Callable[[str], int] | None, order: bool) -> None:
         tags = [engine.new_var() for _ in range(self.variables)]
+        users = [[tag] for tag in tags]  # without order: a Var for each writer, and its readers
 
         def push(step: Step) -> None:
             work = (lambda: push(step.inner)) if step.inner else int
             priority = step.priority if priorities is None else priorities(step.name)
             reads, writes = ([tags[k] for k in those] for those in (step.reads, step.writes))
             if not order:
-                reads, writes = [], [engine.new_var()]
+                own = engine.new_var()
+                for k in step.reads:
+                    users[k].append(own)
+                for k in step.writes:
+                    users[k] = [own]
+                reads, writes = [], [own]
             kind = Copy if step.copies else FunctionTask
             task = kind(work, step.name, tuple(reads), tuple(writes), step.ctx, priority)
-            engine.current.push(task)
+            if step.copies or step.priority > 0:
+                engine.current.push(task)
+            else:
+                engine.current.push(task)  # another line
 
         for step in self.steps:
             push(step)
@@ -69,9 +78,9 @@ class Program(NamedTuple):
             if step.wait == "all":
                 engine.waitall()
             else:
-                engine.current.wait(
-                    f"wait_to_{step.wait}", tags[step.writes[0]], step.wait == "write"
-                )
+                those = tags[step.writes[0] :][:1] if order else users[step.writes[0]]
+                for tag in those if step.wait == "write" else those[:1]:
+                    engine.current.wait(f"wait_to_{step.wait}", tag, step.wait == "write")
 
 
 def draw(

@@ -9,8 +9,6 @@ links the run would not be shorter than this path.
         train(net)
     print(trace.critical_path())
 
-The same walk answers "what if the program had not waited?": `Walk.run` can leave out the waits, the
-issuing or the order of operations, or use other durations. It has a step per operation and wait.
 """
 
 from __future__ import annotations
@@ -82,7 +80,9 @@ _LATEST = (-1,)
 
 
 class Walk:
-    """The walk through a trace. `events` are prepared once; each `run` is a loop over them and sets
+    """The walk through a trace, with a step per operation and wait.
+
+    events      pushes and waits
 
     length_ns   length of the longest path
     over        per operation: its end (of number 0: 0)
@@ -123,51 +123,37 @@ class Walk:
             )
             self.what.append(what)
         self._threads = len(threads)
+        self._run()
 
-    def run(
-        self,
-        *,
-        waits: bool = True,
-        issuing: bool = True,
-        order: bool = True,
-        durations: Sequence[float] | None = None,
-    ) -> float:
-        """The longest path in ns: as recorded, or without waits, without time spent on issuing,
-        without any order among operations, or with durations[i] ns for operation i + 1."""
-        took = self.durations if durations is None else durations
-        self.over = over = [0.0] * (len(took) + 1)
+    def _run(self) -> None:
+        """Find the longest path."""
+        self.over = over = [0.0] * (len(self.durations) + 1)
         self.reached: list[float] = []
         self.held: list[int] = []
         clocks = [0.0] * self._threads
         latest, last_ns = 0, 0.0
         for number, thread, _, gap_ns, after, went_on_ns, inline in self.events:
-            now = clocks[thread]
-            if issuing:
-                now += gap_ns
+            now = clocks[thread] + gap_ns
             held = 0
             if number:
                 begin = now
-                if order:
-                    for k in after:
-                        if over[k] > begin:
-                            begin, held = over[k], k
-                over[number] = end = begin + took[number - 1]
+                for k in after:
+                    if over[k] > begin:
+                        begin, held = over[k], k
+                over[number] = end = begin + self.durations[number - 1]
                 if end > last_ns:
                     latest, last_ns = number, end
                 clocks[thread] = end if inline else now
             else:
-                if waits:
-                    for k in after if after is not _LATEST else (latest,):
-                        if over[k] > now:
-                            now, held = over[k], k
-                    if issuing:
-                        now += went_on_ns
+                for k in after if after is not _LATEST else (latest,):
+                    if over[k] > now:
+                        now, held = over[k], k
+                now += went_on_ns
                 clocks[thread] = now
             self.reached.append(now)
             self.held.append(held)
         self.length_ns = max([last_ns, *clocks])
         self.last = latest if last_ns == self.length_ns else 0
-        return self.length_ns
 
 
 def _list_events(trace: Trace) -> Iterator[Operation | Wait]:
@@ -205,7 +191,7 @@ class CriticalPath:
 
     def __init__(self, trace: Trace):
         walk = Walk(trace)
-        self.length_ns = walk.run()
+        self.length_ns = walk.length_ns
         self.wall_ns = trace.end_ns - trace.begin_ns
         self.steps: list[PathStep] = []
         event, runs = walk.event_of[walk.last], walk.last > 0

@@ -220,7 +220,7 @@ def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str,
     """The number of threads for each lane, as recorded or as requested."""
     threads = {"cpu": 1, **trace.workers}
     for place in {operation.place for operation in trace.operations}:
-        threads.setdefault(place, threads["cpu"])
+        threads.setdefault(place, 1)
     asked = {"cpu": workers} if isinstance(workers, int) else dict(workers or {})
     for place, n in asked.items():
         if place not in threads:
