@@ -3,13 +3,12 @@
     print(trace.causal())
     trace.causal().plot()
 
-The time spent in an operation does not say what a faster one would save: half of the time of an
-operation beside a longer one saves nothing. So each kind of operation, and each line of the program,
-is made faster by 10, 20, ... 100 % in a replay of the trace, and the run's time is drawn over it.
-A curve that is flat from the start says: do not optimize this. One that becomes flat says how far it
-is worth it; then something else decides. A curve can even turn: other operations come first then,
-and a bad order of them costs more than was won (Graham, "Bounds on multiprocessing timing
-anomalies", 1969).
+The time spent in an operation does not say what a faster one would save: an operation that runs
+beside a longer one saves nothing. So each kind of operation, and each line of the program, is made
+faster by 10, 20, ... 100 % in a replay of the trace, which gives the run's time as a curve. A curve
+that is flat from the start says: do not optimize this. One that becomes flat says how far it is
+worth it; then something else decides. A curve can even turn: when other operations come first, the
+new order can cost more than was won (Graham, "Bounds on multiprocessing timing anomalies", 1969).
 
 The question, the name and the curve are those of Coz (Curtsinger and Berger, "Coz: Finding Code
 that Counts with Causal Profiling", SOSP 2015). Coz makes everything else slower, in the running
@@ -22,10 +21,10 @@ shorter.
 ...     y = x.exp(), x.tanh()
 >>> print(trace.causal(lines=False))
 the run takes 0.10 ms; if one of these were faster:
-operation, line            count        total          10 %          30 %          50 %         100 %
-tanh                           1      0.10 ms       0.09 ms       0.07 ms       0.06 ms       0.06 ms
-exp                            1      0.06 ms       0.10 ms       0.10 ms       0.10 ms       0.10 ms
-_ones                          1      0.00 ms       0.10 ms       0.10 ms       0.10 ms       0.10 ms
+operation, line           count        total         10 %         30 %         50 %        100 %
+tanh                          1      0.10 ms      0.09 ms      0.07 ms      0.06 ms      0.06 ms
+exp                           1      0.06 ms      0.10 ms      0.10 ms      0.10 ms      0.10 ms
+_ones                         1      0.00 ms      0.10 ms      0.10 ms      0.10 ms      0.10 ms
 """
 
 from __future__ import annotations
@@ -82,12 +81,12 @@ class CausalProfile:
 
     def __str__(self) -> str:
         lines = [f"the run takes {self.run}; if one of these were faster:"]
-        heads = "".join(f"{f'{percent} %':>14}" for percent in _SHOWN)
-        lines.append(f"{'operation, line':<24}{'count':>9}{'total':>13}{heads}")
+        heads = "".join(f"{f'{percent} %':>13}" for percent in _SHOWN)
+        lines.append(f"{'operation, line':<24}{'count':>7}{'total':>13}{heads}")
         for row in self.rows:
-            times = "".join(f"{row.curve[percent]!s:>14}" for percent in _SHOWN)
+            times = "".join(f"{row.curve[percent]!s:>13}" for percent in _SHOWN)
             head = row.name if len(row.name) < 24 else f"{row.name}\n{'':<23}"
-            lines.append(f"{head:<24}{row.count:>9}{row.total_ns / 1e6:>10.2f} ms{times}")
+            lines.append(f"{head:<24}{row.count:>7}{row.total_ns / 1e6:>10.2f} ms{times}")
         return "\n".join(lines)
 
     def plot(self, most: int = 6) -> Picture:

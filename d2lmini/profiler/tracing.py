@@ -313,8 +313,8 @@ class Trace(Recorder):
 
     def causal(self, most: int = 10, lines: bool = True) -> CausalProfile:
         """How long the run would take if the operations of one name, or those of one line if
-        `lines`, were 10, 20, ... 100 % faster: for the `most` names and lines with most time. Prints
-        as a table; `plot()` draws the curves. Each row takes ten replays of the trace."""
+        `lines`, were 10, 20, ... 100 % faster: for the `most` names and lines with most time.
+        Prints as a table; `plot()` draws the curves. Each row takes ten replays of the trace."""
         from d2lmini.profiler.causal import causal_of
 
         return causal_of(self, most, lines)
