@@ -4,7 +4,7 @@ records    records of a trace: operations, waits, memory; numbers and names, no 
 tracing    `profile()`: listens to the engine and keeps the records
 cpu_time   CPU time of operations; `sampler` the Python time of the issuing thread
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
-order      the order of operations from their dependencies; `graph` draws it
+graph      a picture of the dependencies, which `engine.order` derives
 draw       the timeline; `summary` the table, `html_page` a page, `chrome` a file for Perfetto
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak

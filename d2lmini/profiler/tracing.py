@@ -37,12 +37,12 @@ from d2lmini import callsite, engine, instrument
 from d2lmini.device import blas, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
+from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, read_clocks, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
-from d2lmini.profiler.order import Before, ancestors, order_of
 from d2lmini.profiler.recorder import Recorder, serial_of
 from d2lmini.profiler.records import Operation, SplitRecord
 from d2lmini.profiler.sampler import PythonTime, Sample, Sampler

@@ -32,11 +32,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from d2lmini.engine.order import order_of
 from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
 from d2lmini.engine.stepped_choices import choice
 from d2lmini.engine.stepped_records import LogEntry
-from d2lmini.profiler.order import order_of
 from d2lmini.widgets.stepper_program import Program, Wait
 
 

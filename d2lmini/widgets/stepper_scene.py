@@ -24,8 +24,8 @@ from d2lmini.draw.svg import (
     shorten,
 )
 from d2lmini.draw.timeline import STYLES
+from d2lmini.engine.order import drop_implied, order_of
 from d2lmini.engine.schedule import worker_names
-from d2lmini.profiler.order import drop_implied, order_of
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import code_of, title
