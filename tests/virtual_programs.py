@@ -115,12 +115,13 @@ def trace_of(
     priorities: Callable[[str], int] | None = None,
     order: bool = True,
     times: Mapping[str, float] | Callable[[Any], float] | None = None,
+    seed: int | None = None,
 ) -> Trace:
     """The trace of the program on the virtual clock."""
     with ExitStack() as scopes:
         if program.gpus:
             scopes.enter_context(virtual_gpus(program.gpus))
-        stepped = engine.stepped(workers=workers, times=times or program.times)
+        stepped = engine.stepped(seed=seed, workers=workers, times=times or program.times)
         scopes.enter_context(stepped)
         with profile() as trace:
             program.run(waits, priorities, order)

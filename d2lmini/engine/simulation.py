@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from d2lmini.engine.schedule import Schedule
@@ -37,6 +38,7 @@ class SharedWork(NamedTuple):
     late: bool = True
 
 
+@dataclass(slots=True, eq=False)
 class SimulatedTask:
     """An operation in the simulation; of its times, -1 means: not yet.
 
@@ -48,34 +50,31 @@ class SimulatedTask:
     holds_up  the jobs that depend on it
     missing   number of its unfinished dependencies
     worker    that runs it; "" if it runs on the thread that issued it
+    waiting   the threads that wait for it
+    asked     of a split job: number of workers asked to help
+    taken, done    number of its pieces started, and finished
     """
 
-    __slots__ = (
-        "number", "place", "run", "hand_over", "priority", "inline", "share", "weight",
-        "children", "holds_up", "missing", "pushed", "ready", "began", "ended",
-        "worker", "waiting", "asked", "taken", "done",
-    )  # fmt: skip
-
-    def __init__(self, number: int, place: str, run: Any, hand_over: Any = 0):
-        self.number = number
-        self.place = place
-        self.run = run
-        self.hand_over = hand_over
-        self.priority = 0
-        self.inline = False
-        self.share: SharedWork | None = None
-        self.weight = 1.0
-        self.children: list[tuple[Any, SimulatedTask]] = []
-        self.holds_up: list[SimulatedTask] = []
-        self.missing = 0
-        self.pushed: Any = -1
-        self.ready: Any = -1
-        self.began: Any = -1
-        self.ended: Any = -1
-        self.worker = ""
-        self.waiting: list[ProgramThread] = []
-        self.asked = 0  # of a split job: number of workers asked to help,
-        self.taken = self.done = 0  # number of pieces started, and finished
+    number: int
+    place: str
+    run: Any
+    hand_over: Any = 0
+    priority: int = 0
+    inline: bool = False
+    share: SharedWork | None = None
+    weight: float = 1.0
+    pushed: Any = -1
+    ready: Any = -1
+    began: Any = -1
+    ended: Any = -1
+    worker: str = ""
+    missing: int = 0
+    asked: int = 0
+    taken: int = 0
+    done: int = 0
+    children: list[tuple[Any, SimulatedTask]] = field(default_factory=list)
+    holds_up: list[SimulatedTask] = field(default_factory=list)
+    waiting: list[ProgramThread] = field(default_factory=list)
 
     def follows(self, before: Iterable[SimulatedTask]) -> None:
         """Add dependencies."""
@@ -102,16 +101,17 @@ class ProgramStep(NamedTuple):
     starts: tuple[str, ...] = ()
 
 
+@dataclass(slots=True, eq=False)
 class ProgramThread:
-    """A thread of the program and its current step."""
+    """A thread of the program at its step number `at`. While it waits: the number of `missing`
+    operations, the start of the wait, and the number of operations pushed before."""
 
-    def __init__(self, name: str, steps: Sequence[ProgramStep]):
-        self.name = name
-        self.steps = steps
-        self.at = 0
-        self.missing = 0  # number of awaited operations
-        self.since: Any = -1  # start of the current wait,
-        self.pushed = 0  # and the number of operations pushed before
+    name: str
+    steps: Sequence[ProgramStep]
+    at: int = 0
+    missing: int = 0
+    since: Any = -1
+    pushed: int = 0
 
 
 class Simulation:

@@ -58,9 +58,9 @@ class ProgramEvent(NamedTuple):
     """A push or a wait, as a thread of the program reaches it.
 
     number   of the pushed operation; 0: a wait
-    thread   the number of the thread
-    before   the number of the previous event on this thread; -1: none
-    gap_ns   the thread's own time since then
+    thread   the number of the thread; -1: an operation pushed it, as it ran
+    before   the number of the previous event on this thread, or of that operation's; -1: none
+    gap_ns   the thread's own time since then, or the time since that operation began
     after    a push: the operations that this one depends on; a wait: the awaited operation, or
              none known; _LATEST: all pushed operations
     went_on_ns  a wait: time from the end of that operation until the program continued
@@ -116,8 +116,12 @@ class Walk:
                 number, inline = 0, False
                 after, went_on_ns = _find_awaited(what, trace.operations, ended)
                 came_ns, left_ns = what.begin_ns, what.end_ns
+            if isinstance(what, Operation) and what.by:
+                thread, before = -1, self.event_of[what.by]
+                recorded = trace[what.by].began_ns
+            else:
+                threads[what.thread] = (thread, len(self.events), left_ns)
             gap_ns = max(0, came_ns - recorded)
-            threads[what.thread] = (thread, len(self.events), left_ns)
             self.events.append(
                 ProgramEvent(number, thread, before, gap_ns, after, went_on_ns, inline)
             )
@@ -132,8 +136,12 @@ class Walk:
         self.held: list[int] = []
         clocks = [0.0] * self._threads
         latest, last_ns = 0, 0.0
-        for number, thread, _, gap_ns, after, went_on_ns, inline in self.events:
-            now = clocks[thread] + gap_ns
+        for number, thread, before, gap_ns, after, went_on_ns, inline in self.events:
+            if thread < 0:
+                parent = self.events[before].number
+                now = over[parent] - self.durations[parent - 1] + gap_ns
+            else:
+                now = clocks[thread] + gap_ns
             held = 0
             if number:
                 begin = now
@@ -143,7 +151,8 @@ class Walk:
                 over[number] = end = begin + self.durations[number - 1]
                 if end > last_ns:
                     latest, last_ns = number, end
-                clocks[thread] = end if inline else now
+                if thread >= 0:
+                    clocks[thread] = end if inline else now
             else:
                 for k in after if after is not _LATEST else (latest,):
                     if over[k] > now:
@@ -177,8 +186,11 @@ def _find_awaited(
     last = ended[k][1] if k >= 0 else 0  # the last operation that ended before the wait did
     done = wait.operation
     if wait.target is None and done <= 0:
-        done = last if last <= wait.pushed else 0
-        after = (done,) if wait.kind == "backpressure" and done else _LATEST
+        done = last  # what others pushed meanwhile counts for a wait for everything
+        after = _LATEST
+        if wait.kind == "backpressure":
+            done = last if last <= wait.pushed else 0
+            after = (done,) if done else _LATEST
     elif done > 0:
         after = (done,)
     done_ns = operations[done - 1].ended_ns if done > 0 else 0
@@ -203,6 +215,11 @@ class CriticalPath:
             if runs:
                 node = (walk.event_of[held], True) if held else (event, False)
                 self._add(walk, what, "operation", node, walk.over[this.number])
+            elif this.thread < 0:  # the part of the other operation's run before the push
+                event_of_parent, held = this.before, walk.held[this.before]
+                node = (walk.event_of[held], True) if held else (event_of_parent, False)
+                parent = walk.what[event_of_parent]
+                self._add(walk, parent, "operation", node, walk.reached[event])
             elif this.number:
                 node = before
                 self._add(walk, what, "issuing", node, walk.reached[event])

@@ -147,9 +147,9 @@ class Recording:
                 conditions.places[i],
                 conditions.run_ns[i],
                 hand_over if conditions.issuing else 0,
+                conditions.priorities[i],
+                old.inline,
             )
-            job.priority = conditions.priorities[i]
-            job.inline = old.inline
             if self._weights is not None:
                 job.weight = self._weights[i]
             if (share := self._shares.get(old.number)) is not None:

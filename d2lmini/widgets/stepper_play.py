@@ -105,8 +105,9 @@ class Playback:
     def _make_jobs(self) -> list[SimulatedTask]:
         jobs: list[SimulatedTask] = []
         for operation, (needs, room) in zip(self.program.operations.values(), self._order):
-            job = SimulatedTask(operation.number, operation.place, operation.us)
-            job.priority = operation.priority
+            job = SimulatedTask(
+                operation.number, operation.place, operation.us, 0, operation.priority
+            )
             job.follows([jobs[number - 1] for number in needs + room])
             if operation.by:
                 jobs[operation.by - 1].children.append((0, job))
@@ -180,25 +181,10 @@ class Playback:
             return True
         return False
 
-    def rewind(self) -> None:
-        """Go back to the beginning; the path is kept."""
-        self._go(0)
-
     def run(self) -> None:
         """Move until the program is over."""
         while self.step() is not None:
             continue
-
-    def run_to(self, number: int) -> None:
-        """Move until this operation begins; if it has begun, go back to its begin. ValueError for a
-        number that no operation has."""
-        if number not in self.program.operations:
-            most = len(self.program.operations)
-            raise ValueError(f"run_to: operations have numbers from 1 to {most}, got {number!r}")
-        if number in self.began_us:
-            self._go(self._way.index(Move(number, True)))
-        while number not in self.began_us:
-            self.step()
 
     def _do(self, move: Move) -> LogEntry:
         number, job = move.number, self._jobs[move.number - 1]

@@ -129,6 +129,16 @@ def test_the_last_operation_alone_is_imbalance():
     assert (account["imbalance"].ns, account["imbalance"].saves_ns) == (40_000, 40_000)
 
 
+@pytest.mark.parametrize("gpus", [0, 2])
+@seeds(10, 200)
+def test_the_critical_path_is_no_longer_than_the_run_and_has_no_gap(seed: int, gpus: int):
+    trace = trace_of(draw(seed, gpus, inner=0.3))
+    path = trace.critical_path()
+    assert 0 < path.length_ns <= length(trace)
+    ends = [0, *(step.end_ns for step in path.steps)]
+    assert [step.begin_ns for step in path.steps] == ends[:-1] and ends[-1] == path.length_ns
+
+
 def test_a_line_is_listed_once_in_the_critical_path():
     with engine.stepped(times=10), profile() as trace:
         x = nd.ones((2, 2))
