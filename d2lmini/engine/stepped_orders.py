@@ -1,8 +1,7 @@
 """The legal orders of operations: all of them, or a few that show every freedom.
 
-The engine's own rule decides. `Orders` makes a shadow task for every operation, with shadow Vars,
-claims all of them by the rule (`core.claim`), and completes all but one: the tasks that still wait
-must always come after that one. Whatever this leaves open is free.
+The engine's own rule decides (`order`): operations that share a Var, which one of them writes, keep
+their order. Whatever this leaves open is free.
 
 n operations that share nothing have n! orders, too many to enumerate, and there is no need to. Any
 legal order becomes any other by exchanging neighbours, and neighbours that commute may be
@@ -22,9 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from d2lmini.engine import core
-from d2lmini.engine.core import Task, Var
 from d2lmini.engine.operation import Operation
+from d2lmini.engine.order import Ordering
 
 
 class Orders:
@@ -32,36 +30,18 @@ class Orders:
 
     def __init__(self, operations: Sequence[Operation]):
         self.numbers = [operation.number for operation in operations]
-        self._operations = operations
-        #: For each operation, the later ones that can only begin when it has ended; the reverse.
-        self.after = {number: self._blocked_by(number) for number in self.numbers}
-        self.before: dict[int, set[int]] = {number: set() for number in self.numbers}
-        for number, late in self.after.items():
-            for successor in late:
-                self.before[successor].add(number)
-
-    def _blocked_by(self, number: int) -> set[int]:
-        """The operations that never begin if `number` never ends. Works on shadows without lock."""
-        variables: dict[int, Var] = {}
-        shadows: dict[Task, int] = {}
-        ready = []
-        for operation in self._operations:
-            reads, writes = (
-                tuple([variables.setdefault(v, Var()) for v in numbers])
-                for numbers in (operation.reads, operation.writes)
+        #: For each operation, the earlier ones that must have ended before it begins; the reverse.
+        self.before: dict[int, set[int]] = {}
+        ordering = Ordering()
+        for operation in operations:
+            needs, room = ordering.after(operation)
+            self.before[operation.number] = {*needs, *room}.union(
+                *(self.before[number] for number in needs + room)
             )
-            shadow = Task(operation.name, reads, writes)
-            shadow.prepare()
-            shadows[shadow] = operation.number
-            if core.claim(shadow):
-                ready.append(shadow)
-        begun = set()
-        while ready:
-            shadow = ready.pop()
-            begun.add(shadows[shadow])
-            if shadows[shadow] != number:
-                ready += core.release(shadow)
-        return set(self.numbers) - begun
+        self.after: dict[int, set[int]] = {number: set() for number in self.numbers}
+        for number, early in self.before.items():
+            for predecessor in early:
+                self.after[predecessor].add(number)
 
     def some(self, most: int, reduced: bool) -> list[tuple[int, ...]]:
         """All orders, or a few that show every freedom; ValueError for more than `most`."""
