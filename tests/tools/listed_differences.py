@@ -510,13 +510,13 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def reason(path: str, text: str, kind: str, words: str) -> str | None:
-    """Why this difference is wanted, or None."""
+def find_row(path: str, text: str, kind: str, words: str) -> Listed | None:
+    """The row that says why this difference is wanted, or None."""
     for row in LISTED:
         named = any(fnmatchcase(path, pattern) for pattern in row.names.split())
         if named and all(
             re.search(pattern, value, re.S)
             for pattern, value in ((row.kind, kind), (row.program, text), (row.words, words))
         ):
-            return row.reason
+            return row
     return None
