@@ -21,7 +21,7 @@ Most ops state no facts: the defaults below follow from the name and the rest of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,9 @@ class Facts:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
     same_shape        all inputs and the output have the same shape
     broadcasts        takes two arrays, of which one may be broadcast
+    counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute says how
+                      many there are
+    symbolic          Symbols have this op; MXNet refuses some updates there
     optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
@@ -88,6 +91,7 @@ class Facts:
     initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
     auxiliary: tuple[str, ...] | None = None
     output_names: tuple[str, ...] = ()
+    counted_inputs: Callable[[dict[str, Any]], Sequence[str]] | None = None
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
     float32_parameters: bool = False
@@ -117,6 +121,11 @@ class Facts:
     def broadcasts(self) -> bool:
         """Derived from the name, as in MXNet."""
         return self.elementwise and self.arity == 2 and self.name.startswith("broadcast_")
+
+    @cached_property
+    def symbolic(self) -> bool:
+        """Derived from the name: MXNet has Symbols of the updates of many weights alone."""
+        return self.variadic or "update" not in self.name
 
     @cached_property
     def in_mxnet(self) -> bool:

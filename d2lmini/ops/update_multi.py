@@ -218,9 +218,14 @@ def _declare(rule: Op, preloaded: bool) -> None:
         variadic=True,
     )  # fmt: skip
 
+    def names(attrs: dict[str, Any]) -> list[str]:
+        each = [f"{what}_{i}" for i in range(attrs["num_weights"]) for what in own.inputs]
+        return [*each, *(("lrs", "wds") if preloaded else ())]
+
     @op(
         name, infer=_infer(rule), outputs=_count, mutates=_states(width) if width > 2 else (),
-        elementwise=True, flops=rule.flops, grad=None,
+        elementwise=True, flops=rule.flops, grad=None, counted_inputs=names,
+        symbolic=rule is not sgd_mom_update,
     )  # fmt: skip
     @with_signature(signature, doc)
     def _(xp, *data, lrs=None, wds=None, num_weights=1, out=None, **attrs):

@@ -35,7 +35,7 @@ from d2lmini.ops.spec import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
 from d2lmini.symbol.naming import operator_hint
-from d2lmini.symbol.symbol import Symbol
+from d2lmini.symbol.symbol import Symbol, lacks_shape
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits.
 TRIES = (5040, 7560)
@@ -131,6 +131,8 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
     """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
     assert op is not None
+    if lacks_shape(op, node.attrs):
+        return []
     if all(is_known(shape) for shape in shapes):
         return _ask(node, shapes)
     try:
@@ -184,14 +186,14 @@ def _is_operator(node: Node) -> bool:
 
 
 def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
-    """The same graph, with open sizes (0) of zeros and similar nodes filled in as their consumers
-    require. MXNetError where no consumer determines a size."""
+    """The same graph, with open sizes (0) of zeros and open shapes of random numbers filled in as
+    their consumers require. MXNetError where no consumer determines a size."""
     given: dict[Node, Entry] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
         if node.op is None or node.inputs or node.specs is not None:
             continue
-        if 0 in node.attrs.get("shape", ()):
+        if 0 in node.attrs.get("shape", ()) or lacks_shape(node.op, node.attrs):
             found = found or shapes_of(entries, known)
             shape = found[node, 0]
             if not is_known(shape):

@@ -119,7 +119,9 @@ def attributes(node: Node) -> dict[str, str]:
     if node.op is not None:
         for key in node.op.attr_names:
             value = node.attrs.get(key)
-            if key in node.given or key in node.op.required or value != node.op.defaults[key]:
+            if key in node.given:
+                found[key] = node.given[key]
+            elif key in node.op.required or value != node.op.defaults[key]:
                 found[key] = text_of(value)
         if node.op.counted:
             found["num_args"] = str(len(node.inputs))
