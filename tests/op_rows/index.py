@@ -148,6 +148,8 @@ ROWS += [
          grad=d == "float32", mxnet=d == "float32", why=LOOSE)
     for d in ("float32", "int32")
 ]  # fmt: skip
+ROWS += [Case("batch_take", (draw((5, 3)), ids(5, high=3, dtype="int32").reshape(5, 1)),
+              lambda a, i: pick(a, i[:, 0])[:, None])]  # fmt: skip
 
 
 def fill(lhs, mhs, rhs):
