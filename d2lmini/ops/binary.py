@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.checks import check_float
+from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.core import ALL, Spec, op, registry
 from d2lmini.ops.elementwise import Family, check_any, equal_any, unbroadcast
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
@@ -294,3 +294,6 @@ _truth(
 def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True):
     """1 if abs(a - b) <= atol + rtol * abs(b) everywhere, else 0; shape (), uint8."""
     return xp.asarray(xp.allclose(a, b, rtol, atol, equal_nan)).astype(xp.uint8)
+
+
+refuse_gradient(allclose)

@@ -95,6 +95,11 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     return out
 
 
+@scatter_nd.infer_inputs
+def _(given, out, attrs):
+    return {"out": attrs["shape"]}
+
+
 @op(
     infer=lambda g, indices, *, shape: _infer_scatter("_backward_gather_nd", g, indices, shape),
     in_mxnet=True,

@@ -57,8 +57,8 @@ def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
 
 
 def _amp_dtype(attrs: Any, data: Any, n: int) -> list[Any]:
-    """Only the halves and singles of mixed precision change; so MXNet infers."""
-    return [data if data is None or np.dtype(data).itemsize != 4 and data != "float16" else attrs["dtype"]]
+    """MXNet infers that only the dtypes of mixed precision change."""
+    return [attrs["dtype"] if data in (np.float16, np.float32) else data]
 
 
 @op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
 from d2lmini.ops.kernels import kind_of, with_kernels
@@ -171,3 +172,6 @@ def shuffle(xp, data, *, rng, out=None):
         return data[order]
     out[...] = data[order]
     return out
+
+
+refuse_gradient(shuffle)

@@ -225,7 +225,7 @@ def _declare(rule: Op, preloaded: bool) -> None:
     @op(
         name, infer=_infer(rule), outputs=_count, mutates=_states(width) if width > 2 else (),
         elementwise=True, flops=rule.flops, grad=None, counted_inputs=names,
-        symbolic=rule is not sgd_mom_update,
+        symbolic=rule is not sgd_mom_update, free_dtypes=("data",) if preloaded else (),
     )  # fmt: skip
     @with_signature(signature, doc)
     def _(xp, *data, lrs=None, wds=None, num_weights=1, out=None, **attrs):

@@ -23,7 +23,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.checks import check_float
+from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.update import like_weight, like_weight32, mixed, scale_grad
 from d2lmini.ops.update_adaptive import average
@@ -197,6 +197,7 @@ def all_finite(xp, data, *, init_output: bool = True, out=None):
 @op(
     infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None, reads_out=True,
     counted_inputs=_array_names, output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+    free_dtypes=("data",),
 )  # fmt: skip
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
     """`all_finite` of all the arrays together; num_arrays says how many."""
@@ -213,3 +214,9 @@ def _all_finite(xp, data, init_output, out):
         finite = finite & (out[0] != 0)
     out[0] = finite
     return out
+
+
+refuse_gradient(multi_lars)
+refuse_gradient(multi_sum_sq)
+refuse_gradient(all_finite)
+refuse_gradient(multi_all_finite)

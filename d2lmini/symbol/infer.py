@@ -99,7 +99,7 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
     elif op.input_rule is not None:
         told = op.input_rule(given, out, node.attrs)
     elif op.broadcasts:
-        told = {"out": broadcast_partial(*given.values())}
+        told = {"out": broadcast_partial(*given.values(), by_name=not _is_operator(node))}
     else:
         told = {}
     for name, entry in zip(names, node.inputs):
@@ -242,6 +242,8 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]
     together = next((found[e] for e in bound if found.get(e) is not None), None)
+    if op.data_tells_dtype and found.get(node.inputs[0]) is None:  # type: ignore[arg-type]
+        together = None
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])

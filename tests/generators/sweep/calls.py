@@ -239,8 +239,7 @@ def symbol_program(mx, rng, module, name):
     text = arguments(mx, scene, "nd", name, parameters(find(mx, "nd", name)))
     lines = [f"{array} = sym.var('{array}')" for array, _, _ in scene.arrays]
     named = [] if name == "split_v2" else ["name='q'"]
-    lines += ["with mx.name.NameManager():"]  # numbers of names begin anew
-    lines += [f"    y = sym.{name}({', '.join([text, *named] if text else named)})"]
+    lines += [f"y = sym.{name}({', '.join([text, *named] if text else named)})"]
     lines += [
         f"keep('{what}', y.list_{what}())" for what in ("arguments", "auxiliary_states", "outputs")
     ]
