@@ -133,8 +133,15 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
     assert op is not None
     if lacks_shape(op, node.attrs):
         return []
+    if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
+        return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(is_known(shape) for shape in shapes):
-        return _ask(node, shapes)
+        try:
+            return _ask(node, shapes)
+        except MXNetError:
+            if op.unchecked:
+                return []
+            raise
     try:
         low, high = (
             _ask(node, [tuple([n or size for n in shape]) for shape in shapes]) for size in TRIES
@@ -193,7 +200,7 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
     for node in topological(entries):
         if node.op is None or node.inputs or node.specs is not None:
             continue
-        if 0 in node.attrs.get("shape", ()) or lacks_shape(node.op, node.attrs):
+        if min(node.attrs.get("shape") or (1,)) < 1 or lacks_shape(node.op, node.attrs):
             found = found or shapes_of(entries, known)
             shape = found[node, 0]
             if not is_known(shape):

@@ -343,7 +343,7 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
             if known is None:
                 return None
             specs.append(known[entry[1]])
-    if not specs and (0 in attrs.get("shape", ()) or lacks_shape(op, attrs)):
+    if not specs and (min(attrs.get("shape") or (1,)) < 1 or lacks_shape(op, attrs)):
         return None
     return plan_of(op, specs, attrs).outputs
 
