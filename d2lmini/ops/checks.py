@@ -68,7 +68,7 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 
 
 def refuse_gradient(declared: Any) -> None:
-    """Attach the gradient rule of an op that is not differentiable in MXNet: an error in backward."""
+    """Attach the rule of an op that is not differentiable in MXNet: backward raises MXNetError."""
 
     @declared.gradient()
     def _(g: Any) -> Any:

@@ -50,8 +50,8 @@ class Facts:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
     same_shape        all inputs and the output have the same shape
     broadcasts        takes two arrays, of which one may be broadcast
-    counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute says how
-                      many there are
+    counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute counts
+                      them
     symbolic          Symbols have this op; MXNet refuses some updates there
     optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input

@@ -60,7 +60,7 @@ def infer_older(shape: Shape, target: Shape, keep_highest: bool) -> Shape:
     if sizes.count(0) == 1 and rest:
         sizes = tuple([n or prod(shape) // rest for n in sizes])
     if prod(sizes) != prod(shape):
-        raise MXNetError(f"cannot reshape {shape} into target_shape={target}: {sizes} has another size")
+        raise MXNetError(f"cannot reshape {shape} into target_shape={target}: it means {sizes}")
     return sizes
 
 

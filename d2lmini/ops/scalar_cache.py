@@ -7,8 +7,8 @@
 
 There are two tables, `table[xp][dtype][number]`, of 0-d arrays (for CuPy: of NumPy scalars):
 
-    fit    for arithmetic and comparisons: floats are rounded, integers are cut towards zero and wrap around, as in
-           MXNet
+    fit    for arithmetic and comparisons: floats are rounded, integers are cut towards zero and
+           wrap around, as in MXNet
     limit  for upper and lower limits: a number outside the range of the dtype is clipped to it
 
 Next to bools a number is an int64.

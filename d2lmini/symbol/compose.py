@@ -109,7 +109,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if op.variadic:
         said = {key: as_given(kwargs[key]) for key in op.attr_names if key in kwargs}
         if not args and op.counted_inputs is not None:
-            inputs, attrs = (), op.bind_attributes((), kwargs, 0)
+            inputs: tuple[Any, ...] = ()
+            attrs = op.bind_attributes((), kwargs, 0)
         else:
             inputs, attrs = op.bind(args, kwargs)
         if op.counted_inputs is not None and tracer.capture is None:

@@ -135,7 +135,9 @@ def _older_reshape():
         ((2, 6), (9, 3, 2), True, (2, 3, 2)), ((2, 6), (0, 6), True, (2, 6)),
     ):  # fmt: skip
         attrs = {"target_shape": target, "keep_highest": keep}
-        yield Case("Reshape", (draw(shape),), lambda x, result=result, **_: x.reshape(result), attrs)
+        yield Case(
+            "Reshape", (draw(shape),), lambda x, result=result, **_: x.reshape(result), attrs
+        )
 
 
 def _joins():

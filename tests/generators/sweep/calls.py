@@ -78,7 +78,9 @@ def keep_defined(scene, name):
     elif name.endswith(("potrf", "potri")) and len(scene.shape) == 1:
         scene.shape *= 2
     scene.of_shares = "multinomial" in name
-    scene.of_distribution = scene.of_shares or bool(re.search("sample_|binomial|poisson|gamma_|exponential", name))
+    scene.of_distribution = scene.of_shares or bool(
+        re.search("sample_|binomial|poisson|gamma_|exponential", name)
+    )
 
 
 def whole(scene, call, differs=True, name=""):
