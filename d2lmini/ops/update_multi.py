@@ -238,10 +238,10 @@ for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
 
 
 @op(
-    infer=lambda *data, num_arrays=1: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
+    infer=lambda *data, num_arrays: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
     grad=None, always_written=("num_arrays",),
 )  # fmt: skip
-def reset_arrays(xp, *data, num_arrays: int = 1):
+def reset_arrays(xp, *data, num_arrays: int):
     """Set all the arrays to zero; no output."""
     for x in data:
         x.fill(0)

@@ -187,7 +187,10 @@ def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
     return Spec((1,), np.float32)
 
 
-@op(infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True)
+@op(
+    infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True,
+    output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+)  # fmt: skip
 def all_finite(xp, data, *, init_output: bool = True, out=None):
     """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
     that is 0 stays 0, so that calls can be chained."""

@@ -71,7 +71,7 @@ ERRORS = [
     (lambda: nd.pad(IMAGE, mode="wrap", pad_width=(0,) * 8), "mode='wrap' is unknown"),
     (lambda: nd.pad(X, mode="edge", pad_width=(1, 1)), "two (before, after) for each of the 3"),
     (lambda: nd.pad(IMAGE, mode="reflect", pad_width=(*(0,) * 6, 5, 0)), "needs a longer axis"),
-    (lambda: nd.pad(IMAGE, mode="edge", pad_width=(*(0,) * 6, -1, 0)), "slice() to shorten an axis"),
+    (lambda: nd.pad(IMAGE, mode="edge", pad_width=(0,) * 7 + (-1,)), "slice() to shorten an axis"),
     (lambda: nd.concat(X, FLAT, dim=0), "concat: input 1 is (5,), input 0 (2, 3, 4)"),
     (lambda: nd.concat(FLAT, FLAT.astype("int32"), dim=0), "must share one dtype"),
     (lambda: nd.concat(FLAT, FLAT), "concat: dim=1 is out of range"),

@@ -147,7 +147,7 @@ def share(cases: list[Case]) -> float:
 
 
 def differences(cases: list[Case]) -> str:
-    """What differs, grouped by name and kind, and then by listed difference, most frequent first."""
+    """What differs, by name and kind, and then by listed difference, most frequent first."""
     groups = defaultdict(list)
     for case in count(cases):
         if case.kind != "agrees":
