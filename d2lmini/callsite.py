@@ -130,6 +130,11 @@ def _look(filename: str) -> int:
     return whose
 
 
+def is_users(code: CodeType) -> bool:
+    """True for code of the program, not of this library or the packages in between."""
+    return (_whose.get(code.co_filename) or _look(code.co_filename)) == _USERS
+
+
 def line_of(site: Site) -> int:
     """The line number of a site."""
     code, offset = site
