@@ -161,7 +161,8 @@ def fill(lhs, mhs, rhs):
 
 
 ROWS += [
-    Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, dtype="float32")), fill, grad=False),
+    Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, dtype="float32")), fill,
+         grad=False),
     Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, low=-1, high=5)), fill,
          grad=False, mxnet=False, why="MXNet writes beside the array"),
     Case("fill_element_0index", (draw((4, 3), dtype="int32"), draw((4,), dtype="int32"),
