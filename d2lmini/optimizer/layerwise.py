@@ -128,7 +128,8 @@ class LARS(_StateWithMasterLast):
             _call("multi_sum_sq", *arrays, num_arrays=len(arrays)) for arrays in (weight, grad)
         ]
         scaled = _call(
-            "multi_lars", rates, *squares, decays, eta=float(self.eta), eps=float(self.eps), rescale_grad=float(self.rescale_grad),
+            "multi_lars", rates, *squares, decays, eta=float(self.eta), eps=float(self.eps),
+            rescale_grad=float(self.rescale_grad),
         )  # fmt: skip
         plain = [float(self._is_plain(i)) for i in index]
         if any(plain):
