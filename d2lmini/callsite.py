@@ -9,9 +9,13 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 'an unknown line'
 
 Backward issues dozens of operations from one line and searches for the line once
-(`call_remembering_site`). Frames of the standard library and of NumPy between the user's line and
-this package are skipped: the wait in `logging.info("%s", l)` belongs to the program, not to
-logging.
+(`call_remembering_site`). Frames of the standard library and of installed packages between the
+user's line and this package are skipped: the wait in `logging.info("%s", l)` belongs to the program
+and not to logging, the wait in `ax.plot(losses)` not to Matplotlib. If the program is itself an
+installed package (`python -m train`, or a command), its own lines count.
+
+A thread may run no line of the program at all, as in `executor.map(float, losses)`. While anything
+listens to the engine, the line that started the thread, or gave the pool its work, stands for it.
 """
 
 from __future__ import annotations
@@ -25,22 +29,27 @@ import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 Site = tuple[CodeType, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/](numpy[\\/])?")
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)")
+_COMMANDS = os.path.dirname(os.path.abspath(sys.executable)) + os.sep
+#: Names that packages give to the functions that they write as text.
+_GENERATED = ("<frozen ", "<__array_function__", "<decorator-gen-", "<attrs generated")
 
-_OURS, _BETWEEN, _USERS = 1, 2, 3
+_OURS, _BETWEEN, _PROGRAM, _USERS = 1, 2, 3, 4
 #: The owner of each file's code.
 _whose: dict[str, int] = {}
 
 
 class _ThreadState(threading.local):
-    """The site set by `call_remembering_site`, if any."""
+    """site: set by `call_remembering_site`; origin: of the work that a pool's thread does."""
 
     site: Site | None = None
+    origin: Site | None = None
 
 
 _thread_state = _ThreadState()
@@ -72,16 +81,17 @@ def find(above: int = 0) -> Site | None:
     if _thread_state.site is not None:
         return _thread_state.site
     frame: FrameType | None = sys._getframe(1 + above)
-    between: Site | None = None
+    other: Site | None = None
+    best = _OURS
     while frame is not None:
         code = frame.f_code
-        whose = _whose.get(code.co_filename) or _look(code.co_filename)
+        whose = _whose.get(code.co_filename) or _look(frame)
         if whose == _USERS:
             return code, frame.f_lasti
-        if whose == _BETWEEN and between is None:
-            between = code, frame.f_lasti
+        if whose > best:
+            other, best = (code, frame.f_lasti), whose
         frame = frame.f_back
-    return between
+    return other if best == _PROGRAM else _origin() or other
 
 
 def lines_of_error(error: BaseException) -> list[Site]:
@@ -90,26 +100,32 @@ def lines_of_error(error: BaseException) -> list[Site]:
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        if _look(code.co_filename) == _USERS:
+        if _look(step.tb_frame) >= _PROGRAM:
             found.append((code, step.tb_lasti))
         step = step.tb_next
     return found
 
 
 def called_function(above: int = 0) -> CodeType | None:
-    """The function of this package that the user's line called and that led here; None if no
-    user's line is on the stack. `above` as for `find`."""
+    """The function of this package that the program called and that led here; None if there is
+    none, as in this package's own threads. `above` as for `find`."""
     frame: FrameType | None = sys._getframe(1 + above)
     last: CodeType | None = None
+    by_program: CodeType | None = None
     while frame is not None:
         code = frame.f_code
-        whose = _whose.get(code.co_filename) or _look(code.co_filename)
+        whose = _whose.get(code.co_filename) or _look(frame)
         if whose == _USERS:
             return last
-        if whose == _OURS:
+        if whose == _PROGRAM:
+            by_program = by_program or last
+        elif whose == _OURS and code is not _call_with_origin.__code__:
             last = code
         frame = frame.f_back
-    return None
+    if by_program is None and last is not None:
+        name = last.co_name
+        return None if name.startswith("_") and not name.startswith("__") else last
+    return by_program
 
 
 def name_of(function: CodeType | None) -> str:
@@ -118,16 +134,97 @@ def name_of(function: CodeType | None) -> str:
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
 
 
-def _look(filename: str) -> int:
-    """The owner of this file's code: the library, the user, or a package in between."""
-    if filename.startswith(_HERE) or filename == "<string>":
-        whose = _OURS
-    elif package := _PACKAGES.search(filename):
-        whose = _BETWEEN if package[1] else _USERS
-    else:
-        whose = _BETWEEN if filename.startswith((_STANDARD, "<frozen ")) else _USERS
-    _whose[filename] = whose
+def _look(frame: FrameType) -> int:
+    """The owner of a frame's code: this package, a package between, the program, or the user."""
+    filename = frame.f_code.co_filename
+    if filename == "<string>":  # `python -c`, `exec`, a dataclass: each frame may be another's
+        return _look_at_text(frame)
+    whose = _whose[filename] = _owner_of(filename)
     return whose
+
+
+def _owner_of(filename: str) -> int:
+    """The owner of a file's code. A package counts as the program if it is what runs."""
+    if filename.startswith(_HERE):
+        return _OURS
+    if package := _INSTALLED.search(filename):
+        return _PROGRAM if package[1].partition(".")[0] in _running() else _BETWEEN
+    return _BETWEEN if filename.startswith((_STANDARD, _COMMANDS, *_GENERATED)) else _USERS
+
+
+def _look_at_text(frame: FrameType) -> int:
+    """The owner of code without a file, by the module in which the code runs."""
+    name = frame.f_globals.get("__name__") or ""
+    if name.partition(".")[0] == __package__:
+        return _OURS
+    if name.startswith("namedtuple_") or name_of(frame.f_code).startswith("__create_fn__"):
+        return _BETWEEN
+    filename = frame.f_globals.get("__file__")
+    return _owner_of(filename) if isinstance(filename, str) else _USERS
+
+
+def _running() -> set[str]:
+    """The names of the installed packages that are the program: the one with `__main__`, or those
+    that a command imports."""
+    main = sys.modules.get("__main__")
+    filename = getattr(main, "__file__", None) or ""
+    if package := _INSTALLED.search(filename):
+        return {package[1].partition(".")[0]}
+    if not filename.startswith(_COMMANDS):
+        return set()
+    modules = [getattr(value, "__module__", None) for value in vars(main).values()]
+    return {name.partition(".")[0] for name in modules if isinstance(name, str)}
+
+
+# -- threads that run no line of the program -------------------------------------------------------
+
+#: The line that started each thread.
+_starts: WeakKeyDictionary[threading.Thread, Site | None] = WeakKeyDictionary()
+#: The functions of the standard library that `follow_threads` has replaced.
+_replaced: dict[str, Any] = {}
+
+
+def follow_threads(on: bool) -> None:
+    """Learn, from now on, the lines that start threads or give work to pools; False: no longer."""
+    if on == bool(_replaced):
+        return
+    from concurrent.futures import ThreadPoolExecutor as Pool
+
+    if on:
+        _replaced.update(start=threading.Thread.start, submit=Pool.submit)
+        threading.Thread.start = _start_from_here  # type: ignore[method-assign]
+        Pool.submit = _submit_from_here  # type: ignore[method-assign]
+    else:
+        threading.Thread.start = _replaced["start"]  # type: ignore[method-assign]
+        Pool.submit = _replaced["submit"]  # type: ignore[method-assign]
+        _replaced.clear()
+
+
+def _start_from_here(thread: threading.Thread) -> None:
+    if _look(sys._getframe(1)) != _OURS:  # threads of this package have a purpose of their own
+        _starts[thread] = find()
+    _replaced.get("start", threading.Thread.start)(thread)
+
+
+def _submit_from_here(pool: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    submit = _replaced.get("submit", type(pool).submit)
+    return submit(pool, _call_with_origin, find(), fn, *args, **kwargs)
+
+
+def _call_with_origin(site: Site | None, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    before, _thread_state.origin = _thread_state.origin, site
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        _thread_state.origin = before
+
+
+def _origin() -> Site | None:
+    """The line that stands for the calling thread, if it is known."""
+    return _thread_state.origin or _starts.get(threading.current_thread())
+
+
+# -- sites as text ---------------------------------------------------------------------------------
 
 
 def line_of(site: Site) -> int:

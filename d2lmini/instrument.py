@@ -141,6 +141,7 @@ def _replace(new: tuple[Instrument, ...]) -> None:
     apart = _kept_apart or any(other not in content for part in _PARTS for other, _ in told[part])
     all_in_one = bool(content)
     issuing = bool(told["issue"] or told["issued"])
+    callsite.follow_threads(bool(new))
 
 
 def keep_apart(on: bool) -> None:
