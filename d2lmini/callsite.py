@@ -29,13 +29,14 @@ import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 Site = tuple[CodeType, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)")
+#: These call the program's functions in threads; they are not what the program calls.
+_NO_CALLEES = (_HERE + "threads.py", _HERE + "callsite.py")
 _COMMANDS = os.path.dirname(os.path.abspath(sys.executable)) + os.sep
 #: Names that packages give to the functions that they write as text.
 _GENERATED = ("<frozen ", "<__array_function__", "<decorator-gen-", "<attrs generated")
@@ -46,7 +47,8 @@ _whose: dict[str, int] = {}
 
 
 class _ThreadState(threading.local):
-    """site: set by `call_remembering_site`; origin: of the work that a pool's thread does."""
+    """site: set by `call_remembering_site`; origin: the line that gave this thread its work, known
+    while anything listens (`threads`)."""
 
     site: Site | None = None
     origin: Site | None = None
@@ -73,6 +75,15 @@ def forgotten(function: Callable[..., Any], *args: Any) -> Any:
         _thread_state.site = before
 
 
+def call_with_origin(origin: Site | None, function: Callable[..., Any], *args: Any) -> Any:
+    """function(*args), where `origin` stands for this thread if it runs no line of the program."""
+    before, _thread_state.origin = _thread_state.origin, origin
+    try:
+        return function(*args)
+    finally:
+        _thread_state.origin = before
+
+
 def find(above: int = 0) -> Site | None:
     """The innermost frame of the calling thread that lies outside this package, as a site.
 
@@ -91,7 +102,7 @@ def find(above: int = 0) -> Site | None:
         if whose > best:
             other, best = (code, frame.f_lasti), whose
         frame = frame.f_back
-    return other if best == _PROGRAM else _origin() or other
+    return other if best == _PROGRAM else _thread_state.origin or other
 
 
 def lines_of_error(error: BaseException) -> list[Site]:
@@ -119,7 +130,7 @@ def called_function(above: int = 0) -> CodeType | None:
             return last
         if whose == _PROGRAM:
             by_program = by_program or last
-        elif whose == _OURS and code is not _call_with_origin.__code__:
+        elif whose == _OURS and code.co_filename not in _NO_CALLEES:
             last = code
         frame = frame.f_back
     if by_program is None and last is not None:
@@ -132,6 +143,11 @@ def name_of(function: CodeType | None) -> str:
     """The result of `called_function` as text: "NDArray.asnumpy", before Python 3.11 without the
     class; "" for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Does the frame run code of this package?"""
+    return _look(frame) == _OURS
 
 
 def _look(frame: FrameType) -> int:
@@ -174,54 +190,6 @@ def _running() -> set[str]:
         return set()
     modules = [getattr(value, "__module__", None) for value in vars(main).values()]
     return {name.partition(".")[0] for name in modules if isinstance(name, str)}
-
-
-# -- threads that run no line of the program -------------------------------------------------------
-
-#: The line that started each thread.
-_starts: WeakKeyDictionary[threading.Thread, Site | None] = WeakKeyDictionary()
-#: The functions of the standard library that `follow_threads` has replaced.
-_replaced: dict[str, Any] = {}
-
-
-def follow_threads(on: bool) -> None:
-    """Learn, from now on, the lines that start threads or give work to pools; False: no longer."""
-    if on == bool(_replaced):
-        return
-    from concurrent.futures import ThreadPoolExecutor as Pool
-
-    if on:
-        _replaced.update(start=threading.Thread.start, submit=Pool.submit)
-        threading.Thread.start = _start_from_here  # type: ignore[method-assign]
-        Pool.submit = _submit_from_here  # type: ignore[method-assign]
-    else:
-        threading.Thread.start = _replaced["start"]  # type: ignore[method-assign]
-        Pool.submit = _replaced["submit"]  # type: ignore[method-assign]
-        _replaced.clear()
-
-
-def _start_from_here(thread: threading.Thread) -> None:
-    if _look(sys._getframe(1)) != _OURS:  # threads of this package have a purpose of their own
-        _starts[thread] = find()
-    _replaced.get("start", threading.Thread.start)(thread)
-
-
-def _submit_from_here(pool: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    submit = _replaced.get("submit", type(pool).submit)
-    return submit(pool, _call_with_origin, find(), fn, *args, **kwargs)
-
-
-def _call_with_origin(site: Site | None, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    before, _thread_state.origin = _thread_state.origin, site
-    try:
-        return fn(*args, **kwargs)
-    finally:
-        _thread_state.origin = before
-
-
-def _origin() -> Site | None:
-    """The line that stands for the calling thread, if it is known."""
-    return _thread_state.origin or _starts.get(threading.current_thread())
 
 
 # -- sites as text ---------------------------------------------------------------------------------

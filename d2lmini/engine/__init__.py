@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite, forks
+from d2lmini import callsite, forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine import core
@@ -131,8 +131,12 @@ def waitall() -> None:
 
 
 def stats() -> Stats:
-    """Counts of pushed, executed and pending operations: see `Stats`."""
-    return current.stats()
+    """Counts of pushed, executed and pending operations: see `Stats`. A line that asks again and
+    again until nothing is pending waits; traces record that as a wait of kind "stats"."""
+    counts = current.stats()
+    if instrument.listeners:
+        current.note_poll("stats", None, counts.pushed, counts.pending > 0)
+    return counts
 
 
 def limit_pending(nbytes: int | None) -> None:
@@ -181,6 +185,9 @@ def explain(value: Any) -> str:
     var = _var_of(value)
     with current.lock:
         writer, readers, queue = var.writer, list(var.readers), list(var.queue)
+    if instrument.listeners:
+        pending = writer is not None or bool(readers or queue)
+        current.note_poll("explain", var, current.stats().pushed, pending)
     lines = [f"writing: {_describe(writer)}"] if writer else []
     lines += [f"reading: {_describe(task)}" for task in readers]
     lines += [f"waits to {'write' if w else 'read'}: {_describe(t)}" for t, w in queue]

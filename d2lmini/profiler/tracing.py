@@ -41,7 +41,8 @@ from d2lmini.ops.core import modes
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.order import Before, ancestors, order_of
-from d2lmini.profiler.recorder import Recorder, serial_of
+from d2lmini.profiler.outside import OutsideRecorder
+from d2lmini.profiler.recorder import serial_of
 from d2lmini.profiler.records import Operation, SplitRecord
 from d2lmini.profiler.threads import this_thread
 from d2lmini.profiler.waits import WaitList
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 CLOSING = "end of profile"
 
 
-class Trace(Recorder):
+class Trace(OutsideRecorder):
     """The events within the scope of a `profile()`.
 
     operations  in push order; the first has number 1
@@ -161,6 +162,9 @@ class Trace(Recorder):
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
             )  # fmt: skip
+
+    def _count_waits(self) -> int:
+        return len(self._waits) + len(self._waits.pending) // 9
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         operation = self._open.get(thread_state.task)
