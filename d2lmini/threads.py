@@ -5,7 +5,7 @@ result of a future, or that an event or a queue has woken. To the engine such a 
 to have waited. While anything listens to the engine, the functions of the standard library that
 pass such knowledge on are replaced, and report both ends (`Instrument.tell`, `Instrument.told`):
 
-    Thread.start, Executor.submit    to the new thread, or to the work in the pool's thread
+    Thread.start, Executor.submit    to the new thread, or to the work in a pool's thread
     Thread.join, Future.result       from the thread that ended, or from the work that is done
     Condition.notify and wait        from the thread that notifies: under Event, Queue, Barrier, ...
 
@@ -30,6 +30,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -57,14 +58,22 @@ def follow(report: Callable[..., None] | None) -> None:
         return
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    for owner, name, function in (
+    methods: list[tuple[Any, str, Any]] = [
         (threading.Thread, "start", _start),
         (threading.Thread, "join", _join),
         (threading.Condition, "notify", _notify),
         (threading.Condition, "wait", _wait),
         (ThreadPoolExecutor, "submit", _submit),
         (Future, "result", _result),
-    ):
+    ]
+    pools = sys.modules.get("multiprocessing.pool")
+    if pools is not None:
+        methods += [
+            (pools.ThreadPool, "apply_async", _apply),
+            (pools.ThreadPool, "_map_async", _apply),
+            (pools.AsyncResult, "get", _result),
+        ]
+    for owner, name, function in methods:
         original = getattr(owner, name)
         _replaced.append((owner, name, original))
         setattr(owner, name, _method(function, original))
@@ -89,9 +98,10 @@ def _tell() -> int:
 
 
 def _told(tokens: list[int] | None, kind: str) -> None:
-    """The calling thread learns what was told last under one of the tokens."""
-    if _report is not None and tokens:
-        _report("told", tokens[-1], kind)
+    """The calling thread learns what was told under the tokens."""
+    for token in tokens or ():
+        if _report is not None:
+            _report("told", token, kind)
 
 
 def _run(
@@ -132,6 +142,13 @@ def _submit(original: Any, self: Any, fn: Callable[..., Any], /, *args: Any, **k
     future = original(self, _run, [_tell()], end, callsite.find(), work, *(() if kwargs else args))
     _ends[future] = end
     return future
+
+
+def _apply(original: Any, self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    end: list[int] = []
+    result = original(self, partial(_run, [_tell()], end, callsite.find(), func), *args, **kwargs)
+    _ends[result] = end
+    return result
 
 
 def _result(original: Any, self: Any, timeout: float | None = None) -> Any:

@@ -76,12 +76,14 @@ def _lines(trace: Trace) -> list[Any]:
     return [None, *(known[operation.site] for operation in trace.operations)]
 
 
-def waits_of_parts(trace: Trace, cuts: Sequence[int], waits: Sequence[Wait]) -> list[list[Wait]]:
-    """The waits of each part that ends with one of the operations `cuts`.
+def waits_of_parts(
+    trace: Trace, cuts: Sequence[int], waits: Sequence[Wait], batches: bool
+) -> list[list[Wait]]:
+    """The waits of each part between two of the operations `cuts`.
 
-    What stands outside the loop does not count: before the first batch, or once in an epoch. It
-    lies before the first operation of a part whose line is in most parts, at a line whose waits
-    are not.
+    The first of the `batches` begins before the first of the cuts, and what stands outside the loop
+    does not count: before the first batch, or once in an epoch. It lies before the first operation
+    of a part whose line is in most parts, at a line whose waits are not.
     """
     lines = _lines(trace)
     parts = [range(begin + 1, end + 1) for begin, end in zip([0, *cuts], cuts)]
@@ -91,6 +93,8 @@ def waits_of_parts(trace: Trace, cuts: Sequence[int], waits: Sequence[Wait]) -> 
     for wait in waits:
         found[bisect_left(cuts, wait.pushed + 1)].append(wait)
     found.pop()
+    if not batches:
+        return found[1:]
     usual_waits = _in_most(found, lambda part: {callsite.same_line(wait.site) for wait in part})
     return [
         [w for w in part if w.pushed >= body or callsite.same_line(w.site) in usual_waits]

@@ -13,7 +13,8 @@ trace, of the threaded engine or of the stepped engine.
 A check that passes returns a sentence. A check that fails raises `Wrong`, an AssertionError that
 names the obstacle, its line, and what to try: another hint for each kind of mistake.
 
-A word selects operations: "copy" for all copies between devices, the name of an operation ("dot";
+A word selects operations: "copy" for all copies between devices (if there are others than those of
+`asnumpy` and its like, without these), the name of an operation ("dot";
 other operators that compute the same count too), a place ("gpu(0)"), or a piece of the line that
 issued them ("loss(net(X)").
 
@@ -32,7 +33,7 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.d2l.batches import find_ends, waits_of_parts
-from d2lmini.d2l.obstacles import Obstacles
+from d2lmini.d2l.obstacles import Obstacles, own_copy
 from d2lmini.profiler.memory import DeviceMemory
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
@@ -115,8 +116,8 @@ def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentenc
     """Does the program wait at most `n` times?
 
     per     None: in all. A number: n times for each of that many batches. A word: n times between
-            one such operation and the next ("batch": an update of weights, by a Trainer or by
-            hand); waits before the first batch, between epochs and after the last are free
+            one such operation and the next. "batch" is an update of weights, by a Trainer or by
+            hand; waits before the first batch, between epochs and after the last are free
     Back-pressure is not a wait of the program, and reading what a thread has waited for already is
     no second wait. Wrong, with a hint: "hidden", "waitall", "polling", "reading", "waiting", after
     the most frequent kind of wait; "missing".
@@ -127,8 +128,8 @@ def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentenc
         parts = [waits]
     else:
         allowed = n
-        parts = waits_of_parts(trace, _ends(trace, per), waits)
-    most = max(parts, key=len)
+        parts = waits_of_parts(trace, _ends(trace, per), waits, per == "batch")
+    most = max(parts, key=len, default=[])
     if len(most) > allowed:
         raise _too_many(trace, most, allowed, per)
     what = "in all" if per is None else f"for each {per}" if isinstance(per, str) else f"x {per}"
@@ -222,6 +223,8 @@ def _choose(trace: Trace, what: str) -> list[Operation]:
     ran = [operation for operation in trace.operations if operation.began_ns]
     if what == "copy":
         found = [operation for operation in ran if operation.is_copy]
+        reads = {number for wait in trace.waits if (number := own_copy(trace, wait))}
+        found = [copy for copy in found if copy.number not in reads] or found
     else:
         alike = {what, *_ALIKE.get(what, "").split()}
         found = [
@@ -372,4 +375,4 @@ def _too_many(trace: Trace, waits: list[Wait], allowed: int, per: str | int | No
 
 
 def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" + ("" if n == 1 else "s")
+    return f"{n} {noun}" if n == 1 else f"{n} copies" if noun == "copy" else f"{n} {noun}s"

@@ -123,13 +123,19 @@ class Obstacles:
         """Is all that `wait` waits for over since `other`, an earlier wait of the thread?"""
         if wait.target is None or wait.kind == "wait_to_write":
             return other.target is None and other.pushed >= wait.pushed
-        numbers: tuple[int, ...] = (wait.operation,)
-        if wait.operation:
-            last = self.trace[wait.operation]
-            if last.is_copy and last.number == wait.pushed and last.site == wait.site:
-                numbers = self.trace.needs(last.number) or (0,)  # the wait's own copy to the host
+        copy = own_copy(self.trace, wait)
+        numbers = (self.trace.needs(copy) or (0,)) if copy else (wait.operation,)
         if other.target is None:
             return other.pushed >= max(numbers)
         if not max(numbers):
             return other.target == wait.target
         return all(self._is_for(other, self.trace[n]) for n in numbers if n)
+
+
+def own_copy(trace: Trace, wait: Wait) -> int:
+    """The number of the copy to the host that a wait made itself, to read an array of a device; 0
+    if it made none."""
+    if not wait.operation or wait.operation != wait.pushed:
+        return 0
+    last = trace[wait.operation]
+    return last.number if last.is_copy and last.site == wait.site else 0
