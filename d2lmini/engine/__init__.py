@@ -13,7 +13,7 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
 `meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`,
 `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
-`stepped_orders`, `stepped_explore`).
+`stepped_orders`, `stepped_blame`, `stepped_explore`).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
 run on the thread that issues them, because handing them to a worker would cost more; 0 turns
@@ -234,12 +234,13 @@ def explore(
     program   takes no argument, pushes, returns arrays or other values; it runs once for each
               order, so it must create its state anew each time (and seed its random draws)
     reduced   False: try every legal order (ValueError if there are more than `most`); True: try a
-              few orders in which every two unordered operations come both ways round
+              few in which every two unordered operations come both ways round, then all others if
+              there are at most 200 (those apart that only exchange operators), else 20 at random
     seeds     also try this many random schedules, in which operations begin and end between the
               pushes
 
-    The `Exploration` says how many orders ran and, if one gives other values, which two operations
-    and which Var are the cause. See `stepped_explore`.
+    The `Exploration` says how many orders ran, whether these were all and, if one gives other
+    values, which two operations and which Var are the cause. See `stepped_explore`.
     """
     from d2lmini.engine.stepped_explore import explore
 
