@@ -13,7 +13,7 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
 `meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`,
 `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
-`stepped_orders`, `stepped_blame`, `stepped_explore`).
+`stepped_orders`, `stepped_blame`, `stepped_explore`, `stepped_audit`).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
 run on the thread that issues them, because handing them to a worker would cost more; 0 turns
@@ -42,12 +42,13 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
+    from d2lmini.engine.stepped_audit import Audit
     from d2lmini.engine.stepped_engine import SteppedEngine
     from d2lmini.engine.stepped_explore import Exploration
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
-    "ThreadedEngine", "Var", "bulk", "cancel_pending", "current", "explain", "explore",
+    "ThreadedEngine", "Var", "audit", "bulk", "cancel_pending", "current", "explain", "explore",
     "limit_pending", "new_var", "prioritized", "push", "set_bulk_size", "stats", "stepped", "use",
     "wait_for_var", "waitall",
 ]  # fmt: skip
@@ -245,6 +246,21 @@ def explore(
     from d2lmini.engine.stepped_explore import explore
 
     return explore(use, program, most, reduced, seeds)
+
+
+def audit(program: Callable[[], object]) -> Audit:
+    """Which functions that `program` pushes read or write arrays that they do not name?
+
+    program   as for `explore`: takes no argument, and creates its state anew each time
+
+    Each function runs with every array scrambled that it does not name. What it changes of those,
+    it writes; if it then does something else, it reads one. The `Audit` names function, line and
+    array. Four runs, and a few more for each mistake; no order has to be found. Only arrays are
+    seen. MXNetError if the program does not repeat itself. See `stepped_audit`.
+    """
+    from d2lmini.engine.stepped_audit import audit
+
+    return audit(use, program)
 
 
 # -- computed attributes of this module ------------------------------------------------------------

@@ -71,7 +71,8 @@ class Orders:
 
     def some(self, most: int, reduced: bool) -> list[Order]:
         """All orders, or a few that show every freedom; ValueError for more than `most`."""
-        found = list(islice(self.reduced() if reduced else self.all(), most + 1))
+        orders: Iterator[Order | None] = self.reduced() if reduced else self.all()
+        found = [order for order in islice(orders, most + 1) if order is not None]
         if len(found) > most:
             raise ValueError(
                 f"orders: there are more than {most}. Ask for orders(reduced=True), a few in which "
@@ -81,7 +82,7 @@ class Orders:
 
     def classes(self, most: int) -> list[Order] | None:
         """One order of each class; None if there are more than `most`, or the search is long."""
-        found = []
+        found: list[Order] = []
         for order in self.all(classes=True, steps=_STEPS * most + 2 * len(self.numbers)):
             if order is None or len(found) == most:
                 return None
@@ -216,17 +217,17 @@ def _direct_predecessors(operations: Sequence[Operation]) -> list[set[int]]:
         # The tasks that hold the Var together; those that they wait for.
         together: set[int] = {places[task] for task in var.readers}
         ahead: set[int] = set()
-        write = var.writer is not None
+        after_write = var.writer is not None
         if var.writer is not None:
             together = {places[var.writer]}
-        for task, writes in var.queue:
+        for task, is_write in var.queue:
             i = places[task]
-            if writes or write:
+            if is_write or after_write:
                 together, ahead = {i}, together
             else:
                 together.add(i)
             before[i] |= ahead
-            write = writes
+            after_write = is_write
     return before
 
 
