@@ -33,8 +33,8 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.d2l.batches import find_ends, waits_of_parts
-from d2lmini.d2l.obstacles import Obstacles, own_copy
 from d2lmini.profiler.memory import DeviceMemory
+from d2lmini.profiler.obstacles import Obstacles, own_copy
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
 
@@ -309,6 +310,15 @@ class Trace(OutsideRecorder):
         from d2lmini.profiler.replay import replay
 
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
+
+    def explain(self, a: int, b: int) -> Explanation:
+        """Why can operations number `a` and `b` never overlap? The chain of reads, writes and lines
+        that forbids it in every legal schedule, and the edits that would allow it, each with the
+        time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
+        ValueError if `a` is `b`."""
+        from d2lmini.profiler.overlap import explain
+
+        return explain(self, a, b)
 
     def diff(self, other: Trace) -> Diff:
         """Differences in `other`, a run of the same program after a change: operations added,

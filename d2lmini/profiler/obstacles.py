@@ -18,11 +18,13 @@ from an event, also from one that a pushed function sets.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.profiler.outside import Notice
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.tracing import Trace
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.tracing import Trace
 
 
 class Passed(NamedTuple):
@@ -33,10 +35,11 @@ class Passed(NamedTuple):
 
 
 class Obstacles:
-    """Answers for one trace."""
+    """Answers for one trace; `without` are lines whose waits do not count."""
 
-    def __init__(self, trace: Trace):
+    def __init__(self, trace: Trace, without: frozenset[str] = frozenset()):
         self.trace = trace
+        self.without = without
         self._known: dict[int, dict[str, tuple[int, Notice | None]]] = {}
         self._tellers = {notice.operation for notice in trace.notices if notice.operation}
         self._events: dict[int, dict[str, tuple[int, Notice | None]]] = {}
@@ -69,6 +72,8 @@ class Obstacles:
         """Where the thread of `y` knew, before it issued `y`, that `x` was over; None: nowhere."""
         for i, wait in enumerate(self.trace.waits):
             if x.number <= wait.pushed < y.number and self._is_for(wait, x):
+                if self.without and wait.where in self.without:
+                    continue
                 since, _ = self._knows(i, wait).get(y.thread, (y.number, None))
                 if since < y.number:
                     return Passed(wait.where, wait.kind)
