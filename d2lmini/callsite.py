@@ -145,6 +145,13 @@ def name_of(function: CodeType | None) -> str:
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
 
 
+def is_users(code: CodeType) -> bool:
+    """True for code of the program, not of this library or the packages in between."""
+    if code.co_filename == "<string>":
+        return not name_of(code).startswith("__create_fn__")
+    return (_whose.get(code.co_filename) or _owner_of(code.co_filename)) >= _PROGRAM
+
+
 def is_ours(frame: FrameType) -> bool:
     """Does the frame run code of this package?"""
     return _look(frame) == _OURS
