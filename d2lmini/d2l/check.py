@@ -58,7 +58,7 @@ class Sentence(str):
 
 
 def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
-    """May each of the operations `a`, except a few, run beside an operation of `b`?
+    """Check that each of the operations `a`, except a few, may run beside an operation of `b`.
 
     The first copy has no partner, so one may lack a partner. Wrong, with a hint: "missing",
     "waits", "needs", "room", "worker", "inline".
@@ -67,8 +67,8 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
 
 
 def parallel(trace: Trace, *kinds: str) -> Sentence:
-    """May the operations of these kinds run side by side: each beside one of every other kind, or,
-    if there is only one kind, beside another of its own?
+    """Check that operations of these kinds may run side by side: each beside one of every other
+    kind, or, if there is only one kind, beside another of its own.
 
     Two places that do the same work must do so step by step: the third "dot" of one beside the
     third "dot" of the other, unless it needs the other's result. Wrong, with a hint as in
@@ -88,7 +88,7 @@ def parallel(trace: Trace, *kinds: str) -> Sentence:
 
 
 def before(trace: Trace, a: str, b: str) -> Sentence:
-    """Is each `a` over before `b` begins, in every legal order?
+    """Check that each `a` is over before `b` begins, in every legal order.
 
     If there are equally many of both, they are compared pair by pair; if there are twice as many
     of one, or three times, by groups in turn; else all with all. Wrong, with a hint: "missing",
@@ -113,7 +113,7 @@ def before(trace: Trace, a: str, b: str) -> Sentence:
 
 
 def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentence:
-    """Does the program wait at most `n` times?
+    """Check that the program waits at most `n` times.
 
     per     None: in all. A number: n times for each of that many batches. A word: n times between
             one such operation and the next. "batch" is an update of weights, by a Trainer or by
@@ -137,7 +137,7 @@ def at_most_waits(trace: Trace, n: int, per: str | int | None = None) -> Sentenc
 
 
 def no_hidden_waits(trace: Trace) -> Sentence:
-    """Is every line that waits explicit about it (`lint_waits`)? Wrong, with the kind of wait as
+    """Check that every line that waits says so (`lint_waits`). Wrong, with the kind of wait as
     hint."""
     for row in trace.waits().hidden:
         raise Wrong(row.kind, f"{row.where} waits ({row.kind}) and does not say so: {row.instead}")
@@ -145,11 +145,11 @@ def no_hidden_waits(trace: Trace) -> Sentence:
 
 
 def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
-    """Did arrays of the trace take at most `nbytes` on the device, at any moment? Arrays from
-    before the trace do not count; NumPy copies that the program keeps (`asnumpy`) count as the
-    CPU's. (On the threaded engine the peak depends on how far the program
-    ran ahead; a bound on pending bytes makes it certain, or `engine.stepped(remember=0)`, which
-    keeps no array for `back`.)
+    """Check that arrays of the trace took at most `nbytes` on the device, at any moment. Arrays
+    from before the trace do not count; NumPy copies that the program keeps (`asnumpy`) count as the
+    CPU's. (On the threaded engine the peak depends on how far the program ran ahead; a bound on
+    pending bytes makes it certain, or `engine.stepped(remember=0)`, which keeps no array for
+    `back`.)
 
     Wrong, with a hint: "ahead" (issued faster than computed), "kept" (many results of one line),
     "large" (a single array), "many" (none of these); "missing".
@@ -272,7 +272,7 @@ _HINTS = {
 def _partners(
     trace: Trace, first: list[Operation], second: list[Operation], a: str, b: str, but: int
 ) -> Sentence:
-    """Does each of `first`, except a few, find one of `second` to run beside?"""
+    """Check that each of `first`, except a few, finds one of `second` to run beside."""
     obstacle = Obstacles(trace)
     numbers = [operation.number for operation in second]
     alone: list[tuple[str, Operation, Operation]] = []

@@ -12,8 +12,10 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
 `meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`,
-`stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
-`stepped_orders`, `stepped_blame`, `stepped_explore`, `stepped_audit`).
+`schedule` (which operation is next), `stepped_engine` (a virtual clock; then `stepped_choices`,
+`stepped_records`, `stepped_view`, `stepped_orders`, `stepped_blame`, `stepped_explore`,
+`stepped_audit`), `order` (dependencies of recorded operations), `simulation` (recorded operations
+by the same rules).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
 run on the thread that issues them, because handing them to a worker would cost more; 0 turns
@@ -306,7 +308,7 @@ def _drain_at_exit() -> None:
 
 
 def _was_interrupted() -> bool:
-    """Did an uncaught KeyboardInterrupt end the program?"""
+    """True if an uncaught KeyboardInterrupt ended the program."""
     kind = getattr(sys, "last_type", None)  # at a prompt this is only the last error
     return kind is not None and issubclass(kind, KeyboardInterrupt) and not hasattr(sys, "ps1")
 

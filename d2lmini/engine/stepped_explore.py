@@ -1,4 +1,4 @@
-"""Does a program give the same values in every legal order? If not, which operation is wrong?
+"""Whether a program gives the same values in every legal order, and which operation is wrong.
 
 >>> from d2lmini import engine, nd
 >>> def program():
@@ -143,7 +143,7 @@ class _Explorer:
             return self._outcome(engine), engine
 
     def fine(self, order: Order) -> bool:
-        """Does `order` give the outcome of serial execution?"""
+        """True if `order` gives the outcome of serial execution."""
         if order not in self.outcomes:
             self.outcomes[order], engine = self.run(order=order)
             self.begun.add(list_begun(engine))

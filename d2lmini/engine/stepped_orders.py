@@ -1,8 +1,7 @@
 """The legal orders of operations: all of them, or a few that show every freedom.
 
-The engine's own rule decides. `Orders` makes a shadow task for every operation, with shadow Vars,
-and claims all of them by the rule (`core.claim`): the queues of the Vars then say which task comes
-after which. Whatever this leaves open is free.
+The engine's own rule decides (`order`): operations that share a Var, which one of them writes, keep
+their order. Whatever this leaves open is free.
 
 n operations that share nothing have n! orders. Many differ in nothing that matters: an operator
 touches only the arrays that it names, so two neighbouring operators that share no written array
@@ -29,9 +28,8 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
-from d2lmini.engine import core
-from d2lmini.engine.core import Task, Var
 from d2lmini.engine.operation import Operation
+from d2lmini.engine.order import Ordering
 
 Order = tuple[int, ...]
 #: The search for classes of orders gives up after this many steps for each class it may give.
@@ -199,36 +197,13 @@ class Orders:
 
 
 def _direct_predecessors(operations: Sequence[Operation]) -> list[set[int]]:
-    """For each operation, by place, those that it directly comes after. Works on shadows without
-    lock."""
-    variables: dict[int, Var] = {}
-    places: dict[Task, int] = {}
-    for i, operation in enumerate(operations):
-        reads, writes = (
-            tuple([variables.setdefault(v, Var()) for v in numbers])
-            for numbers in (operation.reads, operation.writes)
-        )
-        shadow = Task(operation.name, reads, writes)
-        shadow.prepare()
-        places[shadow] = i
-        core.claim(shadow)
-    before: list[set[int]] = [set() for _ in operations]
-    for var in variables.values():
-        # The tasks that hold the Var together; those that they wait for.
-        together: set[int] = {places[task] for task in var.readers}
-        ahead: set[int] = set()
-        after_write = var.writer is not None
-        if var.writer is not None:
-            together = {places[var.writer]}
-        for task, is_write in var.queue:
-            i = places[task]
-            if is_write or after_write:
-                together, ahead = {i}, together
-            else:
-                together.add(i)
-            before[i] |= ahead
-            after_write = is_write
-    return before
+    """For each operation, by place, those that it directly comes after."""
+    places = {operation.number: i for i, operation in enumerate(operations)}
+    ordering = Ordering()
+    return [
+        {places[number] for before in ordering.after(operation) for number in before}
+        for operation in operations
+    ]
 
 
 def _places(bits: int) -> Iterator[int]:

@@ -21,7 +21,7 @@ from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, join_summaries
-from d2lmini.engine.rendezvous import StallDetector
+from d2lmini.engine.rendezvous import StallDetector, at_rest
 from d2lmini.engine.scheduler import Scheduler, interrupts, thread_state
 
 # Windows delivers Ctrl-C only between waits. Elsewhere Ctrl-C interrupts a wait, unless it came in
@@ -115,7 +115,7 @@ class Waits(Scheduler):
         if self.budget.limit is None:
             self.budget.limit = default_limit()
         with self.lock:
-            admitted = self._admits(task)
+            admitted = self.budget.admits(task) or at_rest(self)
         if not admitted:
             self.budget.paused += 1
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
@@ -238,7 +238,7 @@ class Waits(Scheduler):
             with core.lock:
                 self.budget.drain()
                 self._flush()
-                if self._admits(task):
+                if self.budget.admits(task) or at_rest(self):
                     return
                 opened = _make_shut_lock(self.room_locks)
             self._work_off()

@@ -255,8 +255,8 @@ class NDArray(Typed, Fluent):
         """Request the array's gradient: `backward` stores it in `self.grad`, of the same shape and
         dtype, initially zeros. The array is detached from its history.
 
-        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' cancels
-        the request. stype: only 'default'."""
+        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' leaves it
+        unchanged. stype: only 'default'."""
         check_storage(stype)
         autograd.mark_variables(self, invoke(registry["zeros_like"], (self,), {}), grad_req)
 
@@ -269,13 +269,12 @@ class NDArray(Typed, Fluent):
     @property
     def _leaf(self) -> autograd.Leaf | None:
         node = self._node and self._node[0]
-        return node if type(node) is autograd.Leaf else None
+        return node if isinstance(node, autograd.Leaf) else None
 
     @property
     def _fresh_grad(self) -> bool:
         """True if backward has written `grad` since this was last set to False."""
-        leaf = self._leaf
-        return leaf is not None and leaf.fresh
+        return self._node is not None and self._node[0].fresh
 
     @_fresh_grad.setter
     def _fresh_grad(self, fresh: bool) -> None:
@@ -303,7 +302,7 @@ class NDArray(Typed, Fluent):
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Copy into `other`, or into a new array on that context, and return the copy. Converts the
         dtype; MXNetError when the shapes differ."""
-        return exchange.copyto(self, other)
+        return transfer.copyto(self, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """This array if it is on `context`, else a copy there."""

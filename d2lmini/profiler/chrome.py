@@ -159,7 +159,8 @@ def _waits(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 
 def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Arrows from the end of one operation to the start of a dependent one. Each arrow ends in the
-    enclosing slice (`bp`)."""
+    enclosing slice (`bp`), and starts 1 ns before the end of its slice: at the very end it would
+    belong to the next slice of that worker, or to none."""
     number = 0
     for operation, (needs, room) in zip(trace.operations, trace.order):
         for name, befores in ("value", needs), ("room", room):
@@ -169,7 +170,8 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
                     continue
                 number += 1
                 flow = {"name": name, "cat": "dependency", "id": number}
-                begin, end = _us(trace, first.ended_ns), _us(trace, operation.began_ns)
+                left_ns = max(first.began_ns, first.ended_ns - 1)
+                begin, end = _us(trace, left_ns), _us(trace, operation.began_ns)
                 where = tracks.of(first.place, first.worker)
                 yield {**flow, "ph": "s", "ts": begin, **where}
                 where = tracks.of(operation.place, operation.worker)

@@ -37,12 +37,12 @@ from d2lmini import callsite, engine, instrument
 from d2lmini.device import blas, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
+from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, read_clocks, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
-from d2lmini.profiler.order import Before, ancestors, order_of
 from d2lmini.profiler.outside import OutsideRecorder
 from d2lmini.profiler.recorder import serial_of
 from d2lmini.profiler.records import Operation, SplitRecord
@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from d2lmini.context import Context
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
+    from d2lmini.profiler.causal import CausalProfile
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.overlap import Explanation
+    from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
 
@@ -78,6 +80,7 @@ class Trace(OutsideRecorder):
     left_ns     the time at which the program reached the scope's end, where it only waits
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
+    prediction  of a predicted trace: its duration, from low_ns to high_ns; else None
     cpu         the CPU times of operations that ran on workers of the CPU, and pauses for garbage
                 collection; see off_cpu(). Both empty on a virtual clock
 
@@ -100,6 +103,7 @@ class Trace(OutsideRecorder):
         self.left_ns = 0
         self.shared: dict[int, SplitRecord] = {}
         self.recorded: Trace | None = None
+        self.prediction: Prediction | None = None
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
@@ -343,7 +347,8 @@ class Trace(OutsideRecorder):
         this trace. Without arguments the recorded run is predicted.
 
         workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
-        devices          number of GPUs: gpu(i) becomes gpu(i % devices)
+        devices          number of GPUs, at most as many as recorded; the i-th becomes
+                         gpu(i % devices)
         link_gb_s        GB/s of each link in each direction
         without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
         priorities       operation -> its priority; higher priorities run first
@@ -355,13 +360,21 @@ class Trace(OutsideRecorder):
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
     def explain(self, a: int, b: int) -> Explanation:
-        """Why can operations number `a` and `b` never overlap? The chain of reads, writes and lines
+        """Why operations number `a` and `b` can never overlap: the chain of reads, writes and lines
         that forbids it in every legal schedule, and the edits that would allow it, each with the
         time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
         ValueError if `a` is `b`."""
         from d2lmini.profiler.overlap import explain
 
         return explain(self, a, b)
+
+    def causal(self, most: int = 10, lines: bool = True) -> CausalProfile:
+        """How long the run would take if the operations of one name, or those of one line if
+        `lines`, were 10, 20, ... 100 % faster: for the `most` names and lines with most time.
+        Prints as a table; `plot()` draws the curves. Each row takes ten replays of the trace."""
+        from d2lmini.profiler.causal import causal_of
+
+        return causal_of(self, most, lines)
 
     def diff(self, other: Trace) -> Diff:
         """Differences in `other`, a run of the same program after a change: operations added,
