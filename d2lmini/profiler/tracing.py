@@ -43,7 +43,8 @@ from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, read_clocks, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
-from d2lmini.profiler.recorder import Recorder, serial_of
+from d2lmini.profiler.outside import OutsideRecorder
+from d2lmini.profiler.recorder import serial_of
 from d2lmini.profiler.records import Operation, SplitRecord
 from d2lmini.profiler.sampler import PythonTime, Sample, Sampler
 from d2lmini.profiler.threads import this_thread
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.causal import CausalProfile
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.summary import Summary
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
 CLOSING = "end of profile"
 
 
-class Trace(Recorder):
+class Trace(OutsideRecorder):
     """The events within the scope of a `profile()`.
 
     operations  in push order; the first has number 1
@@ -197,6 +199,9 @@ class Trace(Recorder):
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
             )  # fmt: skip
+
+    def _count_waits(self) -> int:
+        return len(self._waits) + len(self._waits.pending) // 9
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         operation = self._open.get(thread_state.task)
@@ -353,6 +358,15 @@ class Trace(Recorder):
         from d2lmini.profiler.replay import replay
 
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
+
+    def explain(self, a: int, b: int) -> Explanation:
+        """Why operations number `a` and `b` can never overlap: the chain of reads, writes and lines
+        that forbids it in every legal schedule, and the edits that would allow it, each with the
+        time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
+        ValueError if `a` is `b`."""
+        from d2lmini.profiler.overlap import explain
+
+        return explain(self, a, b)
 
     def causal(self, most: int = 10, lines: bool = True) -> CausalProfile:
         """How long the run would take if the operations of one name, or those of one line if
