@@ -9,6 +9,7 @@ run without its waits, say, is the truth about a prediction without them. Durati
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -16,8 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from d2lmini import Context, cpu, engine, gpu, profile, virtual_gpus
+from d2lmini.callsite import describe
 from d2lmini.engine.core import FunctionTask
 from d2lmini.profiler import Trace
+from d2lmini.profiler.causal import CausalRow
 
 
 class Copy(FunctionTask):
@@ -136,6 +139,44 @@ def spans(trace: Trace) -> list[tuple[int, ...]]:
 
 def length(trace: Trace) -> int:
     return trace.end_ns - trace.begin_ns
+
+
+def changed(program: Program, trace: Trace, cores: int) -> dict[str, Trace]:
+    """The program run without each cause that a change of the program removes."""
+    free = {step.name for step in program.steps if step.copies}
+    found = {
+        "waits": trace_of(program, waits=False),
+        "dependency": trace_of(program, order=False),
+        "workers": trace_of(program, workers=max(cores, trace.workers["cpu"])),
+    }
+    if free:
+
+        def times(task: Any) -> float:
+            return 0 if isinstance(task, Copy) else program.times[task.name]
+
+        found["transfer"] = trace_of(program, times=times)
+    return found
+
+
+def made_faster(program: Program, row: CausalRow, percent: int) -> Trace:
+    """The program run with the operations of a row of the causal profile made faster."""
+
+    def times(task: Any) -> float:
+        planted = task.name if row.kind == "operation" else describe(task.site)
+        left = 100 - percent if planted == row.name else 100
+        return program.times[task.name] * left // 100
+
+    return trace_of(program, times=times)
+
+
+def rank(name: str) -> int:
+    """A priority for operations of this name."""
+    return zlib.crc32(name.encode()) % 5
+
+
+def where(trace: Trace) -> list[str]:
+    """The lines that waited."""
+    return sorted({wait.where.partition(": ")[0] for wait in trace.waits})
 
 
 def seeds(few: int, all: int) -> Any:

@@ -6,28 +6,26 @@
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from virtual_programs import Copy, Program, draw, length, seeds, spans, trace_of
+from virtual_programs import (
+    Program,
+    changed,
+    draw,
+    length,
+    made_faster,
+    rank,
+    seeds,
+    spans,
+    trace_of,
+    where,
+)
 
 from d2lmini import Context, MXNetError, cpu, engine, gpu, nd, profile, virtual_gpus
-from d2lmini.callsite import describe
 from d2lmini.profiler import Trace
 from d2lmini.profiler.causal import SPEEDUPS
 from d2lmini.profiler.replay import Prediction
-
-
-def rank(name: str) -> int:
-    """A priority for operations of this name."""
-    return zlib.crc32(name.encode()) % 5
-
-
-def where(trace: Trace) -> list[str]:
-    """The lines that waited."""
-    return sorted({wait.where.partition(": ")[0] for wait in trace.waits})
 
 
 @pytest.mark.parametrize("gpus", [0, 2])
@@ -68,23 +66,6 @@ def test_the_programs_have_what_replays_must_foresee():
 
 
 # -- the account -----------------------------------------------------------------------------------
-
-
-def changed(program: Program, trace: Trace, cores: int) -> dict[str, Trace]:
-    """The program run without each cause that a change of the program removes."""
-    free = {step.name for step in program.steps if step.copies}
-    found = {
-        "waits": trace_of(program, waits=False),
-        "dependency": trace_of(program, order=False),
-        "workers": trace_of(program, workers=max(cores, trace.workers["cpu"])),
-    }
-    if free:
-
-        def times(task: Any) -> float:
-            return 0 if isinstance(task, Copy) else program.times[task.name]
-
-        found["transfer"] = trace_of(program, times=times)
-    return found
 
 
 @pytest.mark.parametrize("gpus", [0, 2])
@@ -176,13 +157,7 @@ def test_a_causal_curve_is_that_of_the_program_made_faster(seed: int, gpus: int)
     rng = random.Random(seed)
     for row in found.rows:
         for percent in rng.sample(SPEEDUPS, 3):
-
-            def times(task: Any) -> float:
-                planted = task.name if row.kind == "operation" else describe(task.site)  # noqa: B023
-                left = 100 - percent if planted == row.name else 100  # noqa: B023
-                return program.times[task.name] * left // 100
-
-            assert row.curve[percent].ns == length(trace_of(program, times=times)), row
+            assert row.curve[percent].ns == length(made_faster(program, row, percent)), row
 
 
 def test_a_causal_profile_is_a_table_and_a_picture():
