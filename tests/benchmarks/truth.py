@@ -1,9 +1,11 @@
 """How often are the instruments right? One table: what was planted or drawn, and what was said.
 
-    python tests/benchmarks/truth.py                  # all sections
+    python tests/benchmarks/truth.py                  # all sections, in a few minutes
     python tests/benchmarks/truth.py waits checks     # some of them
+    python tests/benchmarks/truth.py --full           # as many programs as the documentation states
 
-Nothing here is timed. A section is a function that gives rows: a thing that was asked, how often
+Only `workers`, `devices` and `compare` are timed, and so depend on what else the machine does. A
+section is a function that gives rows: a thing that was asked, how often
 the answer was right, and of how many. To add one, write the function and name it in `SECTIONS`.
 """
 
@@ -24,9 +26,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import planted_waits
 from schedule_answers import ANSWERS, grade
+from virtual_programs import (
+    Program,
+    changed,
+    draw,
+    length,
+    made_faster,
+    rank,
+    spans,
+    trace_of,
+    where,
+)
 
 import d2lmini
 from d2lmini import callsite, profile
+from d2lmini.profiler.causal import SPEEDUPS
+from d2lmini.profiler.replay import Prediction
+
+#: Does the command try all that there is? (`--full`)
+full = False
 
 
 class Row(NamedTuple):
@@ -75,7 +93,90 @@ def checks() -> Iterator[Row]:
         yield Row(f"{exercise}: {said}", times - len(wrong), times, tuple(wrong))
 
 
-SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {"waits": waits, "checks": checks}
+class Tally:
+    """Counts answers by what was asked, for the rows of a section."""
+
+    def __init__(self) -> None:
+        self.of: Counter[str] = Counter()
+        self.wrong: dict[str, list[str]] = {}
+
+    def add(self, what: str, right: bool, name: str) -> None:
+        """An answer to the question `what`, about the thing of that name."""
+        self.of[what] += 1
+        self.wrong.setdefault(what, [])
+        if not right:
+            self.wrong[what].append(name)
+
+    def rows(self) -> Iterator[Row]:
+        """A row for each question; the first wrong answers are named."""
+        for what, n in self.of.items():
+            wrong = self.wrong[what]
+            yield Row(what, n - len(wrong), n, tuple(wrong[:5]))
+
+
+def random_programs(few: int, all: int, **draws: float) -> Iterator[tuple[str, Program]]:
+    """Programs for the virtual clock by name, on the CPU and with two devices."""
+    for seed in range(all if full else few):
+        for gpus in (0, 2):
+            yield f"seed {seed}, {gpus} devices", draw(seed, gpus, **draws)
+
+
+def causes() -> Iterator[Row]:
+    """The account on the virtual clock: is what saves time listed, with what it truly saves?"""
+    tally = Tally()
+    for name, program in random_programs(25, 200, waits=0.2, inner=0):
+        trace = trace_of(program)
+        account = trace.account(cores=4)
+        for cause, true in changed(program, trace, 4).items():
+            saved = max(0, length(trace) - length(true))
+            exact = account[cause].saves == Prediction(saved, saved)
+            tally.add(f"{cause}: the saving is that of the changed program", exact, name)
+            if saved:
+                tally.add(f"{cause}: saves time, and is listed", cause in account.causes, name)
+    yield from tally.rows()
+
+
+def replay() -> Iterator[Row]:
+    """Replays on the virtual clock: is every time that of a run of the changed program?"""
+    tally = Tally()
+    for name, program in random_programs(25, 200, inner=0):
+        trace = trace_of(program)
+        answers = {
+            "as it was": (trace.replay(), trace),
+            "other priorities": (
+                trace.replay(priorities=lambda x: rank(x.name)),
+                trace_of(program, priorities=rank),
+            ),
+            "1 worker": (trace.replay(workers=1), trace_of(program, workers=1)),
+            "3 workers": (trace.replay(workers=3), trace_of(program, workers=3)),
+        }
+        if trace.waits:
+            without = trace.replay(without_wait_at=where(trace))
+            answers["without waits"] = without, trace_of(program, waits=False)
+        for what, (predicted, true) in answers.items():
+            exact = spans(predicted) == spans(true) and length(predicted) == length(true)
+            tally.add(what, exact and predicted.prediction == _point(true), name)
+    yield from tally.rows()
+
+
+def _point(true: d2lmini.profiler.Trace) -> Prediction:
+    return Prediction(length(true), length(true))
+
+
+def causal() -> Iterator[Row]:
+    """Causal curves on the virtual clock: is every point a run of the program made faster?"""
+    tally = Tally()
+    for name, program in random_programs(5, 100, inner=0):
+        for row in trace_of(program).causal().rows:
+            for percent in SPEEDUPS[::3]:
+                exact = row.curve[percent] == _point(made_faster(program, row, percent))
+                tally.add(f"{row.kind} {percent} % faster", exact, f"{name}: {row.name}")
+    yield from tally.rows()
+
+
+SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
+    section.__name__: section for section in (waits, checks, causes, replay, causal)
+}
 
 
 def main(names: list[str]) -> bool:
@@ -98,7 +199,9 @@ def main(names: list[str]) -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="How often are the instruments right?")
     parser.add_argument("sections", nargs="*", default=list(SECTIONS), metavar="section")
+    parser.add_argument("--full", action="store_true", help="try all that there is")
     arguments = parser.parse_args()
+    full = arguments.full
     unknown = sorted(set(arguments.sections) - set(SECTIONS))
     if unknown:
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
