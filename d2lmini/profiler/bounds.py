@@ -24,7 +24,7 @@ def without(
     if cause == "waits" and trace.waits:
         changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
     elif cause == "issuing":
-        changed = replace(recorded, issuing=False)
+        changed = replace(recorded, issuing=0)
     elif cause == "dependency":
         changed = replace(recorded, order=False)
     elif cause == "transfer":

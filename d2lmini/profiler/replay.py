@@ -75,7 +75,7 @@ class Conditions:
     workers     number of workers, by place
     places, run_ns, priorities    of each operation
     dropped     positions in trace.waits of waits to leave out
-    issuing     False: the program and the hand-overs to workers take no time
+    issuing     how many times longer the program and the hand-overs to workers take; 0: no time
     order       False: no operation comes after another
     """
 
@@ -84,7 +84,7 @@ class Conditions:
     run_ns: Sequence[float]
     priorities: Sequence[int]
     dropped: Collection[int] = ()
-    issuing: bool = True
+    issuing: float = 1
     order: bool = True
 
 
@@ -119,9 +119,13 @@ class Recording:
         if conditions.dropped not in self._steps:
             self._steps[conditions.dropped] = front_ends(self.trace, conditions.dropped)
         steps, later = self._steps[conditions.dropped]
-        if not conditions.issuing:
+        if (times := conditions.issuing) != 1:
             steps = {
-                name: [step._replace(gap=0, after=0) for step in own] for name, own in steps.items()
+                name: [
+                    step._replace(gap=round(step.gap * times), after=round(step.after * times))
+                    for step in own
+                ]
+                for name, own in steps.items()
             }
         workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
         run = Simulation(self._jobs(conditions), steps, workers, self._bound, later)
@@ -146,7 +150,7 @@ class Recording:
                 old.number,
                 conditions.places[i],
                 conditions.run_ns[i],
-                hand_over if conditions.issuing else 0,
+                round(hand_over * conditions.issuing),
                 conditions.priorities[i],
                 old.inline,
             )

@@ -1,7 +1,7 @@
 """Does the truth lie in the band? Programs recorded in one world, predicted for another, run there.
 
     python tests/benchmarks/bands.py                 # every program, a few minutes if it is quiet
-    python tests/benchmarks/bands.py --few --set kept
+    python tests/benchmarks/bands.py --rounds 3 --set kept
 
 A program runs on one worker and on two, turn about. The trace of the median run with one is
 replayed for two, and the other way round; a prediction is right if the median of the runs there
@@ -14,14 +14,14 @@ numbers were kept for the report; both sets were written before the model.
 from __future__ import annotations
 
 import argparse
-import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+from replay import MOMENT_S, others_s
 
 from d2lmini import autograd, engine, gluon, gpu, nd, profile, virtual_gpus
 from d2lmini.context import Context
@@ -30,7 +30,8 @@ from d2lmini.context import Context
 Run = Callable[[Sequence[Context]], None]
 Make = Callable[[], Run]
 
-ROUNDS, FEW = 7, 3
+#: Runs in each world.
+ROUNDS = 7
 
 _for_workers: list[tuple[str, Make]] = []
 _for_devices: list[tuple[str, Make]] = []
@@ -436,7 +437,7 @@ def device_exchange() -> Run:
 def _device_mlp(sizes: tuple[int, ...], batch: int, steps: int) -> Run:
     """Forward and backward on each device, gradients summed on the first."""
     rng = np.random.RandomState(0)
-    shapes = list(zip(sizes, sizes[1:], strict=False))
+    shapes = list(pairwise(sizes))
     weights = [(rng.rand(*shape) / shape[0]).astype("float32") for shape in shapes]
     batch_of = rng.rand(batch, sizes[0]).astype("float32")
 
@@ -499,3 +500,128 @@ def device_python() -> Run:
         engine.waitall()
 
     return run
+
+
+# -- the experiment --------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """A prediction and the truth, in seconds: of a program, from so many workers or devices to so
+    many; the band; the medians of the runs there and here."""
+
+    program: str
+    before: int
+    after: int
+    low_s: float
+    high_s: float
+    truth_s: float
+    recorded_s: float
+
+    @property
+    def right(self) -> bool:
+        """Does the truth lie in the band?"""
+        return self.low_s <= self.truth_s <= self.high_s
+
+    @property
+    def width(self) -> float:
+        """How many times the low end the high end is."""
+        return self.high_s / self.low_s
+
+    def __str__(self) -> str:
+        said = "right" if self.right else "WRONG"
+        return (
+            f"{said} {self.program:20} {self.before} -> {self.after}: recorded "
+            f"{1e3 * self.recorded_s:6.1f} ms, predicted {1e3 * self.low_s:6.1f} to "
+            f"{1e3 * self.high_s:6.1f} ms (x {self.width:.2f}), measured "
+            f"{1e3 * self.truth_s:6.1f} ms"
+        )
+
+
+def _record(run: Run, workers: int | None, devices: Sequence[Context]) -> Any:
+    options = {"workers": workers} if workers else {}
+    with engine.use("threaded", **options), profile() as trace:
+        run(devices)
+    return trace
+
+
+def _seconds(trace: Any) -> float:
+    return (trace.end_ns - trace.begin_ns) / 1e9
+
+
+def _in_turns(record: dict[int, Callable[[], Any]], rounds: int) -> dict[int, list[Any]]:
+    """Traces in each world, shortest first. A run waits for a calm moment, for at most 2 s."""
+    for make in record.values():
+        make(), make()  # warm
+    traces: dict[int, list[Any]] = {world: [] for world in record}
+    for _ in range(rounds):
+        for world, make in record.items():
+            wait_for_calm(2.0)
+            traces[world].append(make())
+    return {world: sorted(each, key=_seconds) for world, each in traces.items()}
+
+
+def _answer(name: str, before: list[Any], after: list[Any], change: dict[str, int]) -> Answer:
+    (asked,) = change.values()
+    trace = before[len(before) // 2]
+    predicted = trace.replay(**change).prediction
+    truth_s = median(map(_seconds, after))
+    return Answer(name, 3 - asked, asked, predicted.low_ns / 1e9, predicted.high_ns / 1e9, truth_s,
+                  _seconds(trace))  # fmt: skip
+
+
+def on_workers_answers(kept: bool | None = None, rounds: int = ROUNDS) -> Iterator[Answer]:
+    """From one worker to two, and back. `kept`: the programs with odd numbers, or with even ones;
+    None: all."""
+    for name, make in _chosen(_for_workers, kept):
+        run = make()
+        record = {n: lambda n=n: _record(run, n, ()) for n in (1, 2)}  # noqa: B023
+        traces = _in_turns(record, rounds)
+        yield _answer(name, traces[1], traces[2], {"workers": 2})
+        yield _answer(name, traces[2], traces[1], {"workers": 1})
+
+
+def on_devices_answers(kept: bool | None = None, rounds: int = ROUNDS) -> Iterator[Answer]:
+    """From two devices to one."""
+    for name, make in _chosen(_for_devices, kept):
+        with virtual_gpus(2):
+            run = make()
+            worlds = {2: [gpu(0), gpu(1)], 1: [gpu(0), gpu(0)]}
+            record = {n: lambda n=n: _record(run, None, worlds[n]) for n in worlds}  # noqa: B023
+            traces = _in_turns(record, rounds)
+            answer = _answer(name, traces[2], traces[1], {"devices": 1})
+        yield answer
+
+
+def _chosen(made: list[tuple[str, Make]], kept: bool | None) -> list[tuple[str, Make]]:
+    return made if kept is None else made[int(kept) :: 2]
+
+
+def wait_for_calm(patience_s: float) -> None:
+    """Wait until other programs leave the cores alone for a moment, or patience ends."""
+    end_s = time.monotonic() + patience_s
+    while time.monotonic() < end_s:
+        before = others_s()
+        time.sleep(MOMENT_S)
+        if others_s() - before <= 0.01:
+            break
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print all answers, and how many are right."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--set", choices=("all", "tuned", "kept"), default="all")
+    asked = parser.parse_args(arguments)
+    kept = {"all": None, "tuned": False, "kept": True}[asked.set]
+    for kind, answers in (("workers", on_workers_answers), ("devices", on_devices_answers)):
+        found = []
+        for answer in answers(kept, asked.rounds):
+            found.append(answer)
+            print(answer, flush=True)
+        right = sum(answer.right for answer in found)
+        width = median(answer.width for answer in found)
+        print(f"{kind}: {right} of {len(found)} right, bands x {width:.2f} wide in the median\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""How much slower do operations become next to one another? Predictions as bands.
+
+A trace has the durations of operations next to those that they happened to meet. On other workers
+or devices they meet others, with which they share memory, caches, cores and Python's global
+interpreter lock. So such a prediction is a band: the program is simulated with the least and with
+the most contention that agrees with
+
+    the machine          `measure`: work of three kinds on two threads at once
+    the operation        its FLOPs and bytes over its duration, beside the machine's peaks. What
+                         these do not explain may be Python, which holds the interpreter lock
+    its CPU time         time off the CPU is no work; it is gone when an operation runs alone
+    equal operations     those of the same name, place and predicted time: the fast ones have met
+                         little contention
+
+The first simulations find which operations meet, the next ones stretch them accordingly. If more
+operations compute than there are cores, they share the cores.
+
+    >>> from d2lmini.profiler.contention import measure
+    >>> print(measure())                                            # doctest: +SKIP
+    next to      arithmetic    memory    python
+    arithmetic       x 1.05    x 1.02    x 1.02
+    memory           x 1.13    x 1.20    x 1.18
+    python           x 1.00    x 1.02    x 2.00
+
+The shares and times in `LEAST` and `MOST` come from no measurement: they were fitted to half of the
+programs in `tests/benchmarks/bands.py`, on two cores. docs/ask-a-trace.md says how often the bands
+were right for the other half.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import cycle
+from statistics import median, quantiles
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from d2lmini import engine
+from d2lmini.device import blas, devices
+from d2lmini.profiler.cpu_time import _Intervals as Intervals
+from d2lmini.profiler.peaks import peak
+
+if TYPE_CHECKING:
+    from d2lmini.engine.simulation import Simulation
+    from d2lmini.profiler.cpu_time import CpuTime
+    from d2lmini.profiler.records import Operation
+    from d2lmini.profiler.replay import Conditions, Recording
+
+#: The kinds of work that are measured next to one another.
+KINDS = ("arithmetic", "memory", "python")
+
+_ROUNDS, _ROUND_S = 3, 0.012  # for each pair of kinds; longer than Python's switch interval
+_PASSES = 3  # simulations that find which operations meet
+
+
+class Slowdown(NamedTuple):
+    """One end of what contention may do to an operation.
+
+    python      share of the work that no peak explains which holds the interpreter lock
+    switch_ns   to get the lock back, if another operation runs beside
+    near        what sharing caches adds, as a share of the duration
+    cold        what a second worker adds even if nothing runs beside: caches are cold, threads
+                asleep
+    issuing     the same for the program's own Python, while workers compute
+    """
+
+    python: float
+    switch_ns: float
+    near: float
+    cold: float
+    issuing: float
+
+
+#: With other workers than recorded.
+LEAST = Slowdown(0.2, 45e3, 0.05, 0.0, 0.0)
+MOST = Slowdown(1.0, 200e3, 0.0, 0.35, 0.6)
+#: Contained in recorded durations.
+HELD_LEAST = Slowdown(0.1, 15e3, 0.0, 0.0, 0.0)
+HELD_MOST = Slowdown(0.3, 170e3, 0.0, 0.35, 0.6)
+#: An operation alone takes at least this share of its recorded duration; of its CPU time.
+_OF_RUN, _OF_CPU = 0.25, 0.42
+#: It takes this share of the quartile, and this many times the median, of five equal operations.
+_OF_QUARTILE, _OF_MEDIAN = 0.3, 1.3
+#: Several workers take at most so many times as long as one, and so much more for an operation.
+_WORST, _WORST_NS = 1.25, 70e3
+#: Two runs of one program differ by so much.
+_NOISE = 0.06
+
+
+class Contention(NamedTuple):
+    """The result of `measure`. `slower`: (kind, other kind) -> how many times longer work takes
+    next to work of the other kind."""
+
+    slower: dict[tuple[str, str], float]
+
+    def __str__(self) -> str:
+        rows = ["next to   " + "".join(f"{kind:>12}" for kind in KINDS)]
+        for kind in KINDS:
+            factors = (f"{f'x {self.slower[kind, other]:.2f}':>12}" for other in KINDS)
+            rows.append(f"{kind:<10}" + "".join(factors))
+        return "\n".join(rows)
+
+
+@cache
+def measure() -> Contention:
+    """What work on one thread does to work on another, on this machine. Waits until the engine is
+    idle first; takes about half a second, then the result is cached for the process.
+
+    Arithmetic and memory are compared by the CPU time of the threads, since other programs may use
+    the machine. Python next to Python waits for its turn: there the shortest round counts."""
+    engine.current.wait_idle("contention.measure")
+    with blas.alone():
+        mine, others = _works(), _works()
+        alone = {kind: _time(mine[kind]) for kind in KINDS}
+        slower = {}
+        for kind in KINDS:
+            for other in KINDS:
+                cpu_s, wall_s = _time(mine[kind], others[other])
+                slower[kind, other] = max(1.0, cpu_s / alone[kind][0])
+                if kind == other == "python":
+                    slower[kind, other] = min(2.0, max(1.0, wall_s / alone[kind][1]))
+    return Contention(slower)
+
+
+def _works() -> dict[str, Callable[[], object]]:
+    """Work of each kind, of a tenth of a millisecond to one."""
+    a = np.ones((256, 256), np.float32)
+    product = np.empty_like(a)
+    source = np.ones((16, 1 << 20), np.float32)
+    target = np.ones_like(source)
+    turns = cycle(range(16))
+
+    def copy() -> None:
+        place = next(turns)
+        np.copyto(target[place], source[place])
+
+    return {
+        "arithmetic": lambda: np.matmul(a, a, out=product),
+        "memory": copy,
+        "python": lambda: sum(k * k for k in range(3000)),
+    }
+
+
+def _time(
+    work: Callable[[], object], other: Callable[[], object] | None = None
+) -> tuple[float, float]:
+    """Seconds of `work` while another thread does the other work: the median of CPU times, and the
+    wall time in the shortest round."""
+    over = threading.Event()
+
+    def keep_on() -> None:
+        while other is not None and not over.is_set():
+            other()
+
+    beside = threading.Thread(target=keep_on)
+    beside.start()
+    cpu_s, wall_s = [], []
+    try:
+        for _ in range(_ROUNDS):
+            before = len(cpu_s)
+            begin_s = time.perf_counter()
+            while time.perf_counter() < begin_s + _ROUND_S:
+                before_s = time.thread_time()
+                work()
+                cpu_s.append(time.thread_time() - before_s)
+            wall_s.append((time.perf_counter() - begin_s) / (len(cpu_s) - before))
+    finally:
+        over.set()
+        beside.join()
+    return median(cpu_s), min(wall_s)
+
+
+# -- operations alone ------------------------------------------------------------------------------
+
+
+class Alone(NamedTuple):
+    """An operation as if it ran alone: from `low_ns` to `high_ns`; its kind; the share of its work
+    that the machine's peaks explain, and the share of its duration in which it computes."""
+
+    low_ns: float
+    high_ns: float
+    kind: str
+    explained: float
+    computes: float
+
+
+class Bands:
+    """Predicts bands for a recording: `of(conditions)` is the shortest and the longest duration."""
+
+    def __init__(self, recording: Recording):
+        trace = recording.trace
+        self.recording = recording
+        self._slower, self._peak = measure().slower, peak(1)
+        self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
+        self._several = self._lanes(recording.recorded) > 1
+        operations = trace.operations
+        equal: dict[tuple[str, str, float], list[int]] = {}
+        for operation in operations:
+            equal.setdefault(_key(operation), []).append(operation.run_ns)
+        spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
+        met = _overlaps(spans, [float(self._contends(operation)) for operation in operations])
+        off = trace.off_cpu()
+        self._alone = []
+        for operation, beside in zip(operations, met, strict=True):
+            cpu = trace.cpu.times.get(operation.number)
+            sleeps_ns = off[operation.number].unknown_ns if cpu and cpu.pushed else 0
+            self._alone.append(
+                self._alone_of(operation, min(1.0, beside), cpu, sleeps_ns, equal[_key(operation)])
+            )
+        self._busy = sum(e.run_ns for e in operations if not e.inline)
+        self._busy = min(1.0, self._busy / max(1, trace.end_ns - trace.begin_ns))
+        self._worst_ns = _WORST_NS * sum(self._contends(e) and not e.inline for e in operations)
+
+    def of(self, conditions: Conditions) -> tuple[float, float]:
+        """The shortest and the longest duration under these conditions."""
+        trace = self.recording.trace
+        ends = [self._run(conditions, most).ended for most in (False, True)]
+        low, high = min(ends), max(ends)
+        recorded_ns = trace.end_ns - trace.begin_ns
+        lanes, before = self._lanes(conditions), self._lanes(self.recording.recorded)
+        if lanes > before:
+            high = min(high, recorded_ns * _WORST + self._worst_ns)
+        elif lanes < before:
+            low = max(low, (recorded_ns - self._worst_ns) / _WORST)
+        return min(low, high) * (1 - _NOISE), max(low, high) * (1 + _NOISE)
+
+    def _run(self, conditions: Conditions, most: bool) -> Simulation:
+        """The run with the least or the most contention."""
+        recording, slowdown = self.recording, MOST if most else LEAST
+        recorded = recording.recorded.run_ns
+        base = [
+            (each.high_ns if most else each.low_ns) * (new / old if old else 1.0)
+            for each, new, old in zip(self._alone, conditions.run_ns, recorded, strict=True)
+        ]
+        several = self._lanes(conditions) > 1
+        issuing = 1.0
+        if most and several:
+            issuing += MOST.issuing * self._busy
+        elif not most and self._several:
+            issuing /= 1 + HELD_MOST.issuing * self._busy
+        now = replace(conditions, issuing=conditions.issuing * issuing)
+        run_ns = base
+        for _ in range(_PASSES):
+            run = recording.simulate(replace(now, run_ns=list(map(round, run_ns))))
+            spans = [(job.began, job.ended) for job in run.jobs]
+            met = _overlaps(spans, [each.computes for each in self._alone])
+            run_ns = [
+                self._stretch(each, ns, beside, slowdown, several)
+                for each, ns, beside in zip(self._alone, base, met, strict=True)
+            ]
+        return recording.simulate(replace(now, run_ns=list(map(round, run_ns))))
+
+    def _stretch(
+        self, alone: Alone, ns: float, beside: float, slowdown: Slowdown, several: bool
+    ) -> float:
+        """The duration of an operation with so many others beside it."""
+        if not alone.computes or not ns:
+            return ns
+        share = min(1.0, beside) * alone.computes
+        times = 1 + share * (self._factor(alone, slowdown) - 1)
+        times *= 1 + alone.computes * max(0.0, (beside + 1) / _cores() - 1)
+        if several:
+            times *= 1 + slowdown.cold * alone.computes
+        return ns * times + slowdown.switch_ns * min(1.0, beside)
+
+    def _factor(self, alone: Alone, slowdown: Slowdown) -> float:
+        """How many times longer an operation takes next to one of its kind."""
+        return (
+            1
+            + slowdown.near
+            + alone.explained * (self._slower[alone.kind, alone.kind] - 1)
+            + (1 - alone.explained) * slowdown.python * (self._slower["python", "python"] - 1)
+        )
+
+    def _alone_of(
+        self, operation: Operation, beside: float, cpu: CpuTime | None, sleeps_ns: int,
+        equal: Sequence[int],
+    ) -> Alone:  # fmt: skip
+        run = float(operation.run_ns)
+        if not self._contends(operation):
+            return Alone(run, run, "python", 0.0, 0.0)
+        kind, explained = "python", 0.0
+        if cpu is None or not cpu.pushed:
+            arithmetic_ns = operation.flops / self._peak.gflops_per_s
+            memory_ns = operation.nbytes / self._peak.gb_per_s
+            kind = "arithmetic" if arithmetic_ns > memory_ns else "memory"
+            explained = min(1.0, max(arithmetic_ns, memory_ns) / run)
+        low = high = run
+        if beside > 0.02:
+            least, most = (
+                1 + beside * (self._factor(Alone(run, run, kind, explained, 1.0), held) - 1)
+                for held in (HELD_LEAST, HELD_MOST)
+            )
+            high = max(run - beside * HELD_LEAST.switch_ns, run / 2) / least
+            low = max(run - beside * HELD_MOST.switch_ns, run * _OF_RUN) / most
+            if cpu is not None:
+                worked = min(run, cpu.ns + sleeps_ns)
+                high = min(high, worked)
+                low = min(high, max(low, worked * _OF_CPU))
+            if len(equal) >= 5:
+                low = min(high, max(low, _OF_QUARTILE * quantiles(equal, n=4)[0]))
+                high = max(low, min(high, _OF_MEDIAN * median(equal)))
+        if self._several and not operation.inline:
+            low = max(min(low, sleeps_ns), low / (1 + HELD_MOST.cold))
+        return Alone(low, high, kind, explained, max(0.0, 1 - sleeps_ns / max(low, 1.0)))
+
+    def _contends(self, operation: Operation) -> bool:
+        """True if it computes on the machine's cores."""
+        return operation.run_ns > 0 and not operation.is_copy and operation.place not in self._on_gpu
+
+    def _lanes(self, conditions: Conditions) -> int:
+        """The number of workers that compute on the machine's cores."""
+        places = {
+            place
+            for place, operation in zip(
+                conditions.places, self.recording.trace.operations, strict=True
+            )
+            if self._contends(operation)
+        }
+        return sum(conditions.workers[place] for place in places)
+
+
+def _key(operation: Operation) -> tuple[str, str, float]:
+    return operation.name, operation.place, round(operation.predicted_us, 1)
+
+
+def _overlaps(spans: Sequence[tuple[float, float]], weights: Sequence[float]) -> list[float]:
+    """For each span the mean weight of the others that overlap it."""
+    intervals = Intervals(
+        (begin, end, weight)
+        for (begin, end), weight in zip(spans, weights, strict=True)
+        if weight and end > begin
+    )
+    return [
+        max(0.0, intervals.within(begin, end) / (end - begin) - weight) if end > begin else 0.0
+        for (begin, end), weight in zip(spans, weights, strict=True)
+    ]
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS, Windows
+        return os.cpu_count() or 1
