@@ -26,7 +26,19 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-Site = tuple[CodeType, int]
+
+
+class RecordedCode:
+    """The code object of a site that was read from a file: the numbers and the texts of its lines
+    by the site's offset, as `describe` gave them when the file was written."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        self.lines: dict[int, tuple[int, str]] = {}
+
+
+Site = tuple[CodeType | RecordedCode, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -133,13 +145,15 @@ def _look(filename: str) -> int:
 def line_of(site: Site) -> int:
     """The line number of a site."""
     code, offset = site
+    if isinstance(code, RecordedCode):
+        return code.lines[offset][0]
     for start, end, line in code.co_lines():
         if line is not None and start <= offset < end:
             return line
     return code.co_firstlineno
 
 
-def same_line(site: Site | None) -> tuple[CodeType, int] | None:
+def same_line(site: Site | None) -> tuple[CodeType | RecordedCode, int] | None:
     """A key that is equal for all sites of a line."""
     return None if site is None else (site[0], line_of(site))
 
@@ -147,7 +161,7 @@ def same_line(site: Site | None) -> tuple[CodeType, int] | None:
 def warn(text: str) -> None:
     """A UserWarning that points to the user's line."""
     site = find()
-    if site is None:
+    if site is None or isinstance(site[0], RecordedCode):
         warnings.warn_explicit(text, UserWarning, "unknown", 0)
     else:
         warnings.warn_explicit(text, UserWarning, site[0].co_filename, line_of(site))
@@ -157,6 +171,8 @@ def describe(site: Site | None) -> str:
     """`train.py:12: y = nd.dot(x, x)`, or `In [3], line 2: ...` for a notebook's cell."""
     if site is None:
         return "an unknown line"
+    if isinstance(site[0], RecordedCode):
+        return site[0].lines[site[1]][1]
     filename, line = site[0].co_filename, line_of(site)
     text = linecache.getline(filename, line).strip()
     where = _cell_name(filename)

@@ -25,15 +25,16 @@ operation.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
-from d2lmini.profiler.records import Change, Records
+from d2lmini.profiler.records import Change
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -43,15 +44,61 @@ if TYPE_CHECKING:
 Curve = list[tuple[int, int]]
 
 
-class ChangeList(Records[Change]):
-    """A trace's memory changes, in order. A call returns the report."""
+class ChangeList(Sequence[Change]):
+    """A trace's memory changes, in order. A call returns the report.
+
+    A hook calls `add`. A change is kept as eight numbers, an eighth of the bytes of a record, which
+    is made on access."""
 
     def __init__(self, trace: Trace):
-        super().__init__(8, Change)
         self._trace = trace
+        self._numbers = array("q")
+        self._others: list[Any] = []  # contexts and lines, which rows name by their index
+        self._index: dict[Any, int] = {}
 
     def __call__(self) -> MemoryReport:
         return report_of(self._trace)
+
+    def add(
+        self, when_ns: int, ctx: Context, nbytes: int, operation: int, serial: int = 0,
+        site: Site | None = None, live: int = 0, cached: int = 0,
+    ) -> None:  # fmt: skip
+        """Append a change."""
+        self._numbers.extend((
+            when_ns, self._number(ctx), nbytes, operation, serial, self._number(site), live, cached
+        ))  # fmt: skip
+
+    def append(self, change: Change) -> None:
+        """Append a record."""
+        self.add(*change)
+
+    def _number(self, value: Any) -> int:
+        number = self._index.get(value)
+        if number is None:
+            self._others.append(value)
+            number = self._index[value] = len(self._others) - 1
+        return number
+
+    def _change(self, row: int) -> Change:
+        when_ns, ctx, nbytes, operation, serial, site, live, cached = self._numbers[
+            8 * row : 8 * row + 8
+        ]
+        made = when_ns, self._others[ctx], nbytes, operation, serial, self._others[site]
+        return Change(*made, live, cached)
+
+    def __iter__(self) -> Iterator[Change]:
+        return map(self._change, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 8
+
+    @overload
+    def __getitem__(self, index: int) -> Change: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Change]: ...
+    def __getitem__(self, index: int | slice) -> Change | list[Change]:
+        rows = range(len(self))[index]
+        return self._change(rows) if isinstance(rows, int) else [self._change(i) for i in rows]
 
 
 @dataclass(slots=True)

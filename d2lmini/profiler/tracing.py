@@ -37,6 +37,7 @@ from d2lmini.device import blas, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
 from d2lmini.engine.scheduler import thread_state
+from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
@@ -72,6 +73,8 @@ class Trace(Recorder):
     left_ns     the time at which the program reached the scope's end, where it only waits
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
+    cores       of the recording process; 0: unknown
+    lacks       of a trace of another library: what its file does not show, each with the reason
 
     trace[number] is an operation. A trace keeps no array alive.
     """
@@ -82,13 +85,15 @@ class Trace(Recorder):
         super().__init__()
         self.operations = self._pushed = []
         self._waits = WaitList(self)
-        self._memory = ChangeList(self)
+        self.memory = ChangeList(self)
         self.begin_ns = self.end_ns = 0
         self.workers: dict[str, int] = {}
         self.blas_threads = 0
         self.left_ns = 0
         self.shared: dict[int, SplitRecord] = {}
         self.recorded: Trace | None = None
+        self.cores = 0
+        self.lacks: dict[str, str] = {}
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
@@ -99,6 +104,7 @@ class Trace(Recorder):
         """Record the machine's configuration and start to listen."""
         self.workers = _count_workers()
         self.blas_threads = blas.threads()
+        self.cores = count_cores()
         self.begin_ns = engine.current.clock()
         instrument.add(self)
 
@@ -123,7 +129,7 @@ class Trace(Recorder):
         super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
         for var in writes:
             pool = var.pool
-            self._memory.pending += (
+            self.memory.add(
                 end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
             )  # fmt: skip
 
@@ -168,24 +174,18 @@ class Trace(Recorder):
         if thread_state.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills the array itself
         pool, now = var.pool, engine.current.clock()
-        self._memory.pending += (
+        self.memory.add(
             now, ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
         )  # fmt: skip
 
     def free(self, ctx: Any, nbytes: int, serial: int) -> None:
-        self._memory.pending += (engine.current.clock(), ctx, -nbytes, 0, serial, None, 0, 0)
+        self.memory.add(engine.current.clock(), ctx, -nbytes, 0, serial)
 
     @property
     def waits(self) -> WaitList:
         """The waits of the program's threads."""
         self._waits.catch_up()
         return self._waits
-
-    @property
-    def memory(self) -> ChangeList:
-        """Allocations and frees."""
-        self._memory.catch_up()
-        return self._memory
 
     # -- dependencies ------------------------------------------------------------------------------
 
@@ -254,10 +254,11 @@ class Trace(Recorder):
         return summary_of(self, sort_by, by)
 
     def account(self, cores: int | None = None) -> Account:
-        """The wall time as a sum of parts by cause; see `profiler.account`."""
+        """The wall time as a sum of parts by cause; see `profiler.account`. `cores` of the machine,
+        by default those of the recording process."""
         from d2lmini.profiler.account import account_of
 
-        return account_of(self, cores)
+        return account_of(self, cores or self.cores or None)
 
     def critical_path(self) -> CriticalPath:
         """The longest chain of operations, pushes and waits; prints as a table."""
@@ -272,7 +273,9 @@ class Trace(Recorder):
         return roofline_of(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing."""
+        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
+        ends in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace
+        without `recorded`. OSError if the system refuses."""
         from d2lmini.profiler.chrome import save
 
         save(self, path)
