@@ -27,7 +27,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 
-
 class RecordedCode:
     """The code object of a site that was read from a file: the numbers and the texts of its lines
     by the site's offset, as `describe` gave them when the file was written."""

@@ -4,7 +4,10 @@ records    records of a trace: operations, waits, memory; numbers and names, no 
 tracing    `profile()`: listens to the engine and keeps the records
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 order      the order of operations from their dependencies; `graph` draws it
-draw       the timeline; `summary` the table, `html_page` a page, `chrome` a file for Perfetto
+draw       the timeline; `summary` the table, `html_page` a page
+chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
+foreign    traces of PyTorch, JAX and others; `load` reads them too
+merge      the traces of several processes as one; `stragglers` says who was late
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
@@ -23,6 +26,7 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.profiler.load import load as load
+from d2lmini.profiler.merge import merge as merge
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
 from d2lmini.profiler.tracing import Trace as Trace

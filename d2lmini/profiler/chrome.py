@@ -206,7 +206,8 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             "writes": operation.writes,
         }
         if isinstance(operation, PlacedOperation):
-            args["place"] = operation.place
+            args["place"], args["rank"] = operation.place, operation.rank
+            args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
         if operation.failure is not None:
             args["failure"] = operation.failure
         if operation.number in trace.shared:
@@ -337,14 +338,13 @@ def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
 def _queues(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Numbers of waiting and running operations of each place."""
     for place in dict.fromkeys(operation.place for operation in trace.operations):
-        times = np.fromiter(
-            (
-                (operation.pushed_ns, operation.began_ns, operation.ended_ns)
-                for operation in trace.operations
-                if operation.place == place
-            ),
-            np.dtype((np.int64, 3)),
+        numbers = (
+            when_ns
+            for operation in trace.operations
+            if operation.place == place
+            for when_ns in (operation.pushed_ns, operation.began_ns, operation.ended_ns)
         )
+        times = np.fromiter(numbers, np.int64).reshape(-1, 3)
         began = np.where(times[:, 1] > 0, 1, 0).astype(np.int8)
         ones = np.ones_like(began)
         # In the order of the operations: pushed, began, ended.

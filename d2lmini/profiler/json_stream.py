@@ -12,6 +12,7 @@ its first bytes.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -82,8 +83,8 @@ def read_members(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        opened: Any = gzip.open(raw, "rt", encoding="utf-8") if packed else None
-        with opened or open(path, encoding="utf-8") as file:
+        content: Any = gzip.GzipFile(fileobj=raw) if packed else raw
+        with io.TextIOWrapper(content, encoding="utf-8") as file:
             try:
                 yield from _members(_Text(file))
             except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as problem:

@@ -102,8 +102,8 @@ class OwnReader:
         trace = self.trace
         operation: Any = Operation()
         if "place" in args:
-            operation = PlacedOperation()
-            operation._place = intern(args["place"])
+            operation = PlacedOperation(intern(args["place"]), args["rank"])
+            operation.came_ns = self._ns(args["came us"])
         operation.number = args["number"]
         if operation.number != len(trace.operations) + 1:
             raise MXNetError(

@@ -37,11 +37,18 @@ class Records(list[Record]):
 
 
 class PlacedOperation(Operation):
-    """An operation whose place has a name of its own: "rank 1 cpu", "gpu(0) stream 7"."""
+    """An operation whose place has a name of its own: "rank 1 cpu", "GPU stream 7".
 
-    __slots__ = ("_place",)
+    rank      in a merged trace: the rank that ran it; else -1
+    came_ns   of a collective in a merged trace: when its rank began it; else 0
+    """
 
-    _place: str
+    __slots__ = ("_place", "came_ns", "rank")
+
+    def __init__(self, place: str, rank: int = -1):
+        self._place = place
+        self.rank = rank
+        self.came_ns = 0
 
     @property
     def place(self) -> str:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.roofline import Roofline
+    from d2lmini.profiler.stragglers import Stragglers
     from d2lmini.profiler.summary import Summary
 
 #: The kind of the wait at the end of a trace, which does not belong to the program.
@@ -315,6 +316,13 @@ class Trace(Recorder):
         from d2lmini.profiler.diff import diff
 
         return diff(self, other)
+
+    def stragglers(self) -> Stragglers:
+        """The ranks for which the others waited in collectives, and what these ranks were late
+        with; prints as a table. MXNetError if this is not a merged trace (`profiler.merge`)."""
+        from d2lmini.profiler.stragglers import stragglers_of
+
+        return stragglers_of(self)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         from d2lmini.profiler.draw import bundle

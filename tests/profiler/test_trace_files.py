@@ -78,9 +78,9 @@ def test_the_name_says_whether_a_file_is_compressed(tmp_path):
     trace = a_trace()
     trace.save(tmp_path / "t.json")
     trace.save(str(tmp_path / "t.json.gz"))
-    assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == (
-        tmp_path / "t.json"
-    ).read_bytes()
+    assert (
+        gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == (tmp_path / "t.json").read_bytes()
+    )
     (tmp_path / "t.json.gz").rename(tmp_path / "t")  # what is in it decides how it is read
     assert load(tmp_path / "t").end_ns == trace.end_ns
 

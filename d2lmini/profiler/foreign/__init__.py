@@ -1,2 +1,6 @@
-def find_file(path): return str(path)
-def read_foreign(file, members): raise NotImplementedError
+def find_file(path):
+    return str(path)
+
+
+def read_foreign(file, members):
+    raise NotImplementedError
