@@ -51,7 +51,7 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
     """May each of the operations `a`, except a few, run beside an operation of `b`?
 
     The first copy has no partner, so one may lack a partner. Wrong, with a hint: "missing",
-    "waits", "needs", "room", "worker", "inline".
+    "waits", "needs", "room", "stream", "worker", "inline".
     """
     return _partners(trace, _choose(trace, a), _choose(trace, b), a, b, but)
 
@@ -85,7 +85,7 @@ def before(trace: Trace, a: str, b: str) -> Sentence:
                 f"{x} is issued after {y}: {x.where}. What is issued later never comes first for "
                 "its value: move the line up",
             )
-        if _obstacle(trace, x, y) not in ("needs", "room", "waits", "inline"):
+        if _obstacle(trace, x, y) not in ("needs", "room", "stream", "waits", "inline"):
             raise Wrong(
                 "free",
                 f"nothing orders {x} and {y}, so {y} may begin first ({y.where}). Let it read what "
@@ -215,6 +215,8 @@ _HINTS = {
     "step before",
     "room": "{y} ({y.where}) writes where {x} ({x.where}) reads or wrote, so it has to wait for "
     "the room. Give it an array of its own (two, in turns)",
+    "stream": "{x} ({x.where}) and {y} ({y.where}) are on one stream, {x.worker}, whose operations "
+    "run in the order of their launches. Launch one of them on a stream of its own",
     "worker": "{x} and {y} run at {x.place}, which has one worker. Put one of them on another "
     "device, or copy with as_in_context, which runs on the link",
     "inline": "{x} is so small that it runs where it is called ({x.where}), and is over when {y} "
@@ -256,6 +258,8 @@ def _partners(
 
 def _obstacle(trace: Trace, x: Operation, y: Operation) -> str:
     """Why `y`, issued after `x`, cannot run beside it; "" if it can."""
+    if trace.lacks and x.worker == y.worker and not x.inline:  # a trace of another library
+        return "stream"
     if trace.ordered(x.number, y.number):
         return "needs" if _needs(trace, x.number, y.number) else "room"
     if _wait_between(trace, x, y) is not None:

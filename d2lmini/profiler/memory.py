@@ -57,6 +57,7 @@ class ChangeList(Sequence[Change]):
         self._index: dict[Any, int] = {}
 
     def __call__(self) -> MemoryReport:
+        self._trace.refuse("memory()")
         return report_of(self._trace)
 
     def add(

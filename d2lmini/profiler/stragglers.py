@@ -2,9 +2,9 @@
 
     print(d2lmini.profiler.merge(["t0.json.gz", "t1.json.gz"]).stragglers())
 
-In a merged trace (`merge`) every rank has a time at which it came to a collective. The last one made
-the others wait; what it was late with is found by walking back from there, through the operations
-that the collective needed, to the time at which the first rank came.
+In a merged trace (`merge`) every rank has a time at which it came to a collective. The last one
+made the others wait; what it was late with is found by walking back from there, through the
+operations that the collective needed, to the time at which the first rank came.
 """
 
 from __future__ import annotations

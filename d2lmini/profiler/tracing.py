@@ -33,6 +33,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite, engine, instrument
+from d2lmini.base import MXNetError
 from d2lmini.device import blas, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
@@ -271,6 +272,7 @@ class Trace(Recorder):
         """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
         from d2lmini.profiler.roofline import roofline_of
 
+        self.refuse("roofline")
         return roofline_of(self)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -308,6 +310,14 @@ class Trace(Recorder):
         describes the method and its limits."""
         from d2lmini.profiler.replay import replay
 
+        for name, value in (
+            ("workers", workers),
+            ("devices", devices),
+            ("link_gb_s", link_gb_s),
+            ("priorities", priorities),
+        ):
+            if value is not None:
+                self.refuse(f"replay({name}=)")
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
     def diff(self, other: Trace) -> Diff:
@@ -323,6 +333,11 @@ class Trace(Recorder):
         from d2lmini.profiler.stragglers import stragglers_of
 
         return stragglers_of(self)
+
+    def refuse(self, question: str) -> None:
+        """MXNetError with the reason if the trace lacks what the question needs."""
+        if question in self.lacks:
+            raise MXNetError(f"{question}: the trace cannot tell: {self.lacks[question]}")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         from d2lmini.profiler.draw import bundle
