@@ -127,6 +127,9 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     """The file: a line for each event and each element of "memoryChanges"."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     facts = {name: getattr(trace, name) for name in FACTS}
+    facts["roles"] = {}
+    for serial, role in trace.roles.items():
+        facts["roles"].setdefault(role, []).append(serial)
     yield f'{{"displayTimeUnit":"ms","otherData":{encode({"producer": "d2lmini", **facts})},\n'
     yield '"traceEvents":[\n'
     comma = ""
@@ -142,7 +145,7 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
 
 
 #: Attributes of a trace that stand in "otherData".
-FACTS = ("begin_ns", "left_ns", "end_ns", "workers", "blas_threads", "cores", "lacks")
+FACTS = ("begin_ns", "left_ns", "end_ns", "workers", "blas_threads", "cores", "older", "lacks")
 
 
 def _join(lines: Iterator[str]) -> Iterator[bytes]:
@@ -186,7 +189,7 @@ def _finite(value: float) -> float | str:
 
 
 def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
-    for operation in trace.operations:
+    for number, operation in enumerate(trace.operations, start=1):
         # `operation.cost` would keep the figures of every operation.
         cost = operation.cost if operation.footprint is None else operation.footprint()
         args = {
@@ -208,6 +211,8 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
         if isinstance(operation, PlacedOperation):
             args["place"], args["rank"] = operation.place, operation.rank
             args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
+        if trace.recording[number - 1 : number] == b"\1":
+            args["recording"] = True
         if operation.failure is not None:
             args["failure"] = operation.failure
         if operation.number in trace.shared:

@@ -29,6 +29,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine.worker_pools import WIRE
 from d2lmini.profiler.load import load
+from d2lmini.profiler.own_reader import context_of
 from d2lmini.profiler.records import Operation, PlacedOperation
 from d2lmini.profiler.tracing import Trace
 
@@ -92,8 +93,11 @@ class _Merge:
         self.trace.operations += in_order
         for number, operation in enumerate(self.trace.operations, start=1):
             operation.number = number
+        self.trace.recording = bytearray(len(in_order))
         for (rank, number), operation in self.new.items():
             trace = ranks[rank]
+            if trace.recording[number - 1 : number] == b"\1":
+                self.trace.recording[operation.number - 1] = True
             if number in trace.shared:
                 self.trace.shared[operation.number] = trace.shared[number]
             if number in trace._joined:
@@ -165,6 +169,10 @@ class _Merge:
                         serial=self._serial(rank, change.serial),
                     )
                 )
+            for serial, role in own.roles.items():
+                trace.roles[self._serial(rank, serial)] = role
+            for ctx, sizes in own.older.items():
+                trace.older[str(self._context(rank, context_of(ctx)))] = sizes
             for place, workers in own.workers.items():
                 trace.workers[f"rank {rank} {place}"] = workers
             for question, reason in own.lacks.items():

@@ -79,6 +79,8 @@ class OwnReader:
         """What stands in "otherData"."""
         for name in FACTS:
             setattr(self.trace, name, facts[name])
+        for role, serials in facts["roles"].items():
+            self.trace.roles.update(dict.fromkeys(serials, role))
 
     def event(self, event: dict[str, Any]) -> None:
         """One element of "traceEvents"."""
@@ -139,6 +141,7 @@ class OwnReader:
         if "joined" in args:
             trace._joined[operation.number] = tuple(args["joined"])
         trace.operations.append(operation)
+        trace.recording.append("recording" in args)
 
     def _wait(self, event: dict[str, Any], args: dict[str, Any]) -> None:
         begin_ns = self._ns(event["ts"])

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite, engine, instrument
 from d2lmini.base import MXNetError
-from d2lmini.device import blas, storage
+from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
 from d2lmini.engine.scheduler import thread_state
@@ -76,6 +76,9 @@ class Trace(Recorder):
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
     cores       of the recording process; 0: unknown
+    recording   for each operation, was it issued within `autograd.record`?
+    roles       serial numbers of Vars whose memory has a role in training (`device.roles`)
+    older       bytes of such memory from before the trace, by context and role
     lacks       of a trace of another library: what its file does not show, each with the reason
 
     trace[number] is an operation. A trace keeps no array alive.
@@ -95,6 +98,9 @@ class Trace(Recorder):
         self.shared: dict[int, SplitRecord] = {}
         self.recorded: Trace | None = None
         self.cores = 0
+        self.recording = bytearray()
+        self.roles: dict[int, str] = {}
+        self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
@@ -107,6 +113,11 @@ class Trace(Recorder):
         self.workers = _count_workers()
         self.blas_threads = blas.threads()
         self.cores = count_cores()
+        for var, role in roles.known():
+            self.roles[serial_of(var)] = role
+            if var.data is not None:
+                older = self.older.setdefault(str(var.pool.ctx), {})
+                older[role] = older.get(role, 0) + var.nbytes
         self.begin_ns = engine.current.clock()
         instrument.add(self)
 
@@ -124,11 +135,19 @@ class Trace(Recorder):
         """The clock of the current engine: within `engine.stepped()` it is virtual."""
         return engine.current.clock()
 
+    def push(self, task: Task) -> None:
+        super().push(task)
+        self.recording.append(modes.recording)
+
+    def role(self, var: Any, role: str) -> None:
+        self.roles[serial_of(var)] = role
+
     def small(
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
         super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
+        self.recording.append(modes.recording)
         for var in writes:
             pool = var.pool
             self.memory.add(

@@ -1,6 +1,6 @@
 """Traces of other libraries: recorded ones of PyTorch and JAX on a CPU with a planted fault
-(`tests/data/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events written
-by hand."""
+(`tests/data/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events that
+are written by hand."""
 
 from __future__ import annotations
 
