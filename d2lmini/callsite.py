@@ -29,11 +29,14 @@ from typing import Any
 
 class RecordedCode:
     """The code object of a site that was read from a file: the numbers and the texts of its lines
-    by the site's offset, as `describe` gave them when the file was written."""
+    by the site's offset, as `describe` gave them when the file was written. `users`: is it code of
+    the program, rather than of this library or the packages in between?"""
 
-    __slots__ = ("lines",)
+    __slots__ = ("co_name", "co_qualname", "lines", "users")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "", users: bool = True) -> None:
+        self.co_name = self.co_qualname = name
+        self.users = users
         self.lines: dict[int, tuple[int, str]] = {}
 
 
@@ -123,7 +126,7 @@ def called_function(above: int = 0) -> CodeType | None:
     return None
 
 
-def name_of(function: CodeType | None) -> str:
+def name_of(function: CodeType | RecordedCode | None) -> str:
     """The result of `called_function` as text: "NDArray.asnumpy", before Python 3.11 without the
     class; "" for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
@@ -139,6 +142,13 @@ def _look(filename: str) -> int:
         whose = _BETWEEN if filename.startswith((_STANDARD, "<frozen ")) else _USERS
     _whose[filename] = whose
     return whose
+
+
+def is_users(code: CodeType | RecordedCode) -> bool:
+    """True for code of the program, not of this library or the packages in between."""
+    if isinstance(code, RecordedCode):
+        return code.users
+    return (_whose.get(code.co_filename) or _look(code.co_filename)) == _USERS
 
 
 def line_of(site: Site) -> int:

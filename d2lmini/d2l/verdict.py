@@ -5,7 +5,8 @@ single numbers prove little. The candidates run in rounds, in turns, and we look
 within each round*: a disturbance of a whole round affects both candidates and cancels. Of those
 ratios we take the median and the interval that holds the true median 95 times in 100, for any
 distribution of the noise (no bell curve is assumed), and one spoilt round in ten moves neither by
-much.
+much. While other programs keep a quarter of a core busy or more, rounds in a row are disturbed
+alike, and the interval is the one for 99 times in 100; the sentence then names the load.
 
 >>> from d2lmini.d2l import Verdict
 >>> print(Verdict.from_times({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
@@ -34,6 +35,8 @@ Times = Mapping[str, Iterable[float]]
 MIN_ROUNDS = 5
 # No call takes less than a nanosecond; a clock that says so has not ticked.
 SHORTEST_S = 1e-9
+# From this many cores on, busy with other programs, a sentence names the load.
+LOADED = 0.25
 
 
 @dataclass(frozen=True)
@@ -163,8 +166,17 @@ class Verdict:
             [math.log(max(t, SHORTEST_S)) for t in self.times[n]] for n in (name, other)
         )
         logs = sorted(a - b for a, b in zip(ours, theirs, strict=True))
-        k = _interval_rank(len(logs))
+        k = _interval_rank(len(logs), 1 / 128 if self.loaded else 1 / 16)
         return statistics.median(logs), logs[k - 1], logs[-k]
+
+    @property
+    def loaded(self) -> bool:
+        """True if other programs kept a quarter of a core busy or more; False if not measured."""
+        return self.elsewhere is not None and self.elsewhere >= LOADED
+
+    @property
+    def _load(self) -> str:
+        return f"other programs on {self.elsewhere:.1f} of {self.cores} cores"
 
     @property
     def ratios(self) -> dict[str, Ratio]:
@@ -233,7 +245,8 @@ class Verdict:
         times = math.exp(abs(self._log_ratio(self.names[-1], self.names[0])[0]))
         words = {"times": f"{times:.{_digits(times)}f} times", "why": self.explanation}
         # Fill in all three, so that a mistake in any sentence shows wherever the text is run.
-        return "verdict: " + {r: text.format(**words) for r, text in texts.items()}[relation]
+        sentence = {r: text.format(**words) for r, text in texts.items()}[relation]
+        return f"verdict: {sentence}" + (f" ({self._load})" if self.loaded else "")
 
     @property
     def table(self) -> str:
@@ -264,6 +277,10 @@ class Verdict:
             setting += ", " + _count(self.blas_threads, "BLAS thread")
         if self.rounds < MIN_ROUNDS:
             return f"too few rounds to compare {first} and {' and '.join(others)} ({setting})"
+        # Where no difference is found, the load is among the causes.
+        relations = {self.relation(name, first) for name in others}
+        if self.loaded and relations != {"no measurable difference"}:
+            setting += f", {self._load}"
         findings = [self._finding(name, first) for name in others]
         if len(findings) == 1:
             words, spread, cause = findings[0]
@@ -292,16 +309,17 @@ class Verdict:
     __repr__ = __str__
 
 
-def _interval_rank(n: int) -> int:
+def _interval_rank(n: int, missed_at_most: float = 1 / 16) -> int:
     """The k for which the k-th smallest and k-th largest of n values enclose the median.
 
     Each value lies below the true median with probability 1/2, so the interval misses it with
     probability 2 P(Binomial(n, 1/2) < k), whatever the distribution (the sign test turned round).
-    We take the largest k that misses at most 1 time in 16, which is all that five values can give:
-    k = 1 up to 8 values, 2 from 9 (then one outlier is powerless), 3 from 12.
+    We take the largest k that misses no more often than `missed_at_most`, and 1 if none does. With
+    1/16, which is all that five values can give: k = 1 up to 8 values, 2 from 9 (then one outlier
+    is powerless), 3 from 12.
     """
     k, missed = 1, 1
-    while 16 * 2 * (missed + math.comb(n, k)) <= 2**n:
+    while 2 * (missed + math.comb(n, k)) <= missed_at_most * 2**n:
         missed += math.comb(n, k)
         k += 1
     return k

@@ -135,7 +135,7 @@ def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
     for i, line in enumerate(box.lines):
         size = 9 if i else 11
         drawn += draw_text(x, y + 15 + LINE * i, line, size, look.text, i == 0, middle=True)
-    return f"<g><title>{escape(box.title)}</title>{drawn}</g>" if box.title else drawn
+    return with_title(box.title, drawn) if box.title else drawn
 
 
 def draw_legend(x: float, y: float, look: Look, rounded: bool = False) -> str:
@@ -172,6 +172,11 @@ def _draw_label(x: float, y: float, text: str) -> str:
     at = f'<text x="{x:g}" y="{y:g}" font-size="9"'
     halo = f'{at} stroke="#ffffff" stroke-width="5" stroke-linejoin="round">{escape(text)}</text>'
     return f'{halo}{at} fill="{LINES}">{escape(text)}</text>'
+
+
+def with_title(title: str, drawn: str) -> str:
+    """Shapes with a tooltip."""
+    return f"<g><title>{escape(title)}</title>{drawn}</g>"
 
 
 def draw_arrow(path: str, head: str, color: str, dashed: bool = False) -> str:

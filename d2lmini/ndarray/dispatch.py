@@ -78,7 +78,7 @@ def apply(
     array, made by a known plan or, as for `x + 1` and `x * y`, by a single ufunc on arrays of one
     spec, for which no plan is looked up. `apply_any` handles all other calls."""
     kind: Any = type(inputs[0]) if inputs else None
-    if out is not None or kind not in CLASSES:
+    if out is not None or (kind is not Array and kind not in CLASSES):
         return apply_any(op, inputs, attrs, out, ctx, None)
     current = engine.current
     x = inputs[0]

@@ -53,7 +53,7 @@ from d2lmini.ops.attributes import as_dtype as as_dtype
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
-from d2lmini.ops.signature import python_signature, signature_of
+from d2lmini.ops.signature import PythonSignature, signature_of
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
 from d2lmini.ops.spec import new_number
@@ -170,6 +170,8 @@ class Op(Facts):
     rule_attrs             attributes that the rule reads
     selective, placing     the rule takes `needs`, takes `places` (see `gradient`)
     """
+
+    __signature__ = PythonSignature()
 
     __slots__ = (
         "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
@@ -429,11 +431,6 @@ class Op(Facts):
         else:
             flops = self.flops * sum(s.size for s in outs)
         return Cost(float(flops), float(sum(s.nbytes for s in specs) + sum(s.nbytes for s in outs)))
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "__signature__":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return python_signature(self)  # for inspect, which programs rarely ask
 
     def __reduce__(self) -> tuple:
         return find_op, (self.name,)

@@ -106,3 +106,13 @@ def python_signature(op: Any) -> inspect.Signature:
         known = None if optional and default is empty and not op.variadic else default
         parameters.append(place(name, kind, default=known))
     return inspect.Signature([*parameters, place("kwargs", place.VAR_KEYWORD)])
+
+
+class PythonSignature:
+    """The attribute `__signature__` of every op, made when it is asked for. The class of ops has
+    none. (A `__getattr__` would do too, but slows down every other look-up of an attribute.)"""
+
+    def __get__(self, op: Any, owner: type) -> inspect.Signature:
+        if op is None:
+            raise AttributeError("__signature__")
+        return python_signature(op)

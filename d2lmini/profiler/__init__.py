@@ -2,6 +2,7 @@
 
 records    records of a trace: operations, waits, memory; numbers and names, no arrays; `threads`
 tracing    `profile()`: listens to the engine and keeps the records
+cpu_time   CPU time of operations; `sampler` the Python time of the issuing thread
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 order      the order of operations from their dependencies; `graph` draws it
 draw       the timeline; `summary` the table, `html_page` a page

@@ -127,6 +127,10 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     """The file: a line for each event and each element of "memoryChanges"."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     facts = {name: getattr(trace, name) for name in FACTS}
+    sites = Sites()
+    facts["pauses"] = [
+        [*pause[:3], sites.of(pause.site), sites.text(pause.site)] for pause in trace.cpu.pauses
+    ]
     facts["roles"] = {}
     for serial, role in trace.roles.items():
         facts["roles"].setdefault(role, []).append(serial)
@@ -141,11 +145,26 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     for chunk in _changes(trace.memory):
         yield comma + encode(chunk)
         comma = ",\n"
+    yield '\n],"samples":[\n'
+    comma = ""
+    for sample in _samples(trace):
+        yield comma + encode(sample)
+        comma = ",\n"
     yield "\n]}\n"
 
 
 #: Attributes of a trace that stand in "otherData".
-FACTS = ("begin_ns", "left_ns", "end_ns", "workers", "blas_threads", "cores", "older", "lacks")
+FACTS = (
+    "begin_ns",
+    "left_ns",
+    "end_ns",
+    "workers",
+    "blas_threads",
+    "cores",
+    "older",
+    "lacks",
+    "thread",
+)
 
 
 def _join(lines: Iterator[str]) -> Iterator[bytes]:
@@ -215,6 +234,8 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             args["recording"] = True
         if operation.failure is not None:
             args["failure"] = operation.failure
+        if operation.number in trace.cpu.times:
+            args["cpu"] = trace.cpu.times[operation.number]
         if operation.number in trace.shared:
             args["split"] = trace.shared[operation.number]
         if operation.number in trace._joined:
@@ -278,6 +299,26 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
                 yield {**flow, "ph": "s", "ts": begin, **where}
                 where = tracks.of(operation.place, operation.worker)
                 yield {**flow, "ph": "f", "bp": "e", "ts": max(begin, end), **where}
+
+
+def _samples(trace: Trace) -> Iterator[dict[str, Any]]:
+    """Samples of the Python stack: numbers of frames, and the frames that have not come before."""
+    numbers: dict[Site, int] = {}
+    sites = Sites()
+    for begin_ns, end_ns, stack in trace.samples:
+        new = [site for site in dict.fromkeys(stack) if site not in numbers]
+        for site in new:
+            numbers[site] = len(numbers)
+        frames = [
+            [sites.of(s), sites.text(s), callsite.name_of(s[0]), callsite.is_users(s[0])]
+            for s in new
+        ]
+        yield {
+            "begin": begin_ns - trace.begin_ns,
+            "end": end_ns - trace.begin_ns,
+            "stack": [numbers[site] for site in stack],
+            "frames": frames,
+        }
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:

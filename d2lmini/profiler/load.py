@@ -41,7 +41,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
 def _read_own(file: str, facts: dict[str, Any], members: Any) -> Trace:
     trace = Trace()
     reader = OwnReader(trace)
-    read = {"traceEvents": reader.event, "memoryChanges": reader.changes}
+    read = {"traceEvents": reader.event, "memoryChanges": reader.changes, "samples": reader.sample}
     try:
         reader.facts(facts)
         for key, value in members:

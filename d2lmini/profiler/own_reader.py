@@ -16,7 +16,9 @@ from d2lmini.base import MXNetError
 from d2lmini.callsite import RecordedCode, Site
 from d2lmini.context import Context
 from d2lmini.profiler.chrome import FACTS
+from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.records import Operation, PlacedOperation, SplitRecord, Wait
+from d2lmini.profiler.sampler import Sample
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -50,14 +52,17 @@ class RecordedSites:
         self._codes: dict[int, RecordedCode] = {}
         self._sites: dict[tuple[int, int], Site] = {}
 
-    def of(self, saved: list[int] | None, text: str) -> Site | None:
-        """The site of (number of a code object, offset, line) and its text."""
+    def of(
+        self, saved: list[int] | None, text: str, name: str = "", users: bool = True
+    ) -> Site | None:
+        """The site of (number of a code object, offset, line) and its text; name of its function,
+        and whether the function is the program's."""
         if saved is None:
             return None
         number, offset, line = saved
         site = self._sites.get((number, offset))
         if site is None:
-            code = self._codes.setdefault(number, RecordedCode())
+            code = self._codes.setdefault(number, RecordedCode(name, users))
             code.lines[offset] = (line, text)
             site = self._sites[number, offset] = (code, offset)
         return site
@@ -74,11 +79,18 @@ class OwnReader:
         self._costs: dict[tuple[float, float], RecordedCost] = {}
         self._serials: dict[int, int] = {}  # one object for each number, to save memory
         self._last = [0, 0, 0, 0]
+        self._frames: list[Any] = []
+        self._frame_sites = RecordedSites()
 
     def facts(self, facts: dict[str, Any]) -> None:
         """What stands in "otherData"."""
         for name in FACTS:
             setattr(self.trace, name, facts[name])
+        sites = RecordedSites()
+        self.trace.cpu.pauses += [
+            Pause(begin_ns, end_ns, thread, sites.of(saved, text))
+            for begin_ns, end_ns, thread, saved, text in facts["pauses"]
+        ]
         for role, serials in facts["roles"].items():
             self.trace.roles.update(dict.fromkeys(serials, role))
 
@@ -136,6 +148,8 @@ class OwnReader:
             operation.worker = intern(args["worker"])
             operation.began_ns = self._ns(args["began us"])
             operation.ended_ns = self._ns(args["ended us"])
+        if "cpu" in args:
+            trace.cpu.times[operation.number] = CpuTime(*args["cpu"])
         if "split" in args:
             trace.shared[operation.number] = SplitRecord(*args["split"])
         if "joined" in args:
@@ -168,6 +182,13 @@ class OwnReader:
                 when_ns, contexts[context], nbytes, next(operations) if made else 0,
                 serial, sites.get(i), next(live) if made else 0, next(cached) if made else 0,
             )  # fmt: skip
+
+    def sample(self, saved: dict[str, Any]) -> None:
+        """One element of "samples"."""
+        self._frames += [self._frame_sites.of(*frame) for frame in saved["frames"]]
+        begin_ns, end_ns = (self.trace.begin_ns + saved[name] for name in ("begin", "end"))
+        stack = tuple(self._frames[number] for number in saved["stack"])
+        self.trace.samples.append(Sample(begin_ns, end_ns, stack))
 
     def _add(self, column: int, steps: list[int]) -> list[int]:
         """The values of a column, whose steps go on from the element before."""

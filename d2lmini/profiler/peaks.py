@@ -1,9 +1,12 @@
 """Measured peak rates of this machine: matrix products and memory copies.
 
 Measured once per process, on first use, in a fraction of a second: float32 products of 384 x 384
-matrices and copies of 16 MB (reads and writes count), on one thread or on several at once. The
+matrices and copies of 4 MB (reads and writes count), on one thread or on several at once. The
 shortest round of each thread counts, since other programs may use the machine. The rates are those
 that NumPy and its BLAS reach, and so an upper bound for operations.
+
+Each copy takes other memory than the copies before it, twice as much in all as the last cache
+holds, but at most 256 MB: so where that cache holds more than 128 MB, the rate may be the cache's.
 
     >>> from d2lmini.profiler.peaks import peak
     >>> print(peak(1))                                              # doctest: +SKIP
@@ -16,6 +19,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache
+from itertools import cycle
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +29,8 @@ from d2lmini import engine
 from d2lmini.device import blas
 
 _SIZE = 384  # of the matrices: 0.11 GFLOP a product, 2 MB that stay in the caches
-_COPIED = 4 << 20  # float32 numbers per thread: more than most caches hold
+_COPIED = 1 << 20  # float32 numbers in a copy
+_MOST_BYTES = 256 << 20  # for the copies of all threads, read and written
 _BUDGET_S = 0.1  # for each of the two rates; a started round is completed
 
 
@@ -49,14 +55,29 @@ def peak(threads: int = 1) -> Peak:
     engine.current.wait_idle("peak")
     a = np.ones((_SIZE, _SIZE), np.float32)
     products = [np.empty_like(a) for _ in range(threads)]
-    source = np.ones(_COPIED, np.float32)
-    copies = [np.empty_like(source) for _ in range(threads)]
+    nbytes = min(_MOST_BYTES, max(2 * last_cache_bytes(), 64 << 20))
+    places = max(1, nbytes // (2 * 4 * _COPIED * threads))
+    sources = [np.ones((places, _COPIED), np.float32) for _ in range(threads)]
+    targets = [np.ones_like(source) for source in sources]
+    turns = [cycle(range(places)) for _ in range(threads)]
+
+    def copy(i: int) -> None:
+        place = next(turns[i])
+        np.copyto(targets[i][place], sources[i][place])
+
     with blas.alone():
         products_per_s = _rate(threads, lambda i: np.matmul(a, a, out=products[i]))
-        copies_per_s = _rate(threads, lambda i: np.copyto(copies[i], source))
-    return Peak(
-        threads, products_per_s * 2 * _SIZE**3 / 1e9, copies_per_s * 2 * source.nbytes / 1e9
-    )
+        copies_per_s = _rate(threads, copy)
+    return Peak(threads, products_per_s * 2 * _SIZE**3 / 1e9, copies_per_s * 2 * 4 * _COPIED / 1e9)
+
+
+def last_cache_bytes() -> int:
+    """The size of the last cache of the first core; 32 MB where the system does not tell."""
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        number, unit = path.read_text().strip()[:-1], path.read_text().strip()[-1]
+        sizes.append(int(number) * {"K": 1 << 10, "M": 1 << 20}[unit])
+    return max(sizes, default=32 << 20)
 
 
 def _rate(threads: int, body: Callable[[int], object]) -> float:

@@ -263,3 +263,22 @@ def test_law_a_verdict_never_claims_both_and_never_from_few_rounds(pairs):
         assert verdict.ratio.low > 1
     words = {"nothing": "too few rounds", "no_difference": "no measurable difference"}
     assert words.get(word, f"times {word} than a") in verdict.sentence
+
+
+def loaded(elsewhere: float, times: list[float]) -> Verdict:
+    return Verdict({"a": [1.0] * len(times), "b": times}, cores=2, elsewhere=elsewhere)
+
+
+def test_under_load_one_round_of_ten_can_leave_a_difference_unproven():
+    times = [0.5] * 9 + [0.97]
+    assert loaded(0.1, times).faster
+    assert not loaded(0.9, times).faster and loaded(0.9, times).no_difference
+    assert loaded(0.9, [0.5] * 10).faster
+
+
+def test_the_load_is_named():
+    told = {"faster": "{times} faster", "slower": "slower", "no_difference": "equal"}
+    busy, calm = (loaded(cores, [0.5] * 10) for cores in (0.93, 0.2))
+    assert str(busy).endswith("(2.0-2.0, 10 rounds, other programs on 0.9 of 2 cores)")
+    assert busy.tell(**told) == "verdict: 2.0 times faster (other programs on 0.9 of 2 cores)"
+    assert "other" not in str(calm) and calm.tell(**told) == "verdict: 2.0 times faster"

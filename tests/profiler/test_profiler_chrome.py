@@ -53,7 +53,7 @@ METADATA = {
 def check(text: str) -> list[dict]:
     """The events of a file; AssertionError for one that breaks a rule of the format."""
     found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert set(found) <= {"traceEvents", "displayTimeUnit", "otherData", "memoryChanges"}
+    assert set(found) <= {"traceEvents", "displayTimeUnit", "otherData", "memoryChanges", "samples"}
     assert found.get("displayTimeUnit", "ms") in ("ms", "ns")
     events = found["traceEvents"]
     slices: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
@@ -132,7 +132,8 @@ def _records(trace: Any) -> list[Any]:
     changes = [
         (*change._replace(site=None), callsite.describe(change.site)) for change in trace.memory
     ]
-    return [facts, operations, waits, changes, trace.order]
+    pauses = [(*pause[:3], callsite.describe(pause.site)) for pause in trace.cpu.pauses]
+    return [facts, operations, waits, changes, trace.order, trace.cpu.times, pauses]
 
 
 def _answers(trace: Any) -> list[Any]:
@@ -144,6 +145,7 @@ def _answers(trace: Any) -> list[Any]:
         str(path),
         (again.end_ns, [(each.began_ns, each.ended_ns, each.worker) for each in again.operations]),
         str(trace.waits()),
+        trace.off_cpu(),
         str(trace.memory()),
         [(device.live, device.cached, device.pending) for device in trace.memory()],
         (str(trace.summary()), repr(trace)),

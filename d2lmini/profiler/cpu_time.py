@@ -1,0 +1,215 @@
+"""CPU time of operations: how long an operation computed, and why it did not compute meanwhile.
+
+A trace reads the CPU clock of the thread at the start and the end of each operation that a worker
+runs. On Linux it also reads how long the thread was ready to run but had no core, if the operation
+is expected to take 0.1 ms or more. The rest of the operation's duration is *off the CPU*:
+
+preempted   other threads or programs had the cores; known on Linux only
+gc          Python's garbage collector ran, which stops all Python code of the process
+gil         the thread waited for Python's global interpreter lock. Operations of the library
+            neither sleep nor read files, so the rest of their time is this. For a function that
+            the program pushed, it is at most the CPU time of other Python code meanwhile
+unknown     a pushed function slept, read a file, or waited for a lock; an operation shorter than
+            0.1 ms, or any where the system does not tell, was preempted or waited for the gil
+
+>>> import time
+>>> from d2lmini import engine, profile
+>>> with profile() as trace:
+...     engine.push(lambda: time.sleep(0.01))
+>>> parts = trace.off_cpu()[1]
+>>> parts.unknown_ns > 5e6, parts.gil_ns
+(True, 0)
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from d2lmini import callsite
+from d2lmini.callsite import Site
+from d2lmini.profiler.threads import this_thread
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.records import Operation
+
+#: Pauses shorter than this are too many to keep.
+_SHORTEST_PAUSE_NS = 50_000
+
+#: Operations expected to take this long or longer are asked for preemption, which costs 1.5 us.
+LONG_US = 100.0
+
+
+class CpuTime(NamedTuple):
+    """What a thread spent on an operation.
+
+    ns          CPU time
+    delayed_ns  the thread was ready to run, and had no core; None if this is not known
+    pushed      a function that the program pushed, rather than an operation of the library
+    """
+
+    ns: int
+    delayed_ns: int | None
+    pushed: bool
+
+
+class Pause(NamedTuple):
+    """A run of the garbage collector, on the thread `thread` at the line `site`."""
+
+    begin_ns: int
+    end_ns: int
+    thread: str
+    site: Site | None
+
+
+class OffCpu(NamedTuple):
+    """The parts of an operation's duration that were not spent on computing it, in ns; see the
+    module."""
+
+    preempted_ns: int = 0
+    gc_ns: int = 0
+    gil_ns: int = 0
+    unknown_ns: int = 0
+
+    @property
+    def ns(self) -> int:
+        """All parts together."""
+        return sum(self)
+
+
+class _Schedstat:
+    """The kernel's counts for a thread: "CPU time, time without a core, time slices"."""
+
+    def __init__(self) -> None:
+        try:
+            self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        except OSError:
+            self.file = -1
+
+    def __del__(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+
+_thread = threading.local()
+
+
+def _begin_anew() -> None:
+    global _thread
+    _thread = threading.local()  # the files in the old one are those of the parent's threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+def read_clocks(long: bool) -> tuple[int, bytes]:
+    """The CPU time of this thread in ns, and, if `long`, the kernel's counts for the thread."""
+    if not long:
+        return time.thread_time_ns(), b""
+    try:
+        file = _thread.stat.file
+    except AttributeError:
+        file = (stat := _Schedstat()).file
+        _thread.stat = stat
+    return time.thread_time_ns(), os.pread(file, 64, 0) if file >= 0 else b""
+
+
+class CpuTimes:
+    """Reads the clocks of threads for a trace.
+
+    times   operation number -> CpuTime
+    pauses  those of the garbage collector, in order
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[int, CpuTime] = {}
+        self.pauses: list[Pause] = []
+        #: number, whether the program pushed it, clocks at the start, at the end
+        self.readings: list[tuple[int, bool, tuple[int, bytes], tuple[int, bytes]]] = []
+        self._collects_since = 0
+
+    def begin(self) -> None:
+        """Listen to the garbage collector."""
+        gc.callbacks.append(self._collect)
+
+    def finish(self) -> None:
+        """Stop listening; compute `times`."""
+        gc.callbacks.remove(self._collect)
+        for number, pushed, (began_ns, before), (ended_ns, after) in self.readings:
+            delayed_ns = _delay_of(after) - _delay_of(before) if before else None
+            self.times[number] = CpuTime(ended_ns - began_ns, delayed_ns, pushed)
+        self.readings.clear()
+
+    def _collect(self, phase: str, info: dict[str, Any]) -> None:
+        now = time.perf_counter_ns()
+        if phase == "start":
+            self._collects_since = now
+        elif now - self._collects_since >= _SHORTEST_PAUSE_NS:
+            pause = Pause(self._collects_since, now, this_thread(), callsite.find())
+            self.pauses.append(pause)
+
+
+def _delay_of(stat: bytes) -> int:
+    return int(stat.split()[1])
+
+
+def split_off_cpu(
+    operations: Sequence[Operation], times: dict[int, CpuTime], pauses: Iterable[Pause]
+) -> dict[int, OffCpu]:
+    """The parts off the CPU of each operation whose CPU time is known."""
+    collections = _Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
+    python = _Intervals(
+        (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
+        for operation in operations
+        if operation.run_ns and operation.number in times and times[operation.number].pushed
+    )
+    parts = {}
+    for operation in operations:
+        if operation.number in times and operation.run_ns:
+            time_of = times[operation.number]
+            begin, end = operation.began_ns, operation.ended_ns
+            off_ns = max(0, operation.run_ns - time_of.ns)
+            preempted_ns = min(off_ns, time_of.delayed_ns or 0)
+            left_ns = off_ns - preempted_ns
+            gc_ns = min(left_ns, int(collections.within(begin, end)))
+            gil_ns = left_ns = left_ns - gc_ns
+            if time_of.pushed:
+                gil_ns = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
+            elif time_of.delayed_ns is None:
+                gil_ns = 0
+            parts[operation.number] = OffCpu(preempted_ns, gc_ns, gil_ns, left_ns - gil_ns)
+    return parts
+
+
+class _Intervals:
+    """Weighted intervals of time; `within` sums their weighted overlap with another interval."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int, float]]):
+        steps: dict[int, float] = {}
+        for begin, end, weight in intervals:
+            steps[begin] = steps.get(begin, 0.0) + weight
+            steps[end] = steps.get(end, 0.0) - weight
+        self.times = sorted(steps)
+        self.sums, self.rates = [], []  # the sum up to each time, and the rate from there on
+        total = rate = 0.0
+        before = 0
+        for now in self.times:
+            total += rate * (now - before)
+            rate += steps[now]
+            before = now
+            self.sums.append(total)
+            self.rates.append(rate)
+
+    def within(self, begin: int, end: int) -> float:
+        """The weighted overlap with the interval."""
+        return self._until(end) - self._until(begin)
+
+    def _until(self, now: int) -> float:
+        k = bisect_left(self.times, now) - 1
+        return self.sums[k] + self.rates[k] * (now - self.times[k]) if k >= 0 else 0.0

@@ -1,0 +1,33 @@
+"""The measured peaks: copies must come from memory, not from a cache."""
+
+import numpy as np
+import pytest
+
+from d2lmini.profiler import peaks
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("cache_mb", [1, 48])
+def test_copies_take_twice_as_much_memory_as_the_last_cache_holds(monkeypatch, threads, cache_mb):
+    touched: set[int] = set()
+    copy = np.copyto
+
+    def note(target: np.ndarray, source: np.ndarray) -> None:
+        copy(target, source)
+        touched.update((target.ctypes.data, source.ctypes.data))
+
+    def one_turn(n: int, body) -> float:
+        for _ in range(100):
+            for i in range(n):
+                body(i)
+        return 1.0
+
+    monkeypatch.setattr(peaks, "last_cache_bytes", lambda: cache_mb << 20)
+    monkeypatch.setattr(peaks, "_rate", one_turn)
+    monkeypatch.setattr(np, "copyto", note)
+    peaks.peak.__wrapped__(threads)
+    assert len(touched) * 4 * peaks._COPIED >= 2 * cache_mb << 20
+
+
+def test_the_last_cache_has_a_size():
+    assert peaks.last_cache_bytes() >= 1 << 18
