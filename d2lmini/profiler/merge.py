@@ -98,6 +98,8 @@ class _Merge:
             trace = ranks[rank]
             if trace.recording[number - 1 : number] == b"\1":
                 self.trace.recording[operation.number - 1] = True
+            if number in trace.cpu.times:
+                self.trace.cpu.times[operation.number] = trace.cpu.times[number]
             if number in trace.shared:
                 self.trace.shared[operation.number] = trace.shared[number]
             if number in trace._joined:
