@@ -90,7 +90,8 @@ class Features(OrderedDict[str, Feature]):
         return str(list(self.values()))
 
     def is_enabled(self, feature_name: str) -> bool:
-        """Is the feature enabled? Case does not matter; RuntimeError for an unknown name."""
+        """True if the feature is enabled. Case does not matter; RuntimeError for an unknown
+        name."""
         name = feature_name.upper()
         if name not in self:
             raise RuntimeError(f"Feature {name!r} is unknown, known features are: {list(self)}")

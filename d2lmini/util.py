@@ -70,18 +70,14 @@ class _Switch:
         self._own.on = active if active is None else bool(active)
         return before
 
-    def scope(self, active: bool = True) -> Any:
+    @contextmanager
+    def scope(self, active: bool = True) -> Iterator[None]:
         """A scope with this setting; it also decorates functions."""
-
-        @contextmanager
-        def scope() -> Iterator[None]:
-            before = self.set(active)
-            try:
-                yield
-            finally:
-                self.set(before)
-
-        return scope()
+        before = self.set(active)
+        try:
+            yield
+        finally:
+            self.set(before)
 
 
 _array, _shape = _Switch(), _Switch()

@@ -105,7 +105,7 @@ def _check(symbol: Any) -> None:
 
 
 def _is_data(node: Node, nodes: Sequence[Node]) -> bool:
-    """Is the node more than a parameter of the one node that it is named after?"""
+    """True if the node is more than a parameter of the one node that it is named after."""
     users = [n for n in nodes if any(e is not None and e[0] is node for e in n.inputs)]
     stem = users[0].name.removesuffix("_fwd") if users else ""
     return len(users) != 1 or not node.name.startswith(f"{stem}_")

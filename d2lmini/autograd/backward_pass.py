@@ -13,14 +13,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
 from d2lmini import callsite
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import refuse_in_trace, scope
-from d2lmini.autograd.tape import Entry, Leaf, Node, total
+from d2lmini.autograd.tape import Entry, Leaf, Node, NullLeaf, total
 from d2lmini.base import MXNetError
 from d2lmini.device import roles
 from d2lmini.ops.core import NOWHERE, Value
@@ -44,8 +44,9 @@ def backward(
     """Compute the gradients of the sum of `heads` for all arrays with `attach_grad` that they
     depend on, and write the gradients into `grad`.
 
-    heads: an NDArray or a list. head_grads: the gradient of a later quantity with respect to each
-    head, of the head's shape; None means ones. retain_graph: keep the tape for another backward.
+    heads: an NDArray or a list; a head that stands there twice counts once, with its last head
+    gradient. head_grads: the gradient of a later quantity with respect to each head, of the head's
+    dtype and as many elements; None means ones. retain_graph: keep the tape for another backward.
     train_mode: the mode in which gradient rules run. Returns at once; the engine computes.
 
     Without retain_graph the tape of the heads is used up: arrays that were computed there are
@@ -82,12 +83,16 @@ def grad(
 
     Zeros where the heads depend on a variable only through operations without a gradient.
     MXNetError as in `backward`, and when a variable has no history or the heads don't depend on it.
+    AssertionError for no variables.
     """
     refuse_in_trace("autograd.grad")
     heads, head_grads = _lists(heads, head_grads)
     variables = [variables] if isinstance(variables, Value) else list(variables)
+    if not variables:
+        raise AssertionError("grad: variables cannot be an empty list; name at least one array")
     for i, x in enumerate(variables):
-        if tape.history(x) is None:
+        entry = tape.history(x)
+        if entry is None or type(entry[0]) is NullLeaf:
             raise MXNetError(
                 f"grad: variable {i} of shape {x.shape} is not on the tape; call attach_grad() on "
                 "it before recording"
@@ -140,7 +145,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
             raise ValueError(f"grad_req is 'write', 'add' or 'null', got {req!r}")
         if g._spec != x._spec:
             raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
-        x._node = None if req == "null" else (Leaf(g, req), 0)
+        x._node = (NullLeaf(g) if req == "null" else Leaf(g, req), 0)
         if req != "null":
             roles.note("weights", (x,))
             roles.note("gradients", (g,))
@@ -156,14 +161,15 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     if len(heads) != len(head_grads):
         raise ValueError(f"{len(heads)} heads and {len(head_grads)} head gradients; need as many")
     for head, g in zip(heads, head_grads, strict=True):
-        if tape.history(head) is None:
+        node = head._node
+        if node is None or node[0].parents is None:
             why = (
                 "its graph was used up by an earlier backward; pass retain_graph=True to the first"
-                if head._node
+                if node
                 else "it was not computed inside autograd.record() from arrays with attach_grad()"
             )
             raise MXNetError(f"{NO_GRAPH}\n  the head of shape {head.shape}: {why}")
-        if g is not None and g._spec != head._spec:
+        if g is not None and (g.size, g.dtype) != (head.size, head.dtype):
             raise MXNetError(f"a head gradient is like its head, {head._spec}; got {g._spec}")
     return heads, head_grads
 
@@ -179,18 +185,19 @@ def _walk(
     soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
     lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
     visited."""
-    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
+    nodes, uses, rest = _behind(heads, targets, retain)
     parts: dict[Entry, list[Any]] = {}  # parts of gradients so far, to be summed
-    written = set()
-    if targets is None and any(g is not None for g in head_grads):
-        written = {node.grad._chunk for node in nodes if type(node) is Leaf}
+    written: set[Any] = set()
     for head, g in zip(heads, head_grads, strict=True):
         if head._node[0] in uses:
             if g is None:
                 g = head._apply(ones_like, (head,), ones_like.defaults)
-            elif g._chunk in written:  # y.backward(x.grad): keep g although x.grad is overwritten
-                g = g.copy()
-            _add(parts, head._node, g)
+            elif targets is None:  # y.backward(x.grad): keep g although x.grad is overwritten
+                written = written or {node.grad._chunk for node in nodes if type(node) is Leaf}
+                g = g.copy() if g._chunk in written else g
+            g = g.as_nd_ndarray() if g.is_np else g  # gradient rules use NDArray's operators
+            g = g if g.shape == head.shape else g.reshape(head.shape)
+            parts[head._node] = [g]  # the same head again: the last one counts, as in MXNet
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
@@ -199,7 +206,8 @@ def _walk(
                 node.store(parts.pop((node, 0)))
             continue
         if len(node.outputs) == 1:  # nearly every node: avoid the loops
-            gs = [total(parts.pop((node, 0), None))]
+            gs = parts.pop((node, 0), [None])
+            gs = gs if len(gs) == 1 else [total(gs)]
             arrived = gs[0] is not None
         else:
             gs = [total(parts.pop((node, i), None)) for i in range(len(node.outputs))]
@@ -209,21 +217,13 @@ def _walk(
                 if (node, i) in targets:
                     targets[node, i] = g
         parents = node.parents or ()
-        needs = [parent is not None and parent[0] in uses for parent in parents]
+        needs, places = _wanted(node, uses, parts, placing=node.placing and targets is None)
         grads: Sequence[Any] = ()
         if arrived and True in needs:
-            places = NOWHERE
-            if node.placing and targets is None:
-                places = [
-                    _place(node, parent, uses, parts) if needed else None
-                    for parent, needed in zip(parents, needs)
-                ]
             grads = node.gradients(gs, graph, needs, places)
         if not retain:
             node.release()
-        for parent, needed, g in zip(parents, needs, grads):
-            if parent is not None and needed and g is not None:
-                _add(parts, parent, g)
+        _add(parts, parents, needs, grads)
         if targets is None:
             for parent in parents:
                 if parent is not None and type(parent[0]) is Leaf:
@@ -244,40 +244,53 @@ def _walk(
     return leaves
 
 
-def _place(
-    node: Node, parent: Entry | None, uses: dict[Node, int], parts: dict[Entry, list[Any]]
-) -> Any:
-    """The array to compute the gradient of a node's input into: the `grad` of a leaf, if `grad` is
-    to be overwritten and only `node` uses the leaf; else None."""
-    if parent is None or type(parent[0]) is not Leaf:
-        return None
-    leaf = parent[0]
-    alone = uses[leaf] == 1 and parent not in parts
-    return leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
+def _wanted(
+    node: Node, uses: dict[Node, int], parts: dict[Entry, list[Any]], *, placing: bool
+) -> tuple[list[bool], Any]:
+    """Which inputs of a node need a gradient and, if `placing`, the arrays to compute the gradients
+    into: the `grad` of a leaf, if `grad` is to be overwritten and only `node` uses the leaf."""
+    needs, places = [], []
+    for parent in node.parents or ():
+        needed = parent is not None and parent[0] in uses
+        place = None
+        if placing and needed and type(parent[0]) is Leaf:
+            leaf = parent[0]
+            alone = uses[leaf] == 1 and parent not in parts
+            place = leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
+        needs.append(needed)
+        places.append(place)
+    return needs, places if placing else NOWHERE
 
 
-def _add(parts: dict[Entry, list[Any]], entry: Entry, g: Any) -> None:
-    """Add a part of a gradient. Every MOST_PARTS parts are summed: a weight that every time step
-    uses must not keep a gradient for each step until the end."""
-    known = parts.get(entry)
-    if g.is_np:  # gradient rules use the operators and methods of NDArray
-        g = g.as_nd_ndarray()
-    if known is None:
-        parts[entry] = [g]
-    else:
-        known.append(g)
-        if len(known) == MOST_PARTS:
-            known[:] = [total(known)]
+def _add(
+    parts: dict[Entry, list[Any]], entries: Iterable[Any], needs: Iterable[bool], grads: Iterable
+) -> None:
+    """Add to each gradient that is needed the part that there is. Every MOST_PARTS parts are
+    summed: a weight that every time step uses must not keep a gradient for each step until the
+    end."""
+    for entry, needed, g in zip(entries, needs, grads):
+        if not needed or g is None:
+            continue
+        g = g.as_nd_ndarray() if g.is_np else g
+        known = parts.get(entry)
+        if known is None:
+            parts[entry] = [g]
+        else:
+            known.append(g)
+            if len(known) >= MOST_PARTS:
+                known[:] = [total(known)]
 
 
 def _behind(
-    heads: list[Node], targets: dict[Entry, Any] | None, retain: bool
+    heads: list[Any], targets: dict[Entry, Any] | None, retain: bool
 ) -> tuple[list[Node], dict[Node, int], list[Node]]:
-    """The nodes that `heads` were computed from, themselves included, last recorded first; with
+    """The nodes that `heads` were computed from, their own included, last recorded first; with
     `targets` only those that lead to a target. Also how often each node is used and, unless the
     graph is retained, the other nodes, which are used up too."""
     lowest = min(node.order for node, _ in targets) if targets and retain else 0
-    uses = dict.fromkeys(heads, 0)
+    uses: dict[Node, int] = {}
+    for head in heads:
+        uses[head._node[0]] = 0
     todo = list(uses)
     rest: list[Node] = []
     ends: Node | None = None

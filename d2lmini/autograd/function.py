@@ -51,6 +51,8 @@ class FunctionNode(Node):
         self.function._saved = self._with_history() if graph else self.saved
         grads = callsite.forgotten(self.function.backward, *gs)
         self.function._saved = ()
+        if grads is None:
+            raise MXNetError(f"{self.name}.backward returned None; a return may be missing")
         grads = grads if isinstance(grads, (tuple, list)) else (grads,)
         self._check(grads)
         return grads

@@ -15,13 +15,14 @@ from d2lmini.ops.core import modes
 
 
 def is_recording() -> bool:
-    """Are operations of this thread being recorded?"""
+    """True if operations of this thread are recorded."""
     refuse_in_trace("autograd.is_recording()")
     return modes.recording
 
 
 def is_training() -> bool:
-    """Do layers behave as in training (Dropout drops, BatchNorm uses the batch's statistics)?"""
+    """True if layers behave as in training (Dropout drops, BatchNorm uses the batch's
+    statistics)."""
     if modes.tracing is not None:
         modes.tracing.depends_on_mode()
     return modes.training

@@ -55,6 +55,7 @@ class Node:
 
     name = "?"
     placing = False  # can the rule write gradients into given arrays?
+    fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any
 
@@ -67,7 +68,7 @@ class Node:
 
     @property
     def released(self) -> bool:
-        """Has a backward without `retain_graph` used this node up?"""
+        """True if a backward without `retain_graph` has used this node up."""
         return self.parents is None
 
     def gradients(
@@ -84,7 +85,7 @@ class Node:
 
 
 class Leaf(Node):
-    """An array whose gradient is wanted: stored in `grad`, according to `req` (write or add)."""
+    """An array with a gradient attached: stored in `grad`, according to `req` (write or add)."""
 
     __slots__ = ("fresh", "grad", "req")
 
@@ -94,7 +95,7 @@ class Leaf(Node):
         super().__init__((), (grad._spec,), grad._ctx)
         self.grad = grad
         self.req = req
-        self.fresh = False  # has backward written `grad` since it was last marked stale?
+        self.fresh = False
 
     def release(self) -> None:
         """A leaf is never used up: the tape begins there."""
@@ -111,6 +112,22 @@ class Leaf(Node):
         else:
             total(parts, out=self.grad)
         self.fresh = True
+
+
+class NullLeaf(Leaf):
+    """An array with `attach_grad('null')`: backward leaves `grad` unchanged.
+
+    The first backward that walks it, and does not retain the graph, makes the array a constant
+    without `grad`, as in MXNet."""
+
+    __slots__ = ()
+
+    def __init__(self, grad: Any):
+        super().__init__(grad, "null")
+
+    def release(self) -> None:
+        self.parents = None
+        self.grad = None
 
 
 class OpNode(Node):
@@ -280,7 +297,8 @@ def tell_of_constants(name: str, inputs: Sequence[Any]) -> None:
 def tell_of_end(node: Node, where: str = "") -> None:
     """Warn, once a line, that no gradient goes through a released node. Programs written for
     MXNet rely on this, and are not warned."""
-    line = None if alias.installed else callsite.same_line(callsite.find())
+    quiet = alias.installed or type(node) is NullLeaf
+    line = None if quiet else callsite.same_line(callsite.find())
     if line is None or line in _told:
         return
     _told.add(line)

@@ -50,7 +50,8 @@ def versions() -> str:
 
 
 def _holds(version: str, bound: str) -> bool:
-    """Is "2.4.6" within ">=2.0" or "<3"? Numbers decide: "3.0rc1" counts as 3.0."""
+    """True if the version is within the bound, as "2.4.6" in ">=2.0" or "<3". Numbers decide:
+    "3.0rc1" counts as 3.0."""
     found, limit = (
         [int(n) for n in re.match(r"[\d.]*\d", text.lstrip("<>="))[0].split(".")]  # type: ignore[index]
         for text in (version, bound)

@@ -65,7 +65,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def _means(word: str, name: str, names: set[str]) -> bool:
-    """Does a word select this check? By its name, or else by a part of the name."""
+    """True if a word selects this check: by its name, or else by a part of the name."""
     return word == name if word in names else word in name
 
 

@@ -73,7 +73,7 @@ class _Profiler:
 
     @property
     def records(self) -> bool:
-        """Is the profiler recording now?"""
+        """True if the profiler is recording now."""
         return self.running and not self.paused
 
     def listen(self, records: bool) -> None:

@@ -1,4 +1,4 @@
-"""Does an engine keep its promises? One function for the library's engines and for a reader's own.
+"""Tests of an engine's promises: one function for the library's engines and for a reader's own.
 
 >>> from d2lmini import d2l, engine
 >>> with engine.use("threaded", workers=2):
@@ -230,7 +230,7 @@ def _side_by_side(asked: _EngineUnderTest) -> None:
 
 
 def _in_line(asked: _EngineUnderTest) -> None:
-    """While a task holds a Var, does the last of some other tasks wait in the queue?"""
+    """True if the last of some other tasks waits in the queue while a task holds a Var."""
     (var,) = asked.vars(1)
     read: Touches = ([var], [])
     write: Touches = ([], [var])
@@ -364,7 +364,7 @@ def _errors(asked: _EngineUnderTest) -> None:
 
 
 def _raises(call: Callable[[], object]) -> bool:
-    """Does a wait raise the error that was raised on purpose?"""
+    """True if a wait raises the error that was raised on purpose."""
     try:
         call()
     except Wrong:

@@ -153,8 +153,9 @@ class _Unused(ast.NodeTransformer):
 
 
 def _is_simple(function: ast.FunctionDef, known: Container[str]) -> bool:
-    """May a call be replaced by its return expression? Each line must assign a value computed from
-    the function's own names by arithmetic and known functions, without side effects."""
+    """True if a call may be replaced by its return expression. Each line must assign a value
+    computed from the function's own names by arithmetic and known functions, without side
+    effects."""
     a = function.args
     special = (a.posonlyargs, a.kwonlyargs, a.vararg, a.kwarg, a.defaults, function.decorator_list)
     names = {arg.arg for arg in a.args}
@@ -174,7 +175,7 @@ def _is_simple(function: ast.FunctionDef, known: Container[str]) -> bool:
 
 
 def _is_plain(value: ast.expr, names: Container[str] | None, known: Container[str]) -> bool:
-    """Is the expression arithmetic on constants, names and calls of known functions? Such values
+    """True for arithmetic on constants, names and calls of known functions. Such values
     may be moved and duplicated. names: the allowed names; None for any."""
     if isinstance(value, ast.Call):
         f = value.func

@@ -29,8 +29,8 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.draw.picture import Picture
+from d2lmini.engine.order import drop_implied
 from d2lmini.profiler.graph import describe
-from d2lmini.profiler.order import drop_implied
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.tracing import Profile, Trace
 

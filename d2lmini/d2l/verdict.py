@@ -149,7 +149,8 @@ class Verdict:
         return Ratio(*map(math.exp, self._log_ratio(name, other)))
 
     def relation(self, name: str, other: str) -> Relation:
-        """Is `name` faster or slower than `other`? Every other property uses this decision."""
+        """Decide if `name` is faster or slower than `other`; every other property uses this
+        decision."""
         _, low, high = self._log_ratio(name, other)
         if self.rounds < MIN_ROUNDS:
             return "too few rounds"
@@ -191,12 +192,12 @@ class Verdict:
 
     @property
     def faster(self) -> bool:
-        """Is the last candidate faster than the first, as surely as was asked?"""
+        """True if the last candidate is faster than the first, as surely as was asked."""
         return self.relation(self.names[-1], self.names[0]) == "faster"
 
     @property
     def slower(self) -> bool:
-        """Is the last candidate slower than the first, as surely as was asked?"""
+        """True if the last candidate is slower than the first, as surely as was asked."""
         return self.relation(self.names[-1], self.names[0]) == "slower"
 
     @property

@@ -397,7 +397,7 @@ def _fill(region: np.ndarray) -> None:
 
 
 def _is_whole(region: np.ndarray, offset: int = 0) -> bool:
-    """Does the region hold the pattern?"""
+    """True if the region holds the pattern."""
     if region.size < 1024 or offset % 2:
         return region.tobytes() == _tile(region.size, offset).tobytes()
     n = region.size // 8 * 8

@@ -41,7 +41,7 @@ def device_of(ctx: Context) -> Device:
 
 
 def exists(ctx: Context) -> bool:
-    """Is there such a device?"""
+    """True if there is such a device."""
     if not (ctx.is_cpu or ctx in _devices):
         _look()
     return ctx.is_cpu or ctx in _devices

@@ -61,7 +61,7 @@ def place_of(source: Any) -> tuple[int, int]:
 
 
 def is_unversioned(source: Any) -> bool:
-    """Is this a bare capsule from before DLPack 1.0? Such a capsule cannot say that its memory is
+    """True for a bare capsule from before DLPack 1.0. Such a capsule cannot say that its memory is
     read-only, and NumPy takes all of them for read-only; MXNet writes to them."""
     return not hasattr(source, "__dlpack__") and bool(
         _python.PyCapsule_IsValid(source, b"dltensor")

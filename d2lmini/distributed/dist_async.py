@@ -156,8 +156,6 @@ class AsyncKVStore(DistKVStore):
         if out is None:
             raise MXNetError("pull: out= is required, the array or arrays to write to")
         pairs = self._pairs("pull", key, out)
-        for k, outs in pairs:
-            self._check_shapes("pull", k, outs)
         with engine.prioritized(priority):
             for bucket in self._buckets([k for k, _ in pairs], [self._store[k] for k, _ in pairs]):
                 self._pull([pairs[i] for i in bucket.members])

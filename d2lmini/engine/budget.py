@@ -122,7 +122,7 @@ class Budget:
             self._settle(var)
 
     def admits(self, task: Task) -> bool:
-        """Can `task` be queued now without passing the bound?"""
+        """True if `task` can be queued now without passing the bound."""
         extra = 0
         account: ByteAccount | None = None
         for var in task.writes:

@@ -48,8 +48,8 @@ class BulkSegment(Task):
         return all(task.defers for task in self.parts)
 
     def fits(self, task: Task) -> bool:
-        """Can `task` join? Not across contexts, lanes or priorities; nor if it writes a Var that
-        the segment reads and that others are queued for: they come first."""
+        """True if `task` can join. Not across contexts, lanes or priorities; nor if it writes a Var
+        that the segment reads and that others are queued for: they come first."""
         return (
             task.ctx == self.ctx
             and task.lane == self.lane
@@ -58,7 +58,7 @@ class BulkSegment(Task):
         )
 
     def touches(self, variables: Iterable[Var]) -> bool:
-        """Does the segment claim one of `variables`?"""
+        """True if the segment claims one of `variables`."""
         return any(var in self.shared or var in self.writes for var in variables)
 
     def add(self, task: Task) -> None:

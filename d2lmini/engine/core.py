@@ -161,7 +161,7 @@ class Task:
     defers = False
     #: If the task fails while it runs, do the arrays it changes in place keep their values?
     spares = False
-    #: Does one call, the last, write everything the task changes in place, and cannot half-fail?
+    #: True if one call, the last, writes all that the task changes in place and cannot half-fail.
     atomic = False
     #: Versions that the task adds to each Var it writes; 0 if they were counted when recorded.
     counts = 1
@@ -174,12 +174,12 @@ class Task:
 
     @property
     def in_steps(self) -> bool:
-        """For a task that `defers`: does it change existing memory by several calls?"""
+        """For a task that `defers`: True if it changes existing memory by several calls."""
         return True
 
     def keeps(self, var: Var) -> bool:
-        """Does `var`, one of the writes, keep its old value if the task is skipped? Not if `var`
-        is a result, which has no value before it is computed."""
+        """True if `var`, one of the writes, keeps its old value when the task is skipped. Not if
+        `var` is a result, which has no value before it is computed."""
         return var in self.reads
 
     @property
@@ -201,7 +201,7 @@ class Task:
             if n == 2 and reads[0] is reads[1]:
                 reads = reads[:1]
             if writes[0] in reads:
-                reads = tuple(v for v in reads if v is not writes[0])
+                reads = reads[1:] if reads[0] is writes[0] else reads[:1]
             self.shared: tuple[Var, ...] = reads
         else:
             written = dict.fromkeys(writes)
@@ -302,8 +302,8 @@ def become_writer(task: Task, var: Var) -> None:
 
 
 def passes_through(task: Task) -> bool:
-    """Can `task` run at once, without queueing? If no task holds its Vars and no value is missing,
-    count its writes and return True."""
+    """True if `task` can run at once, without queueing: no task holds its Vars, and no value is
+    missing. Its writes are then counted."""
     for var in task.reads:
         if var.writer is not None or var.queue or var.error is not None:
             return False
@@ -318,17 +318,17 @@ def passes_through(task: Task) -> bool:
 
 
 def is_missing(var: Var, engine: object, order: int | None = None) -> bool:
-    """Is `var` without a value for task number `order` of `engine`? None: for a task pushed now."""
+    """True if `var` has no value for task `order` of `engine`; None: for a task pushed now."""
     return var.error is not None and var.error.blocks(engine, order)
 
 
 def holds(task: Task, var: Var) -> bool:
-    """Has `task` been granted `var`?"""
+    """True if `task` has been granted `var`."""
     return var.writer is task or task in var.readers
 
 
 def in_line(task: Task, var: Var) -> bool:
-    """Does `task` hold `var` or wait for it?"""
+    """True if `task` holds `var` or waits for it."""
     return holds(task, var) or any(waiting is task for waiting, _ in var.queue)
 
 
@@ -365,7 +365,7 @@ def withdraw(task: Task) -> list[Task]:
 
 
 def is_last(task: Task, var: Var) -> bool:
-    """Is no task queued after `task`, which holds `var` or waits for it?"""
+    """True if no task is queued after `task`, which holds `var` or waits for it."""
     return var.queue[-1][0] is task if var.queue else True
 
 

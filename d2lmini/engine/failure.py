@@ -53,7 +53,8 @@ class Report:
             self.reported_at = engine, order
 
     def was_reported(self, engine: object, order: int | None = None) -> bool:
-        """Was the failure raised before push number `order` of `engine`? None: before now."""
+        """True if the failure was raised before push number `order` of `engine`; None: before
+        now."""
         if self.reported_at is None or order is None:
             return self.reported_at is not None
         # Engines are idle when they are switched: tasks of another engine were pushed later.
@@ -87,7 +88,7 @@ class Failure:
         text = text if text.startswith(f"{name}:") else f"{name}: {text}"
         self.report = Report(self, text, site)
 
-    #: Does the Var still have the value from before a write that did not happen?
+    #: True if the Var still has the value from before a write that did not happen.
     unchanged = False
 
     @property
@@ -96,7 +97,7 @@ class Failure:
         return self
 
     def blocks(self, engine: object, order: int | None = None) -> bool:
-        """Is the value missing for task number `order` of `engine`? None: for a task pushed
+        """True if the value is missing for task number `order` of `engine`; None: for a task pushed
         now."""
         return True
 

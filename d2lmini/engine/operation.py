@@ -53,6 +53,7 @@ class Operation:
     pushed_ns, ready_ns, began_ns, ended_ns    when it was issued; when nothing it needs was
                    pending any more; when it began; when it was complete (on a GPU: began and was
                    complete on the device)
+    by             number of the operation that issued it while it ran; 0: the program did
     failure        why it has no result; None if it has one
     footprint      a function without arguments that returns flops and nbytes, or None. The bytes
                    of a copy are those that travel
@@ -60,8 +61,8 @@ class Operation:
 
     __slots__ = (
         "number", "name", "ctx", "lane", "worker", "thread", "site", "priority", "predicted_us",
-        "reads", "writes", "pushed_ns", "ready_ns", "began_ns", "ended_ns", "failure", "footprint",
-        "_cost",
+        "reads", "writes", "pushed_ns", "ready_ns", "began_ns", "ended_ns", "by", "failure",
+        "footprint", "_cost",
     )  # fmt: skip
 
     number: int
@@ -79,6 +80,7 @@ class Operation:
     ready_ns: int
     began_ns: int
     ended_ns: int
+    by: int
     failure: str | None
     footprint: Any
 
@@ -89,12 +91,12 @@ class Operation:
 
     @property
     def is_copy(self) -> bool:
-        """Does it run on a link between devices?"""
+        """True if it runs on a link between devices."""
         return self.lane != "compute"
 
     @property
     def inline(self) -> bool:
-        """Did it run on the thread that issued it?"""
+        """True if it ran on the thread that issued it."""
         return self.worker == "caller"
 
     @property
@@ -104,7 +106,7 @@ class Operation:
 
     @property
     def ran(self) -> bool:
-        """Did it begin and end while the trace listened? (It may have failed.)"""
+        """True if it began and ended while the trace listened. (It may have failed.)"""
         return bool(self.began_ns and self.ended_ns)
 
     @property

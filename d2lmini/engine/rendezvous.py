@@ -122,7 +122,8 @@ class Rendezvous(FunctionTask):
 
 
 def at_rest(road: Scheduler) -> bool:
-    """Does nothing run, and can nothing begin, because of meetings (lock held)?"""
+    """True if nothing runs, and nothing can begin, because of meetings (lock held). Then only later
+    pushes can make room, so they are admitted whatever is pending."""
     road.meetings &= road.pending  # type: ignore[arg-type]
     if not road.meetings or road.running or road.segments:
         return False

@@ -174,16 +174,12 @@ class Scheduler:
         """Claim the Vars of `task` and dispatch it if it is ready. False if `bounded` and the task
         would pass the bound on pending bytes."""
         with self.lock:
-            if bounded and not self._admits(task):
+            if bounded and not (self.budget.admits(task) or at_rest(self)):
                 return False
             self._claim(task)
         if self._late:
             self._push_late()
         return True
-
-    def _admits(self, task: Task) -> bool:
-        """Can `task` be queued now? Also true if only later pushes can make room."""
-        return self.budget.admits(task) or at_rest(self)
 
     def _claim(self, task: Task) -> None:
         if self.segments:
@@ -203,8 +199,8 @@ class Scheduler:
             raise
 
     def _is_for_later(self, task: Task) -> bool:
-        """Must `task` be pushed later? It is deferred if a finalizer pushes it while its thread is
-        inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
+        """True if `task` must be pushed later. It is deferred if a finalizer pushes it while its
+        thread is inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
         if self.lock._is_owned():  # type: ignore[attr-defined]
             self._lay_aside(task)
             return True

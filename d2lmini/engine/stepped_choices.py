@@ -2,6 +2,7 @@
 
     InOrder     as the threaded engine would, if its workers kept to the predicted times: a task
                 that can begin does so at once, by priority and age; then the earliest end comes
+                (`schedule`)
     Seeded      any legal order, at random: each task that can begin or end is equally likely. A
                 late end means that the operation took longer than predicted
     Listed      one task at a time, in the order of a given list of numbers
@@ -15,20 +16,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from d2lmini.base import MXNetError
-from d2lmini.engine.core import Task
 from d2lmini.engine.stepped_records import LogEntry
 
 if TYPE_CHECKING:
-    from d2lmini.engine.stepped_engine import SteppedEngine
+    from d2lmini.engine.schedule import Schedule
+
+
+class Stepping(Protocol):
+    """What a choice sees: the `schedule`, and the numbers of moves made and of operations pushed.
+    The stepped engine, and the stepper of the widgets."""
+
+    schedule: Schedule
+    steps: int
+
+    @property
+    def pushed(self) -> int:
+        """Number of operations pushed."""
 
 
 class Move(NamedTuple):
-    """`task` begins or ends. Only a replay sets the worker and the time."""
+    """An operation begins or ends. Only a replay sets the worker and the time."""
 
-    task: Task
+    operation: Any
     begins: bool
     worker: str | None = None
     time_us: float | None = None
@@ -37,19 +49,19 @@ class Move(NamedTuple):
 class InOrder:
     """The order of a threaded engine that keeps to the predicted times."""
 
-    def next(self, engine: SteppedEngine) -> Move | None:
+    def next(self, engine: Stepping) -> Move | None:
         """The next step; None if nothing can happen."""
-        begins = next(engine.able_to_begin(), None)
+        begins = engine.schedule.next_to_begin()
         if begins is not None:
             return Move(begins, True)
-        running = engine.able_to_end()
-        return Move(running[0], False) if running else None
+        ends = engine.schedule.next_to_end()
+        return None if ends is None else Move(ends, False)
 
-    def steps_before_push(self, engine: SteppedEngine) -> int:
+    def steps_before_push(self, engine: Stepping) -> int:
         """The number of steps that must have happened before the next push."""
         return 0
 
-    def check_wait(self, engine: SteppedEngine) -> None:
+    def check_wait(self, engine: Stepping) -> None:
         """The program waits and nothing can happen: raise if the program is at fault."""
 
 
@@ -60,14 +72,14 @@ class Seeded(InOrder):
         self.seed = seed
         self.mingled = mingled
 
-    def next(self, engine: SteppedEngine) -> Move | None:
-        moves = [Move(task, True) for task in engine.able_to_begin()]
-        moves += [Move(task, False) for task in engine.able_to_end()]
+    def next(self, engine: Stepping) -> Move | None:
+        moves = [Move(operation, True) for operation in engine.schedule.able_to_begin()]
+        moves += [Move(operation, False) for operation in engine.schedule.able_to_end()]
         if not moves:
             return None
         return moves[self._draw(f"step {engine.steps}", len(moves))]
 
-    def steps_before_push(self, engine: SteppedEngine) -> int:
+    def steps_before_push(self, engine: Stepping) -> int:
         often = (0, 0, 1, 2, 3)[self._draw(f"push {engine.pushed}", 5)] if self.mingled else 0
         return engine.steps + often
 
@@ -81,14 +93,14 @@ class ListOrder(InOrder):
     def __init__(self, order: Iterable[int]):
         self.place = {number: place for place, number in enumerate(order)}
 
-    def next(self, engine: SteppedEngine) -> Move | None:
-        running = engine.able_to_end()
-        if running:
-            return Move(running[0], False)
+    def next(self, engine: Stepping) -> Move | None:
+        running = engine.schedule.next_to_end()
+        if running is not None:
+            return Move(running, False)
         last = len(self.place)
         first = min(
-            engine.waiting_to_begin(),
-            key=lambda task: (self.place.get(task.seq, last), task.seq),
+            engine.schedule.waiting_to_begin(),
+            key=lambda ready: (self.place.get(ready.number, last), ready.number),
             default=None,
         )
         return None if first is None else Move(first, True)
@@ -108,28 +120,29 @@ class LogOrder(InOrder):
             else:
                 moves += 1
 
-    def next(self, engine: SteppedEngine) -> Move | None:
+    def next(self, engine: Stepping) -> Move | None:
         if engine.steps >= len(self.moves):
             return super().next(engine)
         event = self.moves[engine.steps]
         begins = event.kind == "begin"
-        those = list(engine.waiting_to_begin()) if begins else engine.able_to_end()
-        for task in those:
-            if task.seq == event.number and task.name == event.name:
-                return Move(task, begins, event.worker, event.time_us)
+        schedule = engine.schedule
+        those = list(schedule.waiting_to_begin()) if begins else schedule.able_to_end()
+        for operation in those:
+            if operation.number == event.number and operation.name == event.name:
+                return Move(operation, begins, event.worker, event.time_us)
         if event.number > engine.pushed:
             return None  # the program has not pushed the operation yet
-        able = ", ".join(f"{task.seq} {task.name}" for task in those) or "none"
+        able = ", ".join(map(str, those)) or "none"
         raise self._other(engine, f"only these may {event.kind} now: {able}")
 
-    def steps_before_push(self, engine: SteppedEngine) -> int:
+    def steps_before_push(self, engine: Stepping) -> int:
         return self.before.get(engine.pushed + 1, 0)
 
-    def check_wait(self, engine: SteppedEngine) -> None:
+    def check_wait(self, engine: Stepping) -> None:
         if engine.steps < len(self.moves):
             raise self._other(engine, "that operation has not been pushed, and the program waits")
 
-    def _other(self, engine: SteppedEngine, what: str) -> MXNetError:
+    def _other(self, engine: Stepping, what: str) -> MXNetError:
         """The error for a program that differs from the log's; the replay ends here."""
         event = self.moves[engine.steps]
         del self.moves[engine.steps :]

@@ -22,8 +22,8 @@
 A push queues. A step begins or ends one operation: the operation computes when it begins, on the
 thread that steps, and releases its Vars when it ends, after its predicted duration (`times=`) on
 the virtual clock. A wait of the program steps as far as it needs; the end of the scope steps to
-the end. `core` and `road` decide which operations may run, as on the other engines; the engine's
-`choice` (`stepped_choices`) picks one of them, and only this is new here.
+the end. `core` decides which operations are ready, as on the other engines; `schedule` which of
+them can begin on an idle worker, or end; the `choice` (`stepped_choices`) picks one of these.
 
 Stepping back. `back()` turns back the clock, the queues of the Vars and the log, but not values:
 an operation runs once, and stepping forward over it again takes the result that it had. This is
@@ -40,10 +40,9 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import insort
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from heapq import merge
+from collections import deque
+from collections.abc import Iterable
+from math import inf
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -52,11 +51,11 @@ from d2lmini.base import MXNetError
 from d2lmini.engine import core, signals, worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.failure import Failure, Report
-from d2lmini.engine.operation import place_of
 from d2lmini.engine.rendezvous import StallDetector
+from d2lmini.engine.schedule import Schedule
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_choices import Move, choice
-from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, clock_of, lane_of
+from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, clock_of
 from d2lmini.engine.stepped_view import View
 from d2lmini.engine.waits import block
 
@@ -118,8 +117,8 @@ class SteppedEngine(View):
         self._made_ns = time.perf_counter_ns()
         self.steps = 0  # begins and ends, less those taken back
         self.operations: dict[int, SteppedOperation] = {}
-        self._ready: dict[object, list[Task]] = {}  # by lane; by priority and age
-        self._ends: dict[Task, float] = {}  # running tasks: when they end
+        self.schedule = Schedule(lambda operation: worker_pools.names_of(operation, self._size))
+        self._tasks: dict[int, Task] = {}  # of the operations that have not ended
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
         self._past: deque[UndoRecord] = deque(maxlen=self._remember)
         self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
@@ -167,6 +166,7 @@ class SteppedEngine(View):
                 tuple(map(self._number, write)) for write in (task.shared, task.writes)
             )
             operation = SteppedOperation(task, reads, writes, by, self.clock())
+            self._tasks[task.seq] = task
             self.operations[task.seq] = operation
             self.log.append(LogEntry("push", task.seq, task.name, "", self.now_us))
         return operation
@@ -182,49 +182,14 @@ class SteppedEngine(View):
         operation = self._operation(task)
         operation.ready_ns = self.clock()
         operation.status = "ready"
-        self._make_ready(task)
+        self.schedule.make_ready(operation)
 
-    def _make_ready(self, task: Task) -> None:
-        insort(self._ready.setdefault(worker_pools.key_of(task), []), task, key=_rank)
-
-    def _is_ready(self, task: Task) -> bool:
-        return task in self._ready.get(worker_pools.key_of(task), ())
-
-    def _no_longer_ready(self, task: Task) -> None:
-        self._ready[worker_pools.key_of(task)].remove(task)
+    def reset_lanes(self) -> None:
+        """The lanes have changed; the engine is idle."""
+        self.schedule.places.clear()
 
     def _dispatched(self) -> set[Task]:
-        return set(self.waiting_to_begin())
-
-    # -- which tasks may begin or end -------------------------------------------------------------
-
-    def waiting_to_begin(self) -> Iterator[Task]:
-        """The ready tasks, by priority and age."""
-        return merge(*self._ready.values(), key=_rank)
-
-    def able_to_begin(self) -> Iterator[Task]:
-        """The ready tasks for which a worker is free, by priority and age."""
-        busy = Counter(worker_pools.key_of(task) for task in self._ends)
-        able = [
-            tasks
-            for lane, tasks in self._ready.items()
-            if tasks and busy[lane] < self._workers_of(tasks[0])
-        ]
-        return merge(*able, key=_rank)
-
-    def able_to_end(self) -> list[Task]:
-        """The running tasks, the first to end first."""
-        return sorted(self._ends, key=lambda task: (self._ends[task], task.seq))
-
-    def _workers_of(self, task: Task) -> int:
-        return worker_pools.threads.get(worker_pools.key_of(task), self._size)  # type: ignore[call-overload]
-
-    def _free_worker(self, task: Task) -> str:
-        """The first worker of the lane that runs nothing."""
-        place, n = place_of(task.ctx, lane_of(task)), self._workers_of(task)
-        names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
-        busy = {self.operations[end.seq].worker for end in self._ends}
-        return next(name for name in names if name not in busy)
+        return {self._tasks[ready.number] for ready in self.schedule.waiting_to_begin()}
 
     # -- stepping ----------------------------------------------------------------------------------
 
@@ -242,11 +207,13 @@ class SteppedEngine(View):
             move = self._choice.next(self)
             if move is None:
                 return None
-            held = signals.hold() if move.task.defers else None
+            operation = move.operation
+            task = self._tasks[operation.number]
+            held = signals.hold() if task.defers else None
             try:
-                return self._begin(move) if move.begins else self._end(move)
+                return (self._begin if move.begins else self._end)(operation, task, move)
             except BaseException as problem:
-                self._give_up(move.task, problem)
+                self._give_up(operation, task, problem)
                 raise
             finally:
                 if held is not None:
@@ -282,17 +249,15 @@ class SteppedEngine(View):
                     event = self._back()
         return event
 
-    def _begin(self, move: Move) -> LogEntry:
-        task = move.task
-        operation = self.operations[task.seq]
+    def _begin(self, operation: SteppedOperation, task: Task, move: Move) -> LogEntry:
         duration_us = self._duration_us(task)
-        worker = move.worker or self._free_worker(task)
         if move.time_us is not None:
             self.now_us = move.time_us
         with self.lock:
             self.running.add(task)
-            self._no_longer_ready(task)
-        operation.status, operation.worker = "running", worker
+            worker = self.schedule.begin(operation, move.worker)
+            self.schedule.ends[operation] = inf  # for `_give_up`
+        operation.status = "running"
         operation.began_ns = self.clock()
         event = LogEntry("begin", task.seq, task.name, worker, self.now_us)
         self.log.append(event)
@@ -302,13 +267,11 @@ class SteppedEngine(View):
         else:
             self._outcomes[task] = self._execute(task, worker)
         ran = self._outcomes[task][1]
-        self._ends[task] = self.now_us + (duration_us if ran else 0.0)
+        self.schedule.ends[operation] = self.now_us + (duration_us if ran else 0.0)
         return self._remember_step(UndoRecord(event, task, self._outcomes[task], {}, []))
 
-    def _end(self, move: Move) -> LogEntry:
-        task = move.task
-        operation = self.operations[task.seq]
-        end_us = self._ends[task] if move.time_us is None else move.time_us
+    def _end(self, operation: SteppedOperation, task: Task, move: Move) -> LogEntry:
+        end_us = self.schedule.ends[operation] if move.time_us is None else move.time_us
         self.now_us = max(self.now_us, end_us)
         failure, ran = outcome = self._outcomes[task]
         errors = {var: var.error for var in task.writes}
@@ -316,7 +279,8 @@ class SteppedEngine(View):
         with self.lock:
             reports = list(self.reports._unseen)
             self._settle(task, failure, ran)
-            del self._ends[task], self._outcomes[task]
+            self.schedule.end(operation)
+            del self._outcomes[task], self._tasks[task.seq]
             operation.status = "done" if failure is None else "failed" if ran else "skipped"
             operation.ended_ns = self.clock()
             self.log.append(event)
@@ -328,20 +292,22 @@ class SteppedEngine(View):
         self._past.append(past)
         return past.event
 
-    def _give_up(self, task: Task, problem: BaseException) -> None:
+    def _give_up(self, operation: SteppedOperation, task: Task, problem: BaseException) -> None:
         """Clean up after Ctrl-C in a step, or after `times` gave no valid duration."""
         with self.lock:
-            if self._is_ready(task) and task not in self.running:
-                return  # nothing has happened
+            if self.schedule.is_ready(operation):
+                if task not in self.running:
+                    return  # nothing has happened
+                self.schedule.withdraw(operation)
             self._past.clear()
-            if task in self.pending and task in self._outcomes:
-                self._ends.setdefault(task, self.now_us)  # it has run, and must still end
+            if task in self.pending and task in self._outcomes:  # it has run, and must still end
+                if self.schedule.ends.get(operation, inf) == inf:
+                    self.schedule.ends[operation] = self.now_us
                 return
-            if self._is_ready(task):
-                self._no_longer_ready(task)
-            self._ends.pop(task, None)
+            self.schedule.end(operation)
+            self._tasks.pop(task.seq, None)
             if self._outcomes.pop(task, None) is None:
-                self.operations[task.seq].status = "failed"
+                operation.status = "failed"
             self._abandon(task, problem)
 
     # -- stepping back (lock held) -----------------------------------------------------------------
@@ -362,12 +328,13 @@ class SteppedEngine(View):
                     "which cannot be taken back"
                 )
             self.running.discard(task)
-            del self._ends[task]
-            self._make_ready(task)
+            self.schedule.end(operation)
+            self.schedule.make_ready(operation)
             operation.status, operation.worker, operation.began_ns = "ready", "", 0
         else:
-            self._outcomes[task] = outcome
-            self._ends[task] = event.time_us
+            self._outcomes[task], self._tasks[task.seq] = outcome, task
+            self.schedule.occupy(operation)
+            self.schedule.ends[operation] = event.time_us
             self._unfinish(task)
             self._unsettle(task, outcome[1], errors, reports)
             operation.status, operation.ended_ns = "running", 0
@@ -412,10 +379,10 @@ class SteppedEngine(View):
                 waiting.waits = sum(
                     not core.holds(waiting, v) for v in (*waiting.shared, *waiting.writes)
                 )
-            if waiting.waits and self._is_ready(waiting):
-                self._no_longer_ready(waiting)
-                self.operations[waiting.seq].status = "waiting"
-                self.operations[waiting.seq].ready_ns = 0
+            operation = self.operations.get(waiting.seq)
+            if waiting.waits and operation is not None and self.schedule.is_ready(operation):
+                self.schedule.withdraw(operation)
+                operation.status, operation.ready_ns = "waiting", 0
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -438,10 +405,6 @@ class SteppedEngine(View):
         """A push that waits for room steps until a task is complete."""
         while self.room_locks and self._step() is not None:
             continue
-
-
-def _rank(task: Task) -> tuple[int, int]:
-    return -task.priority, task.seq
 
 
 def _matches(operation: SteppedOperation, target: int | str) -> bool:

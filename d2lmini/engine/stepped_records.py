@@ -57,13 +57,10 @@ class Text(str):
 
 
 class SteppedOperation(Operation):
-    """An operation of the stepped engine; its times are those of the virtual clock.
+    """An operation of the stepped engine; its times are those of the virtual clock. Its status is
+    waiting, ready, running, done, failed or skipped."""
 
-    status   waiting, ready, running, done, failed or skipped
-    by       number of the operation that pushed it; 0: the program did
-    """
-
-    __slots__ = ("by", "status")
+    __slots__ = ("status",)
 
     def __init__(
         self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int

@@ -21,6 +21,7 @@ from d2lmini.engine import signals, worker_pools
 from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
+from d2lmini.engine.rendezvous import at_rest
 from d2lmini.engine.scheduler import thread_state
 
 
@@ -122,7 +123,7 @@ class ThreadedEngine(Engine):
         """Add `task` to this thread's bulk segment; otherwise like `_enter`."""
         mine = threading.get_ident()
         with self.lock:
-            if bounded and not self._admits(task):
+            if bounded and not (self.budget.admits(task) or at_rest(self)):
                 return False
             self._flush((*task.shared, *task.writes), own=False)
             if mine in self.segments and not self.segments[mine].fits(task):

@@ -21,7 +21,7 @@ from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, join_summaries
-from d2lmini.engine.rendezvous import StallDetector
+from d2lmini.engine.rendezvous import StallDetector, at_rest
 from d2lmini.engine.scheduler import Scheduler, interrupts, thread_state
 
 # Windows delivers Ctrl-C only between waits. Elsewhere Ctrl-C interrupts a wait, unless it came in
@@ -29,6 +29,16 @@ from d2lmini.engine.scheduler import Scheduler, interrupts, thread_state
 _PATIENCE_S = 0.1 if os.name == "nt" else 0.5
 
 T = TypeVar("T")
+
+
+class _Polls(threading.local):
+    """The thread's last question whether work is pending: (who asked, line, pushed), and when it
+    was first asked."""
+
+    last: tuple[object, int] = (None, 0)
+
+
+_polls = _Polls()
 
 
 class Waits(Scheduler):
@@ -88,12 +98,24 @@ class Waits(Scheduler):
         self._report(by)
         return True
 
+    def note_poll(self, by: str, var: Var | None, pushed: int, pending: bool) -> None:
+        """The program asked whether work is pending. A line that asks until none is, and pushes
+        nothing meanwhile, waits: tell the listeners."""
+        site, now = callsite.find(1), self.clock()
+        asked = by, callsite.same_line(site), pushed
+        before, begin = _polls.last
+        if before != asked:
+            begin = now
+        elif not pending:
+            instrument.emit("wait", by, var, site, begin, now)
+        _polls.last = (asked, begin) if pending else (None, 0)
+
     def pause(self, task: Task) -> None:
         """Back-pressure: block the pushing thread until the bound admits `task`."""
         if self.budget.limit is None:
             self.budget.limit = default_limit()
         with self.lock:
-            admitted = self._admits(task)
+            admitted = self.budget.admits(task) or at_rest(self)
         if not admitted:
             self.budget.paused += 1
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
@@ -216,7 +238,7 @@ class Waits(Scheduler):
             with core.lock:
                 self.budget.drain()
                 self._flush()
-                if self._admits(task):
+                if self.budget.admits(task) or at_rest(self):
                     return
                 opened = _make_shut_lock(self.room_locks)
             self._work_off()

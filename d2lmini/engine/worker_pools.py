@@ -18,6 +18,8 @@ from __future__ import annotations
 from d2lmini.context import Context, cpu
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
+from d2lmini.engine.operation import Operation
+from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.scheduler import Runner, Scheduler
 
 #: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
@@ -36,6 +38,12 @@ def key_of(task: Task) -> object:
     """The lane of `task`; all CPU contexts share one, as they share the machine's cores."""
     ctx, lane = task.ctx, task.lane
     return "cpu" if ctx.is_cpu and lane != WIRE else (ctx, lane)
+
+
+def names_of(operation: Operation, cpu_workers: int) -> list[str]:
+    """The names of the workers at the place of `operation`, where the CPU has `cpu_workers`."""
+    n = threads.get((operation.ctx, operation.lane), cpu_workers)
+    return worker_names(operation.place, n)
 
 
 def install(

@@ -253,8 +253,8 @@ class Parameter:
         """Attach gradients to the arrays as `grad_req` requires."""
         roles.note("weights", copies)
         if self._grad_req == "null":
-            if self._grad is not None:
-                autograd.mark_variables(copies, self._grad, "null")
+            for copy in copies:
+                copy._node = None
             self._grad = None
             return
         with autograd.pause():

@@ -272,8 +272,8 @@ class Trainer:
         for param in self._params:
             if param._grad_req != "null":
                 for data in param._data or param.list_data():
-                    leaf = data._leaf
-                    if leaf is None or not leaf.fresh:
+                    node = data._node
+                    if node is None or not node[0].fresh:
                         raise UserWarning(_STALE.format(param.name, data.context))
 
     def _step_on_kvstore(self, batch_size: float) -> None:
@@ -282,7 +282,7 @@ class Trainer:
         if isinstance(self._kvstore, kv.KVStore):
             self._kvstore.push(keys, grads, priority=len(keys))
             keys.sort()
-            self._kvstore.pull(keys, [self._params[i].list_data() for i in keys])
+            self._kvstore.pull(keys, [self._params[i]._data for i in keys])
         else:
             for nth, (i, parts) in enumerate(zip(keys, grads)):
                 weights = self._params[i].list_data()
@@ -316,7 +316,7 @@ class Trainer:
         if self._spans_processes:
             for i in keys:
                 _freshen(self._params[i])
-        return keys, [self._params[i].list_grad() for i in keys]
+        return keys, [self._params[i]._grad or self._params[i].list_grad() for i in keys]
 
     def _update(self, ignore_stale_grad: bool) -> None:
         """Update every weight on its device with its gradient."""

@@ -83,12 +83,12 @@ class CachedOp:
 
     @staticmethod
     def flag(flags: Any, name: str) -> bool:
-        """Is this flag set?"""
+        """True if this flag is set."""
         return str(dict(flags).get(name, False)) in ("True", "1")
 
     @property
     def overlaps(self) -> bool:
-        """Does what follows a gradient begin while others are computed? Then backward runs in parts
+        """True if what follows a gradient begins while others are computed: backward runs in parts
         (`parts`) where it is long enough. Gluon asks for it where parameters lie on several devices
         and gradients travel; on one, nothing could run meanwhile. What was compiled before is
         forgotten by a change."""

@@ -24,7 +24,7 @@ from d2lmini.engine.core import Var
 from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
-from d2lmini.ndarray.dispatch import is_whole, kind_of, note_writes, wrap
+from d2lmini.ndarray.dispatch import kind_of, note_writes, wrap
 from d2lmini.ndarray.ndarray import NDArray
 
 
@@ -94,7 +94,7 @@ def push_parts(
     given = [x for x in outs if x is not None]
     taken = {x._chunk for x in (*inputs, *given)}
     read = {x._chunk for x in inputs}
-    if len(taken) < len(read) + len(given) or not all(map(is_whole, given)):
+    if len(taken) < len(read) + len(given) or any([x._offset is not None for x in given]):
         return push(program, inputs, ctx, keys, outs)
     pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
     results = [

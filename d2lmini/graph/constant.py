@@ -74,7 +74,7 @@ def constant(array: np.ndarray, name: str) -> Entry:
 
 
 def is_constant(entry: Entry | None) -> bool:
-    """Is this value known?"""
+    """True if this value is known."""
     return entry is not None and entry[0].op is CONSTANT
 
 

@@ -103,7 +103,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
 
 
 def _gains(statement: Statement) -> bool:
-    """Is it worth while to do this in blocks? A single pass gains from several cores alone."""
+    """True if blocks make this faster. A single pass gains from several cores alone."""
     passes = sum(len(steps_of(node) or (1, 2)) for node in statement.nodes)
     return passes > 1 or prod(statement.shape or ()) >= SMALLEST_PASS
 
@@ -182,7 +182,7 @@ REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "
 
 
 def is_reduction(node: Node) -> bool:
-    """Is it one of these, and so what it reads must be complete before its result is?"""
+    """True if the node is one of these: all that it reads must be complete before its result."""
     return node.op is not None and node.op.name in REDUCTIONS
 
 

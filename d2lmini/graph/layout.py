@@ -155,7 +155,7 @@ class Layout:
             self.owners[entry] = frozenset({entry})
 
     def is_straight(self, entry: Entry) -> bool:
-        """Do its elements follow each other in memory?"""
+        """True if its elements follow each other in memory."""
         if self.kinds[entry] is Placement.VIEW:
             return self._shadow(entry).flags.c_contiguous
         return self.kinds[entry] is not Placement.FRESH
@@ -213,7 +213,7 @@ class Layout:
         return any(e is not None and owner in self.owners[e] for e in node.inputs)
 
     def _overwrites(self, reader: Node, owner: Entry, writer: Node) -> bool:
-        """Does `reader` look at the memory of `owner` only where, and before, `writer` writes?"""
+        """True if `reader` reads the memory of `owner` only where, and before, `writer` writes."""
         spec = spec_of((writer, 0))
         if spec.nbytes != spec_of(owner).nbytes:
             return False

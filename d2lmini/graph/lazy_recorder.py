@@ -139,7 +139,7 @@ class Recorder:
         return False
 
     def settles(self, tasks: list[Task]) -> bool:
-        """Tasks of finalizers are to be pushed: may they?"""
+        """True if tasks of finalizers may be pushed now."""
         if self._busy:
             return False
         for task in tasks:
@@ -205,7 +205,7 @@ class Recorder:
         return Reading(source, 0, offset, spec)
 
     def _holds_too_much(self, pool: Pool) -> bool:
-        """Do steps alone keep more memory of a device alive than half of what may be pending?"""
+        """True if steps alone keep more memory of a device alive than half of the pending bound."""
         limit = pool.most_pending or engine.current.budget.limit
         if limit is None:
             limit = engine.current.budget.limit = default_limit()
@@ -360,8 +360,8 @@ class Recorder:
 
 
 def _pure(task: OpTask) -> bool:
-    """Does it only make new values? Then it can be recorded: it changes no input, and each output
-    is the whole of a chunk."""
+    """True if the op only makes new values. Then it can be recorded: it changes no input, and each
+    output is the whole of a chunk."""
     return (
         not task.op.mutates
         and all(offset is None and spec.nbytes == c.nbytes for c, offset, spec in task.outputs)
@@ -380,7 +380,7 @@ def _count_versions(task: Task) -> None:
 
 
 def _reads(step: RecordedCall, old: set[Chunk], new: set[tuple[RecordedCall, int]]) -> bool:
-    """Does it read what lies in one of `old` now, or an output in `new`?"""
+    """True if it reads what is in one of `old` now, or an output in `new`."""
     for origin, i, _, _ in readings(step):
         if origin.chunk in old if isinstance(origin, Source) else (origin, i) in new:
             return True

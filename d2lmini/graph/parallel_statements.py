@@ -65,7 +65,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _is_long(node: Node, changed: set[Node]) -> bool:
-    """Does it compute long, into a place it is given, and see nothing that changes meanwhile?"""
+    """True if it computes long, into a given place, and reads nothing that changes meanwhile."""
     op = node.op
     assert op is not None
     if not callable(op.flops) or not op.takes_out or any(e[0] in changed for e in node.sources):

@@ -38,7 +38,7 @@ class Life(NamedTuple):
     end: int
 
     def meets(self, other: Life) -> bool:
-        """Are both needed at some step?"""
+        """True if both are needed at some step."""
         return self.begin <= other.end and other.begin <= self.end
 
 

@@ -78,7 +78,7 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
 
 
 def _is_view(node: Node) -> bool:
-    """Can all elements of the result be read from the input, which is no larger?"""
+    """True if all elements of the result can be read from the input, which is no larger."""
     assert node.op is not None
     name = node.op.name
     return is_reshape(node) or name in TRANSPOSES or name in SPREADS or _widens(node)

@@ -39,9 +39,9 @@ def get_symbol(x: NDArray) -> Symbol:
     head, which = x._node
     steps = _behind(head)
     written = _SymbolBuilder()
-    for number, leaf in enumerate(step for step in steps if type(step) is Leaf):
+    for number, leaf in enumerate(step for step in steps if isinstance(step, Leaf)):
         written.entries[leaf, 0] = (Node(None, f"var{number}", site=leaf.site), 0)
-    for number, step in enumerate(step for step in steps if type(step) is not Leaf):
+    for number, step in enumerate(step for step in steps if not isinstance(step, Leaf)):
         written.step(step, f"node_{number}")
     return Symbol((written.entries[head, which],))
 

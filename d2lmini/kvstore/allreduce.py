@@ -126,7 +126,7 @@ def find_summer(contexts: Sequence, dtypes: Sequence) -> Any:
 
 
 def takes(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> bool:
-    """Does a library compute this sum?"""
+    """True if a library computes this sum."""
     contexts = [x.context for x in sources]
     dtypes = [a._spec.dtype for a in (*sources, *targets)]
     return contexts == [y.context for y in targets] and find_summer(contexts, dtypes) is not None

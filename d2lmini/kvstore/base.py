@@ -35,7 +35,7 @@ class KVStoreBase:
     #: Classes by their names in lower case, for `create`.
     kv_registry: ClassVar[dict[str, type]] = {}
 
-    #: Does it sum over several processes (then `broadcast` takes lists of keys)?
+    #: True if it sums over several processes (then `broadcast` takes lists of keys).
     spans_processes = False
     #: Do its processes run without waiting for one another?
     is_async = False
@@ -52,7 +52,7 @@ class KVStoreBase:
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Does it have `capability` (`OPTIMIZER`)?"""
+        """True if the store has `capability` (`OPTIMIZER`)."""
         return False
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:

@@ -27,6 +27,7 @@ from d2lmini import engine, files
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.compression import Compression
@@ -67,7 +68,8 @@ class KVStore(KVStoreBase):
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Can it run the optimizer? ValueError for any other capability, as in MXNet."""
+        """True: the store can run the optimizer. ValueError for any other capability, as in
+        MXNet."""
         if capability.lower() != KVStoreBase.OPTIMIZER:
             raise ValueError(f"Unknown capability: {capability}")
         return True
@@ -92,17 +94,15 @@ class KVStore(KVStoreBase):
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
         """Sum the arrays of each key; the sum becomes its value, or goes to the updater."""
-        pairs = self._pairs("push", key, value)
-        for k, values in pairs:
-            self._check_shapes("push", k, values)
         sums = []
-        for nth, (k, values) in enumerate(pairs):
-            with engine.prioritized(priority - nth):
+        with engine.prioritized(priority):
+            for k, values in self._pairs("push", key, value):
                 value = self._at_home(k, values)
                 if self._updater is None:
                     _add(self._parts(k, values, value._ctx), value)
                 else:
                     sums.append((k, _total(self._parts(k, values, value._ctx)), value))
+                thread_state.priority -= 1  # the scope restores it
         if sums:
             with engine.prioritized(priority):
                 self._update(sums)
@@ -114,13 +114,11 @@ class KVStore(KVStoreBase):
         was not initialized, a different shape, or no `out`."""
         if out is None:
             raise MXNetError("pull: out= is required, the array or arrays to write to")
-        pairs = self._pairs("pull", key, out)
-        for k, outs in pairs:
-            self._check_shapes("pull", k, outs)
-        for nth, (k, outs) in enumerate(pairs):
-            with engine.prioritized(priority - nth):
+        with engine.prioritized(priority):
+            for k, outs in self._pairs("pull", key, out):
                 for array in outs:
                     self._store[k].copyto(array)
+                thread_state.priority -= 1  # the scope restores it
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """`push`, then `pull` into `out`, or into the arrays of `value`; over CUDA devices as one
@@ -152,8 +150,6 @@ class KVStore(KVStoreBase):
         left = []
         over: dict[tuple[Context, ...], list[tuple[int, Key, Sum]]] = {}  # nth, key, sum
         for nth, (k, values) in enumerate(pairs):
-            self._check_shapes("push", k, values)
-            self._check_shapes("pull", k, outs[k])
             if takes(values, outs[k]):
                 some = over.setdefault(tuple([x.context for x in values]), [])
                 some.append((nth, k, Sum(values, outs[k])))
@@ -190,7 +186,7 @@ class KVStore(KVStoreBase):
     def _at_home(self, key: Key, values: list[NDArray]) -> NDArray:
         """The value of `key`, on the device where its sums are computed."""
         value = self._store[key]
-        if self._spreads and key not in self._homes:
+        if key not in self._homes and self._spreads:
             places = list(dict.fromkeys(_place(x.context) for x in values))
             home = min(places, key=lambda ctx: self._held.get(ctx, 0))
             self._homes[key] = home
@@ -226,16 +222,9 @@ class KVStore(KVStoreBase):
 
     # -- checks ------------------------------------------------------------------------------------
 
-    def _check_shapes(self, call: str, key: Key, arrays: list[NDArray]) -> None:
-        if key not in self._store:
-            raise MXNetError(f"{call}: key {key!r} was not initialized: call init first")
-        shape = self._store[key]._spec.shape
-        for x in arrays:
-            if x._spec.shape != shape:
-                raise MXNetError(f"{call}: key {key!r} has shape {shape}, an array {x.shape}")
-
     def _pairs(self, call: str, key: Any, value: Any) -> Pairs:
-        """(key, its arrays) for one key or a list of keys; a key may occur several times."""
+        """(key, its arrays) for one key or a list of keys; a key may occur several times. What is
+        pushed or pulled has the shape of its key, which exists; otherwise MXNetError."""
         if not isinstance(key, (list, tuple)):
             key, value = [key], [value]
         elif not isinstance(value, (list, tuple)):
@@ -260,6 +249,14 @@ class KVStore(KVStoreBase):
                 if not isinstance(x, NDArray):
                     raise TypeError(f"{call}: key {k!r} needs NDArrays, got {type(x).__name__}")
             grouped.setdefault(k, []).extend(arrays)
+        if call in ("push", "pull"):
+            for k, arrays in grouped.items():
+                if k not in self._store:
+                    raise MXNetError(f"{call}: key {k!r} was not initialized: call init first")
+                shape = self._store[k]._spec.shape
+                for x in arrays:
+                    if x._spec.shape != shape:
+                        raise MXNetError(f"{call}: key {k!r} has shape {shape}, an array {x.shape}")
         return list(grouped.items())
 
     # -- updates -----------------------------------------------------------------------------------

@@ -147,15 +147,18 @@ class Perplexity(EvalMetric):
         count: Any = 0
         for label, pred in batches(labels, preds):
             label, pred = as_array(label), as_array(pred)
-            if self.axis in (-1, pred.ndim - 1):
+            if pred.ndim == 1 and pred is preds:  # MXNet goes through the rows of a bare array
+                pred = pred.expand_dims(1)
+            axis = -1 if self.axis == pred.ndim - 1 else self.axis
+            if axis == -1:
                 pred = pred.reshape((-1, pred.shape[-1]))
-            if label.size * pred.shape[self.axis] != pred.size:
+            if label.size * pred.shape[axis] != pred.size:
                 raise ValueError(
-                    f"predictions {pred.shape} need {pred.size // pred.shape[self.axis]} labels, "
+                    f"predictions {pred.shape} need {pred.size // pred.shape[axis]} labels, "
                     f"got {label.shape}"
                 )
             label = label.as_in_context(pred.context).astype(pred.dtype).reshape((-1,))
-            loss = -nd.log(nd.maximum(nd.pick(pred, label, axis=self.axis), 1e-10))
+            loss = -nd.log(nd.maximum(nd.pick(pred, label, axis=axis), 1e-10))
             if self.ignore_label is None:
                 count = count + loss.size
             else:

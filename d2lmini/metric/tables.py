@@ -24,23 +24,6 @@ import numpy
 from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_label_shapes, register
 
 
-def classes(label: Any, pred: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The class of each example, and the predicted one. pred: classes in label's shape, or scores
-    along axis 1."""
-    label, pred = as_numpy(label), as_numpy(pred)
-    if pred.shape != label.shape:
-        pred = pred.argmax(axis=1)
-    label, pred = label.astype("int64").ravel(), pred.astype("int64").ravel()
-    check_label_shapes(label, pred)
-    return label, pred
-
-
-def confusion(label: Any, pred: Any, least: int = 1) -> numpy.ndarray:
-    """The number of examples of class i (row) predicted as j (column), for classes from 0 on."""
-    n = max(least, 1 + max(label.max(initial=0), pred.max(initial=0)))
-    return numpy.bincount(label * n + pred, minlength=n * n).reshape(n, n)
-
-
 class _Tables(EvalMetric):
     """Base class of metrics with a local and a global table."""
 
@@ -54,7 +37,7 @@ class _Tables(EvalMetric):
 
     def reset_local(self) -> None:
         super().reset_local()
-        self._table = numpy.zeros((2, 2), int)
+        self._table = numpy.zeros_like(self._global_table)
 
 
 class _Binary(_Tables):
@@ -69,14 +52,21 @@ class _Binary(_Tables):
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
         for label, pred in batches(labels, preds):
-            label, pred = classes(label, pred)
+            label, pred = as_numpy(label).astype("int64").ravel(), as_numpy(pred)
+            if pred.ndim < 2:
+                raise ValueError(
+                    f"{type(self).__name__}: predictions must be scores (N, classes), got "
+                    f"{pred.shape}; of predicted classes y make scores with nd.one_hot(y, 2)"
+                )
+            pred = pred.argmax(axis=1).ravel()
+            check_label_shapes(label, pred)
             found = numpy.unique(label)
             if len(found) > 2:
                 raise ValueError(
                     f"{type(self).__name__} is for two classes, got labels {found.tolist()}; "
                     "PCC takes any number"
                 )
-            table += confusion((label == 1).astype(int), (pred == 1).astype(int), least=2)
+            table += numpy.bincount(2 * (label == 1) + (pred == 1), minlength=4).reshape(2, 2)
         if self.average == "macro":
             self._add(self._score(table), 1)
             return
@@ -98,8 +88,8 @@ class F1(_Binary):
 
     p is the share of correct predictions among predictions of class 1, r the share of examples of
     class 1 that are predicted as 1. Other classes count as 0. ValueError in `update` for labels of
-    three classes. pred is (N, classes) or classes. average: "macro", the mean over updates, or
-    "micro", from all counts together. Waits.
+    three classes, and for predictions that are not scores (N, classes). average: "macro", the mean
+    over updates, or "micro", from all counts together. Waits.
     """
 
     def __init__(
@@ -143,6 +133,9 @@ class MCC(_Binary):
 class PCC(_Tables):
     """Matthews' correlation for any number of classes, from all counts together. Waits.
 
+    pred is (N, classes) or classes. As in MXNet, class -1 is the last class, and of labels with
+    several axes each pair of classes counts once in a row.
+
     With the table's row sums t, column sums p, diagonal c and total n: (n sum(c) - sum(t p)) /
     sqrt((n^2 - sum(t^2)) (n^2 - sum(p^2))); nan if label or pred has only one class. Source: J.
     Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient" (2004).
@@ -156,9 +149,16 @@ class PCC(_Tables):
 
     def update(self, labels: Any, preds: Any) -> None:
         for label, pred in batches(labels, preds):
-            table = confusion(*classes(label, pred))
-            self._table = _sum_of_tables(self._table, table)
-            self._global_table = _sum_of_tables(self._global_table, table)
+            label, pred = as_numpy(label), as_numpy(pred)
+            pred = pred if pred.shape == label.shape else pred.argmax(axis=1)
+            label, pred = label.astype("int64"), pred.astype("int64")
+            check_label_shapes(label, pred)
+            wider = max(0, 1 + max(label.max(), pred.max()) - len(self._table))
+            table = numpy.zeros_like(numpy.pad(self._table, (0, wider)))
+            for row, column in zip(label, pred, strict=True):
+                table[row, column] += 1
+            self._table = numpy.pad(self._table, (0, wider)) + table
+            self._global_table = numpy.pad(self._global_table, (0, wider)) + table
         self.num_inst += 1
         self.global_num_inst += 1
         self.sum_metric = self._score(self._table) * self.num_inst
@@ -170,11 +170,3 @@ class PCC(_Tables):
         t, p, n = table.sum(axis=1), table.sum(axis=0), table.sum()
         below = (n * n - t @ t) * (n * n - p @ p)
         return float((n * table.trace() - t @ p) / sqrt(below)) if below > 0 else float("nan")
-
-
-def _sum_of_tables(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
-    """a + b, where one table may have more classes."""
-    total = numpy.zeros((max(len(a), len(b)),) * 2, int)
-    total[: len(a), : len(a)] += a
-    total[: len(b), : len(b)] += b
-    return total

@@ -93,7 +93,8 @@ class PearsonCorrelation(EvalMetric):
     """Correlation of all elements of label and pred, which have equal shapes.
 
     average: "macro", the mean of the updates' correlations, or "micro", the correlation of all
-    elements so far (without a separate global value); ValueError for another word. Waits.
+    elements since `reset` (as in MXNet `reset_local` keeps them, and the global value is 0);
+    ValueError for another word. Waits.
     """
 
     def __init__(
@@ -103,17 +104,10 @@ class PearsonCorrelation(EvalMetric):
         if average not in ("macro", "micro"):
             raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
         self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=average == "macro")
+        super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def reset(self) -> None:
         super().reset()
-        self._forget()
-
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._forget()
-
-    def _forget(self) -> None:
         self._elements = 0
         self._mean = numpy.zeros(2)
         self._spread = numpy.zeros((2, 2))  # sums of products of deviations from the means
@@ -127,7 +121,7 @@ class PearsonCorrelation(EvalMetric):
                     self._add(float(numpy.corrcoef(both)[0, 1]), 1)
             else:
                 self._take_in(both)
-                self.num_inst += 1
+                self._add(0, 1)
 
     def _take_in(self, both: numpy.ndarray) -> None:
         """Merge means and sums of two sets (T. Chan et al., "Updating formulae", 1979)."""
@@ -140,7 +134,7 @@ class PearsonCorrelation(EvalMetric):
         self._elements = n + m
 
     def get(self) -> tuple[str, float]:
-        if self.average == "macro" or not self._elements:
+        if self.average == "macro" or not self.num_inst:
             return super().get()
         (xx, xy), (_, yy) = self._spread.tolist()
         return self.name, xy / sqrt(xx * yy) if xx and yy else float("nan")

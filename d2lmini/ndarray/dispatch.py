@@ -429,7 +429,7 @@ def queue(
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         _check_out(op, outs, inferred[:shown], ctx)
         if modes.recording:
-            autograd.check_in_place(op, inputs, outs, all(is_whole(o) for o in outs))
+            autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
         site = note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs, writes = [], []
@@ -438,7 +438,7 @@ def queue(
         outputs.append((chunk, y._offset, y._spec))
         writes.append(chunk)
         # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
-        if out is not None and not is_whole(y):
+        if out is not None and y._offset is not None:
             reads.append(chunk)
     task = OpTask(op, operands, outputs, attrs, ctx, plan)
     if op.mutates:
@@ -462,11 +462,6 @@ def queue(
                 autograd.record_op(op, inputs, attrs, outs)
                 break
     return outs[0] if shown == 1 else outs[:shown]
-
-
-def is_whole(x: Any) -> bool:
-    """True if `x` is all of its chunk."""
-    return x._offset is None and x._spec.nbytes == x._chunk.nbytes
 
 
 def note_writes(arrays: Iterable[Any]) -> callsite.Site | None:

@@ -25,7 +25,7 @@ from d2lmini.device import dlpack, storage
 from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import sharing_error
 from d2lmini.device.storage import Chunk, check_there, pool_of
-from d2lmini.ndarray import dispatch, transfer
+from d2lmini.ndarray import transfer
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
@@ -46,27 +46,6 @@ def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     if chunk.weight:
         chunk.filled = True
     return wrap(chunk, spec, ctx)
-
-
-def copyto(source: Any, target: Any) -> Any:
-    """Copy `source` into an NDArray, or to a context; see NDArray.copyto."""
-    if isinstance(target, Context):
-        spec = source._spec
-        chunk = Chunk(pool_of(target), spec.nbytes)  # a missing device is an error here
-        target = wrap(chunk, spec, target, kind=type(source))
-    if not isinstance(target, dispatch.Array):
-        raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
-    if target._spec.shape != source._spec.shape:
-        raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
-    if target._chunk is source._chunk and target._offset == source._offset:
-        return target  # the same memory
-    here, there = source._ctx, target._ctx
-    if here is there or (here.is_cpu and there.is_cpu):
-        op = registry["_copyto"]
-        apply(op, (source,), op.bound(dtype=target._spec.dtype), target)
-    else:
-        transfer.across(source, target)
-    return target
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:

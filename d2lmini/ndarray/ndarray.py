@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini import autograd, engine
+from d2lmini import autograd, engine, instrument
 from d2lmini.autograd import tape
 from d2lmini.base import ArgumentValueError, MXNetError, alias, loaders
 from d2lmini.context import Context
@@ -112,9 +112,13 @@ class NDArray(Typed, Fluent):
     def _read(self, by: str) -> np.ndarray:
         """Wait, recorded as `by` in the ledger, and copy the contents with writers excluded."""
         if not self._ctx.is_cpu:
-            return transfer.read(self, by)
-        operand = (self._chunk, self._offset, self._spec)
-        return engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
+            array = transfer.read(self, by)
+        else:
+            operand = (self._chunk, self._offset, self._spec)
+            array = engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
+        if instrument.listeners:
+            instrument.emit("copied", array)
+        return array
 
     def _scalar(self, by: str) -> Any:
         if self._spec.size != 1:
@@ -251,8 +255,8 @@ class NDArray(Typed, Fluent):
         """Request the array's gradient: `backward` stores it in `self.grad`, of the same shape and
         dtype, initially zeros. The array is detached from its history.
 
-        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' cancels
-        the request. stype: only 'default'."""
+        grad_req: 'write' replaces the gradient at each backward, 'add' adds to it, 'null' leaves it
+        unchanged. stype: only 'default'."""
         check_storage(stype)
         autograd.mark_variables(self, invoke(registry["zeros_like"], (self,), {}), grad_req)
 
@@ -265,13 +269,12 @@ class NDArray(Typed, Fluent):
     @property
     def _leaf(self) -> autograd.Leaf | None:
         node = self._node and self._node[0]
-        return node if type(node) is autograd.Leaf else None
+        return node if isinstance(node, autograd.Leaf) else None
 
     @property
     def _fresh_grad(self) -> bool:
         """True if backward has written `grad` since this was last set to False."""
-        leaf = self._leaf
-        return leaf is not None and leaf.fresh
+        return self._node is not None and self._node[0].fresh
 
     @_fresh_grad.setter
     def _fresh_grad(self, fresh: bool) -> None:
@@ -299,7 +302,7 @@ class NDArray(Typed, Fluent):
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Copy into `other`, or into a new array on that context, and return the copy. Converts the
         dtype; MXNetError when the shapes differ."""
-        return exchange.copyto(self, other)
+        return transfer.copyto(self, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """This array if it is on `context`, else a copy there."""

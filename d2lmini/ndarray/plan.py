@@ -75,7 +75,9 @@ class CallPlan:
     def run(
         self, arrays: Sequence[Any], places: Sequence[Any], attrs: dict[str, Any]
     ) -> tuple[np.ndarray]:
-        """Compute the output, in its place or in new memory. Same interface as `Program.run`."""
+        """Compute the output, in its place or in new memory: what a chunk can hold, of the planned
+        spec, in C order, no view of any input. If the op's result is that already, the plan keeps
+        the kernel. Same interface as `Program.run`."""
         place = places[0]
         if place is not None:
             self.op.compute(np, *arrays, out=place, **attrs)
@@ -84,21 +86,17 @@ class CallPlan:
             if type(attrs) is Bound:
                 return (self.kernel(np, *arrays),)
             return (self.op.compute(np, *arrays, **attrs),)
-        return (self._checked(self.op.compute(np, *arrays, **attrs), arrays),)
-
-    def _checked(self, result: Any, arrays: Sequence[Any]) -> np.ndarray:
-        """Convert `result` to what a chunk can hold: the planned spec, C order, no view of any
-        input. If the result already conforms, the plan keeps the kernel."""
+        result = self.op.compute(np, *arrays, **attrs)
         spec = self.outputs[0]
         if type(result) is not np.ndarray:
-            return np.array(result, spec.dtype, order="C")
+            return (np.array(result, spec.dtype, order="C"),)
         if result.shape != spec.shape or result.dtype != spec.dtype:
             raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
         if result.base is not None or not result.flags.carray or any(a is result for a in arrays):
             # Without `order` a copy of a transposed array would be in Fortran order.
-            return np.array(result, spec.dtype, order="C")
+            return (np.array(result, spec.dtype, order="C"),)
         self._keep_kernel()
-        return result
+        return (result,)
 
     def _keep_kernel(self) -> None:
         """Set `kernel`: `compute` with the attributes as defaults. A call without keywords is

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from d2lmini import autograd, engine
+from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
+from d2lmini.ndarray import dispatch
 from d2lmini.ndarray.compute import Operand, array_of, is_missing
-from d2lmini.ndarray.dispatch import is_whole, note_writes, wrap
+from d2lmini.ndarray.dispatch import apply, note_writes, wrap
 from d2lmini.ops.core import Spec, modes, registry
 from d2lmini.ops.spec import Cost
 
@@ -34,7 +36,7 @@ class Transfer(Task):
     """A copy between devices. Each end is (chunk, offset, spec), or on the CPU a NumPy array that
     no other code uses."""
 
-    __slots__ = ("device", "lane", "source", "target")
+    __slots__ = ("lane", "source", "target")
 
     defers = True
 
@@ -52,7 +54,6 @@ class Transfer(Task):
         # MXNet's task names.
         name = f"Copy{_KINDS[source_ctx.is_cpu]}2{_KINDS[target_ctx.is_cpu]}"
         super().__init__(name, reads, writes, ctx)
-        self.device = device_of(ctx)
         self.source = source
         self.target = target
 
@@ -75,7 +76,8 @@ class Transfer(Task):
             fresh = chunk.data is None
             target = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(target)
         source = self.source
-        self.device.copy(target, array_of(source) if isinstance(source, tuple) else source)
+        source = array_of(source) if isinstance(source, tuple) else source
+        device_of(self.ctx).copy(target, source)
 
 
 def upload(array: np.ndarray, ctx: Context) -> Any:
@@ -96,23 +98,38 @@ def read(x: Any, by: str) -> np.ndarray:
     return result
 
 
-def across(source: Any, target: Any) -> None:
-    """Copy one NDArray into another of the same shape on a different device; the dtype is converted
-    before the transfer."""
-    op = registry["_copyto"]
-    if target._spec.dtype != source._spec.dtype:
-        source = source.astype(target._spec.dtype)
+def copyto(source: Any, target: Any) -> Any:
+    """Copy `source` into an NDArray, or to a context; see NDArray.copyto. Between devices the dtype
+    is converted before the transfer."""
+    if isinstance(target, Context):
+        spec = source._spec
+        chunk = Chunk(pool_of(target), spec.nbytes)  # a missing device is an error here
+        target = wrap(chunk, spec, target, kind=type(source))
+    if not isinstance(target, dispatch.Array):
+        raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
+    if target._spec.shape != source._spec.shape:
+        raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
+    if target._chunk is source._chunk and target._offset == source._offset:
+        return target  # the same memory
+    op, dtype = registry["_copyto"], target._spec.dtype
+    here, there = source._ctx, target._ctx
+    if here is there or (here.is_cpu and there.is_cpu):
+        apply(op, (source,), op.bound(dtype=dtype), target)
+        return target
+    if source._spec.dtype != dtype:
+        source = source.astype(dtype)
     check_there((source._chunk, target._chunk))
-    whole = is_whole(target)
+    whole = target._offset is None
     if modes.recording:
         autograd.check_in_place(op, (source,), [target], whole)
     begin = (source._chunk, source._offset, source._spec)
     end = (target._chunk, target._offset, target._spec)
-    task = Transfer(begin, source._ctx, end, target._ctx)
+    task = Transfer(begin, here, end, there)
     if target._chunk.data is not None:
         task.site = note_writes([target])
     if not whole:
         task.reads += (target._chunk,)
     engine.current.push(task)
     if modes.recording and source._node is not None:
-        autograd.record_op(op, (source,), {"dtype": target._spec.dtype}, [target])
+        autograd.record_op(op, (source,), {"dtype": dtype}, [target])
+    return target

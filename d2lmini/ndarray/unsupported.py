@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 # Reasons (a topic, or an alternative) and the names (patterns) they cover.
-_LEFT_OUT = {
+LEFT_OUT = {
     "as all of MXNet's image operations": """
         image imdecode Correlation Crop GridGenerator BilinearSampler SpatialTransformer
         AdaptiveAvgPooling2D BilinearResize2D """,
@@ -25,7 +25,7 @@ _LEFT_OUT = {
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
-    "as all of MXNet's NumPy interface": "np npx numpy numpy_extension as_np_ndarray",
+    "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
     "as all of MXNet's custom operators": "Custom",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
     "as all of MXNet's densities": "*random_pdf_*",
@@ -39,7 +39,7 @@ _LEFT_OUT = {
 
 def explain(where: str, name: str) -> AttributeError:
     """The error for a missing name: left out on purpose, or unknown."""
-    for reason, names in _LEFT_OUT.items():
+    for reason, names in LEFT_OUT.items():
         if any(fnmatchcase(name, pattern) for pattern in names.split()):
             return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
     return AttributeError(f"{where} has no {name!r}; dir({where}) lists the names")

@@ -111,7 +111,7 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
         check_array(f"{make.__name__}_like", a)
         return fill(out, make(a.shape, dtype or dtype_of(a), order, ctx or a.ctx))
 
-    function.__name__ = f"{make.__name__}_like"
+    function.__name__ = function.__qualname__ = f"{make.__name__}_like"
     function.__doc__ = f"`{make.__name__}` in the shape, dtype and context of `a`."
     return function
 
@@ -228,7 +228,8 @@ def _window(name: str) -> Callable[..., Any]:
     def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
         return array(getattr(onp, name)(M), _default(dtype), ctx)
 
-    function.__name__ = name
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "d2lmini.np"
     function.__doc__ = f"The {name} window of M points."
     return function
 

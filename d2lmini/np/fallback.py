@@ -21,9 +21,11 @@ from d2lmini.np.selection import read
 from d2lmini.ops.core import Value
 
 
-def by_numpy(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """`function` of NumPy on copies of arrays. Its arrays of numbers become `np.ndarray`s, on the
-    device of the first argument."""
+def by_numpy(
+    function: Callable[..., Any], name: str = "", module: str = "d2lmini.np"
+) -> Callable[..., Any]:
+    """`function` of NumPy on copies of arrays, found as `name` in `module`. Its arrays of numbers
+    become `np.ndarray`s, on the device of the first argument."""
     name = name or function.__name__
 
     def copied(x: Any) -> Any:
@@ -46,6 +48,7 @@ def by_numpy(function: Callable[..., Any], name: str = "") -> Callable[..., Any]
         return wrapped(result, next((x.ctx for x in args if isinstance(x, NDArray)), None))
 
     call.__name__ = call.__qualname__ = name
+    call.__module__ = module
     call.__doc__ = f"numpy.{name} of copies of the arrays: waits, has no gradient."
     return call
 

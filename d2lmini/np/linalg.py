@@ -81,7 +81,7 @@ def _batched(name: str, op: str, doc: str) -> Any:
             parts = [drop_axes(x) for x in parts]
         return parts[0] if count == 1 else tuple(parts)
 
-    function.__name__ = name
+    function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
 
@@ -149,4 +149,4 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 
 
 for _name in """cond eig eigvals lstsq matrix_power matrix_rank multi_dot qr""".split():
-    globals()[_name] = by_numpy(getattr(onp.linalg, _name))
+    globals()[_name] = by_numpy(getattr(onp.linalg, _name), module=__name__)

@@ -48,16 +48,23 @@ def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, *parameters: A
     return drawn if size else drop_axes(drawn)
 
 
+def _draw_scaled(
+    name: str, shift: Any, scale: Any, size: Any, dtype: Any, ctx: Any, out: Any
+) -> Any:
+    """shift + scale * a draw of the standard distribution `name`."""
+    ctx = _context(ctx, shift, scale)
+    drawn = _draw(name, _shape(size, shift, scale), dtype or "float32", ctx)
+    if is_array(shift) or is_array(scale) or (shift, scale) != (0.0, 1.0):
+        drawn = shift + scale * drawn
+    return fill(out, drawn)
+
+
 def uniform(
     low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Evenly between low (included) and high."""
-    ctx = _context(ctx, low, high)
-    drawn = _draw("uniform", _shape(size, low, high), dtype or "float32", ctx)
-    if is_array(low) or is_array(high) or (low, high) != (0.0, 1.0):
-        drawn = low + (high - low) * drawn
-    return fill(out, drawn)
+    return _draw_scaled("uniform", low, high - low, size, dtype, ctx, out)
 
 
 def normal(
@@ -65,11 +72,7 @@ def normal(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
-    ctx = _context(ctx, loc, scale)
-    drawn = _draw("normal", _shape(size, loc, scale), dtype or "float32", ctx)
-    if is_array(loc) or is_array(scale) or (loc, scale) != (0.0, 1.0):
-        drawn = loc + scale * drawn
-    return fill(out, drawn)
+    return _draw_scaled("normal", loc, scale, size, dtype, ctx, out)
 
 
 def rand(*size: int, **kwargs: Any) -> Any:

@@ -52,14 +52,17 @@ def reduce(op_name: str, a: Any, axis: Any, keepdims: bool, **attrs: Any) -> Any
     return drop_axes(result) if len(axes) == len(a.shape) and not keepdims else result
 
 
+def _accumulate(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    a = as_type(check_array(name, a), dtype)
+    return reduce(name, as_type(a, "int64") if dtype_of(a).kind == "b" else a, axis, keepdims)
+
+
 def sum(
     a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, initial: Any = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
     """The sum over `axis` (an int, a tuple, None for all); bool counts in int64."""
-    a = as_type(check_array("sum", a), dtype)
-    a = as_type(a, "int64") if dtype_of(a).kind == "b" else a
-    result = reduce("sum", a, axis, keepdims)
+    result = _accumulate("sum", a, axis, dtype, keepdims)
     return fill(out, result if initial is None else result + initial)
 
 
@@ -67,10 +70,8 @@ def prod(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
     initial: Any = None,
 ) -> Any:  # fmt: skip
-    """The product over `axis`."""
-    a = as_type(check_array("prod", a), dtype)
-    a = as_type(a, "int64") if dtype_of(a).kind == "b" else a
-    result = reduce("prod", a, axis, keepdims)
+    """The product over `axis`; bool counts in int64."""
+    result = _accumulate("prod", a, axis, dtype, keepdims)
     return fill(out, result if initial is None else result * initial)
 
 

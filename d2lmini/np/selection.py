@@ -157,7 +157,7 @@ def _triangle(name: str) -> Callable[..., Any]:
         mask = array(getattr(onp, name)(onp.ones((rows, columns), bool), k), ctx=m.ctx)
         return where(mask, m, 0)
 
-    function.__name__ = name
+    function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The {'lower' if name == 'tril' else 'upper'} triangle, from diagonal k."
     return function
 

@@ -132,7 +132,7 @@ class Writer:
         return self.varying.get(entry, self.spec(entry).shape)
 
     def varies(self, node: Node) -> bool:
-        """Does the shape of an output follow the batch?"""
+        """True if the shape of an output follows the batch."""
         return any((node, i) in self.varying for i in range(len(node.specs or ())))
 
     def require_fixed(self, entry: Entry, what: str) -> tuple[int, ...]:

@@ -26,10 +26,16 @@ from d2lmini.ops.core import Shape
 #: times as many: both take about a quarter of a millisecond.
 GRAIN = 1 << 18
 MOST_PIECES = 16
+#: A reduction of fewer elements is not chunked.
+LARGE = 8 * GRAIN
 #: A transposing copy goes by square tiles, so that it uses every cache line completely.
 TILE = 256
 #: Chunks of a reduction lie in memory in contiguous runs of at least this many elements.
 RUN = 1024
+
+
+#: How a reduction is split: (axis, number of chunks, is that axis reduced).
+Chunks = tuple[int, int, bool]
 
 
 def split_evenly(length: int, n: int) -> list[slice]:
@@ -111,17 +117,15 @@ def lines(xp: Any, block: Any, axis: int) -> Any:
     return straight
 
 
-def plan(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, bool] | None:
-    """Where to split a reduction over `axes`: (axis, number of chunks, is that axis reduced).
+def plan(shape: Shape, axes: tuple[int, ...]) -> Chunks | None:
+    """Where to split a reduction over `axes` of `LARGE` elements or more; None: nowhere.
 
-    None: not worth splitting. The result is the first axis that is long enough and whose chunks
-    have contiguous runs of RUN elements or more. Chunks of a kept axis are independent; for a
-    reduced axis the partial results must be small.
+    The result is the first axis that is long enough and whose chunks have contiguous runs of RUN
+    elements or more. Chunks of a kept axis are independent; for a reduced axis the partial results
+    must be small.
     """
     size = prod(shape)
     n = min(MOST_PIECES, size // (4 * GRAIN))
-    if n < 2:
-        return None
     kept = prod(s for a, s in enumerate(shape) if a not in axes)
     for axis, length in enumerate(shape):
         run = length // n * prod(shape[axis + 1 :])
@@ -131,23 +135,19 @@ def plan(shape: Shape, axes: tuple[int, ...]) -> tuple[int, int, bool] | None:
 
 
 def reduce(
-    xp: Any,
-    data: Any,
+    data: np.ndarray,
     axes: tuple[int, ...],
-    out: Any,
+    out: np.ndarray,
+    chunks: Chunks,
     body: Callable[[Any, tuple[int, ...], Any], Any],
-    combine: Callable[[Any, tuple[int, ...], Any], Any] | None = None,
+    combine: Callable[[Any, tuple[int, ...], Any], Any],
 ) -> None:
-    """Reduce `data` over `axes` into `out`, whose shape has 1 for every such axis.
+    """Reduce `data` over `axes`, in `chunks`, into `out`, whose shape has 1 for every such axis.
 
-    `body(block, axes, out)` reduces a block of the data; `combine` (default: body) reduces the
-    partial results of the blocks, stacked on a new first axis.
+    `body(block, axes, out)` reduces a block of the data; `combine` reduces the partial results of
+    the blocks, stacked on a new first axis.
     """
-    where = plan(data.shape, axes) if xp is np and data.size >= 8 * GRAIN else None
-    if where is None:
-        body(data, axes, out)
-        return
-    axis, n, reduced = where
+    axis, n, reduced = chunks
     parts = split_evenly(data.shape[axis], n)
     if not reduced:
         parallel_for(
@@ -156,4 +156,4 @@ def reduce(
         return
     partial = np.empty((n, *out.shape), out.dtype)
     parallel_for(n, lambda i: body(data[along(axis, parts[i])], axes, partial[i]))
-    (combine or body)(partial, (0,), out[None])
+    combine(partial, (0,), out[None])

@@ -315,10 +315,20 @@ class Op(Facts):
         return grads if type(grads) in (tuple, list) else (grads,)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
+        attrs: Any = self.defaults
         if kwargs or len(args) != self.arity or self.required:
-            args, attrs = self.bind(args, kwargs)
-        else:
-            attrs = self.defaults
+            attrs = None
+            if kwargs and len(args) == self.arity:
+                if len(args) > self.n_required and args[-1] is None:
+                    args = args[:-1]
+                try:
+                    attrs = self.bound(**kwargs)
+                except (TypeError, MXNetError):  # not hashable, or wrong: `bind` reports it
+                    attrs = None
+                for x in args:
+                    attrs = None if x is None else attrs
+            if attrs is None:
+                args, attrs = self.bind(args, kwargs)
         if args and isinstance(args[0], Value):  # `invoke` inlined: saves a call per operation
             return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
@@ -331,28 +341,6 @@ class Op(Facts):
         attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
-        if kwargs and len(args) == self.arity:
-            try:
-                attrs = self.bound(**kwargs)
-            except (TypeError, MXNetError):  # not hashable, or wrong: reported below
-                return self._bind(args, kwargs)
-            if len(args) > self.n_required and args[-1] is None:
-                args = args[:-1]
-            for x in args:
-                if x is None:
-                    break
-            else:
-                return args, attrs
-        return self._bind(args, kwargs)
-
-    def _bind_attrs(self, **words: Any) -> Bound:
-        """Check and convert the attributes of one spelling."""
-        if not self.attr_set.issuperset(words):
-            raise TypeError("an input by name is not an attribute")
-        return Bound(self.bind_attributes((), words, 0))
-
-    def _bind(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """`bind` without the cache."""
         if self.variadic:
             n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
             inputs, extra = list(args[:n]), args[n:]
@@ -377,7 +365,21 @@ class Op(Facts):
                     )
             while inputs and inputs[-1] is None:
                 inputs.pop()
-        return tuple(inputs), self.bind_attributes(extra, kwargs, len(args))
+        attrs: dict[str, Any] | None = None
+        if kwargs and not extra:
+            try:
+                attrs = self.bound(**kwargs)
+            except TypeError:  # not hashable, or wrong: reported below
+                attrs = None
+        if attrs is None:
+            attrs = self.bind_attributes(extra, kwargs, len(args))
+        return tuple(inputs), attrs
+
+    def _bind_attrs(self, **words: Any) -> Bound:
+        """Check and convert the attributes of one spelling."""
+        if not self.attr_set.issuperset(words):
+            raise TypeError("an input by name is not an attribute")
+        return Bound(self.bind_attributes((), words, 0))
 
     def bind_attributes(
         self, extra: Sequence[Any], kwargs: dict[str, Any], n_given: int

@@ -145,14 +145,15 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
     return function
 
 
-def _power(family: Family) -> Callable[..., Any]:
+def _power(name: str, family: Family) -> Callable[..., Any]:
     """The function of a family with MXNet's names for the sides of a power."""
-    function = _function("power", family)
+    function = _function(name, family)
 
     def power(base: Any, exp: Any) -> Any:
         return function(base, exp)
 
-    power.__doc__ = function.__doc__
+    power.__name__ = power.__qualname__ = name
+    power.__module__, power.__doc__ = function.__module__, function.__doc__
     return power
 
 
@@ -169,7 +170,7 @@ def _method(name: str) -> Callable:
 
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: _power(family) if family.name == "power" else _function(name, family)
+    name: _power(name, family) if family.name == "power" else _function(name, family)
     for family in FAMILIES.values()
     for name in family.functions
 }

@@ -26,7 +26,7 @@ give the same bits with any number of workers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -106,25 +106,25 @@ SHORT = 1024
 FEW = 1 << 18
 
 
-def _sum(x: Any, axes: tuple[int, ...], place: Any) -> Any:
-    """The sum of x. Over the first axis and the last ones, of images for instance, the first axis
-    is reduced first: whole images are added, then the short rows of a single image."""
-    if x.size > SHORT and len(axes) > 1 and 0 in axes and _ends_short(x, axes):
-        x = x.sum(axis=0, dtype=place.dtype, keepdims=True)
-    return _into(place, x.sum, axes, dtype=place.dtype)
+def _total(x: Any, axes: tuple[int, ...], place: Any, method: str) -> None:
+    """place = x.method(axes), for a reduction `method` of arrays. The reduced axes stay with size
+    1; `place` has the accumulation dtype.
 
-
-def _into(place: Any, method: Callable[..., Any], axes: tuple[int, ...], **how: Any) -> Any:
-    """place = x.method(axes), for a reduction method of an array x; returns place.
+    In a sum over the first axis and the last ones, of images for instance, the first axis is
+    reduced first: whole images are added, then the short rows of a single image.
 
     CuPy gets `out=` only where that is safe. Its CUB kernels assume that the output has Fortran
     order if x has (CuPy issue 10300); and its `min` passes `out` on as the dtype (CuPy issue 9032).
     """
-    x = method.__self__  # type: ignore[attr-defined]
-    if isinstance(x, np.ndarray) or (x.flags.c_contiguous and method.__name__ != "min"):
-        return method(axis=axes, out=place, keepdims=True, **how)
-    place[...] = method(axis=axes, keepdims=True, **how)
-    return place
+    how = {"dtype": place.dtype} if method in ("sum", "prod") else {}
+    several = method == "sum" and x.size > SHORT and len(axes) > 1 and 0 in axes
+    if several and _ends_short(x, axes):
+        x = x.sum(axis=0, dtype=place.dtype, keepdims=True)
+    reduce = getattr(x, method)
+    if isinstance(x, np.ndarray) or (x.flags.c_contiguous and method != "min"):
+        reduce(axis=axes, out=place, keepdims=True, **how)
+    else:
+        place[...] = reduce(axis=axes, keepdims=True, **how)
 
 
 def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
@@ -132,15 +132,6 @@ def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
     row = prod(x.shape[last + 1 :])
     few = x.size <= FEW * len(x)
     return isinstance(x, np.ndarray) and 1 < row < SHORT and few and x.flags.c_contiguous
-
-
-# The reduced axes stay with size 1; `place` has the accumulation dtype.
-_TOTALS: dict[str, Callable[[Any, tuple[int, ...], Any], Any]] = {
-    "sum": _sum,
-    "prod": lambda x, axes, place: _into(place, x.prod, axes, dtype=place.dtype),
-    "max": lambda x, axes, place: _into(place, x.max, axes),
-    "min": lambda x, axes, place: _into(place, x.min, axes),
-}
 
 
 def reduce_into(
@@ -152,37 +143,35 @@ def reduce_into(
     acc: Any = None,
     prepare: Callable[[Any], Any] | None = None,
     finish: Callable[[Any], Any] | None = None,
+    keepdims: bool = False,
 ) -> Any:
     """out = finish(prepare(data).method() over axes), in chunks where data is large; returns out.
 
-    `acc` is the accumulation dtype (default: out's, but float32 for float16); `prepare` maps a
-    block of the data; `finish` changes the total in place before the conversion to out's dtype.
+    Without `out` the result is a new array of data's dtype, or of int64 for sums and products of
+    bool. `acc` is the accumulation dtype (default: out's, but float32 for float16); `prepare` maps
+    a block of the data; `finish` changes the total in place before the conversion to out's dtype.
     """
+    if out is None:
+        counts = data.dtype.kind == "b" and method in ("sum", "prod")
+        shape = reduced_shape(data.shape, axes, keepdims)
+        out = xp.empty(shape, np.int64 if counts else data.dtype)
     if acc is None:
         is_half_total = out.dtype.char == "e" and method in ("sum", "prod")
         acc = np.float32 if is_half_total else out.dtype
     place = out if acc == out.dtype else xp.empty(out.shape, acc)
-    total = _TOTALS[method]
+    total = partial(_total, method=method)
     body = total if prepare is None else lambda b, axes, place: total(prepare(b), axes, place)
-    chunking.reduce(xp, data, axes, place.reshape(kept_shape(data.shape, axes)), body, total)
+    kept = place.reshape(kept_shape(data.shape, axes))
+    chunks = chunking.plan(data.shape, axes) if xp is np and data.size >= chunking.LARGE else None
+    if chunks is None:
+        body(data, axes, kept)
+    else:
+        chunking.reduce(data, axes, kept, chunks, body, total)
     if finish is not None:
         finish(place)
     if place is not out:
         out[...] = place
     return out
-
-
-def _reduce(
-    xp: Any, data: Any, out: Any, method: str, axis: Any, keepdims: bool, exclude: bool,
-    prepare: Callable[[Any], Any] | None = None,
-) -> Any:  # fmt: skip
-    axes = reduced_axes(axis, data.ndim, exclude)
-    if out is None:
-        counts = data.dtype.kind == "b" and method in ("sum", "prod")
-        out = xp.empty(
-            reduced_shape(data.shape, axes, keepdims), np.int64 if counts else data.dtype
-        )
-    return reduce_into(xp, data, axes, out, method, prepare=prepare)
 
 
 def _nan_to(xp: Any, data: Any, value: float) -> Any:
@@ -197,7 +186,8 @@ def sum_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
     """Sum over `axis`; an empty sum is 0."""
-    return _reduce(xp, data, out, "sum", axis, keepdims, exclude)
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "sum", keepdims=keepdims)
 
 
 @sum_.gradient(saves="data.shape")
@@ -235,7 +225,8 @@ def prod_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
     """Product over `axis`; an empty product is 1."""
-    return _reduce(xp, data, out, "prod", axis, keepdims, exclude)
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "prod", keepdims=keepdims)
 
 
 def _prod_gradient(g: Any, data: Any, shape: Shape, axes: tuple[int, ...]) -> Any:
@@ -261,7 +252,8 @@ def nansum(
 ):  # fmt: skip
     """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     prepare = (lambda block: _nan_to(xp, block, 0)) if data.dtype.kind == "f" else None
-    return _reduce(xp, data, out, "sum", axis, keepdims, exclude, prepare)
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "sum", prepare=prepare, keepdims=keepdims)
 
 
 @nansum.gradient(saves="data data.shape")
@@ -276,7 +268,8 @@ def nanprod(
 ):  # fmt: skip
     """Product over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     prepare = (lambda block: _nan_to(xp, block, 1)) if data.dtype.kind == "f" else None
-    return _reduce(xp, data, out, "prod", axis, keepdims, exclude, prepare)
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "prod", prepare=prepare, keepdims=keepdims)
 
 
 @nanprod.gradient(saves="data data.shape")
@@ -304,7 +297,8 @@ def max_(
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """
-    return _reduce(xp, data, out, "max", axis, keepdims, exclude)
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "max", keepdims=keepdims)
 
 
 @op("min", aliases=["min_axis"], infer=_infer_extreme, flops=reads_all)
@@ -312,7 +306,8 @@ def min_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
     """Smallest element over `axis`; otherwise as `max`."""
-    return _reduce(xp, data, out, "min", axis, keepdims, exclude)
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "min", keepdims=keepdims)
 
 
 @max_.gradient(saves="y data data.shape")
@@ -333,7 +328,8 @@ def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
 @op("_spread", infer=_infer_spread, flops=0)
 def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
     """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` have no meaning here."""
-    return chunking.place_view(xp, xp.broadcast_to(data.reshape(kept), shape), out)
+    view = xp.broadcast_to(data.reshape(kept), shape)
+    return view if out is None else chunking.copy(xp, view, out)
 
 
 @spread.gradient(saves="data.shape")

@@ -210,21 +210,39 @@ def signum_update(
 # -- used by our optimizers only -------------------------------------------------------------------
 
 
-@op(infer=like_weight, mutates=["mom", "previous"], elementwise=True, flops=11, grad=None)
-def _dcasgd_update(
-    xp, weight, grad, mom, previous, *, lr: float, momentum: float = 0.0, lamda: float = 0.04,
-    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
-    """mom = momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous)); previous = w;
-    then w + mom. The last term compensates for a delayed gradient (Zheng et al. 2016)."""
-    late = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+def _delayed(
+    xp: Any, weight: Any, grad: Any, previous: Any, lr: float, lamda: float, wd: float,
+    rescale: float, clip: float,
+) -> Any:  # fmt: skip
+    """lr * (g + wd * w + lamda * g * g * (w - previous)), a new array; then previous = w. The last
+    term compensates for a delayed gradient (Zheng et al. 2016)."""
+    late = scale_grad(xp, grad, rescale, clip, weight, 0.0)
     late *= late
     late *= weight - previous
     late *= lr * lamda
-    mom *= momentum
-    mom -= late
-    mom -= scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
+    late += scale_grad(xp, grad, rescale, clip, weight, wd, by=lr)
     xp.copyto(previous, weight)
+    return late
+
+
+@op(infer=like_weight, mutates=["previous"], elementwise=True, flops=10, grad=None)
+def _dcasgd_update(
+    xp, weight, grad, previous, *, lr: float, lamda: float = 0.04, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """w - d; see `_delayed` for d."""
+    step = _delayed(xp, weight, grad, previous, lr, lamda, wd, rescale_grad, clip_gradient)
+    return xp.subtract(weight, step, out=out)
+
+
+@op(infer=like_weight, mutates=["mom", "previous"], elementwise=True, flops=11, grad=None)
+def _dcasgd_mom_update(
+    xp, weight, grad, mom, previous, *, lr: float, momentum: float = 0.0, lamda: float = 0.04,
+    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """mom = momentum * mom - d, then w + mom; see `_delayed` for d."""
+    mom *= momentum
+    mom -= _delayed(xp, weight, grad, previous, lr, lamda, wd, rescale_grad, clip_gradient)
     return xp.add(weight, mom, out=out)
 
 

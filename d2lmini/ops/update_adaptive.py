@@ -72,8 +72,8 @@ def _adamw(weight: Spec, grad: Spec, mean: Spec, var: Spec, *rest: Spec, **_attr
     *master, rescale_grad = rest
     rule = like_weight32 if master else like_weight
     rule(weight, grad, mean, var, *master)
-    if rescale_grad.size != 1:
-        raise MXNetError(f"rescale_grad is an array of size 1, got shape {rescale_grad.shape}")
+    if not rescale_grad.size:
+        raise MXNetError(f"rescale_grad needs an element, got shape {rescale_grad.shape}")
     return weight
 
 
@@ -196,14 +196,20 @@ def _clamp(xp, weight, bound):
     return weight if bound < 0 else xp.clip(weight, -bound, bound, out=weight)
 
 
-@op(infer=like_weight, mutates=["acc_g", "acc_delta"], elementwise=True, flops=16, grad=None)
+@op(
+    infer=like_weight, mutates=["grad", "acc_g", "acc_delta"], elementwise=True, flops=16, grad=None
+)  # fmt: skip
 def _adadelta_update(
     xp, weight, grad, acc_g, acc_delta, *, rho: float = 0.9, epsilon: float = 1e-5,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
 ):  # fmt: skip
     """acc_g is the running mean (rho) of g^2; d = g * sqrt((acc_delta + epsilon) / (acc_g +
-    epsilon)); acc_delta the running mean of d^2; w - d - wd * w. After Zeiler (2012)."""
-    d = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
+    epsilon)); acc_delta the running mean of d^2; w - d - wd * w. After Zeiler (2012).
+
+    The gradient itself becomes rescale_grad * grad, as in MXNet's AdaDelta."""
+    if rescale_grad != 1:
+        grad *= rescale_grad
+    d = scale_grad(xp, grad, 1.0, clip_gradient, weight, 0.0)
     average(xp, acc_g, rho, d * d)
     ratio = acc_delta + epsilon
     ratio /= acc_g + epsilon

@@ -121,23 +121,26 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
     """The arrays of each step."""
     groups, at = [], 0
     for step in steps:
-        groups.append(tuple(data[at : at + step.width]))
-        at += step.width
+        width = step.width
+        groups.append(tuple(data[at : at + width]))
+        at += width
     return groups
 
 
 # -- used by the optimizers ------------------------------------------------------------------------
 
 
-def _all_but_gradients(n: int, attrs: dict[str, Any]) -> list[int]:
+def _written(n: int, attrs: dict[str, Any]) -> list[int]:
+    """Weights, what the ops of the steps change, and master copies."""
     positions, at = [], 0
     for step in attrs["steps"]:
-        positions += [at, *range(at + 2, at + step.width)]
+        positions += [at, *(at + i for i in step.op.mutates if i != 1 or not step.mixed)]
         at += step.width
+        positions += [at - 1] if step.mixed else []
     return positions
 
 
-@op(infer=lambda *data, **attrs: (), outputs=0, mutates=_all_but_gradients, flops=0, grad=None)
+@op(infer=lambda *data, **attrs: (), outputs=0, mutates=_written, flops=0, grad=None)
 def _fused_update(xp, *data, steps, numbers=None):
     """Run each of `steps` in place, on its arrays; no output. A CUDA graph reads the `numbers` of
     the steps, which change from step to step, from memory.
@@ -218,9 +221,14 @@ def _declare(rule: Op, preloaded: bool) -> None:
         variadic=True,
     )  # fmt: skip
 
+    def names(attrs: dict[str, Any]) -> list[str]:
+        each = [f"{what}_{i}" for i in range(attrs["num_weights"]) for what in own.inputs]
+        return [*each, *(("lrs", "wds") if preloaded else ())]
+
     @op(
         name, infer=_infer(rule), outputs=_count, mutates=_states(width) if width > 2 else (),
-        elementwise=True, flops=rule.flops, grad=None,
+        elementwise=True, flops=rule.flops, grad=None, counted_inputs=names,
+        symbolic=rule is not sgd_mom_update, free_dtypes=("data",) if preloaded else (),
     )  # fmt: skip
     @with_signature(signature, doc)
     def _(xp, *data, lrs=None, wds=None, num_weights=1, out=None, **attrs):
@@ -233,10 +241,10 @@ for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
 
 
 @op(
-    infer=lambda *data, num_arrays=1: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
+    infer=lambda *data, num_arrays: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
     grad=None, always_written=("num_arrays",),
 )  # fmt: skip
-def reset_arrays(xp, *data, num_arrays: int = 1):
+def reset_arrays(xp, *data, num_arrays: int):
     """Set all the arrays to zero; no output."""
     for x in data:
         x.fill(0)

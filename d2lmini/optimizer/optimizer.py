@@ -212,12 +212,11 @@ class Optimizer:
 
     def _get_lrs(self, indices: Sequence[Any]) -> list[float]:
         """The current rates of these parameters."""
-        lr = self.learning_rate
-        return [self._times(lr, i, "lr_mult", self.lr_mult) for i in indices]
+        return self._multiply(self.learning_rate, indices, "lr_mult", self.lr_mult)
 
     def _get_wds(self, indices: Sequence[Any]) -> list[float]:
         """The current weight decays of these parameters."""
-        return [self._times(self.wd, i, "wd_mult", self.wd_mult) for i in indices]
+        return self._multiply(self.wd, indices, "wd_mult", self.wd_mult)
 
     def _get_lr(self, index: Any) -> float:
         """The current rate of one parameter."""
@@ -227,14 +226,21 @@ class Optimizer:
         """The current weight decay of one parameter."""
         return self._get_wds([index])[0]
 
-    def _times(self, value: float, index: Any, of_parameter: str, table: dict[Any, float]) -> float:
-        param = self.param_dict.get(index)
-        if param is not None:
-            return value * getattr(param, of_parameter)
-        if table:
-            name = self.idx2name.get(index, index)
-            return value * table.get(index, table.get(name, 1.0))
-        return value
+    def _multiply(
+        self, value: float, indices: Sequence[Any], of_parameter: str, table: dict[Any, float]
+    ) -> list[float]:
+        """`value` times the multiplier of each parameter."""
+        products = []
+        for index in indices:
+            param = self.param_dict.get(index)
+            if param is not None:
+                products.append(value * getattr(param, of_parameter))
+            elif table:
+                name = self.idx2name.get(index, index)
+                products.append(value * table.get(index, table.get(name, 1.0)))
+            else:
+                products.append(value)
+        return products
 
     # -- pickling ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import numpy as np
 from d2lmini.ndarray import NDArray, random
 from d2lmini.ops.core import Op
 from d2lmini.ops.update import (
+    _dcasgd_mom_update,
     _dcasgd_update,
     _sgld_update,
     nag_mom_update,
@@ -125,17 +126,23 @@ class SGLD(Fused):
 
 
 @register
-class DCASGD(Fused):
+class DCASGD(Momentum):
     """SGD for delayed gradients, corrected by the change of the weight since the gradient was
-    computed. State: (momentum, previous weight). `_dcasgd_update`."""
+    computed. State: (momentum or None, previous weight). `_dcasgd_update`."""
+
+    with_momentum = _dcasgd_mom_update
+    without = _dcasgd_update
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.momentum = momentum
+        super().__init__(momentum, **kwargs)
         self.lamda = lamda
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        return zeros_like(weight), weight.copy()
+        return super().create_state(index, weight), weight.copy()
 
     def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
-        return _dcasgd_update, {"lr": lr, "momentum": self.momentum, "lamda": self.lamda}
+        op, attrs = super().step(index, lr, wd)
+        return op, {**attrs, "lamda": self.lamda}
+
+    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
+        return tuple(state) if self.momentum else (state[1],)

@@ -54,7 +54,8 @@ class Updater:
         if not index:
             return
         optimizer, states, synced = self.optimizer, self.states, self.states_synced
-        optimizer._set_current_context(weight[0].context.device_id)
+        optimizer._set_current_context(weight[0]._ctx.device_id)
+        of_each = []
         for i, w in zip(index, weight, strict=True):
             if i not in states:
                 states[i] = optimizer.create_state_multi_precision(i, w)
@@ -64,12 +65,12 @@ class Updater:
                 states[i] = _of_kind(w, self.sync_state_context(states[i], w.context))
                 synced[i] = True
                 roles.note("optimizer state", _arrays_in(states[i]))
+            of_each.append(states[i])
         if getattr(optimizer, "takes_lists", False):
-            of_each = [states[i] for i in index]
             optimizer.update_multi_precision(index, weight, grad, of_each)  # type: ignore[arg-type]
         else:
-            for i, w, g in zip(index, weight, grad, strict=True):
-                optimizer.update_multi_precision(i, w, g, states[i])
+            for i, w, g, state in zip(index, weight, grad, of_each, strict=True):
+                optimizer.update_multi_precision(i, w, g, state)
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
         """The state, moved to `context`."""

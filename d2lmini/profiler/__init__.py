@@ -4,7 +4,7 @@ records    records of a trace: operations, waits, memory; numbers and names, no 
 tracing    `profile()`: listens to the engine and keeps the records
 cpu_time   CPU time of operations; `sampler` the Python time of the issuing thread
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
-order      the order of operations from their dependencies; `graph` draws it
+graph      a picture of the dependencies, which `engine.order` derives
 draw       the timeline; `summary` the table, `html_page` a page
 chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
 foreign    traces of PyTorch, JAX and others; `load` reads them too
@@ -12,9 +12,10 @@ merge      the traces of several processes as one; `stragglers` says who was lat
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
+causal     the time of the run if one operation or line were faster
 critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
 replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
-           the threads), `rates` (measured speeds) and `simulation` (the engine's rules)
+           the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules)
 diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on

@@ -16,17 +16,19 @@ issuing      the program ran its own Python and had not issued the operation; in
              of an operation to a worker
 dependency   the next operation needed the result of an operation that ran elsewhere: a chain
 transfer     the next operation needed a copy between devices
-imbalance    the next operation needed, or nothing was left but, the work of another slot of the
-             same group that had been busy since before this slot became idle
+imbalance    the next operation needed, or nothing was left but, the work of another device of the
+             same group that had been busy since before this one became idle; at a single place,
+             whose workers share one queue: only the last operation was left
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
 contention   operations took longer next to others than alone: cores, caches, memory and the
              interpreter are shared. An estimate, from equal operations of the same run
 unexplained  the engine's own time between the end of an operation's dependencies and its readiness
 
-The saving of a cause is bounded by the run without that cause, which takes no less than its
-critical path, than the work of any place divided by its workers, and than the copies of any link.
-Causes are ordered by the geometric mean of lost time and possible saving.
+What the removal of a cause would save is predicted by a replay of the run without that cause
+(`bounds.without`), compared with the replay of the run as it was. It is exact within
+`engine.stepped()`, and elsewhere no bound: it does not know what operations do to one another. A
+cause is listed if it lost time or if its removal saves time. The largest saving comes first.
 """
 
 from __future__ import annotations
@@ -38,9 +40,10 @@ from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
-from d2lmini.profiler.bounds import LowerBounds, alone, time_saved_by
+from d2lmini.profiler.bounds import alone, time_saved_by, without
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
 from d2lmini.profiler.records import Operation
+from d2lmini.profiler.replay import Prediction, Recording
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -64,21 +67,27 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Part:
-    """One cause: its ns of the wall time, by line with the largest first, and an upper bound of the
-    ns that its removal would save."""
+    """One cause: its ns of the wall time, by line with the largest first, and what its removal
+    would save, as predicted by a replay."""
 
     cause: str
     ns: float
     lines: tuple[tuple[str, float], ...]
-    saves_ns: float
+    saves: Prediction
     sentence: str
+
+    @property
+    def saves_ns(self) -> float:
+        """The middle of `saves`."""
+        return self.saves.ns
 
 
 class Account:
     """The parts of `wall_ns`; they sum to it.
 
     parts    cause -> Part, all of CAUSES
-    causes   the causes that lost time (neither "work" nor "unexplained"), the most important first
+    causes   those that lost time or whose removal saves time (neither "work" nor "unexplained"),
+             the most important first
     sure     the quality of the contention estimate, in words
     """
 
@@ -86,7 +95,9 @@ class Account:
         self.wall_ns = wall_ns
         self.parts = parts
         self.sure = sure
-        lost = [p for p in parts.values() if p.cause in _ADVICE and p.ns > 0]
+        lost = [
+            p for p in parts.values() if p.cause in _ADVICE and (p.ns > 0 or p.saves.high_ns > 0)
+        ]
         self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
 
     @property
@@ -99,12 +110,12 @@ class Account:
 
     def __str__(self) -> str:
         wall_ns = self.wall_ns or 1
-        rows = [f"{'part':<12}{'time':>13}{'share':>9}  saves at most"]
+        rows = [f"{'part':<12}{'time':>13}{'share':>9}  saves, by replay"]
         for cause in ("work", *self.causes, "unexplained"):
             part = self.parts[cause]
             row = f"{cause:<12}{part.ns / 1e6:>10.2f} ms{100 * part.ns / wall_ns:>7.1f} %"
             if cause in _ADVICE:
-                row += f"{part.saves_ns / 1e6:>12.2f} ms"
+                row += f"{part.saves!s:>18}"
             rows.append(row)
         rows.append(f"{'wall time':<12}{self.wall_ns / 1e6:>10.2f} ms{100.0:>7.1f} %")
         for cause in self.causes[:3]:
@@ -118,10 +129,9 @@ class Account:
         return f"<account of {self.wall_ns / 1e6:.1f} ms{first}>"
 
 
-def _weight(part: Part) -> float:
+def _weight(part: Part) -> tuple[float, float]:
     """The sort key of causes. "dependency" follows its equals, since it is hardest to remove."""
-    weight = (part.ns * part.saves_ns) ** 0.5
-    return 0.9 * weight if part.cause == "dependency" else weight
+    return part.saves_ns * (0.9 if part.cause == "dependency" else 1.0), part.ns
 
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
@@ -157,15 +167,16 @@ class _AccountBuilder:
         ):
             self._add(cause, site, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
-        least = LowerBounds(self.blame, self.alone_ns)
+        recording = Recording(trace)
+        recorded_ns = recording.predict(recording.recorded).ns
         parts = {}
         for cause in CAUSES:
-            saves_ns = 0.0
-            if cause in _ADVICE and self.ns[cause] > 0:
-                saves_ns = max(0.0, wall_ns - least.without(cause))
-            if cause == "imbalance":  # evenly spread work would use the idle time of all slots
-                saves_ns = max(saves_ns, self.ns[cause])
-            parts[cause] = self._part(cause, saves_ns, wall_ns)
+            saves = Prediction(0.0, 0.0)
+            if cause in _ADVICE:
+                changed = without(cause, recording.recorded, blame, self.alone_ns)
+                if changed is not None:
+                    saves = recording.predict(changed).less_than(recorded_ns)
+            parts[cause] = self._part(cause, saves, wall_ns)
         return Account(wall_ns, parts, self.sure)
 
     def _enter_group(self, group: WorkerGroup, rates: _Rates) -> None:
@@ -216,7 +227,7 @@ class _AccountBuilder:
             self.sites[key] = site
         self.lines[cause][key] = self.lines[cause].get(key, 0.0) + ns
 
-    def _part(self, cause: str, saves_ns: float, wall_ns: int) -> Part:
+    def _part(self, cause: str, saves: Prediction, wall_ns: int) -> Part:
         lines: dict[str, float] = {}
         for key, ns in sorted(self.lines[cause].items(), key=lambda item: -item[1])[:20]:
             where = callsite.describe(self.sites.get(key))
@@ -224,11 +235,11 @@ class _AccountBuilder:
         most = sorted(lines.items(), key=lambda line: -line[1])[:3]
         sentence = ""
         if cause in _ADVICE:
-            share = 100 * saves_ns / (wall_ns or 1)
-            sentence = f"at most {saves_ns / 1e6:.2f} ms ({share:.0f} %) less {_ADVICE[cause]}"
+            share = 100 * saves.ns / (wall_ns or 1)
+            sentence = f"the replay takes {saves} ({share:.0f} %) less {_ADVICE[cause]}"
             if cause == "contention":
                 sentence += f"; {self.sure}"
-        return Part(cause, self.ns[cause], tuple(most), saves_ns, sentence)
+        return Part(cause, self.ns[cause], tuple(most), saves, sentence)
 
 
 def _begin_of(what: object) -> int:

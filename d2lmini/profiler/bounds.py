@@ -1,71 +1,72 @@
-"""Lower bounds on the duration of a run without one of its causes of lost time.
+"""What the recorded operations would do without a cause of lost time, as conditions of a replay.
 
-A run takes no less than its critical path (`critical_path.longest`, without the waits, the copies,
-... in question), than the work of a place divided by its workers, and than the copies of a link.
+`without(cause)` changes what the cause consists of and nothing else: leaves out the waits, lets
+copies take no time, and so on. The replay of the trace under these conditions (`replay.Recording`)
+says what the removal saves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean, median
 
-from d2lmini.profiler.critical_path import Walk
 from d2lmini.profiler.idle_attribution import UNKNOWN_US, IdleAttribution, WorkerGroup
+from d2lmini.profiler.replay import Conditions
 
 
-class LowerBounds:
-    """Lower bounds on the time of a run; `alone_ns`: duration of each operation when alone."""
-
-    def __init__(self, blame: IdleAttribution, alone_ns: Sequence[float]):
-        self.blame = blame
-        self.trace = blame.trace
-        self.alone_ns = alone_ns
-        self.walk = Walk(blame.trace)
-        places: dict[str, list[int]] = {}
-        for operation in blame.trace.operations:
-            if not operation.inline:
-                places.setdefault(blame.places[operation.number - 1], []).append(
-                    operation.number - 1
-                )
-        self.places = places
-
-    def without(self, cause: str) -> float:
-        """Lower bound in ns, without `cause`."""
-        durations = list(self.walk.durations)
-        if cause == "transfer":
-            for operation in self.trace.operations:
-                if operation.is_copy:
-                    durations[operation.number - 1] = 0.0
-        elif cause == "contention":
-            durations = list(self.alone_ns)
-        elif cause == "imbalance":
-            for group in self.blame.groups:
-                _set_mean_durations(group, durations)
-        path_ns = self.walk.run(
-            waits=cause != "waits",
-            issuing=cause != "issuing",
-            order=cause != "dependency",
-            durations=durations,
-        )
-        return max(path_ns, self._load(durations, more=cause == "workers"))
-
-    def _load(self, durations: Sequence[float], more: bool) -> float:
-        """The largest busy time of one place's workers, or of a link; `more`: with one CPU worker
-        for each core."""
-        loads = {place: sum(durations[i] for i in own) for place, own in self.places.items()}
-        for group in self.blame.groups:
-            for place in group.begins:
-                n = sum(slot.place == place for slot in group.slots)
-                if place in loads:
-                    loads[place] /= n + (self.blame.spare(group) if more else 0)
-        return max(loads.values(), default=0.0)
+def without(
+    cause: str, recorded: Conditions, blame: IdleAttribution, alone_ns: Sequence[float]
+) -> Conditions | None:
+    """The conditions of the run without `cause`; None if there is nothing to remove. `alone_ns`:
+    the duration of each operation when alone."""
+    trace, changed = blame.trace, recorded
+    if cause == "waits" and trace.waits:
+        changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
+    elif cause == "issuing":
+        changed = replace(recorded, issuing=False)
+    elif cause == "dependency":
+        changed = replace(recorded, order=False)
+    elif cause == "transfer":
+        ns = [0 if e.is_copy else e.run_ns for e in trace.operations]
+        changed = replace(recorded, run_ns=ns)
+    elif cause == "contention":
+        changed = replace(recorded, run_ns=[round(ns) for ns in alone_ns])
+    else:
+        for group in blame.groups:
+            if cause == "imbalance":
+                changed = _spread_evenly(group, changed)
+            elif cause == "workers" and blame.spare(group):
+                n = len(group.slots) + blame.spare(group)
+                changed = replace(changed, workers={**changed.workers, "cpu": n})
+    return None if changed == recorded else changed
 
 
-def _set_mean_durations(group: WorkerGroup, durations: list[float]) -> None:
-    """Give every operation of `group` the duration it has at the place where operations of its name
-    are fastest, and limit each place to its share of the work."""
-    if len(group.begins) < 2:
-        return
+def _spread_evenly(group: WorkerGroup, recorded: Conditions) -> Conditions:
+    """Several places become one, where each operation takes as long as at the place that is the
+    fastest for operations of its name. At a single place, the workers share the time in which the
+    last operation still runs and all others have ended."""
+    run_ns = list(recorded.run_ns)
+    if len(group.begins) > 1:
+        places = list(recorded.places)
+        speed = _speeds(group)
+        for operation in group.operations:
+            run_ns[operation.number - 1] = round(
+                operation.run_ns * speed[operation.name, operation.place]
+            )
+            places[operation.number - 1] = group.name
+        workers = {**recorded.workers, group.name: len(group.slots)}
+        return replace(recorded, places=places, run_ns=run_ns, workers=workers)
+    last = group.last
+    others_ns = max((e.ended_ns for e in group.operations if e is not last), default=0)
+    if last.began_ns < others_ns:
+        alone_ns = last.ended_ns - others_ns
+        run_ns[last.number - 1] -= round(alone_ns * (1 - 1 / len(group.slots)))
+    return replace(recorded, run_ns=run_ns)
+
+
+def _speeds(group: WorkerGroup) -> dict[tuple[str, str], float]:
+    """(name, place) -> mean duration at the fastest place, over that at this one."""
     took: dict[str, dict[str, list[int]]] = {}
     for operation in group.operations:
         took.setdefault(operation.name, {}).setdefault(operation.place, []).append(operation.run_ns)
@@ -74,18 +75,7 @@ def _set_mean_durations(group: WorkerGroup, durations: list[float]) -> None:
         means = {place: mean(runs) or 1 for place, runs in places.items()}
         for place, own in means.items():
             speed[name, place] = min(means.values()) / own
-    loads = dict.fromkeys(group.begins, 0.0)
-    slots = dict.fromkeys(group.begins, 0)
-    for slot in group.slots:
-        slots[slot.place] += 1
-    for operation in group.operations:
-        durations[operation.number - 1] *= speed[operation.name, operation.place]
-        loads[operation.place] += durations[operation.number - 1]
-    share = sum(loads.values()) / len(group.slots)
-    for operation in group.operations:
-        load = loads[operation.place] / slots[operation.place]
-        if load > share:
-            durations[operation.number - 1] *= share / load
+    return speed
 
 
 def alone(blame: IdleAttribution) -> tuple[list[float], str]:

@@ -35,7 +35,7 @@ import numpy as np
 
 from d2lmini import callsite, files
 from d2lmini.callsite import Site
-from d2lmini.profiler.order import order_of
+from d2lmini.engine.order import order_of
 from d2lmini.profiler.records import Change, Operation, PlacedOperation
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     facts["pauses"] = [
         [*pause[:3], sites.of(pause.site), sites.text(pause.site)] for pause in trace.cpu.pauses
     ]
+    facts["notices"] = [[*n[:6], sites.of(n.site), sites.text(n.site)] for n in trace.notices]
+    facts["copies"] = [[*c[:2], sites.of(c.site), sites.text(c.site)] for c in trace.copies]
     facts["roles"] = {}
     for serial, role in trace.roles.items():
         facts["roles"].setdefault(role, []).append(serial)
@@ -230,6 +232,8 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
         if isinstance(operation, PlacedOperation):
             args["place"], args["rank"] = operation.place, operation.rank
             args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
+        if operation.by:
+            args["by"] = operation.by
         if trace.recording[number - 1 : number] == b"\1":
             args["recording"] = True
         if operation.failure is not None:
@@ -282,7 +286,8 @@ def _waits(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
 
 def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Arrows from the end of one operation to the start of a dependent one. Each arrow ends in the
-    enclosing slice (`bp`)."""
+    enclosing slice (`bp`), and starts 1 ns before the end of its slice: at the very end it would
+    belong to the next slice of that worker, or to none."""
     number = 0
     operations = trace.operations[:ARROWS]
     joined = {n: serials for n, serials in trace._joined.items() if n <= len(operations)}
@@ -294,7 +299,8 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
                     continue
                 number += 1
                 flow = {"name": name, "cat": "dependency", "id": number}
-                begin, end = _us(trace, first.ended_ns), _us(trace, operation.began_ns)
+                left_ns = max(first.began_ns, first.ended_ns - 1)
+                begin, end = _us(trace, left_ns), _us(trace, operation.began_ns)
                 where = tracks.of(first.place, first.worker)
                 yield {**flow, "ph": "s", "ts": begin, **where}
                 where = tracks.of(operation.place, operation.worker)

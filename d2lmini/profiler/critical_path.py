@@ -9,14 +9,13 @@ links the run would not be shorter than this path.
         train(net)
     print(trace.critical_path())
 
-The same walk answers "what if the program had not waited?": `Walk.run` can leave out the waits, the
-issuing or the order of operations, or use other durations. It has a step per operation and wait.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini import callsite
@@ -59,9 +58,9 @@ class ProgramEvent(NamedTuple):
     """A push or a wait, as a thread of the program reaches it.
 
     number   of the pushed operation; 0: a wait
-    thread   the number of the thread
-    before   the number of the previous event on this thread; -1: none
-    gap_ns   the thread's own time since then
+    thread   the number of the thread; -1: an operation pushed it, as it ran
+    before   the number of the previous event on this thread, or of that operation's; -1: none
+    gap_ns   the thread's own time since then, or the time since that operation began
     after    a push: the operations that this one depends on; a wait: the awaited operation, or
              none known; _LATEST: all pushed operations
     went_on_ns  a wait: time from the end of that operation until the program continued
@@ -81,7 +80,9 @@ _LATEST = (-1,)
 
 
 class Walk:
-    """The walk through a trace. `events` are prepared once; each `run` is a loop over them and sets
+    """The walk through a trace, with a step per operation and wait.
+
+    events      pushes and waits
 
     length_ns   length of the longest path
     over        per operation: its end (of number 0: 0)
@@ -115,58 +116,53 @@ class Walk:
                 number, inline = 0, False
                 after, went_on_ns = _find_awaited(what, trace.operations, ended)
                 came_ns, left_ns = what.begin_ns, what.end_ns
+            if isinstance(what, Operation) and what.by:
+                thread, before = -1, self.event_of[what.by]
+                recorded = trace[what.by].began_ns
+            else:
+                threads[what.thread] = (thread, len(self.events), left_ns)
             gap_ns = max(0, came_ns - recorded)
-            threads[what.thread] = (thread, len(self.events), left_ns)
             self.events.append(
                 ProgramEvent(number, thread, before, gap_ns, after, went_on_ns, inline)
             )
             self.what.append(what)
         self._threads = len(threads)
+        self._run()
 
-    def run(
-        self,
-        *,
-        waits: bool = True,
-        issuing: bool = True,
-        order: bool = True,
-        durations: Sequence[float] | None = None,
-    ) -> float:
-        """The longest path in ns: as recorded, or without waits, without time spent on issuing,
-        without any order among operations, or with durations[i] ns for operation i + 1."""
-        took = self.durations if durations is None else durations
-        self.over = over = [0.0] * (len(took) + 1)
+    def _run(self) -> None:
+        """Find the longest path."""
+        self.over = over = [0.0] * (len(self.durations) + 1)
         self.reached: list[float] = []
         self.held: list[int] = []
         clocks = [0.0] * self._threads
         latest, last_ns = 0, 0.0
-        for number, thread, _, gap_ns, after, went_on_ns, inline in self.events:
-            now = clocks[thread]
-            if issuing:
-                now += gap_ns
+        for number, thread, before, gap_ns, after, went_on_ns, inline in self.events:
+            if thread < 0:
+                parent = self.events[before].number
+                now = over[parent] - self.durations[parent - 1] + gap_ns
+            else:
+                now = clocks[thread] + gap_ns
             held = 0
             if number:
                 begin = now
-                if order:
-                    for k in after:
-                        if over[k] > begin:
-                            begin, held = over[k], k
-                over[number] = end = begin + took[number - 1]
+                for k in after:
+                    if over[k] > begin:
+                        begin, held = over[k], k
+                over[number] = end = begin + self.durations[number - 1]
                 if end > last_ns:
                     latest, last_ns = number, end
-                clocks[thread] = end if inline else now
+                if thread >= 0:
+                    clocks[thread] = end if inline else now
             else:
-                if waits:
-                    for k in after if after is not _LATEST else (latest,):
-                        if over[k] > now:
-                            now, held = over[k], k
-                    if issuing:
-                        now += went_on_ns
+                for k in after if after is not _LATEST else (latest,):
+                    if over[k] > now:
+                        now, held = over[k], k
+                now += went_on_ns
                 clocks[thread] = now
             self.reached.append(now)
             self.held.append(held)
         self.length_ns = max([last_ns, *clocks])
         self.last = latest if last_ns == self.length_ns else 0
-        return self.length_ns
 
 
 def _list_events(trace: Trace) -> Iterator[Operation | Wait]:
@@ -190,8 +186,11 @@ def _find_awaited(
     last = ended[k][1] if k >= 0 else 0  # the last operation that ended before the wait did
     done = wait.operation
     if wait.target is None and done <= 0:
-        done = last if last <= wait.pushed else 0
-        after = (done,) if wait.kind == "backpressure" and done else _LATEST
+        done = last  # what others pushed meanwhile counts for a wait for everything
+        after = _LATEST
+        if wait.kind == "backpressure":
+            done = last if last <= wait.pushed else 0
+            after = (done,) if done else _LATEST
     elif done > 0:
         after = (done,)
     done_ns = operations[done - 1].ended_ns if done > 0 else 0
@@ -204,7 +203,7 @@ class CriticalPath:
 
     def __init__(self, trace: Trace):
         walk = Walk(trace)
-        self.length_ns = walk.run()
+        self.length_ns = walk.length_ns
         self.wall_ns = trace.end_ns - trace.begin_ns
         self.steps: list[PathStep] = []
         event, runs = walk.event_of[walk.last], walk.last > 0
@@ -216,6 +215,11 @@ class CriticalPath:
             if runs:
                 node = (walk.event_of[held], True) if held else (event, False)
                 self._add(walk, what, "operation", node, walk.over[this.number])
+            elif this.thread < 0:  # the part of the other operation's run before the push
+                event_of_parent, held = this.before, walk.held[this.before]
+                node = (walk.event_of[held], True) if held else (event_of_parent, False)
+                parent = walk.what[event_of_parent]
+                self._add(walk, parent, "operation", node, walk.reached[event])
             elif this.number:
                 node = before
                 self._add(walk, what, "issuing", node, walk.reached[event])
@@ -278,14 +282,14 @@ class CriticalPath:
             f"critical path: {self.length_ns / 1e6:.2f} ms of {self.wall_ns / 1e6:.2f} ms "
             f"({share:.0f} %), {len(self.operations)} operations"
         ]
-        by_line: dict[tuple[str, Site | None], list[int]] = {}
+        by_line: dict[tuple[str, str], list[int]] = {}
+        where_of = cache(callsite.describe)  # a line has several sites
         for step in self.steps:
-            of_line = by_line.setdefault((step.kind, step.site), [0, 0])
+            of_line = by_line.setdefault((step.kind, where_of(step.site)), [0, 0])
             of_line[0] += step.end_ns - step.begin_ns
             of_line[1] += 1
         most = sorted(by_line.items(), key=lambda item: -item[1][0])[:8]
-        for (kind, site), (ns, times) in most:
-            where = callsite.describe(site)
+        for (kind, where), (ns, times) in most:
             lines.append(f"{ns / 1e6:10.2f} ms  {kind:<9} {times:>6} x  {where}")
         return "\n".join(lines)
 

@@ -29,7 +29,7 @@ from d2lmini.draw.layers import Edge
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import Box, Look, diagram, page, shorten
 from d2lmini.draw.timeline import STYLES
-from d2lmini.profiler.order import drop_implied
+from d2lmini.engine.order import drop_implied
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:

@@ -8,15 +8,17 @@ delays the operation X that starts there next. Backward in time from the start o
     X could have run but was not ready    the engine's own time: "unexplained"
     X could have run but was not pushed   "waits" while the thread that pushed X waited, "issuing"
                                           at other times
-    X's last dependency ran               a copy: "transfer"; on a worker that had been busy
+    X's last dependency ran               a copy: "transfer"; on another device that had been busy
                                           since before the slot was idle: "imbalance"; else
                                           "dependency"
     the dependency was delayed itself     the same questions about the dependency; if it was queued
                                           behind others: "imbalance" or "workers"
 
 until the walk reaches the instant at which the slot became idle. After the last start in a place
-the walk begins at the operation of its group that ended last. So every instant of every slot has
-one cause and one line, and a walk visits only events within the idle time.
+the walk begins at the operation of its group that ended last; if that operation has run since
+before the slot was idle, it is "imbalance": nothing else was left. So every instant of every slot
+has one cause and one line, and a walk visits only events within the idle time. The workers of one
+place share a queue, so that work cannot be spread among them any better: a chain is "dependency".
 """
 
 from __future__ import annotations
@@ -153,15 +155,13 @@ class IdleAttribution:
             thread: [begin_ns for begin_ns, _, _ in spans] for thread, spans in self._waits.items()
         }
         self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
-        self._taken_until: dict[int, int] = {}  # per operation: end of the worker's previous one
         for group in self.groups:
             for slot in group.slots:
                 self._follow(slot)
         self._before = self._last_before()
 
     def _follow(self, slot: WorkerSlot) -> None:
-        """For each operation of a worker, the start of the busy time, ignoring short pauses, and
-        the time at which the worker was free for the operation."""
+        """For each operation of a worker, the start of the busy time, ignoring short pauses."""
         before = None
         for run in slot.runs:
             since_ns = run.began_ns
@@ -169,7 +169,6 @@ class IdleAttribution:
                 breath_ns = max(_BREATH_NS, min(before.run_ns, run.run_ns) // 4)
                 if run.began_ns - before.ended_ns <= breath_ns:
                     since_ns = self._busy_since[before.number]
-                self._taken_until[run.number] = before.ended_ns
             self._busy_since[run.number] = since_ns
             before = run
 
@@ -259,10 +258,8 @@ class IdleAttribution:
             gap.add("workers" if few else "dependency", operation.site, begin_ns, end_ns)
         elif self.places[operation.number - 1] != gap.slot.place:
             gap.add("imbalance", operation.site, begin_ns, end_ns)
-        else:  # the operation was bound to its worker, though others were idle; then the hand-over
-            taken_ns = min(max(self._taken_until.get(operation.number, 0), begin_ns), end_ns)
-            self._attribute_handover(operation, gap, taken_ns, end_ns)
-            gap.add("imbalance", operation.site, begin_ns, taken_ns)
+        else:
+            self._attribute_handover(operation, gap, begin_ns, end_ns)
 
     def _attribute_handover(
         self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
@@ -283,18 +280,19 @@ class IdleAttribution:
         began_ns = operation.began_ns or operation.ended_ns
         if began_ns >= now:
             return now
+        since_ns = began_ns
+        here = self.places[operation.number - 1] == gap.slot.place
+        if not here and self.group_of.get(operation.number) is gap.group:
+            since_ns = self._busy_since.get(operation.number, now)
+        elif operation is not gap.group.last:
+            since_ns = now
         if operation.is_copy:
             cause = "transfer"
-        elif self.is_cut(operation) and self.places[operation.number - 1] == gap.slot.place:
+        elif self.is_cut(operation) and here:
             cause = "work"
-        elif (
-            gap.free_ns > self.begin_ns
-            and self.group_of.get(operation.number) is gap.group
-            and self._busy_since.get(operation.number, now) < gap.free_ns
-        ):
-            cause = "imbalance"
         else:
-            cause = "dependency"
+            alone = self.begin_ns < gap.free_ns and since_ns < gap.free_ns
+            cause = "imbalance" if alone else "dependency"
         gap.add(cause, operation.site, began_ns, now)
         return began_ns
 

@@ -93,6 +93,9 @@ class _Merge:
         self.trace.operations += in_order
         for number, operation in enumerate(self.trace.operations, start=1):
             operation.number = number
+        for (rank, _), operation in self.new.items():
+            if operation.by:
+                operation.by = self.new[rank, operation.by].number
         self.trace.recording = bytearray(len(in_order))
         for (rank, number), operation in self.new.items():
             trace = ranks[rank]

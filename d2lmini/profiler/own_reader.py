@@ -17,6 +17,7 @@ from d2lmini.callsite import RecordedCode, Site
 from d2lmini.context import Context
 from d2lmini.profiler.chrome import FACTS
 from d2lmini.profiler.cpu_time import CpuTime, Pause
+from d2lmini.profiler.outside import Copy, Notice
 from d2lmini.profiler.records import Operation, PlacedOperation, SplitRecord, Wait
 from d2lmini.profiler.sampler import Sample
 
@@ -91,6 +92,14 @@ class OwnReader:
             Pause(begin_ns, end_ns, thread, sites.of(saved, text))
             for begin_ns, end_ns, thread, saved, text in facts["pauses"]
         ]
+        self.trace.notices += [
+            Notice(token, kind, thread, operation, pushed, waits, sites.of(saved, text))
+            for token, kind, thread, operation, pushed, waits, saved, text in facts["notices"]
+        ]
+        self.trace.copies += [
+            Copy(when_ns, nbytes, sites.of(saved, text))
+            for when_ns, nbytes, saved, text in facts["copies"]
+        ]
         for role, serials in facts["roles"].items():
             self.trace.roles.update(dict.fromkeys(serials, role))
 
@@ -134,6 +143,7 @@ class OwnReader:
         operation.reads = self._numbers(args["reads"])
         operation.writes = self._numbers(args["writes"])
         operation.failure = args.get("failure")
+        operation.by = args.get("by", 0)
         cost = RecordedCost(_number(args["FLOPs"]), _number(args["bytes"]))
         operation.footprint = self._costs.setdefault(cost, cost)
         operation.pushed_ns = pushed_ns = self._ns(args["pushed us"])

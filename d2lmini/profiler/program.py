@@ -7,13 +7,13 @@ step.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from d2lmini.profiler.simulation import ProgramStep, SimulatedTask
+from d2lmini.engine.simulation import ProgramStep
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation, Wait
@@ -24,10 +24,11 @@ PAUSE = "backpressure"
 
 class ThreadEvent(NamedTuple):
     """An activity of a thread from begin to end: an operation issued (and run, if inline), a wait,
-    or neither: time that the replay removes."""
+    or neither: time that the replay removes. `pushed`: number of operations before a wait."""
 
     begin_ns: int
     end_ns: int
+    pushed: int
     operation: Operation | None = None
     wait: Wait | None = None
 
@@ -37,16 +38,16 @@ class ThreadEvent(NamedTuple):
 
 
 def front_ends(
-    trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
+    trace: Trace, dropped: Collection[int]
 ) -> tuple[dict[str, list[ProgramStep]], set[str]]:
-    """The steps of each thread of the program, by name, without the operations that have `parents`
+    """The steps of each thread of the program, by name, without the operations that others issued
     and the waits at the positions `dropped`; and the threads that each step of the first starts.
 
     A trace does not record which thread started another. A thread is assumed to start at its
     recorded delay after the first thread's previous step. The first thread ends with a wait for
     everything.
     """
-    events = _events(trace, parents, dropped)
+    events = _events(trace, dropped)
     main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
     mine = events.setdefault(main, [])
     over = [operation.end_ns for operation in mine]
@@ -64,25 +65,32 @@ def front_ends(
         steps[main][i] = steps[main][i]._replace(starts=tuple(names))
     last = max([trace.begin_ns, *over])
     after = trace.end_ns - max(trace.left_ns, done.before(trace.end_ns))
-    steps[main].append(ProgramStep(max(0, trace.left_ns - last), after_ns=max(0, after)))
+    steps[main].append(ProgramStep(max(0, trace.left_ns - last), after=max(0, after)))
     return steps, {name for names in starts.values() for name in names}
 
 
-def _events(
-    trace: Trace, parents: Mapping[int, int], dropped: Collection[int]
-) -> dict[str, list[ThreadEvent]]:
+def _events(trace: Trace, dropped: Collection[int]) -> dict[str, list[ThreadEvent]]:
     """The activities of each thread, in order."""
     events: dict[str, list[ThreadEvent]] = defaultdict(list)
     for operation in trace.operations:
-        if operation.number not in parents:
+        if not operation.by:
             end = operation.ended_ns if operation.inline else operation.pushed_ns
-            events[operation.thread].append(ThreadEvent(operation.pushed_ns, end, operation))
+            event = ThreadEvent(operation.pushed_ns, end, 0, operation)
+            events[operation.thread].append(event)
     for i, wait in enumerate(trace.waits):
         kept = None if i in dropped or wait.kind == PAUSE else wait
-        events[wait.thread].append(ThreadEvent(wait.begin_ns, wait.end_ns, None, kept))
+        event = ThreadEvent(wait.begin_ns, wait.end_ns, wait.pushed, None, kept)
+        events[wait.thread].append(event)
     for thread in events.values():
-        thread.sort(key=lambda event: event[:2])
+        thread.sort(key=_place_of)
     return events
+
+
+def _place_of(event: ThreadEvent) -> tuple[int, int, int]:
+    """The sort key of a thread's events; on a virtual clock many have the same time."""
+    if event.operation is not None:
+        return event.begin_ns, event.operation.number, 0
+    return event.begin_ns, event.pushed, event.end_ns
 
 
 def _steps(events: Sequence[ThreadEvent], last: int, done: _Done) -> Iterator[ProgramStep]:
@@ -117,7 +125,7 @@ class _Done:
         """The operations that a wait was for (None: all of them), and the time they were done."""
         if wait.target is None:
             return None, self.before(wait.end_ns)
-        numbers = {wait.operation} - {0}
+        numbers = {wait.operation} if 0 < wait.operation <= wait.pushed else set()
         if wait.kind == "wait_to_write":
             numbers.update(self._read_since(wait))
         operations = self.trace.operations
@@ -134,44 +142,23 @@ class _Done:
         return numbers[bisect_right(numbers, wait.operation) : bisect_right(numbers, wait.pushed)]
 
 
-def find_nested_pushes(trace: Trace) -> dict[int, int]:
-    """Operation -> the operation that pushed it while running on a worker, by number."""
-    workers = {operation.worker for operation in trace.operations} - {"", "caller"}
-    inside = [operation for operation in trace.operations if operation.thread in workers]
-    ran: dict[str, list[Operation]] = defaultdict(list)
-    if inside:
-        for operation in trace.operations:
-            if operation.run_ns:
-                ran[operation.worker].append(operation)
-        for each_worker in ran.values():
-            each_worker.sort(key=lambda operation: operation.began_ns)
-    parents = {}
-    for operation in inside:
-        before = ran[operation.thread]
-        k = bisect_left(before, operation.pushed_ns, key=lambda operation: operation.began_ns)
-        if k and before[k - 1].ended_ns >= operation.pushed_ns:
-            parents[operation.number] = before[k - 1].number
-    return parents
-
-
-def bound_of(trace: Trace, jobs: Sequence[SimulatedTask]) -> float | None:
-    """The largest pending weight when a paused push continued; None if no push paused. Sets the
-    weight of a job to its operation's bytes, to which the bound applies."""
+def bound_of(trace: Trace) -> tuple[list[float] | None, float | None]:
+    """The weight of each operation, its bytes, to which the bound applies; and the largest pending
+    weight when a paused push continued. None if no push paused."""
     ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
     if not ends:
-        return None
-    for job, operation in zip(jobs, trace.operations, strict=True):
-        job.weight = operation.nbytes or 1.0
+        return None, None
+    weights = [operation.nbytes or 1.0 for operation in trace.operations]
     pushed = [operation.pushed_ns for operation in trace.operations]
-    came = [0.0, *accumulate(job.weight for job in jobs)]
+    came = [0.0, *accumulate(weights)]
     over = sorted(
-        (operation.ended_ns, job.weight)
-        for operation, job in zip(trace.operations, jobs, strict=True)
+        (operation.ended_ns, weight)
+        for operation, weight in zip(trace.operations, weights, strict=True)
     )
     went = [0.0, *accumulate(weight for _, weight in over)]
     # The paused operation is pushed right after, and counts.
-    return max(
-        came[min(bisect_right(pushed, end) + 1, len(jobs))]
+    return weights, max(
+        came[min(bisect_right(pushed, end) + 1, len(weights))]
         - went[bisect_right(over, end, key=lambda ended: ended[0])]
         for end in ends
     )

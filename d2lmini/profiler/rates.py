@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from d2lmini.engine.simulation import SharedWork
+
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.tracing import Trace
@@ -62,17 +64,6 @@ def fit(copies: Sequence[Operation]) -> LinkRate:
         if slope > 0 and overhead >= 0:
             return LinkRate(overhead, slope)
     return LinkRate(0.0, median(run / nbytes for nbytes, run in ran))
-
-
-class SharedWork(NamedTuple):
-    """A split operation: the owner alone takes alone_ns first; then each available worker takes one
-    piece after the other, piece_ns each. Workers that become idle after the start help only if
-    `late` and if no worker was available at the start."""
-
-    alone_ns: float
-    piece_ns: float
-    pieces: int
-    late: bool = True
 
 
 def shares(trace: Trace) -> dict[int, SharedWork]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from d2lmini import instrument
 from d2lmini.engine.core import Task, Var
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.threads import this_thread
 
@@ -69,6 +70,8 @@ class Recorder(instrument.Instrument):
         operation.priority = task.priority
         operation.footprint = task.footprint()
         operation.ready_ns = operation.began_ns = operation.ended_ns = 0
+        parent = self._open.get(thread_state.task)
+        operation.by = 0 if parent is None else parent.number
         self._open[task] = operation
         operation.pushed_ns = self._clock()
         self._pushed.append(operation)
@@ -84,6 +87,7 @@ class Recorder(instrument.Instrument):
         operation.footprint = footprint
         operation.pushed_ns = operation.ready_ns = operation.began_ns = begin_ns
         operation.ended_ns = end_ns
+        operation.by = 0
         self._pushed.append(operation)
 
     def _new_record(

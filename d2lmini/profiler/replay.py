@@ -7,7 +7,7 @@
 The program's threads issue the same operations in the same order, with the host's own time between
 them as recorded. Waits get new durations: a wait ends when the awaited operation is done.
 Operations have their recorded durations and hand-overs and run by the engine's rules
-(`simulation`), after their dependencies. Conditions:
+(`engine.simulation`), after their dependencies. Conditions:
 
     workers, devices   the lanes; copies between contexts mapped to one device take no time
     link_gb_s          the part of a copy's time that is proportional to its bytes (`rates`)
@@ -21,25 +21,151 @@ Within `engine.stepped()` the prediction is exact: more workers there behave as 
 Not in the trace, so not predicted: the slowdown of operations that run side by side and share
 memory, caches or the interpreter; a different split of batches for other devices; waits outside the
 engine, as for the end of a thread, which keep their recorded length.
+
+`Recording` is the part that all replays of a trace share: `account` and `causal` replay it under
+many `Conditions`, and use only the length.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
+from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
 from d2lmini.profiler import rates
-from d2lmini.profiler.program import bound_of, find_nested_pushes, front_ends
+from d2lmini.profiler.program import bound_of, front_ends
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.simulation import SimulatedTask, Simulation
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted duration: between `low_ns` and `high_ns`, which are equal if one number is all
+    that the prediction has. On the virtual clock this number is exact."""
+
+    low_ns: float
+    high_ns: float
+
+    @property
+    def ns(self) -> float:
+        """The middle."""
+        return (self.low_ns + self.high_ns) / 2
+
+    def less_than(self, ns: float) -> Prediction:
+        """How much shorter than `ns` it is, at least 0."""
+        return Prediction(max(0.0, ns - self.high_ns), max(0.0, ns - self.low_ns))
+
+    def __str__(self) -> str:
+        low, high = f"{self.low_ns / 1e6:.2f}", f"{self.high_ns / 1e6:.2f}"
+        return f"{low} ms" if low == high else f"{low} to {high} ms"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a replay may change.
+
+    workers     number of workers, by place
+    places, run_ns, priorities    of each operation
+    dropped     positions in trace.waits of waits to leave out
+    issuing     False: the program and the hand-overs to workers take no time
+    order       False: no operation comes after another
+    """
+
+    workers: Mapping[str, int]
+    places: Sequence[str]
+    run_ns: Sequence[float]
+    priorities: Sequence[int]
+    dropped: Collection[int] = ()
+    issuing: bool = True
+    order: bool = True
+
+
+class Recording:
+    """What all replays of a trace share. `recorded` are the conditions of the recording."""
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+        operations = trace.operations
+        self.recorded = Conditions(
+            _threads(trace, None),
+            [operation.place for operation in operations],
+            [operation.run_ns for operation in operations],
+            [operation.priority for operation in operations],
+        )
+        self._hand_overs = rates.hand_overs(operations)
+        self._shares = rates.shares(trace)
+        self._weights, self._bound = bound_of(trace)
+        self._names: dict[str, dict[str, None]] = defaultdict(dict)
+        for operation, place in zip(operations, self.recorded.places):
+            if operation.worker and not operation.inline:
+                self._names[place][operation.worker] = None
+        self._steps: dict[Collection[int], tuple[dict[str, list[ProgramStep]], set[str]]] = {}
+
+    def predict(self, conditions: Conditions) -> Prediction:
+        """The duration of the run under these conditions."""
+        ns = self.simulate(conditions).ended
+        return Prediction(ns, ns)
+
+    def simulate(self, conditions: Conditions) -> Simulation:
+        """The run under these conditions."""
+        if conditions.dropped not in self._steps:
+            self._steps[conditions.dropped] = front_ends(self.trace, conditions.dropped)
+        steps, later = self._steps[conditions.dropped]
+        if not conditions.issuing:
+            steps = {
+                name: [step._replace(gap=0, after=0) for step in own] for name, own in steps.items()
+            }
+        workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
+        run = Simulation(self._jobs(conditions), steps, workers, self._bound, later)
+        run.run()
+        return run
+
+    def _names_of(self, place: str, n: int) -> list[str]:
+        """The names of `n` workers, those of the recording first."""
+        known = sorted(self._names.get(place, ()), key=lambda name: (len(name), name))
+        return known[:n] + [f"{place} worker {i}" for i in range(len(known) + 1, n + 1)]
+
+    def _jobs(self, conditions: Conditions) -> list[SimulatedTask]:
+        """The operations as jobs."""
+        taken, operations = self._hand_overs, self.trace.operations
+        usual = round(median(taken.values())) if taken else 0
+        jobs: list[SimulatedTask] = []
+        for i, old in enumerate(operations):
+            hand_over = taken.get(old.number, usual)
+            if old.inline:
+                hand_over = max(0, old.began_ns - old.pushed_ns)
+            job = SimulatedTask(
+                old.number,
+                conditions.places[i],
+                conditions.run_ns[i],
+                hand_over if conditions.issuing else 0,
+                conditions.priorities[i],
+                old.inline,
+            )
+            if self._weights is not None:
+                job.weight = self._weights[i]
+            if (share := self._shares.get(old.number)) is not None:
+                job.share = _scale(share, conditions.run_ns[i] / old.run_ns if old.run_ns else 1.0)
+            if old.by:
+                parent = operations[old.by - 1]
+                jobs[old.by - 1].children.append((old.pushed_ns - parent.began_ns, job))
+            jobs.append(job)
+        if conditions.order:
+            for job, (needs, room) in zip(jobs, self.trace.order):
+                job.follows([jobs[number - 1] for number in needs + room])
+        return jobs
+
+
+def _scale(share: SharedWork, by: float) -> SharedWork:
+    return share._replace(alone=share.alone * by, piece=share.piece * by)
 
 
 def replay(
@@ -54,36 +180,35 @@ def replay(
     threads = _threads(trace, workers)
     place_of = _places(trace, devices)
     dropped = _find_dropped(trace, without_wait_at)
-    if link_gb_s is not None and not link_gb_s > 0:
-        raise MXNetError(f"replay: link_gb_s is a rate in GB/s above 0, got {link_gb_s!r}")
-
     new = [copy(operation) for operation in trace.operations]
-    for array in new:
-        array.ctx = place_of.get(array.ctx, array.ctx)
+    for operation in new:
+        operation.ctx = place_of.get(operation.ctx, operation.ctx)
         if priorities is not None:
-            array.priority = priorities(array)
+            operation.priority = priorities(operation)
     lanes = dict(threads)
-    for old, array in zip(trace.operations, new, strict=True):
-        lanes.setdefault(array.place, threads[old.place])
-    jobs = _jobs(trace, new, link_gb_s)
-    parents = find_nested_pushes(trace)
-    for number, parent in parents.items():
-        after = trace[number].pushed_ns - trace[parent].began_ns
-        jobs[parent - 1].children.append((after, jobs[number - 1]))
-    steps, later = front_ends(trace, parents, dropped)
-    bound = bound_of(trace, jobs)
-    run = Simulation(jobs, steps, lanes, bound, later)
-    length = run.run()
+    for old, operation in zip(trace.operations, new, strict=True):
+        lanes.setdefault(operation.place, threads[old.place])
+    recording = Recording(trace)
+    conditions = replace(
+        recording.recorded,
+        workers=lanes,
+        places=[operation.place for operation in new],
+        run_ns=_durations(trace, new, link_gb_s),
+        priorities=[operation.priority for operation in new],
+        dropped=frozenset(dropped),
+    )
+    run = recording.simulate(conditions)
 
     predicted = type(trace)()
     predicted.recorded = trace
+    predicted.prediction = Prediction(run.ended, run.ended)
     predicted.operations = new
     predicted.workers = lanes
     predicted.blas_threads = trace.blas_threads
     predicted.begin_ns = trace.begin_ns
     predicted.left_ns = trace.begin_ns + run.left
-    predicted.end_ns = trace.begin_ns + length
-    _enter_times(trace, predicted, jobs)
+    predicted.end_ns = trace.begin_ns + run.ended
+    _enter_times(predicted, run.jobs)
     _enter_waits(predicted, run)
     return predicted
 
@@ -95,7 +220,7 @@ def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str,
     """The number of threads for each lane, as recorded or as requested."""
     threads = {"cpu": 1, **trace.workers}
     for place in {operation.place for operation in trace.operations}:
-        threads.setdefault(place, threads["cpu"])
+        threads.setdefault(place, 1)
     asked = {"cpu": workers} if isinstance(workers, int) else dict(workers or {})
     for place, n in asked.items():
         if place not in threads:
@@ -112,12 +237,19 @@ def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
         return {}
     if not isinstance(devices, int) or devices < 1:
         raise MXNetError(f"replay: devices are 1 or more, got {devices!r}")
-    contexts = {operation.ctx for operation in trace.operations if not operation.ctx.is_cpu}
-    if not contexts:
+    numbers = sorted({e.ctx.device_id for e in trace.operations if not e.ctx.is_cpu})
+    if not numbers:
         raise MXNetError(
             f"replay: devices={devices}, but no operation ran on a GPU; for the CPU ask for workers"
         )
-    return {ctx: gpu(ctx.device_id % devices) for ctx in contexts}
+    if devices > len(numbers):
+        used = ", ".join(f"gpu({number})" for number in numbers)
+        raise MXNetError(
+            f"replay: devices={devices}, but the trace has {len(numbers)} ({used}), and does not "
+            "say how the program would split its work for more. Record the program on as many: "
+            f"`with d2lmini.virtual_gpus({devices}):` needs no GPU"
+        )
+    return {gpu(number): gpu(k % devices) for k, number in enumerate(numbers)}
 
 
 def _find_dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
@@ -147,35 +279,29 @@ def _is_at(where: str, line: str | int) -> bool:
 # -- inputs of the simulation ----------------------------------------------------------------------
 
 
-def _jobs(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[SimulatedTask]:
-    """The operations as jobs, with durations under the new conditions."""
-    taken = rates.hand_overs(trace.operations)
-    usual = round(median(taken.values())) if taken else 0
-    shares = rates.shares(trace)
+def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[int]:
+    """The duration of each operation: copies may become faster, or superfluous."""
+    if link_gb_s is not None and not link_gb_s > 0:
+        raise MXNetError(f"replay: link_gb_s is a rate in GB/s above 0, got {link_gb_s!r}")
     on_link: dict[str, list[Operation]] = defaultdict(list)
     for old in trace.operations:
         if old.is_copy:
             on_link[old.place].append(old)
-    links = {place: rates.fit(copies) for place, copies in on_link.items()} if link_gb_s else {}
-    jobs = []
-    for old, operation in zip(trace.operations, new, strict=True):
-        job = SimulatedTask(
-            operation.number, operation.place, old.run_ns, taken.get(operation.number, usual)
+    if link_gb_s is not None and not on_link:
+        raise MXNetError(
+            f"replay: link_gb_s={link_gb_s}, but nothing was copied over a link; record a program "
+            "that copies between devices"
         )
-        job.priority = operation.priority
-        job.inline = old.inline
-        job.share = shares.get(operation.number)
-        if old.is_copy and _stays(trace, new, operation.number):
-            job.run_ns = 0
+    links = {place: rates.fit(copies) for place, copies in on_link.items()} if link_gb_s else {}
+    found = []
+    for old in trace.operations:
+        ns = old.run_ns
+        if old.is_copy and _stays(trace, new, old.number):
+            ns = 0
         elif link_gb_s is not None and old.is_copy:
-            job.run_ns = links[old.place].at(old.run_ns, old.nbytes, link_gb_s)
-        if old.inline:
-            job.hand_over_ns = max(0, old.began_ns - old.pushed_ns)
-        jobs.append(job)
-    for job in jobs:
-        needs, room = trace.needs(job.number), trace.makes_room(job.number)
-        job.follows(jobs[number - 1] for number in (*needs, *room))
-    return jobs
+            ns = links[old.place].at(ns, old.nbytes, link_gb_s)
+        found.append(ns)
+    return found
 
 
 def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
@@ -189,39 +315,21 @@ def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
 # -- results of the simulation ---------------------------------------------------------------------
 
 
-def _enter_times(trace: Trace, predicted: Trace, jobs: list[SimulatedTask]) -> None:
-    """Write times and places into the operations."""
-    begin = predicted.begin_ns
-    names = _names(predicted)
+def _enter_times(predicted: Trace, jobs: Sequence[SimulatedTask]) -> None:
+    """Write times and workers into the operations."""
+    trace, begin = predicted.recorded, predicted.begin_ns
+    assert trace is not None
     for operation, job in zip(predicted.operations, jobs, strict=True):
         ran = operation.began_ns != 0
-        inline = job.worker < 0
-        operation.pushed_ns = begin + job.pushed_ns
-        operation.ready_ns = begin + job.ready_ns
-        operation.began_ns = begin + job.began_ns if ran else 0
-        operation.ended_ns = begin + job.ended_ns
+        operation.pushed_ns = begin + job.pushed
+        operation.ready_ns = begin + job.ready
+        operation.began_ns = begin + job.began if ran else 0
+        operation.ended_ns = begin + job.ended
         if job.share is not None:
-            cut_ns = max(0, operation.run_ns - round(job.share.alone_ns))
+            cut_ns = max(0, operation.run_ns - round(job.share.alone))
             predicted.shared[operation.number] = trace.shared[operation.number]._replace(ns=cut_ns)
         if ran:
-            operation.worker = "caller" if inline else names(operation.place, job.worker)
-
-
-def _names(trace: Trace) -> Callable[[str, int], str]:
-    """(place, index) -> the name of a worker: recorded names as far as they go."""
-    known: dict[str, dict[str, None]] = defaultdict(dict)
-    for operation in trace.operations:
-        if operation.worker and not operation.inline:
-            known[operation.place][operation.worker] = None
-    names = {place: list(workers) for place, workers in known.items()}
-
-    def name(place: str, i: int) -> str:
-        mine = names.setdefault(place, [])
-        while len(mine) <= i:
-            mine.append(f"{place} worker {len(mine) + 1}")
-        return mine[i]
-
-    return name
+            operation.worker = job.worker or "caller"
 
 
 def _enter_waits(predicted: Trace, run: Simulation) -> None:

@@ -38,14 +38,15 @@ from d2lmini.base import MXNetError
 from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
+from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, read_clocks, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
-from d2lmini.profiler.order import Before, ancestors, order_of
-from d2lmini.profiler.recorder import Recorder, serial_of
+from d2lmini.profiler.outside import OutsideRecorder
+from d2lmini.profiler.recorder import serial_of
 from d2lmini.profiler.records import Operation, SplitRecord
 from d2lmini.profiler.sampler import PythonTime, Sample, Sampler
 from d2lmini.profiler.threads import this_thread
@@ -56,8 +57,11 @@ if TYPE_CHECKING:
     from d2lmini.context import Context
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
+    from d2lmini.profiler.causal import CausalProfile
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.overlap import Explanation
+    from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.stragglers import Stragglers
     from d2lmini.profiler.summary import Summary
@@ -66,7 +70,7 @@ if TYPE_CHECKING:
 CLOSING = "end of profile"
 
 
-class Trace(Recorder):
+class Trace(OutsideRecorder):
     """The events within the scope of a `profile()`.
 
     operations  in push order; the first has number 1
@@ -84,6 +88,7 @@ class Trace(Recorder):
     roles       serial numbers of Vars whose memory has a role in training (`device.roles`)
     older       bytes of such memory from before the trace, by context and role
     lacks       of a trace of another library: what its file does not show, each with the reason
+    prediction  of a predicted trace: its duration, from low_ns to high_ns; else None
     cpu         the CPU times of operations that ran on workers of the CPU, and pauses for garbage
                 collection; see off_cpu(). Both empty on a virtual clock
 
@@ -111,6 +116,7 @@ class Trace(Recorder):
         self.roles: dict[int, str] = {}
         self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
+        self.prediction: Prediction | None = None
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
@@ -220,6 +226,9 @@ class Trace(Recorder):
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
             )  # fmt: skip
+
+    def _count_waits(self) -> int:
+        return len(self._waits) + len(self._waits.pending) // 9
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         operation = self._open.get(thread_state.task)
@@ -363,7 +372,8 @@ class Trace(Recorder):
         this trace. Without arguments the recorded run is predicted.
 
         workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
-        devices          number of GPUs: gpu(i) becomes gpu(i % devices)
+        devices          number of GPUs, at most as many as recorded; the i-th becomes
+                         gpu(i % devices)
         link_gb_s        GB/s of each link in each direction
         without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
         priorities       operation -> its priority; higher priorities run first
@@ -381,6 +391,23 @@ class Trace(Recorder):
             if value is not None:
                 self.refuse(f"replay({name}=)")
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
+
+    def explain(self, a: int, b: int) -> Explanation:
+        """Why operations number `a` and `b` can never overlap: the chain of reads, writes and lines
+        that forbids it in every legal schedule, and the edits that would allow it, each with the
+        time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
+        ValueError if `a` is `b`."""
+        from d2lmini.profiler.overlap import explain
+
+        return explain(self, a, b)
+
+    def causal(self, most: int = 10, lines: bool = True) -> CausalProfile:
+        """How long the run would take if the operations of one name, or those of one line if
+        `lines`, were 10, 20, ... 100 % faster: for the `most` names and lines with most time.
+        Prints as a table; `plot()` draws the curves. Each row takes ten replays of the trace."""
+        from d2lmini.profiler.causal import causal_of
+
+        return causal_of(self, most, lines)
 
     def diff(self, other: Trace) -> Diff:
         """Differences in `other`, a run of the same program after a change: operations added,

@@ -48,6 +48,7 @@ class WaitList(Records[Wait]):
     def __init__(self, trace: Trace):
         super().__init__(9, self._wait)
         self._trace = trace
+        self._pushed: dict[str, int] = {}  # by thread, when its last wait ended
 
     def __call__(self) -> Ledger:
         return ledger_of(self._trace)
@@ -60,9 +61,17 @@ class WaitList(Records[Wait]):
         operations = self._trace.operations
         # Of operations at the very same time, as on a virtual clock, none came after the end.
         pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=_pushed_ns)
+        before, self._pushed[thread] = self._pushed.get(thread, 0), pushed_at_end
+        while pushed > before and _is_pushed_inside(operations[pushed - 1], begin_ns):
+            pushed -= 1
         name = callsite.name_of(call)
         instead = why_hidden(kind, name, recording)
         return Wait(kind, target, -1, pushed, site, thread, begin_ns, end_ns, name, instead)
+
+
+def _is_pushed_inside(operation: Operation, begin_ns: int) -> bool:
+    """True if another operation pushed it during a wait that began at the same time."""
+    return operation.by > 0 and operation.pushed_ns == begin_ns
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 from d2lmini.ops.core import registry
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.namespaces import function_of
-from d2lmini.symbol.symbol import Symbol
+from d2lmini.symbol.symbol import Symbol, tracer
 
 __all__ = [
     "exponential", "exponential_like", "gamma", "gamma_like", "generalized_negative_binomial",
@@ -32,7 +32,11 @@ def _draw(
 ) -> Symbol:
     values = tuple(parameters.values())
     kwargs.pop("ctx", None)
-    attrs = {"shape": () if shape is None else shape, **kwargs}
+    attrs = dict(kwargs)
+    if shape is not None:
+        attrs["shape"] = shape
+    elif tracer.capture is not None and not isinstance(values[0], Symbol):
+        attrs["shape"] = 1  # a net that is traced draws one number, as nd.random does
     if dtype is not None:
         attrs["dtype"] = dtype
     if all(isinstance(v, Symbol) for v in values):
@@ -113,15 +117,18 @@ def multinomial(
     return compose(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
 
 
-shuffle = function_of(registry["_shuffle"], "_shuffle")
-uniform_like = function_of(registry["_random_uniform_like"], "uniform_like")
-normal_like = function_of(registry["_random_normal_like"], "normal_like")
-gamma_like = function_of(registry["_random_gamma_like"], "gamma_like")
-exponential_like = function_of(registry["_random_exponential_like"], "exponential_like")
-poisson_like = function_of(registry["_random_poisson_like"], "poisson_like")
+shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
+shuffle.__qualname__ = "random.shuffle"
+uniform_like = function_of(registry["_random_uniform_like"], "uniform_like", "random.")
+normal_like = function_of(registry["_random_normal_like"], "normal_like", "random.")
+gamma_like = function_of(registry["_random_gamma_like"], "gamma_like", "random.")
+exponential_like = function_of(registry["_random_exponential_like"], "exponential_like", "random.")
+poisson_like = function_of(registry["_random_poisson_like"], "poisson_like", "random.")
 negative_binomial_like = function_of(
-    registry["_random_negative_binomial_like"], "negative_binomial_like"
+    registry["_random_negative_binomial_like"], "negative_binomial_like", "random."
 )
 generalized_negative_binomial_like = function_of(
-    registry["_random_generalized_negative_binomial_like"], "generalized_negative_binomial_like"
+    registry["_random_generalized_negative_binomial_like"],
+    "generalized_negative_binomial_like",
+    "random.",
 )

@@ -29,6 +29,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.draw.layers import Edge
 from d2lmini.draw.svg import shorten
+from d2lmini.engine.order import drop_implied
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.graph.cached_op import Compiled
@@ -37,7 +38,6 @@ from d2lmini.graph.passes import Pass, simplify
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops.spec import Cost, Spec
-from d2lmini.profiler.order import drop_implied
 from d2lmini.profiler.summary import in_time
 from d2lmini.profiler.tracing import Trace
 from d2lmini.symbol.infer import is_known, shapes_of

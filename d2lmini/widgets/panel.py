@@ -46,7 +46,7 @@ class Panel(Widget):
     script = "panel"
     words = "panel"
 
-    #: Are there the buttons Run, Cancel and Clear?
+    #: True if there are the buttons Run, Cancel and Clear.
     runnable = True
 
     #: Call `turned` as soon as a control changes?

@@ -18,10 +18,10 @@
 >>> play.ahead(4)                             # a, which 4 waits to write: 2 and 3 read it
 [(1, True, [(2, False), (3, False)])]
 
-The moves follow the stepped engine's rules (`core.claim`, `core.release`, on shadows of the Vars
-and of the operations) and its choices (`stepped_choices`), without computation: so a play can stay
-in a notebook for hours, holds no memory, blocks no thread, and emits no instrument events. For a
-seed it gives the log that `engine.stepped(seed=...)` gives.
+The rules are the stepped engine's (`engine.simulation`), and so are the choices
+(`stepped_choices`), without computation: so a play can stay in a notebook for hours, holds no
+memory, blocks no thread, and emits no instrument events. For a seed it gives the log that
+`engine.stepped(seed=...)` gives.
 
 A path through the program is the list of its moves. `back` replays the same path from the beginning
 with one move less: milliseconds, for programs of this size. Forward again takes the same moves,
@@ -30,15 +30,14 @@ until the caller chooses another.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from d2lmini.engine import core
-from d2lmini.engine.core import Task, Var
+from d2lmini.engine.order import order_of
+from d2lmini.engine.schedule import worker_names
+from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
 from d2lmini.engine.stepped_choices import choice
 from d2lmini.engine.stepped_records import LogEntry
-from d2lmini.widgets.stepper_program import Operation, Program, Wait
+from d2lmini.widgets.stepper_program import Program, Wait
 
 
 class Move(NamedTuple):
@@ -63,14 +62,21 @@ class Playback:
              "done", "failed", "skipped"
     worker, began_us, ended_us   number -> its worker, its begin, its end
     log      the events, in the stepped engine's format
-    awaited  the wait at which the program stands, and the operations it is for; None: it is over
+    schedule the ready and the running operations (as `stepped_choices` asks)
     """
 
     def __init__(self, program: Program, seed: int | None = None):
         self.program = program
-        self._inside: dict[int, list[int]] = {}  # number -> the operations it pushes as it begins
-        for operation in program.operations.values():
-            self._inside.setdefault(operation.by, []).append(operation.number)
+        self._steps = _steps(program)
+        self._order = order_of(list(program.operations.values()))  # type: ignore[arg-type]
+        self._workers = {
+            operation.place: worker_names(operation.place, operation.workers)
+            for operation in program.operations.values()
+        }
+        self._uses: dict[int, list[tuple[int, bool]]] = {}  # Var -> (operation, writes it?)
+        for number, operation in program.operations.items():
+            for var in dict.fromkeys((*operation.reads, *operation.writes)):
+                self._uses.setdefault(var, []).append((number, var in operation.writes))
         self.restart(seed)
 
     def restart(self, seed: int | None = None) -> None:
@@ -82,49 +88,65 @@ class Playback:
 
     def _go(self, steps: int) -> None:
         """Go to the state after this many moves of the path."""
+        self._jobs = self._make_jobs()
+        self._run = Simulation(self._jobs, {"main": self._steps}, self._workers)
+        self.schedule = self._run.schedule
         self.steps = 0
-        self.now_us = 0.0
-        self.status = dict.fromkeys(self.program.operations, "later")
         self.worker: dict[int, str] = {}
         self.began_us: dict[int, float] = {}
         self.ended_us: dict[int, float] = {}
         self.log: list[LogEntry] = []
-        self.awaited: tuple[Wait, set[int]] | None = None
-        self.vars = {number: Var() for number in self.program.names}
-        self._numbers = {var: number for number, var in self.vars.items()}
-        self._tasks: dict[int, Task] = {}
-        self._ends: dict[int, float] = {}
-        self._at = 0
-        self._run_program()
+        self._newest = 0  # the highest number of an operation that was pushed
+        self._settle()
         for move in self._way[:steps]:
             self._do(move)
+        self._look()
 
-    # -- what may happen (as `stepped_choices` asks) -----------------------------------------------
+    def _make_jobs(self) -> list[SimulatedTask]:
+        jobs: list[SimulatedTask] = []
+        for operation, (needs, room) in zip(self.program.operations.values(), self._order):
+            job = SimulatedTask(
+                operation.number, operation.place, operation.us, 0, operation.priority
+            )
+            job.follows([jobs[number - 1] for number in needs + room])
+            if operation.by:
+                jobs[operation.by - 1].children.append((0, job))
+            jobs.append(job)
+        return jobs
 
-    def able_to_begin(self) -> Iterator[Task]:
-        """The ready operations for which a worker is free, by priority and age."""
-        busy = Counter(self._of(number).place for number in self._ends)
-        ready = [self._tasks[n] for n, status in self.status.items() if status == "ready"]
-        for task in sorted(ready, key=lambda task: (-task.priority, task.seq)):
-            operation = self._of(task.seq)
-            if busy[operation.place] < operation.workers:
-                yield task
+    # -- what may happen ---------------------------------------------------------------------------
 
-    def able_to_end(self) -> list[Task]:
-        """The running operations, the first to end first."""
-        return [self._tasks[n] for n in sorted(self._ends, key=lambda n: (self._ends[n], n))]
+    @property
+    def now_us(self) -> float:
+        """The virtual clock."""
+        return float(self._run.now)
+
+    @property
+    def pushed(self) -> int:
+        """Number of operations pushed."""
+        return len(self._run.issued)
+
+    @property
+    def awaited(self) -> tuple[Wait, set[int]] | None:
+        """The wait at which the program stands, and the operations it is for; None: it is over."""
+        thread = self._run.threads["main"]
+        if thread.since < 0:
+            return None
+        step = thread.steps[thread.at]
+        jobs = self._run.issued if step.jobs is None else [self._jobs[n - 1] for n in step.jobs]
+        return step.wait, {job.number for job in jobs if job.ended < 0}
 
     def able(self) -> list[Move]:
         """All moves that are legal now; begins come first."""
-        begins = [Move(task.seq, True) for task in self.able_to_begin()]
-        return begins + [Move(task.seq, False) for task in self.able_to_end()]
+        begins = [Move(job.number, True) for job in self.schedule.able_to_begin()]
+        return begins + [Move(job.number, False) for job in self.schedule.able_to_end()]
 
     def next(self) -> Move | None:
         """The move made by default; None at the end."""
         if self.steps < len(self._way):
             return self._way[self.steps]
         found = self._choice.next(self)
-        return None if found is None else Move(found.task.seq, found.begins)
+        return None if found is None else Move(found.operation.number, found.begins)
 
     @property
     def order(self) -> list[int]:
@@ -148,7 +170,9 @@ class Playback:
             move = found[0]
         if self._way[self.steps : self.steps + 1] != [move]:
             self._way[self.steps :] = [move]
-        return self._do(move)
+        event = self._do(move)
+        self._look()
+        return event
 
     def back(self) -> bool:
         """Take the last move back; False at the beginning."""
@@ -157,130 +181,103 @@ class Playback:
             return True
         return False
 
-    def rewind(self) -> None:
-        """Go back to the beginning; the path is kept."""
-        self._go(0)
-
     def run(self) -> None:
         """Move until the program is over."""
         while self.step() is not None:
             continue
 
-    def run_to(self, number: int) -> None:
-        """Move until this operation begins; if it has begun, go back to its begin. ValueError for a
-        number that no operation has."""
-        if number not in self.program.operations:
-            most = len(self.program.operations)
-            raise ValueError(f"run_to: operations have numbers from 1 to {most}, got {number!r}")
-        if number in self.began_us:
-            self._go(self._way.index(Move(number, True)))
-        while number not in self.began_us:
-            self.step()
-
     def _do(self, move: Move) -> LogEntry:
-        operation, task = self._of(move.number), self._tasks[move.number]
-        number, kind = move.number, "begin" if move.begins else "end"
+        number, job = move.number, self._jobs[move.number - 1]
+        name = self.program.operations[number].name
         if move.begins:
-            self.worker[number] = self._free_worker(operation)
-            self.status[number] = "running"
-            self.began_us[number] = self.now_us
-            self._ends[number] = self.now_us + operation.us
+            self._run.begin(job)
+            self.worker[number], self.began_us[number] = job.worker, job.began
         else:
-            self.now_us = self.ended_us[number] = max(self.now_us, self._ends.pop(number))
-            self.status[number] = operation.status
-        event = LogEntry(kind, number, operation.name, self.worker[number], self.now_us)
+            self._run.end(job)
+            self.ended_us[number] = job.ended
+        kind = "begin" if move.begins else "end"
+        event = LogEntry(kind, number, name, job.worker, self.now_us)
         self.log.append(event)
         self.steps += 1
-        if move.begins:
-            for inner in self._inside.get(number, ()):
-                self._push(inner)
-        else:
-            for ready in core.release(task):
-                self.status[ready.seq] = "ready"
-        self._run_program()
+        self._settle()
         return event
 
-    def _free_worker(self, operation: Operation) -> str:
-        n, place = operation.workers, operation.place
-        names = [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
-        busy = {self.worker[end] for end in self._ends}
-        return next(name for name in names if name not in busy)
+    def _settle(self) -> None:
+        """The program goes on to its next wait for an operation that is not done."""
+        before = self.pushed
+        self._run.settle()
+        for job in self._run.issued[before:]:
+            name = self.program.operations[job.number].name
+            self.log.append(LogEntry("push", job.number, name, "", self.now_us))
+            self._newest = max(self._newest, job.number)
 
-    # -- the program -------------------------------------------------------------------------------
+    def _look(self) -> None:
+        self.status = {job.number: self._status(job) for job in self._jobs}
 
-    def _run_program(self) -> None:
-        """Run the program as far as possible: to its next wait for an operation that is not
-        done."""
-        script = self.program.script
-        while self._at < len(script):
-            item = script[self._at]
-            if isinstance(item, Wait):
-                if self.awaited is None:
-                    self.awaited = item, self._needed(item)
-                left = {n for n in self.awaited[1] if n not in self.ended_us}
-                if left:
-                    self.awaited = item, left
-                    return
-                self.awaited = None
-            else:
-                self._push(item)
-            self._at += 1
-
-    def _needed(self, wait: Wait) -> set[int]:
-        """The operations that must end before a wait ends."""
-        pending = [n for n in self._tasks if n not in self.ended_us]
-        if wait.var is None:
-            return set(pending)
-        var, reads_too = self.vars[wait.var], wait.kind == "wait_to_write"
-        found = {n for n in pending if var in self._tasks[n].writes}
-        return found | {n for n in pending if reads_too and var in self._tasks[n].shared}
-
-    def _push(self, number: int) -> None:
-        operation = self._of(number)
-        reads, writes = (
-            tuple([self.vars[n] for n in numbers])
-            for numbers in (operation.reads, operation.writes)
-        )
-        task = self._tasks[number] = Task(operation.name, reads, writes, None, operation.priority)
-        task.prepare()
-        task.seq = number
-        self.log.append(LogEntry("push", number, operation.name, "", self.now_us))
-        self.status[number] = "ready" if core.claim(task) else "waiting"
+    def _status(self, job: SimulatedTask) -> str:
+        if job.ended >= 0:
+            return self.program.operations[job.number].status
+        if job.began >= 0:
+            return "running"
+        return "ready" if job.ready >= 0 else "waiting" if job.pushed >= 0 else "later"
 
     # -- who stands where --------------------------------------------------------------------------
 
-    def _of(self, number: int) -> Operation:
-        return self.program.operations[number]
-
     def line(self, var: int) -> list[tuple[int, bool, bool]]:
-        """The queue of a Var, from its head: (number, writes?, holds it?)."""
-        of = self.vars[var]
-        held = [(task.seq, False, True) for task in of.readers]
-        held += [(of.writer.seq, True, True)] if of.writer is not None else []
-        return sorted(held) + [(task.seq, writes, False) for task, writes in of.queue]
+        """The queue of a Var, from its head: (number, writes?, holds it?). The engine's rule:
+        readers hold it together, a writer alone."""
+        line: list[tuple[int, bool, bool]] = []
+        for number, writes in self._uses.get(var, ()):
+            job = self._jobs[number - 1]
+            if job.ended < 0 and number <= self._newest:
+                first = not line if writes else not any(wrote for _, wrote, _ in line)
+                line.append((number, writes, first and job.pushed >= 0))
+        return line
 
     def ahead(self, number: int) -> list[tuple[int, bool, list[tuple[int, bool]]]]:
         """For each Var that an operation still waits for: the Var, whether the operation writes it,
         and the operations that come first: (number, writes?)."""
         found = []
-        task = self._tasks[number]
-        for var in (*task.shared, *task.writes):
-            if core.holds(task, var):
-                continue
-            writes, those = var in task.writes, []
-            for other, wrote, _ in self.line(self._numbers[var]):
+        operation = self.program.operations[number]
+        shared = [var for var in operation.reads if var not in operation.writes]
+        for var in (*shared, *operation.writes):
+            writes = var in operation.writes
+            those: list[tuple[int, bool]] = []
+            for other, wrote, holds in self.line(var):
                 if other == number:
+                    if not holds:
+                        found.append((var, writes, those))
                     break
                 if writes or wrote:
                     those.append((other, wrote))
-            found.append((self._numbers[var], writes, those))
         return found
 
     def value(self, var: int) -> str:
         """The contents of a small Var: the value that the last ended writer left there. None while
         an operation writes it."""
-        wrote = [n for n in self.order if var in self._of(n).writes]
-        if wrote and wrote[-1] in self._ends:
+        wrote = [n for n in self.order if var in self.program.operations[n].writes]
+        if wrote and wrote[-1] not in self.ended_us:
             return ""
-        known = self._of(wrote[-1]).values if wrote else self.program.values
+        known = self.program.operations[wrote[-1]].values if wrote else self.program.values
         return known.get(var, "")
+
+
+def _steps(program: Program) -> list[ProgramStep]:
+    """The program's actions; a wait is for the operations that it found pushed."""
+    steps, last = [], 0
+    for item in program.script:
+        if not isinstance(item, Wait):
+            last = item
+            steps.append(ProgramStep(0, item))
+            continue
+        jobs = None
+        if item.var is not None:
+            reads_too = item.kind == "wait_to_write"
+            jobs = tuple(
+                number
+                for number, operation in program.operations.items()
+                if number <= last
+                and (item.var in operation.writes or (reads_too and item.var in operation.reads))
+            )
+        steps.append(ProgramStep(0, 0, jobs, 0, item))
+    return steps

@@ -24,7 +24,8 @@ from d2lmini.draw.svg import (
     shorten,
 )
 from d2lmini.draw.timeline import STYLES
-from d2lmini.profiler.order import drop_implied, order_of
+from d2lmini.engine.order import drop_implied, order_of
+from d2lmini.engine.schedule import worker_names
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import code_of, title
@@ -148,4 +149,4 @@ def _lanes(play: Playback, width: float, y: float) -> tuple[list[str], float]:
 def workers(program: Program) -> list[str]:
     """The names of all workers that run its operations."""
     serve = {operation.place: operation.workers for operation in program.operations.values()}
-    return [f"{place} {i + 1}" if n > 1 else place for place, n in serve.items() for i in range(n)]
+    return [name for place, n in serve.items() for name in worker_names(place, n)]

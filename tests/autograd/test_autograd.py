@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lmini import autograd, callsite, cpu, engine, instrument, nd, storage
+from d2lmini.autograd import backward_pass
 from d2lmini.base import MXNetError
 
 
@@ -162,16 +163,6 @@ def test_several_heads():
     assert values(x.grad) == [[4, 42]]
 
 
-def test_one_head_twice_counts_twice():
-    """(MXNet counts it once.)"""
-    x = leaf([1, 2])
-    with autograd.record():
-        y = x * 2
-        z = y * 3
-    autograd.backward([y, z, y])
-    assert values(x.grad) == [[10, 10]]
-
-
 def test_an_array_with_a_gradient_can_be_a_head():
     x = leaf([1, 2])
     x.backward()
@@ -188,7 +179,7 @@ def test_head_gradients_are_like_their_heads():
     x = leaf([1, 2])
     with autograd.record():
         y = x * 2
-    for wrong in (nd.ones(3), nd.ones((1, 2)), nd.ones(2, dtype="float64")):
+    for wrong in (nd.ones(3), nd.ones((2, 2)), nd.ones(2, dtype="float64")):
         with pytest.raises(
             MXNetError, match=r"a head gradient is like its head, .*\(2,\), float32"
         ):
@@ -224,18 +215,6 @@ def test_a_head_without_history_is_an_error():
             MXNetError, match=r"not in a computational graph(.|\n)*not computed inside"
         ):
             head.backward()
-
-
-def test_an_array_without_gradient_is_no_leaf():
-    x = nd.ones(2)
-    x.attach_grad("null")
-    y = leaf([3, 4])
-    with autograd.record():
-        alone = x * 2
-        both = x * y
-    assert alone._node is None and x.grad is None
-    both.backward()
-    assert values(y.grad) == [[1, 1]]
 
 
 def test_retain_graph():
@@ -555,7 +534,8 @@ def test_gradients_of_weights_are_computed_in_place_to_the_same_bits(monkeypatch
         return [n, *(a.grad.asnumpy().tobytes() for a in arrays)]
 
     in_place, *ours = run()
-    monkeypatch.setattr("d2lmini.autograd.backward_pass._place", lambda *_: None)
+    wanted = backward_pass._wanted
+    monkeypatch.setattr(backward_pass, "_wanted", lambda *of, placing: wanted(*of, placing=False))
     copied, *theirs = run()
     assert ours == theirs
     assert in_place == copied - 5
@@ -894,6 +874,7 @@ def test_function_may_give_none():
 @pytest.mark.parametrize(
     ("result", "message"),
     [
+        (lambda g, h: None, "returned None; a return may be missing"),
         (lambda g, h: g, "gave 1 gradients for 2 inputs"),
         (lambda g, h: (g, h, h), "gave 3 gradients for 2 inputs"),
         (lambda g, h: (g, 3.0), "gradient of input 1 must be an NDArray like it, .* got float"),
@@ -1130,13 +1111,16 @@ def test_engines_agree_to_the_bit():
 
 # -- laws ------------------------------------------------------------------------------------------
 
-UNARY = [nd.tanh, nd.sigmoid, nd.sin, nd.square, nd.exp, lambda a: a * 0.5, lambda a: 1 - a,
-         lambda a: a.reshape((-1,)).reshape((3, 4)), lambda a: a.T.T,
-         lambda a: a - a.mean(axis=1, keepdims=True), nd.softmax, lambda a: nd.L2Normalization(a),
-         lambda a: nd.concat(a[1:], a[:1], dim=0), lambda a: a.slice_axis(axis=1, begin=0, end=4),
+# No op makes large numbers: values and differences stay finite.
+UNARY = [nd.tanh, nd.sigmoid, nd.sin, lambda a: a.tanh().square(), lambda a: a.tanh().exp(),
+         lambda a: a * 0.5, lambda a: 1 - a, lambda a: a.reshape((-1,)).reshape((3, 4)),
+         lambda a: a.T.T, lambda a: (a - a.mean(axis=1, keepdims=True)) * 0.5, nd.softmax,
+         lambda a: nd.L2Normalization(a), lambda a: nd.concat(a[1:], a[:1], dim=0),
+         lambda a: a.slice_axis(axis=1, begin=0, end=4),
          lambda a: a.sum(axis=0).broadcast_to((3, 4)) * 0.2]  # fmt: skip
-BINARY = [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / (b * b + 1),
-          lambda a, b: nd.dot(nd.dot(a, b.T), b) * 0.1, lambda a, b: a * b.sum(axis=0),
+BINARY = [lambda a, b: (a + b) * 0.5, lambda a, b: (a - b) * 0.5, lambda a, b: a * b.tanh(),
+          lambda a, b: a / (b * b + 1), lambda a, b: nd.dot(nd.dot(a, b.T).tanh(), b) * 0.3,
+          lambda a, b: a * b.sum(axis=0).tanh(),
           lambda a, b: nd.where(nd.array(np.eye(3, 4) > 0, dtype="float64"), a, b)]  # fmt: skip
 
 step = st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
@@ -1173,8 +1157,6 @@ def test_gradients_of_random_programs_equal_differences(program: list, seed: int
 
     h = 1e-6
     want = (at(h) - at(-h)) / (2 * h)
-    if not (np.isfinite(want) and abs(want) < 1e6 and abs(y.asscalar()) < 1e6):
-        return  # a chain of exp and square has left the numbers
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
 
 
@@ -1194,8 +1176,6 @@ def test_gradients_are_linear_in_the_heads(f: list, g: list, a: float, b: float,
 
     of_f = grads(lambda xs: ([run_program(f, xs)], [1.0]))
     of_g = grads(lambda xs: ([run_program(g, xs)], [1.0]))
-    if not all(np.isfinite(v).all() and abs(v).max() < 1e9 for v in (*of_f, *of_g)):
-        return
     want = [a * u + b * v for u, v in zip(of_f, of_g, strict=True)]
     scale = 1 + max(abs(v).max() for v in (*of_f, *of_g))
     for got in (

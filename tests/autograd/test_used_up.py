@@ -1,4 +1,5 @@
-"""What backward has used up is a constant for what is recorded afterwards, as in MXNet 1.9.1.
+"""What backward has used up is a constant for what is recorded afterwards, as in MXNet 1.9.1; and
+which leaves and heads backward takes.
 
 Each program stands beside what the real MXNet keeps; "error" where it refuses. Where
 an interpreter with MXNet is at hand (`make test-mxnet`), the record is compared with it anew.
@@ -370,6 +371,80 @@ PROGRAMS = {
         """,
         [6, 6] * 2,
     ),
+    "a leaf with 'null' keeps its gradient until backward": (
+        """
+        x = leaf(2., req="null")
+        x.grad[:] = 7
+        with autograd.record():
+            a = x * w
+        a.backward(retain_graph=True)
+        keep(x.grad)
+        keep(w.grad)
+        a.backward()
+        keep(float(x.grad is None))
+        refused(a)
+        with autograd.record():
+            x += 1
+            c = x * w
+        c.backward()
+        keep(w.grad)
+        """,
+        [7, 2, 1, -1, 3],
+    ),
+    "leaves with 'null' alone": (
+        """
+        x = leaf(2., req="null")
+        with autograd.record():
+            a = x * 2
+            b = x * w
+            try:
+                x += 1
+            except mx.base.MXNetError:
+                keep(-2.)
+        refused(a)
+        refused(x)
+        try:
+            autograd.grad(b, [w, x])
+        except mx.base.MXNetError:
+            keep(-3.)
+        """,
+        [-2, -1, -1, -3],
+    ),
+    "the same head twice: the last counts": (
+        """
+        with autograd.record():
+            a = x * 2
+            c = a * 3
+        autograd.backward([a, c, a], retain_graph=True)
+        keep(x.grad)
+        autograd.backward([a, a], [nd.array([10.]), nd.array([100.])], retain_graph=True)
+        keep(x.grad)
+        keep(autograd.grad([a, a], [x], [nd.array([10.]), None])[0])
+        """,
+        [8, 200, 2],
+    ),
+    "a head gradient of another shape": (
+        """
+        x = leaf(1., 2., 3.)
+        with autograd.record():
+            a = x * x
+        a.backward(nd.array([[1.], [2.], [3.]]), retain_graph=True)
+        keep(x.grad)
+        keep(autograd.grad(a, [x], nd.array([[3., 2., 1.]]))[0])
+        """,
+        [[2, 8, 18], [6, 8, 6]],
+    ),
+    "no variables": (
+        """
+        with autograd.record():
+            a = x * 2
+        try:
+            autograd.grad(a, [])
+        except AssertionError:
+            keep(-1.)
+        """,
+        [-1],
+    ),
 }
 
 
@@ -384,7 +459,7 @@ def compare(name: str, found: list[np.ndarray], whose: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_used_up_graph_is_a_constant(name: str):
+def test_backward_keeps_the_record(name: str):
     compare(name, agree(text_of(name)), "ours")
 
 

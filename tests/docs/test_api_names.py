@@ -138,7 +138,7 @@ UNEXPLAINED = {
     "nd.random": "current_context numeric_types",
     "nd.linalg": "",
     "nd.contrib": """BatchNormWithReLU backward_* count_sketch current_context fft ifft
-        gradientmultiplier hawkesll interleaved_matmul_* math mx ndarray rand_zipfian round_ste
+        gradientmultiplier hawkesll interleaved_matmul_* math mx ndarray np rand_zipfian round_ste
         sign_ste uniform""",
 }
 

@@ -421,6 +421,19 @@ def test_an_error_nobody_looked_at_is_warned_of():
 
 
 @pytest.mark.parametrize(
+    "space",
+    """nd nd.random nd.linalg nd.contrib nd.NDArray sym sym.random sym.linalg sym.contrib
+    np np.random np.linalg npx npx.random""".split(),
+)
+def test_public_functions_are_pickled_by_name(space: str):
+    found = eval(space, {name: getattr(d2lmini, name) for name in ("nd", "sym", "np", "npx")})
+    members = {name: getattr(found, name, None) for name in dir(found) if name[0] != "_"}
+    functions = {name: x for name, x in members.items() if callable(x) and type(x) is not type}
+    assert len(functions) > 5
+    assert [n for n, x in functions.items() if pickle.loads(pickle.dumps(x)) is not x] == []
+
+
+@pytest.mark.parametrize(
     "name",
     """nd.relu nd.add nd.FullyConnected nd.random_normal nd.linalg.gemm2 nd._internal._plus_scalar
     nd.contrib.div_sqrt_dim nd.NDArray.sum sym.relu sym.pow sym.linalg.gemm2""".split(),

@@ -66,7 +66,12 @@ def signum(w, g, wd, mom, lr, momentum, wd_lh):
 
 
 @outside
-def dcasgd(w, g, wd, mom, previous, lr, momentum, lamda):
+def dcasgd(w, g, wd, previous, lr, lamda):
+    return w - lr * (g + wd * w + lamda * g * g * (w - previous))
+
+
+@outside
+def dcasgd_mom(w, g, wd, mom, previous, lr, momentum, lamda):
     return w + momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous))
 
 
@@ -173,7 +178,8 @@ RULES = [
     ("nag_mom_update", nag_mom, (MOM,), MOMENTUM),
     ("signsgd_update", signsgd, (), {"lr": 0.1}),
     ("signum_update", signum, (MOM,), {**MOMENTUM, "wd_lh": 0.02}),
-    ("_dcasgd_update", dcasgd, (MOM, MEAN), {**MOMENTUM, "lamda": 0.04}),
+    ("_dcasgd_update", dcasgd, (MEAN,), {"lr": 0.1, "lamda": 0.04}),
+    ("_dcasgd_mom_update", dcasgd_mom, (MOM, MEAN), {**MOMENTUM, "lamda": 0.04}),
     ("_sgld_update", sgld, (MOM,), {"lr": 0.1}),
     ("adam_update", adam, (MEAN, VAR), {"lr": 0.1, **BETAS}),
     ("_decoupled_adam_update", decoupled, (MEAN, VAR), {"lr": 0.1, "rate": 0.2, **BETAS}),

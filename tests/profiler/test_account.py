@@ -38,7 +38,8 @@ def made(operations, waits=(), end=None, workers=None):
             site=None, priority=0, predicted_us=each.get("predicted_us", 1e9),
             reads=each.get("reads", ()), writes=each.get("writes", ()),
             pushed_ns=ms(1000 + pushed), ready_ns=ms(1000 + each.get("ready", began)),
-            began_ns=ms(1000 + began), ended_ns=ms(1000 + ended), failure=None, footprint=None,
+            began_ns=ms(1000 + began), ended_ns=ms(1000 + ended), failure=None,
+            footprint=None, by=0,
         )  # fmt: skip
         for name, value in values.items():
             setattr(operation, name, value)
@@ -82,7 +83,7 @@ def test_a_chain_on_two_workers_is_half_work_half_dependency():
         ]
     )
     assert parts(trace) == pytest.approx({"work": 15, "dependency": 15})
-    assert trace.account(2)["dependency"].saves_ns == ms(15)  # both workers, busy all the time
+    assert trace.account(2)["dependency"].saves_ns == ms(10)  # two at once, then the third
     path = trace.critical_path()
     assert path.operations == [1, 2, 3] and path.length_ns == ms(30)
 
@@ -404,7 +405,7 @@ def test_a_cause_shows_its_lines_and_what_it_could_give_back():
     where, ns = account["waits"].lines[0]
     assert where.endswith("results[-1].wait_to_read()") and 0 < ns <= account["waits"].ns
     text = str(account)
-    assert "waits: at most" in text and "if the program did not wait there" in text
+    assert "waits: the replay takes" in text and "if the program did not wait there" in text
     assert account.first is account["waits"] and "first of all waits" in repr(account)
     assert text.splitlines()[-1] and "unexplained" in text
 

@@ -1,28 +1,13 @@
-"""Traces on the virtual clock of the stepped engine: exact times, and an oracle for the replay.
-
-The stepped engine runs a program on two workers; from its trace the replay foresees one, or three;
-the stepped engine with so many workers says what is true, to the nanosecond.
-"""
+"""Traces on the virtual clock of the stepped engine have exact times."""
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
+from virtual_programs import draw, length, spans, trace_of
 
 from d2lmini import engine, gpu, nd, profile, virtual_gpus
-from d2lmini.profiler import Trace
-
-
-def spans(trace: Trace) -> list[tuple[int, ...]]:
-    """Pushed, ready, begun, ended, in nanoseconds from the begin."""
-    times = [(e.pushed_ns, e.ready_ns, e.began_ns, e.ended_ns) for e in trace.operations]
-    return [tuple(t - trace.begin_ns for t in time) for time in times]
-
-
-def length(trace: Trace) -> int:
-    return trace.end_ns - trace.begin_ns
 
 
 def test_times_are_those_of_the_virtual_clock():
@@ -82,53 +67,11 @@ def test_a_trace_that_begins_before_the_engine_is_there():
     assert trace.begin_ns <= trace.operations[0].pushed_ns
 
 
-def program(seed: int) -> Any:
-    """Tasks on a few Vars, with waits; how long each takes. (Without priorities: where pushing
-    takes no time, those of higher ones overtake others that in truth had begun.)"""
-    rng = random.Random(seed)
-    n = rng.randint(2, 6)
-    times = {f"op{i}": rng.uniform(5, 90) for i in range(12)}
-    plan = [
-        (rng.choice(list(times)), [rng.randrange(n)] if rng.random() < 0.5 else [],
-         rng.randrange(n), rng.random() < 0.1)
-        for _ in range(rng.randint(5, 40))
-    ]  # fmt: skip
-
-    def run() -> None:
-        variables = [engine.new_var() for _ in range(n)]
-        for name, reads, write, waits in plan:
-            engine.push(int, [variables[k] for k in reads], [variables[write]], name=name)
-            if waits:
-                engine.wait_for_var(variables[write])
-
-    return run, times
-
-
-def traced(run: Any, **options: Any) -> Trace:
-    with engine.stepped(**options), profile() as trace:
-        run()
-    return trace
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_replay_foresees_what_the_stepped_engine_does(seed: int):
-    run, times = program(seed)
-    two = traced(run, times=times, workers=2)
-    assert spans(two.replay()) == spans(two)
-    for workers in (1, 3):
-        true, foreseen = traced(run, times=times, workers=workers), two.replay(workers=workers)
-        assert length(foreseen) == pytest.approx(length(true), abs=len(true.operations))
-        assert [e.began_ns - foreseen.begin_ns for e in foreseen.operations] == pytest.approx(
-            [e.began_ns - true.begin_ns for e in true.operations], abs=len(true.operations)
-        )
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_the_same_seed_gives_the_same_trace(seed: int):
-    run, times = program(seed)
 
     def told() -> Any:
-        trace = traced(run, times=times, seed=7)
+        trace = trace_of(draw(seed), seed=7)
         first = min((n for e in trace.operations for n in (*e.reads, *e.writes)), default=0)
         return spans(trace), [
             (e.number, e.name, e.worker, e.where, tuple(n - first for n in e.writes))
@@ -141,8 +84,7 @@ def test_the_same_seed_gives_the_same_trace(seed: int):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_sum_to_the_virtual_time_and_no_path_is_longer(seed: int):
-    run, times = program(seed)
-    trace = traced(run, times=times, workers=2)
+    trace = trace_of(draw(seed))
     account = trace.account()
     assert sum(part.ns for part in account.parts.values()) == pytest.approx(length(trace))
     assert trace.critical_path().length_ns <= length(trace)

@@ -40,8 +40,10 @@ class Made:
         self, pushed: int, began: int | None, ended: int, reads: Any = (), writes: Any = (),
         ctx: Any = None, lane: str = "compute", worker: str = "w", thread: str = "main",
         nbytes: float = 0.0, ready: int | None = None, name: str = "op", site: Any = None,
+        by: int = 0,
     ) -> None:  # fmt: skip
         task = Operation()
+        task.by = by
         task.number = len(self.trace.operations) + 1
         task.name, task.ctx, task.lane = name, ctx or cpu(), lane
         task.worker = worker if worker == "caller" else f"{task.place} {worker}"
@@ -288,7 +290,7 @@ def test_what_an_operation_pushes_comes_when_it_runs():
     made = Made()
     made.op(0, 0, 2000, writes=[1])
     made.op(1, 2000, 3000, writes=[2])
-    made.op(2400, 3000, 3500, writes=[3], thread="cpu w")
+    made.op(2400, 3000, 3500, writes=[3], thread="cpu w", by=2)
     trace = made.end(2, 3500)
     assert spans(trace.replay()) == spans(trace)
     assert trace.replay(workers=3)[3].pushed_ns == BASE + 401

@@ -122,10 +122,11 @@ def test_parameters_and_gradients_have_the_names_of_the_net():
 
 
 def test_waits_of_the_program_are_part_of_the_record():
-    play = Playback(record_program(waiting))
+    stepper = Stepper(waiting)
+    play = stepper.play
     assert [n for n, status in play.status.items() if status == "later"] == [4, 5]
     assert play.awaited is not None and play.awaited[1] == {3}
-    play.run_to(4)
+    stepper.run_to(4)
     assert play.awaited is None and play.ended_us[3] <= play.began_us[4]
 
 

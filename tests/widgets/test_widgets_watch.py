@@ -16,7 +16,7 @@ from worlds import until
 import d2lmini
 from d2lmini import cpu, engine, gpu, instrument, nd, virtual_gpus
 from d2lmini.base import MXNetError
-from d2lmini.profiler.order import order_of
+from d2lmini.engine.order import order_of
 from d2lmini.widgets import sampler
 from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
 from d2lmini.widgets.watch_records import RecentRecords, waiting_now

@@ -269,7 +269,7 @@ def install_as_mxnet() -> None:
 
 
 def is_alias(top: str) -> bool:
-    """Does `import top` get d2lmini, and not another library of the same name?"""
+    """True if `import top` gets d2lmini, and not another library of the same name."""
     if top in sys.modules:
         module = sys.modules[top]
         return isinstance(module, _MXNet) or module is sys.modules.get(_BOOK)
@@ -278,7 +278,7 @@ def is_alias(top: str) -> bool:
 
 
 def installed() -> bool:
-    """Does `import mxnet` get d2lmini?"""
+    """True if `import mxnet` gets d2lmini."""
     return alias.installed
 
 

@@ -1,4 +1,4 @@
-"""Is a name of MXNet in d2lmini, and if not, why? This module asks the library itself.
+"""Whether a name of MXNet is in d2lmini, and if not, why: this module asks the library itself.
 
 >>> from d2lmini.compat.mxnet_alias import ask, install_as_mxnet, uninstall
 >>> install_as_mxnet()
@@ -67,14 +67,14 @@ def ask(path: str) -> str | None:
 
 
 def _has_names(place: Any) -> bool:
-    """Is it a module, or an object of the library that is like one, as `nd.contrib`?"""
+    """True for a module, and for an object of the library that is like one, as `nd.contrib`."""
     ours = type(place).__module__.startswith("d2lmini.")
     return isinstance(place, ModuleType) or (ours and not callable(place))
 
 
 def can_import(path: str) -> bool:
-    """Does an import of the name succeed? What is left out often can be imported, and raises when
-    it is used."""
+    """True if an import of the name succeeds. What is left out often can be imported, and raises
+    when it is used."""
     module, _, name = path.rpartition(".")
     try:
         return not module or hasattr(import_module(module), name) or bool(import_module(path))

@@ -136,7 +136,7 @@ def _leave_out(line: str) -> str:
 
 
 def _is_own_package(use: Use, path: str) -> bool:
-    """Does `d2l` stand for a file in the program's folder?"""
+    """True if `d2l` stands for a file in the program's folder."""
     top = use.paths[0].partition(".")[0]
     here = os.path.join(os.path.dirname(os.path.abspath(path)), top)
     return top == "d2l" and (os.path.exists(here) or os.path.exists(f"{here}.py"))

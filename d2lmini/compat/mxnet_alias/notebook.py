@@ -50,7 +50,7 @@ def read_cells(path: str) -> list[Cell]:
 
 
 def is_ipython(line: str) -> bool:
-    """Does a line that is not Python look like IPython's syntax: `%magic`, `!command`, `help?`?"""
+    """True if a line that is not Python looks like IPython's: `%magic`, `!command`, `help?`."""
     return _IPYTHON.match(line.strip()) is not None
 
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NoReturn
 
-# Modules of MXNet 1.9 that d2lmini does not have, and why. If d2lmini gets one later, its entry
-# does no harm: d2lmini's own modules are found first.
+# Modules of MXNet 1.9 that d2lmini does not have, and why.
 _MODULES = {
     "as all of MXNet's image operations": """
         image image.detection image.image recordio ndarray.image""",
@@ -29,7 +28,7 @@ _MODULES = {
         contrib.tensorboard gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.rnn""",
     "which loads trained networks from the Internet; d2l.resnet18 is a network to train":
         "gluon.model_zoo gluon.model_zoo.model_store gluon.model_zoo.vision",
-    "as all of MXNet's sparse arrays": "ndarray.sparse symbol.sparse",
+    "as all of MXNet's sparse arrays": "symbol.sparse",
     "as all of MXNet's custom operators": "operator rtc library tvmop torch th",
     "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
         callback executor_manager model module module.base_module module.bucketing_module

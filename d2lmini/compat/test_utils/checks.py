@@ -13,6 +13,7 @@ MXNet's names and arguments, for a Symbol or, in its place, a function of NDArra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from d2lmini import autograd, random
 from d2lmini.base import MXNetError
 from d2lmini.compat.test_utils.compare import assert_almost_equal, default_numeric_eps, get_tols
 from d2lmini.compat.test_utils.environment import default_context, default_dtype
+from d2lmini.compat.test_utils.executors import central_differences
 from d2lmini.compat.test_utils.samples import rand_ndarray
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
@@ -248,14 +250,7 @@ def check_numeric_gradient(
         return float(sum((w * y.asnumpy().astype(float)).sum() for w, y in zip(weights, results)))
 
     for key in nodes:
-        x = inputs[key].asnumpy()
-        gradient = np.zeros(x.shape)
-        for place in np.ndindex(x.shape):
-            high, low = x.copy(), x.copy()
-            high[place] += eps / 2
-            low[place] -= eps / 2
-            step = float(high[place]) - float(low[place])  # eps after rounding
-            gradient[place] = (value(key, high) - value(key, low)) / step
+        gradient = central_differences(partial(value, key), inputs[key].asnumpy(), eps)
         got = inputs[key].grad
         assert got is not None
         tolerances = get_tols(got, got, rtol, atol)

@@ -1,4 +1,4 @@
-"""Are two arrays alike, to a tolerance that fits their dtypes, and where do they differ most?
+"""Compare two arrays to a tolerance that fits their dtypes, and show where they differ most.
 
 >>> from d2lmini.test_utils import assert_almost_equal
 >>> assert_almost_equal([[1.0, 2.0]], [[1.0, 2.5]], rtol=0.1, atol=0, names=("mine", "yours"))
@@ -94,7 +94,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def same_array(array1: Any, array2: Any) -> bool:
-    """Do two NDArrays share their elements? Changes the first one for a moment to test."""
+    """True if two NDArrays share their elements. Changes the first one for a moment to test."""
     before = array1.copy()
     array1[:] = before + 1
     shared = same(array1, array2)
@@ -117,7 +117,7 @@ def almost_equal(
     equal_nan: bool = False,
     use_broadcast: bool = True,
 ) -> bool:
-    """Are all elements alike? Without broadcasting: different shapes are not alike."""
+    """True if all elements are alike. Without broadcasting: different shapes are not alike."""
     a, b = as_numpy(a), as_numpy(b)
     rtol, atol = get_tols(a, b, rtol, atol)
     return _fits(a, b, use_broadcast) and not _unlike(a, b, rtol, atol, equal_nan).any()

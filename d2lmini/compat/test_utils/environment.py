@@ -47,22 +47,22 @@ def list_gpus() -> range:
 
 
 def is_cd_run() -> bool:
-    """Does the environment say that the tests of a release run (CD_JOB=1)?"""
+    """True if the environment says that the tests of a release run (CD_JOB=1)."""
     return os.environ.get("CD_JOB", "0") == "1"
 
 
 def is_aarch64_run() -> bool:
-    """Is the processor a 64-bit ARM?"""
+    """True if the processor is a 64-bit ARM."""
     return platform.machine() == "aarch64"
 
 
 def has_tvm_ops() -> bool:
-    """Are there operators that TVM has generated? None."""
+    """False: there are no operators that TVM has generated."""
     return False
 
 
 def is_op_runnable() -> bool:
-    """Does the default context run every operator? MXNet excepts GPUs for operators of TVM."""
+    """True: the default context runs every operator. MXNet excepts GPUs for operators of TVM."""
     return True
 
 

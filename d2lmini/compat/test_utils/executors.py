@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class DummyIter(DataIter):
 
 
 def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
-    """Do two graphs have the same operators, node by node?"""
+    """True if two graphs have the same operators, node by node."""
     one, two = ([node["op"] for node in json.loads(s.tojson())["nodes"]] for s in (sym1, sym2))
     return one == two
 
@@ -70,15 +71,24 @@ def numeric_grad(
     gradients = {}
     for name, given in places.items():
         x = np.array(given, dtype=dtype)
-        gradients[name] = gradient = np.zeros(x.shape, dtype)
-        for place in np.ndindex(x.shape):
-            high, low = x.copy(), x.copy()
-            high[place] += eps / 2
-            low[place] -= eps / 2
-            step = float(high[place]) - float(low[place])  # eps after rounding
-            gradient[place] = (value_at(name, high) - value_at(name, low)) / step
+        gradients[name] = central_differences(partial(value_at, name), x, eps).astype(dtype)
         executor.arg_dict[name][:] = x
     return gradients
+
+
+def central_differences(
+    value_at: Callable[[np.ndarray], float], x: np.ndarray, eps: float
+) -> np.ndarray:
+    """The gradient of a function at `x`, float64: (f(x + eps/2) - f(x - eps/2)) / eps for each
+    element."""
+    gradient = np.zeros(x.shape)
+    for place in np.ndindex(x.shape):
+        high, low = x.copy(), x.copy()
+        high[place] += eps / 2
+        low[place] -= eps / 2
+        step = float(high[place]) - float(low[place])  # eps after rounding
+        gradient[place] = (value_at(high) - value_at(low)) / step
+    return gradient
 
 
 def _by_name(arrays: Mapping[str, Any], given: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Does a generator of random numbers draw from the distribution that it should?
+"""Tests that a generator of random numbers draws from the distribution that it should.
 
 >>> import numpy as np
 >>> from d2lmini import test_utils
@@ -24,14 +24,14 @@ Generator = Callable[[int], Any]
 
 
 def mean_check(generator: Generator, mu: float, sigma: float, nsamples: int = 1000000) -> bool:
-    """Is the mean of the samples within three standard errors, sigma / sqrt(n), of mu?"""
+    """True if the mean of the samples is within three standard errors, sigma / sqrt(n), of mu."""
     samples = as_numpy(generator(nsamples))
     return bool(abs(samples.mean() - mu) < 3 * sigma / np.sqrt(nsamples))
 
 
 def var_check(generator: Generator, sigma: float, nsamples: int = 1000000) -> bool:
-    """Is the variance of the samples within three standard errors, sqrt(2 sigma^4 / (n - 1)), of
-    sigma^2?"""
+    """True if the variance of the samples is within three standard errors of sigma^2: each is
+    sqrt(2 sigma^4 / (n - 1))."""
     samples = as_numpy(generator(nsamples))
     error = np.sqrt(2 * sigma**4 / (nsamples - 1))
     return bool(abs(samples.var(ddof=1) - sigma**2) < 3 * error)

@@ -126,7 +126,7 @@ def _both(product: Node) -> list[tuple[Entry, Entry]]:
 
 
 def _same_along(c: Entry, axes: Shape, ndim: int) -> bool:
-    """Is there one c for all places along these axes?"""
+    """True if one c is the same at all places along these axes."""
     shape = spec_of(c).shape
     shape = (1,) * (ndim - len(shape)) + shape
     return all(shape[a] == 1 for a in axes)

@@ -82,7 +82,7 @@ def _reads(entry: Entry, changed: set[Node], known: set[Node]) -> bool:
 
 
 def _in_order(placed: dict[Node, Node], changed: set[Node], results: Sequence[Entry]) -> bool:
-    """Do the nodes that change variables, and those that read these, run as they did?"""
+    """True if the nodes that change variables, and those that read these, run as they did."""
     if not placed:
         return True
     place = {node: i for i, node in enumerate(topological(results))}

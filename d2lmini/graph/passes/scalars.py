@@ -97,6 +97,6 @@ def _factor(node: Node) -> float:
 
 
 def _fits(number: float, dtype: np.dtype) -> bool:
-    """Is it a finite number of this dtype, with all its digits, and no sign of its own for 0?"""
+    """True for a finite number that this dtype holds with all its digits, except for -0."""
     limits = np.finfo(dtype)
     return float(limits.smallest_normal) <= abs(number) <= float(limits.max)

@@ -44,7 +44,7 @@ def views(outputs: Sequence[Entry]) -> list[Entry]:
 
 
 def is_reshape(node: Node) -> bool:
-    """Are the outputs all elements of the first input, in their order?"""
+    """True if the outputs are all elements of the first input, in their order."""
     assert node.op is not None
     name = node.op.name
     if name in RESHAPES:
@@ -96,7 +96,7 @@ def _(node: Node) -> Replacement:
 
 
 def is_plain(node: Node, shape: Shape) -> bool:
-    """Is it a reshape as `reshape` writes it?"""
+    """True for a reshape as `reshape` writes it."""
     assert node.op is not None
     if node.op.name == "reshape":
         return 0 not in shape and node.attrs["shape"] == shape

@@ -74,6 +74,7 @@ class TraceBuilder:
         operation.pushed_ns = began_ns if pushed_ns is None else min(pushed_ns, began_ns)
         operation.began_ns, operation.ended_ns = began_ns, max(ended_ns, began_ns)
         operation.ready_ns = operation.pushed_ns
+        operation.by = 0
         operation.footprint = RecordedCost(0.0, float(nbytes))
         self.trace.operations.append(operation)
         self._calls[id(operation)] = call

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +15,7 @@ import pytest
 
 import d2lmini
 from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, uninstall, unsupported
+from d2lmini.ndarray.unsupported import LEFT_OUT
 
 
 @pytest.fixture
@@ -201,6 +203,23 @@ from mxnet.gluon.model_zoo import vision
     with pytest.raises(NotImplementedError) as caught:
         names_of(program + use)
     assert words in str(caught.value)
+
+
+def exists(module: str) -> bool:
+    """True if the module can be imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (AttributeError, ModuleNotFoundError):  # nor is there the package of the module
+        return False
+
+
+def test_what_is_left_out_does_not_exist():
+    """Each row of both tables still names something that is missing."""
+    assert [module for module in unsupported.MODULES if exists(f"d2lmini.{module}")] == []
+    places = (d2lmini, d2lmini.nd, d2lmini.nd.contrib, d2lmini.sym, d2lmini.sym.contrib)
+    names = {name for place in places for name in dir(place) if getattr(place, name, None)}
+    patterns = " ".join(LEFT_OUT.values()).split()
+    assert [p for p in patterns if any(fnmatchcase(name, p) for name in names)] == []
 
 
 def test_symbols_by_all_their_names(mxnet):

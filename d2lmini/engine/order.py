@@ -24,7 +24,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from d2lmini.profiler.records import Operation
+from d2lmini.engine.operation import Operation
 
 #: Numbers of operations: those whose results an operation needs, those it only makes room for.
 Before = tuple[tuple[int, ...], tuple[int, ...]]
