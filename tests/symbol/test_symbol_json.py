@@ -285,5 +285,5 @@ def test_a_broadcast_to_no_elements_cannot_be_written():
     node = Node(
         registry["_spread"], "y", ((Node(None, "x"), 0),), {"kept": (1, 3), "shape": (0, 3)}
     )
-    with pytest.raises(MXNetError, match="node 'y': .*no counterpart in MXNet's files"):
+    with pytest.raises(MXNetError, match=r"node 'y': .*no counterpart in MXNet's files"):
         sym.Symbol(((node, 0),)).tojson()
