@@ -29,7 +29,6 @@ were right for the other half.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,12 +42,14 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.device import blas, devices
+from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import _Intervals as Intervals
 from d2lmini.profiler.peaks import peak
 
 if TYPE_CHECKING:
     from d2lmini.engine.simulation import Simulation
-    from d2lmini.profiler.cpu_time import CpuTime
+    from d2lmini.engine.threaded import count_cores
+from d2lmini.profiler.cpu_time import CpuTime
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording
 
@@ -199,6 +200,7 @@ class Bands:
         self._slower, self._peak = measure().slower, peak(1)
         self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
         self._several = self._lanes(recording.recorded) > 1
+        self._cores = trace.cores or count_cores()
         operations = trace.operations
         equal: dict[tuple[str, str, float], list[int]] = {}
         for operation in operations:
@@ -209,7 +211,7 @@ class Bands:
         self._alone = []
         for operation, beside in zip(operations, met, strict=True):
             cpu = trace.cpu.times.get(operation.number)
-            sleeps_ns = off[operation.number].unknown_ns if cpu and cpu.pushed else 0
+            sleeps_ns = off[operation.number].blocked if cpu and cpu.pushed and operation.run_ns else 0
             self._alone.append(
                 self._alone_of(operation, min(1.0, beside), cpu, sleeps_ns, equal[_key(operation)])
             )
@@ -219,8 +221,8 @@ class Bands:
 
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
-        trace = self.recording.trace
-        ends = [self._run(conditions, most).ended for most in (False, True)]
+        simulate, trace = self.recording.simulate, self.recording.trace
+        ends = [simulate(self._meet(conditions, most)).ended for most in (False, True)]
         low, high = min(ends), max(ends)
         recorded_ns = trace.end_ns - trace.begin_ns
         lanes, before = self._lanes(conditions), self._lanes(self.recording.recorded)
@@ -230,31 +232,40 @@ class Bands:
             low = max(low, (recorded_ns - self._worst_ns) / _WORST)
         return min(low, high) * (1 - _NOISE), max(low, high) * (1 + _NOISE)
 
-    def _run(self, conditions: Conditions, most: bool) -> Simulation:
-        """The run with the least or the most contention."""
+    def run(self, conditions: Conditions) -> Simulation:
+        """A run within the band: with durations between the least and the most."""
+        least, most = (self._meet(conditions, end) for end in (False, True))
+        run_ns = [round((low + high) / 2) for low, high in zip(least.run_ns, most.run_ns)]
+        issuing = (least.issuing + most.issuing) / 2
+        return self.recording.simulate(replace(conditions, run_ns=run_ns, issuing=issuing))
+
+    def _meet(self, conditions: Conditions, most: bool) -> Conditions:
+        """The conditions with the durations of operations that meet others, with the least or the
+        most contention."""
         recording, slowdown = self.recording, MOST if most else LEAST
-        recorded = recording.recorded.run_ns
         base = [
             (each.high_ns if most else each.low_ns) * (new / old if old else 1.0)
-            for each, new, old in zip(self._alone, conditions.run_ns, recorded, strict=True)
+            for each, new, old in zip(
+                self._alone, conditions.run_ns, recording.recorded.run_ns, strict=True
+            )
         ]
         several = self._lanes(conditions) > 1
-        issuing = 1.0
+        issuing = conditions.issuing
         if most and several:
-            issuing += MOST.issuing * self._busy
+            issuing *= 1 + MOST.issuing * self._busy
         elif not most and self._several:
             issuing /= 1 + HELD_MOST.issuing * self._busy
-        now = replace(conditions, issuing=conditions.issuing * issuing)
-        run_ns = base
+        now = replace(conditions, run_ns=list(map(round, base)), issuing=issuing)
         for _ in range(_PASSES):
-            run = recording.simulate(replace(now, run_ns=list(map(round, run_ns))))
+            run = recording.simulate(now)
             spans = [(job.began, job.ended) for job in run.jobs]
             met = _overlaps(spans, [each.computes for each in self._alone])
-            run_ns = [
-                self._stretch(each, ns, beside, slowdown, several)
+            stretched = [
+                round(self._stretch(each, ns, beside, slowdown, several))
                 for each, ns, beside in zip(self._alone, base, met, strict=True)
             ]
-        return recording.simulate(replace(now, run_ns=list(map(round, run_ns))))
+            now = replace(now, run_ns=stretched)
+        return now
 
     def _stretch(
         self, alone: Alone, ns: float, beside: float, slowdown: Slowdown, several: bool
@@ -264,7 +275,7 @@ class Bands:
             return ns
         share = min(1.0, beside) * alone.computes
         times = 1 + share * (self._factor(alone, slowdown) - 1)
-        times *= 1 + alone.computes * max(0.0, (beside + 1) / _cores() - 1)
+        times *= 1 + alone.computes * max(0.0, (beside + 1) / self._cores - 1)
         if several:
             times *= 1 + slowdown.cold * alone.computes
         return ns * times + slowdown.switch_ns * min(1.0, beside)
@@ -342,9 +353,3 @@ def _overlaps(spans: Sequence[tuple[float, float]], weights: Sequence[float]) ->
         for (begin, end), weight in zip(spans, weights, strict=True)
     ]
 
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS, Windows
-        return os.cpu_count() or 1

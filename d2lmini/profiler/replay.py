@@ -18,9 +18,12 @@ Operations have their recorded durations and hand-overs and run by the engine's 
 
 Within `engine.stepped()` the prediction is exact: more workers there behave as predicted.
 
-Not in the trace, so not predicted: the slowdown of operations that run side by side and share
-memory, caches or the interpreter; a different split of batches for other devices; waits outside the
-engine, as for the end of a thread, which keep their recorded length.
+Elsewhere operations that run side by side share memory, caches, cores and the interpreter. So a
+prediction for other workers or devices is a band, from low to high (`contention`).
+
+Not in the trace, so not predicted: a different split of batches for other devices; waits outside
+the engine, as for the end of a thread, which keep their recorded length; Python that runs on
+another engine than the threaded one, so that `workers` of a trace of the naive engine are refused.
 
 `Recording` is the part that all replays of a trace share: `account` and `causal` replay it under
 many `Conditions`, and use only the length.
@@ -43,6 +46,7 @@ from d2lmini.profiler.program import bound_of, front_ends
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
+    from d2lmini.profiler.contention import Bands
     from d2lmini.profiler.tracing import Trace
 
 
@@ -75,8 +79,10 @@ class Conditions:
     workers     number of workers, by place
     places, run_ns, priorities    of each operation
     dropped     positions in trace.waits of waits to leave out
-    issuing     how many times longer the program and the hand-overs to workers take; 0: no time
+    issuing     how many times longer the program, but for its pauses, and the hand-overs to
+                workers take; 0: no time
     order       False: no operation comes after another
+    pauses      False: the garbage collector takes no time of the program
     """
 
     workers: Mapping[str, int]
@@ -86,6 +92,7 @@ class Conditions:
     dropped: Collection[int] = ()
     issuing: float = 1
     order: bool = True
+    pauses: bool = True
 
 
 class Recording:
@@ -107,23 +114,54 @@ class Recording:
         for operation, place in zip(operations, self.recorded.places):
             if operation.worker and not operation.inline:
                 self._names[place][operation.worker] = None
-        self._steps: dict[Collection[int], tuple[dict[str, list[ProgramStep]], set[str]]] = {}
+        self._bands: Bands | None = None
+        self._steps: dict[
+            tuple[Collection[int], bool], tuple[dict[str, list[ProgramStep]], set[str]]
+        ] = {}
 
     def predict(self, conditions: Conditions) -> Prediction:
         """The duration of the run under these conditions."""
+        if self._meets_others(conditions):
+            return Prediction(*self._known_bands().of(conditions))
         ns = self.simulate(conditions).ended
         return Prediction(ns, ns)
 
+    def _known_bands(self) -> Bands:
+        if self._bands is None:
+            from d2lmini.profiler.contention import Bands
+
+            self._bands = Bands(self)
+        return self._bands
+
+    def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
+        """A run under these conditions, with the usual contention, and its predicted duration."""
+        if not self._meets_others(conditions):
+            run = self.simulate(conditions)
+            return run, Prediction(run.ended, run.ended)
+        bands = self._known_bands()
+        low, high = bands.of(conditions)
+        run = bands.run(conditions)
+        return run, Prediction(min(low, run.ended), max(high, run.ended))
+
+    def _meets_others(self, conditions: Conditions) -> bool:
+        """True if operations share the machine with others than in the recording. On a virtual
+        clock they share nothing."""
+        recorded = self.recorded
+        elsewhere = conditions.workers != recorded.workers or conditions.places != recorded.places
+        return elsewhere and self.trace.engine_kind == "threaded"
+
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        if conditions.dropped not in self._steps:
-            self._steps[conditions.dropped] = front_ends(self.trace, conditions.dropped)
-        steps, later = self._steps[conditions.dropped]
+        steps, later = self._front_ends(conditions.dropped, conditions.pauses)
         if (times := conditions.issuing) != 1:
+            without, _ = self._front_ends(conditions.dropped, False)
             steps = {
                 name: [
-                    step._replace(gap=round(step.gap * times), after=round(step.after * times))
-                    for step in own
+                    step._replace(
+                        gap=round(step.gap + (times - 1) * least.gap),
+                        after=round(step.after * times),
+                    )
+                    for step, least in zip(own, without[name], strict=True)
                 ]
                 for name, own in steps.items()
             }
@@ -131,6 +169,13 @@ class Recording:
         run = Simulation(self._jobs(conditions), steps, workers, self._bound, later)
         run.run()
         return run
+
+    def _front_ends(
+        self, dropped: Collection[int], pauses: bool
+    ) -> tuple[dict[str, list[ProgramStep]], set[str]]:
+        if (dropped, pauses) not in self._steps:
+            self._steps[dropped, pauses] = front_ends(self.trace, dropped, pauses)
+        return self._steps[dropped, pauses]
 
     def _names_of(self, place: str, n: int) -> list[str]:
         """The names of `n` workers, those of the recording first."""
@@ -201,11 +246,11 @@ def replay(
         priorities=[operation.priority for operation in new],
         dropped=frozenset(dropped),
     )
-    run = recording.simulate(conditions)
+    run, prediction = recording.foresee(conditions)
 
     predicted = type(trace)()
     predicted.recorded = trace
-    predicted.prediction = Prediction(run.ended, run.ended)
+    predicted.prediction = prediction
     predicted.operations = new
     predicted.workers = lanes
     predicted.blas_threads = trace.blas_threads
@@ -222,6 +267,11 @@ def replay(
 
 def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str, int]:
     """The number of threads for each lane, as recorded or as requested."""
+    if workers is not None and trace.engine_kind == "naive":
+        raise MXNetError(
+            "replay: workers: the trace is of the naive engine, which has none: it runs every "
+            "operation where it is called. Record the program on the threaded engine"
+        )
     threads = {"cpu": 1, **trace.workers}
     for place in {operation.place for operation in trace.operations}:
         threads.setdefault(place, 1)
