@@ -549,13 +549,13 @@ def _seconds(trace: Any) -> float:
 
 
 def _in_turns(record: dict[int, Callable[[], Any]], rounds: int) -> dict[int, list[Any]]:
-    """Traces in each world, shortest first. A run waits for a calm moment, for at most 2 s."""
+    """Traces in each world, shortest first. A run waits for a calm moment, for at most 0.5 s."""
     for make in record.values():
         make(), make()  # warm
     traces: dict[int, list[Any]] = {world: [] for world in record}
     for _ in range(rounds):
         for world, make in record.items():
-            wait_for_calm(2.0)
+            wait_for_calm(0.5)
             traces[world].append(make())
     return {world: sorted(each, key=_seconds) for world, each in traces.items()}
 
