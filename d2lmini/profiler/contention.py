@@ -217,7 +217,11 @@ class Bands:
                     operation, min(1.0, beside), cpu, sleeps_ns, usual.get(_key(operation))
                 )
             )
-        worked_ns = sum(e.run_ns for e in operations if not e.inline)
+        worked_ns = sum(
+            operation.run_ns * alone.computes
+            for operation, alone in zip(operations, self._alone, strict=True)
+            if not operation.inline
+        )
         self._busy = min(1.0, worked_ns / max(1, trace.end_ns - trace.begin_ns))
         self._worst_ns = _WORST_NS * sum(self._contends(e) and not e.inline for e in operations)
 
@@ -321,7 +325,10 @@ class Bands:
                 high = max(low, min(high, usual[1]))
         if self._several and not operation.inline:
             low = max(min(low, sleeps_ns), low / (1 + HELD_MOST.cold))
-        return Alone(low, high, kind, explained, max(0.0, 1 - sleeps_ns / max(low, 1.0)))
+        computes = max(0.0, 1 - sleeps_ns / max(low, 1.0))
+        if cpu is None and operation.footprint is None:
+            computes = 0.0  # a function that the program pushed to a device; it may as well sleep
+        return Alone(low, high, kind, explained, computes)
 
     def _contends(self, operation: Operation) -> bool:
         """True if it computes on the machine's cores."""

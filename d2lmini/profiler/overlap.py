@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.records import Operation
+from d2lmini.profiler.replay import Prediction
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -42,13 +43,18 @@ class Edit:
 
     kind      "fresh array", "wait", "worker" or "inline"
     text      what to do
-    saved_s   seconds that the run is predicted to save with this edit and those before it; None:
-              not predicted
+    saves     what the run is predicted to save with this edit and those before it: a band, if it
+              is another worker; None: not predicted
     """
 
     kind: str
     text: str
-    saved_s: float | None
+    saves: Prediction | None
+
+    @property
+    def saved_s(self) -> float | None:
+        """The middle of `saves`, in seconds."""
+        return None if self.saves is None else self.saves.ns / 1e9
 
 
 @dataclass
@@ -77,8 +83,9 @@ class Explanation:
         lines.append("To allow it:" if len(self.edits) == 1 else "To allow it, all of these:")
         for edit in self.edits:
             lines.append(f"    {edit.text}")
-            if edit.saved_s is not None:
-                lines[-1] += f": {_ms(edit.saved_s)} less than {_ms(self.run_s)}"
+            if edit.saves is not None:
+                ends = (_ms(ns / 1e9) for ns in sorted({edit.saves.low_ns, edit.saves.high_ns}))
+                lines[-1] += f": {' to '.join(ends)} less than {_ms(self.run_s)}"
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -89,8 +96,8 @@ def explain(trace: Trace, a: int, b: int) -> Explanation:
     if a == b:
         raise ValueError(f"explain: operation {a} and itself; name two operations by their numbers")
     first, second = trace[min(a, b)], trace[max(a, b)]
-    run_s = _length_s(trace, frozenset(), {})
-    found = Explanation(first, second, [], [], run_s)
+    run_ns = _predict(trace, frozenset(), {}).ns
+    found = Explanation(first, second, [], [], run_ns / 1e9)
     edited, without, workers = trace, frozenset[str](), dict[str, int]()
     for _ in range(_MOST):
         obstacles = Obstacles(edited, without)
@@ -120,8 +127,9 @@ def explain(trace: Trace, a: int, b: int) -> Explanation:
             found.edits.clear()
             return found
         kind = {"room": "fresh array", "waits": "wait"}.get(why, why)
-        saved_s = run_s - _length_s(edited, without, workers)
-        found.edits.append(Edit(kind, text, saved_s))
+        now = _predict(edited, without, workers)
+        saves = Prediction(run_ns - now.high_ns, run_ns - now.low_ns)
+        found.edits.append(Edit(kind, text, saves))
     found.edits.clear()
     return found
 
@@ -200,11 +208,12 @@ def _with_fresh_array(trace: Trace, number: int) -> Trace:
     return edited
 
 
-def _length_s(trace: Trace, without: frozenset[str], workers: dict[str, int]) -> float:
+def _predict(trace: Trace, without: frozenset[str], workers: dict[str, int]) -> Prediction:
     """The predicted duration of the run, without the waits at these lines."""
     lines = [where.partition(": ")[0] for where in without]
     predicted = trace.replay(workers=workers or None, without_wait_at=lines or None)
-    return (predicted.end_ns - predicted.begin_ns) / 1e9
+    assert predicted.prediction is not None
+    return predicted.prediction
 
 
 def _place(operation: Operation) -> str:

@@ -86,7 +86,7 @@ class OwnReader:
     def facts(self, facts: dict[str, Any]) -> None:
         """What stands in "otherData"."""
         for name in FACTS:
-            setattr(self.trace, name, facts.get(name, getattr(self.trace, name)))
+            setattr(self.trace, name, facts[name])
         sites = RecordedSites()
         self.trace.cpu.pauses += [
             Pause(begin_ns, end_ns, thread, sites.of(saved, text))

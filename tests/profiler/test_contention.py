@@ -1,0 +1,134 @@
+"""Bands: predictions for other workers enclose what contention may do; the virtual clock has none.
+
+How often they are right, `tests/benchmarks/bands.py` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_replay import Made, nd_cost, on_two_devices
+from virtual_programs import draw, length, trace_of
+
+from d2lmini import MXNetError, engine, nd, profile
+from d2lmini.profiler import Trace, contention
+from d2lmini.profiler.cpu_time import CpuTime
+from d2lmini.profiler.replay import Prediction, Recording
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
+    """A machine whose memory takes half as long again when two use it."""
+    slower = {(kind, other): 1.0 for kind in contention.KINDS for other in contention.KINDS}
+    slower["memory", "memory"] = 1.5
+    slower["python", "python"] = 2.0
+    monkeypatch.setattr(contention, "measure", lambda: contention.Contention(slower))
+    return slower
+
+
+def two_chains(sleep_ns: int = 0) -> Trace:
+    """What one worker did of two chains of four tasks of 1 ms, of which they slept a part."""
+    made = Made()
+    for k in range(8):
+        made.op(k, k * 1_000_000 + 10, (k + 1) * 1_000_000, [k % 2], [k % 2], ready=k)
+    trace = made.end(8, 8_000_010)
+    trace.engine_kind, trace.cores = "threaded", 2
+    for operation in trace.operations:
+        trace.cpu.times[operation.number] = CpuTime(operation.run_ns - sleep_ns, 0, True)
+    return trace
+
+
+def band(trace: Trace, **change: int) -> Prediction:
+    prediction = trace.replay(**change).prediction
+    assert prediction is not None
+    return prediction
+
+
+def test_only_other_workers_or_devices_make_a_band():
+    trace = two_chains()
+    assert band(trace).low_ns == band(trace).high_ns
+    assert band(trace, workers=1).low_ns == band(trace, workers=1).high_ns
+    wide = band(trace, workers=2)
+    assert 0 < wide.low_ns < wide.high_ns
+    assert f"{wide}" in repr(trace.replay(workers=2)) and " to " in f"{wide}"
+
+
+def test_the_predicted_trace_is_a_run_within_the_band():
+    trace = two_chains()
+    found = trace.replay(workers=2)
+    assert found.prediction is not None
+    assert found.prediction.low_ns <= length(found) <= found.prediction.high_ns
+
+
+def test_the_band_of_python_tasks_holds_both_ends():
+    """Two workers may halve the time, if the tasks release the interpreter lock, or not help."""
+    wide = band(two_chains(), workers=2)
+    assert wide.low_ns < 6_000_000 and wide.high_ns > 8_000_000
+
+
+def test_tasks_that_sleep_do_not_disturb_one_another():
+    wide = band(two_chains(989_990), workers=2)
+    assert 3_000_000 < wide.low_ns < 4_000_000 < wide.high_ns < 5_000_000
+
+
+def test_a_slower_memory_makes_the_end_of_the_band_later(machine: dict[tuple[str, str], float]):
+    trace = two_chains()
+    trace.cpu.times.clear()
+    for operation in trace.operations:
+        operation.footprint = lambda: nd_cost(1e12)
+    before = band(trace, workers=2)
+    machine["memory", "memory"] = 3.0
+    after = band(trace, workers=2)
+    assert after.low_ns > before.low_ns and after.high_ns >= before.high_ns
+
+
+def test_more_workers_than_cores_share_the_cores():
+    trace = two_chains()
+    recording = Recording(trace)
+    three = replace(recording.recorded, workers={**recording.recorded.workers, "cpu": 2})
+    trace.cores = 1
+    alone = Recording(trace).predict(three)
+    trace.cores = 2
+    both = Recording(trace).predict(three)
+    assert alone.low_ns > 1.3 * both.low_ns
+
+
+def test_devices_that_become_one_are_a_band():
+    trace = on_two_devices()
+    trace.engine_kind = "threaded"
+    wide = band(trace, devices=1)
+    assert wide.low_ns < 3000 < wide.high_ns
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_virtual_clock_knows_no_contention(seed: int):
+    trace = trace_of(draw(seed, inner=0))
+    three = trace_of(draw(seed, inner=0), workers=3)
+    assert band(trace, workers=3) == Prediction(length(three), length(three))
+
+
+def test_the_account_prints_what_more_workers_save_as_a_band():
+    account = two_chains().account(cores=2)
+    saves = account["workers"].saves
+    assert saves.low_ns < saves.high_ns and f"{saves}" in str(account)
+
+
+def test_a_trace_of_the_naive_engine_says_nothing_of_workers():
+    with engine.use("naive"), profile() as trace:
+        nd.ones((2, 2)) + 1
+    with pytest.raises(MXNetError, match="naive engine, which has none"):
+        trace.replay(workers=2)
+
+
+def test_an_overlap_counts_the_others():
+    spans = [(0, 10), (5, 15), (20, 30)]
+    assert contention._overlaps(spans, [1.0, 1.0, 1.0]) == [0.5, 0.5, 0.0]
+    assert contention._overlaps(spans, [1.0, 0.0, 1.0]) == [0.0, 0.5, 0.0]
+
+
+def test_the_machine_is_measured(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.undo()
+    measured = contention.measure.__wrapped__()
+    assert set(measured.slower) == {(a, b) for a in contention.KINDS for b in contention.KINDS}
+    assert min(measured.slower.values()) >= 1 and str(measured).count("x ") == 9
