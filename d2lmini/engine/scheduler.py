@@ -27,6 +27,7 @@ from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, Report, Reports, WriteSkipped
+from d2lmini.engine.lane_times import find_lane_time, sleep_until
 from d2lmini.engine.rendezvous import Rendezvous, at_rest
 
 
@@ -83,6 +84,9 @@ class Scheduler:
 
     #: Do the workers run on the user's thread, where Ctrl-C strikes?
     serial = False
+
+    #: Is the clock virtual? Then nothing sleeps until a time on it.
+    virtual = False
 
     #: The engine's clock, in nanoseconds.
     clock = staticmethod(time.perf_counter_ns)
@@ -364,10 +368,14 @@ class Scheduler:
         outer, thread_state.task = thread_state.task, task
         try:
             runner = None if task.ctx.is_cpu else self.runners.get((task.ctx, task.lane))
-            if runner is None:
+            if runner is not None:
+                runner.run(task)
+            elif self.virtual or (lane_time := find_lane_time(task)) is None:
                 task.run()
             else:
-                runner.run(task)
+                begin_ns = time.perf_counter_ns()
+                task.run()
+                sleep_until(begin_ns + 1000 * (lane_time(task) or 0.0))
         except BaseException as problem:
             if (self.serial or worker == "caller") and not isinstance(problem, Exception):
                 raise

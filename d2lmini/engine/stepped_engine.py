@@ -79,7 +79,8 @@ class SteppedEngine(View):
               the program
     workers   of the CPU, on the virtual clock; devices have the workers of their lanes
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
-              default: as predicted (`predicted_us`), 100 if not predicted
+              default: the times of a simulated device; else as predicted (`predicted_us`),
+              100 if not predicted
     replay    a log (`log` of another run of the same program) to repeat
     order     numbers of operations: run one at a time, always the first in the list that can run
     remember  how many steps `back` can take back; `engine.stepped` uses 1000
@@ -89,6 +90,7 @@ class SteppedEngine(View):
 
     kind = "stepped"
     serial = True
+    virtual = True
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from d2lmini.engine.core import Task
+from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.worker_pools import WIRE
 
@@ -87,7 +88,12 @@ def lane_of(task: Task) -> str:
 
 
 def predict_us(task: Task) -> float:
-    """The engine's prediction; for a copy, the time a link takes; else `UNKNOWN_US`."""
+    """The time on a simulated lane; else the engine's prediction; for a copy, the time a link
+    takes; else `UNKNOWN_US`."""
+    lane_time = find_lane_time(task)
+    us = None if lane_time is None else lane_time(task)
+    if us is not None:
+        return us
     if task.predicted_us < 1e9:
         return task.predicted_us
     footprint = task.footprint() if task.lane != "compute" else None
