@@ -21,11 +21,11 @@ and slow links have the effects that they have there. (`engine.lane_times` does 
 <NDArray 3 @gpu(1)>
 
 >>> from d2lmini import engine, profile
->>> with virtual_gpus(2, gflops=[1, 2], link_gb_s=0.5) as pair, engine.stepped(), profile() as trace:
-...     for ctx in pair:
+>>> with virtual_gpus(2, gflops=[1, 2], link_gb_s=0.5), engine.stepped(), profile() as trace:
+...     for ctx in (gpu(0), gpu(1)):
 ...         x = nd.ones((100, 100), ctx=ctx)
 ...         y = nd.dot(x, x)                        # 2 * 100**3 FLOPs
-...     z = y.as_in_context(pair[0])                # 40 kB
+...     z = y.as_in_context(gpu(0))                 # 40 kB
 >>> [(str(o), o.place, o.run_ns // 1000) for o in trace.operations[1::2]]
 [('2 dot', 'gpu(0)', 2000), ('4 dot', 'gpu(1)', 1000)]
 >>> trace.operations[-1].run_ns // 1000
@@ -126,9 +126,7 @@ class VirtualDevice(Device):
             rates += f", {self.gflops:g} GFLOP/s"
         if self.memory_gb_s < inf:
             rates += f", memory {self.memory_gb_s:g} GB/s"
-        return (
-            f"<virtual device {self.ctx}: {threads}, {(self.memory or 0) / 1e9:.3g} GB, {rates}>"
-        )
+        return f"<virtual device {self.ctx}: {threads}, {(self.memory or 0) / 1e9:.3g} GB, {rates}>"
 
 
 class virtual_gpus:
@@ -207,7 +205,7 @@ class virtual_gpus:
 
 def _rates_of(name: str, rate: Rate, n: int) -> list[float]:
     """The rate of each of `n` devices; inf where there is no bound."""
-    rates = list(rate) if isinstance(rate, (list, tuple)) else [rate] * n
+    rates: list[Any] = list(rate) if isinstance(rate, (list, tuple)) else [rate] * n
     valid = len(rates) == n and all(
         rate is None or (isinstance(rate, (int, float)) and rate > 0) for rate in rates
     )

@@ -26,7 +26,7 @@ from d2lmini.gluon import nn
 from d2lmini.gluon.utils import split_and_load
 
 BATCH = 128
-STEPS = 3
+STEPS = 2
 
 
 def mlp() -> tuple[nn.HybridSequential, nd.NDArray]:
@@ -146,8 +146,8 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("-k", nargs="*", type=int, default=[1, 2, 4], help="numbers of devices")
     options.add_argument("--net", nargs="*", choices=NETS, default=list(NETS))
     options.add_argument("--turns", type=int, default=5)
-    options.add_argument("--gflops", type=float, default=0.1, help="of each device")
-    options.add_argument("--link", type=float, default=0.02, help="GB/s of each link")
+    options.add_argument("--gflops", type=float, default=0.05, help="of each device")
+    options.add_argument("--link", type=float, default=0.01, help="GB/s of each link")
     options.add_argument("--json", action="store_true", help="a JSON object a line")
     chosen = options.parse_args(argv)
     rates = {"gflops": chosen.gflops, "link_gb_s": chosen.link}
