@@ -21,8 +21,10 @@ imbalance    the next operation needed, or nothing was left but, the work of ano
              whose workers share one queue: only the last operation was left
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
-contention   operations took longer next to others than alone: cores, caches, memory and the
-             interpreter are shared. An estimate, from equal operations of the same run
+contention   operations computed for longer next to others than alone: caches and memory are
+             shared. An estimate, from equal operations of the same run
+preempted, gc, gil, blocked    operations were off the CPU: see `profiler.cpu_time`. "gc" is also
+             the time that the garbage collector took while the program issued
 unexplained  the engine's own time between the end of an operation's dependencies and its readiness
 
 What the removal of a cause would save is predicted by a replay of the run without that cause
@@ -41,7 +43,8 @@ from typing import TYPE_CHECKING
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.profiler.bounds import alone, time_saved_by, without
-from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
+from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.replay import Prediction, Recording
 
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 #: The parts, as in the table above.
 CAUSES = (
     "work", "waits", "issuing", "dependency", "transfer", "imbalance", "workers", "contention",
-    "unexplained",
+    *OffCpu._fields, "unexplained",
 )  # fmt: skip
 
 _ADVICE = {
@@ -62,6 +65,10 @@ _ADVICE = {
     "imbalance": "if the work were spread evenly over places that are equally fast",
     "workers": "with a worker for every core",
     "contention": "if operations took no longer together than alone",
+    "preempted": "if no other thread or program had taken the cores",
+    "gc": "without garbage collection",
+    "gil": "if operations did not wait for Python's global lock",
+    "blocked": "if pushed functions did not sleep, read files or wait for locks",
 }
 
 
@@ -155,16 +162,16 @@ class _AccountBuilder:
         self.ns = dict.fromkeys(CAUSES, 0.0)
         self.lines: dict[str, dict[tuple[int, int], float]] = {c: {} for c in CAUSES}
         self.sites: dict[tuple[int, int], Site] = {}
-        self.alone_ns, self.sure = alone(self.blame)
+        self.off_cpu = trace.off_cpu()
+        self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
 
     def account(self) -> Account:
         trace, blame = self.trace, self.blame
         rates = _Rates(blame.begin_ns, blame.groups)
         for group in blame.groups:
             self._enter_group(group, rates)
-        for cause, site, begin, end in self._after(
-            max((g.end_ns for g in blame.groups), default=0)
-        ):
+        after = self._after(max((g.end_ns for g in blame.groups), default=0))
+        for cause, site, begin, end in self._with_pauses(after):
             self._add(cause, site, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
         recording = Recording(trace)
@@ -173,7 +180,7 @@ class _AccountBuilder:
         for cause in CAUSES:
             saves = Prediction(0.0, 0.0)
             if cause in _ADVICE:
-                changed = without(cause, recording.recorded, blame, self.alone_ns)
+                changed = without(cause, recording.recorded, blame, self.alone_ns, self.off_cpu)
                 if changed is not None:
                     saves = recording.predict(changed).less_than(recorded_ns)
             parts[cause] = self._part(cause, saves, wall_ns)
@@ -185,7 +192,7 @@ class _AccountBuilder:
         for slot in group.slots:
             for run in slot.runs:
                 self._enter_run(run, rate(run.began_ns, run.ended_ns), few)
-            for cause, site, begin, end in self.blame.idle(group, slot):
+            for cause, site, begin, end in self._with_pauses(self.blame.idle(group, slot)):
                 self._add(cause, site, rate(begin, end))
 
     def _enter_run(self, operation: Operation, ns: float, few: dict[int, float]) -> None:
@@ -194,11 +201,29 @@ class _AccountBuilder:
         if few and not operation.inline and operation.run_ns:
             lost = ns * (few[operation.ended_ns] - few[operation.began_ns]) / operation.run_ns
             self._add("workers", operation.site, lost)
-        slower = 0.0
+        work = ns - lost
         if operation.run_ns:
-            slower = (ns - lost) * (1 - self.alone_ns[operation.number - 1] / operation.run_ns)
-            self._add("contention", operation.site, slower)
-        self._add("work", operation.site, ns - lost - slower)
+            scale = (ns - lost) / operation.run_ns
+            computed_ns = operation.run_ns
+            for cause, off_ns in self.off_cpu.get(operation.number, OffCpu())._asdict().items():
+                self._add(cause, operation.site, scale * off_ns)
+                computed_ns -= off_ns
+            work = scale * self.alone_ns[operation.number - 1]
+            self._add("contention", operation.site, scale * computed_ns - work)
+        self._add("work", operation.site, work)
+
+    def _with_pauses(self, segments: Iterable[Segment]) -> Iterator[Segment]:
+        """The segments; time in which the garbage collector kept the program from issuing is the
+        collector's."""
+        for cause, site, begin, end in segments:
+            if cause == "issuing":
+                for pause in self.trace.cpu.pauses:
+                    if begin < pause.end_ns and pause.begin_ns < end:
+                        low, high = max(begin, pause.begin_ns), min(end, pause.end_ns)
+                        yield "gc", pause.site, low, high
+                        yield cause, site, begin, low
+                        begin = high
+            yield cause, site, begin, end
 
     def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
         """After the last computation: copies, and the activity of the program's main thread."""

@@ -9,15 +9,15 @@ gc          Python's garbage collector ran, which stops all Python code of the p
 gil         the thread waited for Python's global interpreter lock. Operations of the library
             neither sleep nor read files, so the rest of their time is this. For a function that
             the program pushed, it is at most the CPU time of other Python code meanwhile
-unknown     a pushed function slept, read a file, or waited for a lock; an operation shorter than
-            0.1 ms, or any where the system does not tell, was preempted or waited for the gil
+blocked     what is left. A pushed function slept, read a file, or waited for a lock. The cause is
+            not known of operations shorter than 0.1 ms, and where the system is silent
 
 >>> import time
 >>> from d2lmini import engine, profile
 >>> with profile() as trace:
 ...     engine.push(lambda: time.sleep(0.01))
 >>> parts = trace.off_cpu()[1]
->>> parts.unknown_ns > 5e6, parts.gil_ns
+>>> parts.blocked > 5e6, parts.gil
 (True, 0)
 """
 
@@ -71,10 +71,10 @@ class OffCpu(NamedTuple):
     """The parts of an operation's duration that were not spent on computing it, in ns; see the
     module."""
 
-    preempted_ns: int = 0
-    gc_ns: int = 0
-    gil_ns: int = 0
-    unknown_ns: int = 0
+    preempted: int = 0
+    gc: int = 0
+    gil: int = 0
+    blocked: int = 0
 
     @property
     def ns(self) -> int:
@@ -175,15 +175,15 @@ def split_off_cpu(
             time_of = times[operation.number]
             begin, end = operation.began_ns, operation.ended_ns
             off_ns = max(0, operation.run_ns - time_of.ns)
-            preempted_ns = min(off_ns, time_of.delayed_ns or 0)
-            left_ns = off_ns - preempted_ns
-            gc_ns = min(left_ns, int(collections.within(begin, end)))
-            gil_ns = left_ns = left_ns - gc_ns
+            preempted = min(off_ns, time_of.delayed_ns or 0)
+            left_ns = off_ns - preempted
+            collected = min(left_ns, int(collections.within(begin, end)))
+            gil = left_ns = left_ns - collected
             if time_of.pushed:
-                gil_ns = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
+                gil = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
             elif time_of.delayed_ns is None:
-                gil_ns = 0
-            parts[operation.number] = OffCpu(preempted_ns, gc_ns, gil_ns, left_ns - gil_ns)
+                gil = 0
+            parts[operation.number] = OffCpu(preempted, collected, gil, left_ns - gil)
     return parts
 
 

@@ -25,8 +25,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -117,8 +117,8 @@ class PythonTime:
     def __init__(self, samples: Iterable[Sample], waits: Sequence[Wait]):
         self.samples = [sample for sample in samples if not _within(sample.end_ns, waits)]
         self.seconds = sum(sample.end_ns - sample.begin_ns for sample in self.samples) / 1e9
-        total: dict[tuple[CodeType, int], list[float]] = {}
-        sites: dict[tuple[CodeType, int], Site] = {}
+        total: dict[Any, list[float]] = {}
+        sites: dict[Any, Site] = {}
         for sample in self.samples:
             seconds = (sample.end_ns - sample.begin_ns) / 1e9
             lines = {}

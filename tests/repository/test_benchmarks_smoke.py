@@ -28,6 +28,7 @@ import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import trees  # noqa: E402
+import truth  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
@@ -436,3 +437,15 @@ def test_the_other_tree_must_be_one(tmp_path, capsys):
     with pytest.raises(SystemExit):
         trees.main([str(tmp_path)])
     assert "is no checkout of d2lmini" in capsys.readouterr().err
+
+
+def test_the_table_of_truth_tells_right_from_wrong(monkeypatch, capsys):
+    def guesses():
+        """Two throws of a coin."""
+        yield truth.Row("coin", 1, 2, ("x",))
+
+    monkeypatch.setitem(truth.SECTIONS, "guesses", guesses)
+    assert truth.main(["waits"]) and not truth.main(["guesses"])
+    said = capsys.readouterr().out
+    assert "a float" in said and "in all" in said
+    assert "coin       1 of 2\n      not: x\n" in said
