@@ -11,7 +11,8 @@ does more than F / B FLOPs per byte, else of the memory roof (Williams, Waterman
 Peaks of the CPU and of virtual GPUs are measured (`peaks`), with as many threads as the place has
 workers, at most one for each core: the CPU's large operations are shared among its workers. A
 virtual GPU with lower rates (`virtual_gpus(gflops=, memory_gb_s=)`) has these as peaks, and a
-virtual link its rate. For other GPUs and links the rates are given without a share. Peaks are measured on the current machine, so run this where the trace was made.
+virtual link its rate. For other GPUs and links the rates are given without a share. Peaks are
+measured on the current machine, so run this where the trace was made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Devices in slow motion: their times on the virtual clock are exact, real ones at least as long."""
+"""Slow virtual GPUs: their times are exact on the virtual clock, and lower bounds in real time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from d2lmini import (
     profile,
     random,
     virtual_gpus,
-)  # fmt: skip
+)
 from d2lmini.context import Context
 from d2lmini.gluon import nn
 from d2lmini.gluon.utils import split_and_load
