@@ -59,9 +59,10 @@ class Text(str):
 
 class SteppedOperation(Operation):
     """An operation of the stepped engine; its times are those of the virtual clock. Its status is
-    waiting, ready, running, done, failed or skipped."""
+    waiting, ready, running, done, failed or skipped. `measured_us`: its duration when it ran, if
+    the engine measures."""
 
-    __slots__ = ("status",)
+    __slots__ = ("measured_us", "status")
 
     def __init__(
         self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int
@@ -79,6 +80,7 @@ class SteppedOperation(Operation):
         self.failure = None
         self.footprint = task.footprint()
         self.status = "waiting"
+        self.measured_us = 0.0
         self.by = by
 
 
@@ -120,8 +122,8 @@ def clock_of(times: Times) -> Callable[[Task], float]:
 
     else:
         raise TypeError(
-            f"times is microseconds for all, a dict by name, or a function of the task; "
-            f"got {type(times).__name__}"
+            f"times is microseconds for all, a dict by name, a function of the task, or for "
+            f'engine.stepped "measured"; got {times!r}'
         )
 
     def duration_us(task: Task) -> float:
