@@ -1,5 +1,5 @@
 """Traces of other libraries: recorded ones of PyTorch and JAX on a CPU with a planted fault
-(`tests/data/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events that
+(`chapters/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events that
 are written by hand."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from d2lmini import MXNetError, cpu, gpu
 from d2lmini.d2l import check
 from d2lmini.profiler import Trace, load, merge
 
-DATA = Path(__file__).parents[1] / "data" / "traces"
+DATA = Path(__file__).parents[2] / "chapters" / "traces"
 RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz", "jax.trace.json.gz")
 
 
