@@ -7,6 +7,7 @@ found by running the program again without each of them.
 
 import gc
 import random
+import sys
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
 from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.peaks import peak
+from d2lmini.profiler.sampler import Sample
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
 
@@ -519,3 +521,28 @@ def test_functions_that_sleep_are_blocked_and_collections_are_told_apart():
     off = sum(account[cause].ns for cause in ("gc", "blocked", "preempted", "gil"))
     assert account["work"].ns < 0.2 * off
     assert any("gc.collect()" in where for where, _ in account["gc"].lines)
+
+
+def test_issuing_names_the_two_lines_between_which_the_time_passed():
+    with engine.use("threaded", workers=1), profile() as trace:
+        x = nd.ones((200, 200))
+        time.sleep(0.03)
+        x + 1
+    (where, _), *_ = trace.account(cores=1)["issuing"].lines
+    assert where.startswith("between ") and where.endswith(": x + 1")
+    first, second = (
+        int(place.rpartition(":")[2]) for place in where[8:].split(": ")[0].split(" and ")
+    )
+    assert second == first + 2
+
+
+def test_issuing_names_the_line_that_samples_show():
+    with engine.use("threaded", workers=1), profile() as trace:
+        x = nd.ones((200, 200))
+        begin_ns, here = time.perf_counter_ns(), sys._getframe()
+        time.sleep(0.03)
+        asleep = here.f_code, here.f_lasti
+        x + 1
+    trace.samples = [Sample(begin_ns, trace[2].pushed_ns, (asleep,))]
+    (where, ns), *_ = trace.account(cores=1)["issuing"].lines
+    assert where.endswith(": asleep = here.f_code, here.f_lasti") and ns > ms(29)
