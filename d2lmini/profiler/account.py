@@ -13,7 +13,8 @@ work         slots computed: operations at the duration they have alone, includi
              idle workers
 waits        the program waited, and so had not issued an operation that could have run
 issuing      the program ran its own Python and had not issued the operation; includes the hand-over
-             of an operation to a worker
+             of an operation to a worker. Its lines are those of the stack's samples, if the trace
+             has them (`profile(sample_hz=1000)`), else the two lines between which the time passed
 dependency   the next operation needed the result of an operation that ran elsewhere: a chain
 transfer     the next operation needed a copy between devices
 imbalance    the next operation needed, or nothing was left but, the work of another device of the
@@ -36,8 +37,12 @@ cause is listed if it lost time or if its removal saves time. The largest saving
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
@@ -47,6 +52,7 @@ from d2lmini.profiler.cpu_time import OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.replay import Prediction, Recording
+from d2lmini.profiler.sampler import innermost
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -164,6 +170,9 @@ class _AccountBuilder:
         self.sites: dict[tuple[int, int], Site] = {}
         self.off_cpu = trace.off_cpu()
         self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
+        one_thread = all(operation.thread == trace.thread for operation in trace.operations)
+        self.samples = trace.samples if one_thread else []
+        self.sampled_ns = [sample.end_ns for sample in self.samples]
 
     def account(self) -> Account:
         trace, blame = self.trace, self.blame
@@ -216,14 +225,27 @@ class _AccountBuilder:
         """The segments; time in which the garbage collector kept the program from issuing is the
         collector's."""
         for cause, site, begin, end in segments:
-            if cause == "issuing":
-                for pause in self.trace.cpu.pauses:
-                    if begin < pause.end_ns and pause.begin_ns < end:
-                        low, high = max(begin, pause.begin_ns), min(end, pause.end_ns)
-                        yield "gc", pause.site, low, high
-                        yield cause, site, begin, low
-                        begin = high
-            yield cause, site, begin, end
+            if cause != "issuing":
+                yield cause, site, begin, end
+                continue
+            for pause in self.trace.cpu.pauses:
+                if begin < pause.end_ns and pause.begin_ns < end:
+                    low, high = max(begin, pause.begin_ns), min(end, pause.end_ns)
+                    yield "gc", pause.site, low, high
+                    yield from self._issuing(site, begin, low)
+                    begin = high
+            yield from self._issuing(site, begin, end)
+
+    def _issuing(self, site: Site | None, begin: int, end: int) -> Iterator[Segment]:
+        """A time of issuing at `site`, or at the lines that the samples of that time show."""
+        for sample in self.samples[bisect_right(self.sampled_ns, begin) :]:
+            if sample.begin_ns >= end:
+                break
+            low, high = max(begin, sample.begin_ns), min(end, sample.end_ns)
+            yield "issuing", site, begin, low
+            yield "issuing", innermost(sample.stack) or site, low, high
+            begin = high
+        yield "issuing", site, begin, end
 
     def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
         """After the last computation: copies, and the activity of the program's main thread."""
@@ -254,8 +276,11 @@ class _AccountBuilder:
 
     def _part(self, cause: str, saves: Prediction, wall_ns: int) -> Part:
         lines: dict[str, float] = {}
+        before = _lines_before(self.trace) if cause == "issuing" and not self.samples else {}
         for key, ns in sorted(self.lines[cause].items(), key=lambda item: -item[1])[:20]:
             where = callsite.describe(self.sites.get(key))
+            if key in before and before[key] != where:
+                where = f"between {before[key].partition(': ')[0]} and {where}"
             lines[where] = lines.get(where, 0.0) + ns
         most = sorted(lines.items(), key=lambda line: -line[1])[:3]
         sentence = ""
@@ -265,6 +290,26 @@ class _AccountBuilder:
             if cause == "contention":
                 sentence += f"; {self.sure}"
         return Part(cause, self.ns[cause], tuple(most), saves, sentence)
+
+
+def _lines_before(trace: Trace) -> dict[tuple[int, int], str]:
+    """For each line that pushed operations: the line of the push or wait before, on its thread,
+    from which most time passed until the push."""
+    events = defaultdict(list)
+    for operation in trace.operations:
+        end_ns = operation.ended_ns if operation.inline else operation.pushed_ns
+        events[operation.thread].append((operation.pushed_ns, end_ns, operation.site))
+    for wait in trace.waits:
+        events[wait.thread].append((wait.begin_ns, wait.end_ns, wait.site))
+    passed: dict[tuple[int, int], dict[Site, int]] = defaultdict(lambda: defaultdict(int))
+    for thread in events.values():
+        thread.sort(key=itemgetter(0))
+        for (_, last_ns, last), (begin_ns, _, site) in pairwise(thread):
+            if site is not None and last is not None:
+                passed[id(site[0]), site[1]][last] += begin_ns - last_ns
+    return {
+        key: callsite.describe(max(sites, key=sites.__getitem__)) for key, sites in passed.items()
+    }
 
 
 def _begin_of(what: object) -> int:

@@ -27,7 +27,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +37,7 @@ from d2lmini import callsite, files
 from d2lmini.callsite import Site
 from d2lmini.engine.order import order_of
 from d2lmini.profiler.records import Change, Operation, PlacedOperation
+from d2lmini.profiler.sampler import words_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -193,6 +194,7 @@ def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
         _memory(trace, tracks),
         _queues(trace, tracks),
         _marks(trace, marks, tracks),
+        _stacks(trace, tracks),
     ):
         for event in part:
             yield from tracks.new
@@ -326,6 +328,31 @@ def _samples(trace: Trace) -> Iterator[dict[str, Any]]:
             "stack": [numbers[site] for site in stack],
             "frames": frames,
         }
+
+
+def _stacks(trace: Trace, tracks: Tracks) -> Iterator[Event]:
+    """The sampled Python stack as slices: the boxes of the flame graph, in the order of time. The
+    file's "samples" have more."""
+    where = tracks.of(PROGRAM, f"{trace.thread}, sampled") if trace.samples else {}
+    opened: list[tuple[str, int]] = []
+    last_ns = 0
+
+    def close(depth: int) -> Iterator[Event]:
+        while len(opened) > depth:
+            word, begin_ns = opened.pop()
+            begin, dur = _us(trace, begin_ns), (last_ns - begin_ns) / 1e3
+            yield {"name": word, "cat": "python", "ph": "X", "ts": begin, "dur": dur, **where}
+
+    for sample in trace.samples:
+        words = words_of(sample.stack)
+        same = 0
+        if sample.begin_ns == last_ns:
+            both = zip(words, opened)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1][0], both))
+        yield from close(same)
+        opened += [(word, sample.begin_ns) for word in words[same:]]
+        last_ns = sample.end_ns
+    yield from close(0)
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:

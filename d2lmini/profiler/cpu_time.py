@@ -24,8 +24,6 @@ blocked     what is left. A pushed function slept, read a file, or waited for a 
 from __future__ import annotations
 
 import gc
-import os
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -33,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
+from d2lmini.engine.thread_clock import delay_of
 from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
@@ -82,44 +81,6 @@ class OffCpu(NamedTuple):
         return sum(self)
 
 
-class _Schedstat:
-    """The kernel's counts for a thread: "CPU time, time without a core, time slices"."""
-
-    def __init__(self) -> None:
-        try:
-            self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-        except OSError:
-            self.file = -1
-
-    def __del__(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
-
-
-_thread = threading.local()
-
-
-def _begin_anew() -> None:
-    global _thread
-    _thread = threading.local()  # the files in the old one are those of the parent's threads
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
-
-
-def read_clocks(long: bool) -> tuple[int, bytes]:
-    """The CPU time of this thread in ns, and, if `long`, the kernel's counts for the thread."""
-    if not long:
-        return time.thread_time_ns(), b""
-    try:
-        file = _thread.stat.file
-    except AttributeError:
-        file = (stat := _Schedstat()).file
-        _thread.stat = stat
-    return time.thread_time_ns(), os.pread(file, 64, 0) if file >= 0 else b""
-
-
 class CpuTimes:
     """Reads the clocks of threads for a trace.
 
@@ -142,7 +103,7 @@ class CpuTimes:
         """Stop listening; compute `times`."""
         gc.callbacks.remove(self._collect)
         for number, pushed, (began_ns, before), (ended_ns, after) in self.readings:
-            delayed_ns = _delay_of(after) - _delay_of(before) if before else None
+            delayed_ns = delay_of(after) - delay_of(before) if before else None
             self.times[number] = CpuTime(ended_ns - began_ns, delayed_ns, pushed)
         self.readings.clear()
 
@@ -153,10 +114,6 @@ class CpuTimes:
         elif now - self._collects_since >= _SHORTEST_PAUSE_NS:
             pause = Pause(self._collects_since, now, this_thread(), callsite.find())
             self.pauses.append(pause)
-
-
-def _delay_of(stat: bytes) -> int:
-    return int(stat.split()[1])
 
 
 def split_off_cpu(

@@ -153,7 +153,7 @@ class PythonTime:
             raise ValueError("flame: no samples; profile with sample_hz=1000, and for longer")
         root = _Node("the program")
         for sample in self.samples:
-            root.add(_words(sample.stack), sample.end_ns - sample.begin_ns)
+            root.add(words_of(sample.stack), sample.end_ns - sample.begin_ns)
         parts: list[str] = []
         height = root.depth() * _ROW
         root.draw(parts, svg.MARGIN, svg.MARGIN + height - _ROW, _WIDTH / root.ns, root.ns)
@@ -170,7 +170,13 @@ def _users(stack: Stack) -> list[Site]:
     return [site for site in stack if callsite.is_users(site[0])]
 
 
-def _words(stack: Stack) -> list[str]:
+def innermost(stack: Stack) -> Site | None:
+    """The line of the program that runs, perhaps in a function that it called."""
+    found = _users(stack)
+    return found[-1] if found else None
+
+
+def words_of(stack: Stack) -> list[str]:
     """Names of the boxes of a stack: lines of the program, then the library's function."""
     found = _users(stack)
     words = [_name_without_folder(callsite.describe(site)) for site in found]

@@ -40,9 +40,10 @@ from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
 from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
+from d2lmini.engine.thread_clock import read_clocks
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, read_clocks, split_off_cpu
+from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder

