@@ -15,7 +15,8 @@ account    wall time by cause; from `idle_attribution` and `bounds`
 causal     the time of the run if one operation or line were faster
 critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
 replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
-           the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules)
+           the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules);
+           `contention` makes bands of predictions for other workers or devices
 diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on

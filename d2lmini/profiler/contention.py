@@ -44,7 +44,7 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.device import blas, devices
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.cpu_time import _Intervals as Intervals
+from d2lmini.profiler.cpu_time import Intervals
 from d2lmini.profiler.peaks import peak
 
 if TYPE_CHECKING:

@@ -120,8 +120,8 @@ def split_off_cpu(
     operations: Sequence[Operation], times: dict[int, CpuTime], pauses: Iterable[Pause]
 ) -> dict[int, OffCpu]:
     """The parts off the CPU of each operation whose CPU time is known."""
-    collections = _Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
-    python = _Intervals(
+    collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
+    python = Intervals(
         (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
         for operation in operations
         if operation.run_ns and operation.number in times and times[operation.number].pushed
@@ -144,7 +144,7 @@ def split_off_cpu(
     return parts
 
 
-class _Intervals:
+class Intervals:
     """Weighted intervals of time; `within` sums their weighted overlap with another interval."""
 
     def __init__(self, intervals: Iterable[tuple[int, int, float]]):
