@@ -31,10 +31,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite, forks
+from d2lmini import forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.engine import core
+from d2lmini.engine import core, pending
 from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
@@ -143,8 +143,19 @@ def limit_pending(nbytes: int | None) -> None:
 
 def cancel_pending() -> int:
     """Drop every task that has not begun; returns how many. Waits on the results raise
-    "cancelled"."""
-    return current.cancel_pending()
+    "cancelled" at once.
+
+    A running task cannot be stopped. If it is a function given to `engine.push`, which may never
+    end, one line on stderr names the function, and another worker takes the place of its worker.
+    """
+    count = current.cancel_pending()
+    for task in pending.find_unstoppable(current):
+        print(
+            f"d2lmini: {pending.describe(task)} is running and cannot be stopped; waitall() waits "
+            "for it",
+            file=sys.stderr,
+        )
+    return count
 
 
 def set_bulk_size(size: int) -> int:
@@ -179,19 +190,7 @@ def bulk(size: int) -> Iterator[None]:
 
 def explain(value: Any) -> str:
     """The tasks that hold or wait for a Var (or NDArray), each with the line that issued it."""
-    var = _var_of(value)
-    with current.lock:
-        writer, readers, queue = var.writer, list(var.readers), list(var.queue)
-    lines = [f"writing: {_describe(writer)}"] if writer else []
-    lines += [f"reading: {_describe(task)}" for task in readers]
-    lines += [f"waits to {'write' if w else 'read'}: {_describe(t)}" for t, w in queue]
-    return "\n".join(lines) or "idle: nothing pending"
-
-
-def _describe(task: Task) -> str:
-    waits = f", waiting for {task.waits} more" if task.waits else ""
-    waits = ", more may join it" if task.open else waits
-    return f"{task.name} (issued at {callsite.describe(task.site)}{waits})"
+    return pending.explain(_var_of(value))
 
 
 @contextmanager
