@@ -9,9 +9,9 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 'an unknown line'
 
 Backward issues dozens of operations from one line and searches for the line once
-(`call_remembering_site`). Frames of the standard library and of NumPy between the user's line and
-this package are skipped: the wait in `logging.info("%s", l)` belongs to the program, not to
-logging.
+(`call_remembering_site`). Frames of the standard library, NumPy and IPython between the user's line
+and this package are skipped: the wait in `logging.info("%s", l)` belongs to the program, not to
+logging, and that for the value of a cell's last line belongs to the cell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Site = tuple[CodeType, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/](numpy[\\/])?")
+_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]((?:numpy|IPython)[\\/])?")
 
 _OURS, _BETWEEN, _USERS = 1, 2, 3
 #: The owner of each file's code.
@@ -133,6 +133,11 @@ def _look(filename: str) -> int:
 def is_users(code: CodeType) -> bool:
     """True for code of the program, not of this library or the packages in between."""
     return (_whose.get(code.co_filename) or _look(code.co_filename)) == _USERS
+
+
+def is_ours(code: CodeType) -> bool:
+    """True for code of this library."""
+    return (_whose.get(code.co_filename) or _look(code.co_filename)) == _OURS
 
 
 def line_of(site: Site) -> int:

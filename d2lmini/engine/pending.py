@@ -65,10 +65,12 @@ def describe_work(engine: Scheduler, workers: int) -> str:
 def _split(engine: Scheduler) -> tuple[list[Task], list[Task]]:
     """The tasks that have not begun, and those that run, in push order."""
     with engine.lock:
-        tasks = sorted(engine.pending, key=lambda task: task.seq)
-        running = [task.parts[0] for task in tasks if task in engine.running and task.parts]
-        parts = [part for task in tasks for part in task.parts]
-    return [part for part in parts if part not in running], running
+        pairs = map(lambda task: (task, tuple(task.parts)), engine.pending)
+        tasks = sorted(pairs, key=lambda pair: pair[0].seq)
+        begun = set(engine.running)
+    running = [parts[0] for task, parts in tasks if task in begun and parts]
+    queued = [part for _, parts in tasks for part in parts if part not in running]
+    return queued, running
 
 
 def _describe_time(queued: list[Task], workers: int) -> str:

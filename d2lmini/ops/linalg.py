@@ -118,6 +118,12 @@ def dot(
     for sparse storage, is accepted and has no effect.
 
     MXNetError at the call when inner sizes or dtypes differ, or for scalars. Cost: 2 M N K.
+
+    >>> nd.dot(nd.array([[1, 2], [3, 4]]), nd.array([[1], [10]]))     # y[i, j] = sum_k l[i, k] r[k, j]
+    <BLANKLINE>
+    [[21.]
+     [43.]]
+    <NDArray 2x1 @cpu(0)>
     """
     if lhs.ndim == rhs.ndim == 2:
         return matmul(xp, lhs.T if transpose_a else lhs, rhs.T if transpose_b else rhs, out)
