@@ -147,9 +147,7 @@ def __getattr__(name: str) -> Any:
     elif name in addons.names_of(__name__):
         value = addons.attribute_of(__name__, name)
     else:
-        raise base.missing_attribute(
-            "d2lmini", name, __all__, f"; it has {', '.join(__all__)}"
-        )
+        raise base.missing_attribute("d2lmini", name, __all__, f"; it has {', '.join(__all__)}")
     globals()[name] = value
     return value
 

@@ -166,15 +166,22 @@ def _describe_op(op: Op, with_source: bool) -> dict[str, str | None]:
 
 def source_of(op: Op) -> str:
     """The source of the operator's computation and of its gradient."""
-    parts = [_source("the computation", op.compute)]
-    if callable(op.rule):
-        parts.append(_source("the gradient", op.rule))
-    return "\n".join(parts)
+    computation = _sources(op.compute)
+    gradient = _sources(op.rule) if callable(op.rule) else []
+    gradient = [text for text in gradient if text not in computation]  # a row may state both
+    title = "# the computation" if gradient or not op.rule else "# the computation and the gradient"
+    return "\n".join([title, *computation, *(["# the gradient", *gradient] if gradient else [])])
 
 
-def _source(title: str, function: Any) -> str:
+def _sources(function: Any) -> list[str]:
+    """The source of `function`, and of the functions given to it by a row of a table of ops."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    functions = [function, *(value for value in cells if inspect.isfunction(value))]
+    return list(dict.fromkeys(map(_source, functions)))
+
+
+def _source(function: Any) -> str:
     try:
-        text = textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        text = "(has no source)\n"
-    return f"# {title}\n{text}"
+        return textwrap.dedent(inspect.getsource(function))
+    except OSError:
+        return f"({function.__qualname__} has no source)\n"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from d2lmini import callsite
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var, WaitRequest
+from d2lmini.engine.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from d2lmini.engine.scheduler import Scheduler
@@ -80,7 +81,9 @@ def _describe_time(queued: list[Task], workers: int) -> str:
     parts = []
     if known:
         seconds = sum(known) / workers / 1e6
-        parts.append(f"about {_round(seconds)} by prediction" if seconds >= 0.1 else "less than 0.1 s")
+        parts.append(
+            f"about {_round(seconds)} by prediction" if seconds >= 0.1 else "less than 0.1 s"
+        )
     if unknown:
         parts.append(f"{unknown} of unknown length")
     return "".join(f", {part}" for part in parts)
@@ -110,7 +113,7 @@ def drop_cancelled(engine: Scheduler) -> list[Task]:
         for part in task.parts:
             engine._settle(part, part.cancelled, False)
         engine.pending.discard(task)
-        if task.open:  # a meeting: it accepts no more parts
-            task.open = False
+        if isinstance(task, Rendezvous):
+            task.open = False  # it accepts no more parts
         ready += core.withdraw(task)
     return [task for task in ready if task in engine.pending or isinstance(task, WaitRequest)]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import ArgumentTypeError
+from d2lmini.base import ArgumentTypeError, integer_types
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
@@ -50,8 +50,8 @@ def without_inputs(op: Op, name: str) -> Callable[..., NDArray]:
 
 def _check_shape(name: str, shape: Any, *others: Any) -> None:
     """ArgumentTypeError if the call gives one axis of the shape after the other: `zeros(2, 3)`."""
-    if isinstance(others[0], int):
-        axes = ", ".join(str(axis) for axis in (shape, *others) if isinstance(axis, int))
+    if isinstance(others[0], integer_types):
+        axes = ", ".join(str(axis) for axis in (shape, *others) if isinstance(axis, integer_types))
         raise ArgumentTypeError(
             f"{name}: the shape is one argument; the second is ctx, a Context such as cpu(), not "
             f"{others[0]}; write nd.{name}(({axes}))"

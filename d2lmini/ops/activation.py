@@ -41,7 +41,11 @@ from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
 @pointwise("relu", lambda g, y: relu_backward(g, y), integers="exact", onnx="Relu")
 def relu(xp, data, *, out=None):
-    """max(data, 0); nan stays nan. The gradient at 0 is 0."""
+    """max(data, 0); nan stays nan. The gradient at 0 is 0.
+
+    >>> nd.relu(nd.array([-1, 0, 2])).asnumpy().tolist()
+    [0.0, 0.0, 2.0]
+    """
     return at_least(xp, data, 0, out)
 
 
@@ -171,6 +175,9 @@ def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
     """min(max(data, a_min), a_max); nan stays nan. The gradient is g where nothing was clipped.
 
     Limits for an integer array are truncated towards zero, and may lie outside its range.
+
+    >>> nd.clip(nd.array([-1, 0.5, 9]), 0, 1).asnumpy().tolist()
+    [0.0, 0.5, 1.0]
     """
     # Two ufuncs instead of xp.clip, which takes 2 us to choose the same two.
     return at_most(xp, at_least(xp, data, a_min, out), a_max, out)

@@ -6,6 +6,8 @@ The cells run in a real IPython kernel, and the texts are those that the front e
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -143,6 +145,19 @@ def test_errors_of_the_program_are_as_they_were(kernel: Kernel):
     assert "(most recent call last)" in shown and "json/decoder.py" in shown
 
 
+def test_outside_ipython_all_is_as_python_shows_it():
+    program = (
+        "import sys, d2lmini\n"
+        "from d2lmini import nd\n"
+        "print('d2lmini.ipython' in sys.modules)\n"
+        "try:\n    nd.dott\n"
+        "except AttributeError:\n    nd.dot(nd.ones((2, 3)), nd.ones((4, 5)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n" and "core.py" in done.stderr
+    assert "\nAttributeError: nd has no 'dott'; did you mean 'dot'?\n" in done.stderr
+
+
 # -- Stop ------------------------------------------------------------------------------------------
 
 DOOR = """\
@@ -203,7 +218,9 @@ def test_help_shows_the_source_of_the_operator_and_of_its_gradient(kernel: Kerne
     shown = kernel.help("nd.dot", detail=1)
     assert "# the computation\n@op(infer=_infer_dot, flops=_flops_dot)\ndef dot(" in shown
     assert "# the gradient\n@dot.gradient(" in shown and "_gradients_of_product" in shown
-    assert "# the computation" in kernel.help("nd.BlockGrad", detail=1)
+    exp, relu = kernel.help("nd.exp", detail=1), kernel.help("nd.relu", detail=1)
+    assert 'exp = unary("exp", "e to the power of data.", lambda g, y: g * y' in exp
+    assert '# the computation and the gradient\n@pointwise("relu", lambda g, y:' in relu
     assert "Class docstring" not in kernel.help("nd.ones_like")
     assert "# the computation" not in kernel.help("nn.Dense", detail=1)
 
