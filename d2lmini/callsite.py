@@ -30,7 +30,10 @@ Site = tuple[CodeType, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_PACKAGES = re.compile(r"[\\/](?:site|dist)-packages[\\/]((?:numpy|IPython)[\\/])?")
+# IPython 8 uses the package `decorator` to show values.
+_PACKAGES = re.compile(
+    r"[\\/](?:site|dist)-packages[\\/]((?:numpy|IPython|decorator)(?:[\\/]|\.py))?"
+)
 
 _OURS, _BETWEEN, _USERS = 1, 2, 3
 #: The owner of each file's code.
