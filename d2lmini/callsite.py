@@ -9,9 +9,13 @@ take; turning it into "train.py:12" needs the line table and happens only in mes
 'an unknown line'
 
 Backward issues dozens of operations from one line and searches for the line once
-(`call_remembering_site`). Frames of the standard library, NumPy and IPython between the user's line
-and this package are skipped: the wait in `logging.info("%s", l)` belongs to the program, not to
-logging, and that for the value of a cell's last line belongs to the cell.
+(`call_remembering_site`). Frames of the standard library and of installed packages between the
+user's line and this package are skipped: the wait in `logging.info("%s", l)` belongs to the program
+and not to logging, the wait in `ax.plot(losses)` not to Matplotlib. If the program is itself an
+installed package (`python -m train`, or a command), its own lines count.
+
+A thread may run no line of the program at all, as in `executor.map(float, losses)`. While anything
+listens to the engine, the line that started the thread, or gave the pool its work, stands for it.
 """
 
 from __future__ import annotations
@@ -26,24 +30,42 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-Site = tuple[CodeType, int]
+
+class RecordedCode:
+    """The code object of a site that was read from a file: the numbers and the texts of its lines
+    by the site's offset, as `describe` gave them when the file was written. `users`: is it code of
+    the program, rather than of this library or the packages in between?"""
+
+    __slots__ = ("co_name", "co_qualname", "lines", "users")
+
+    def __init__(self, name: str = "", users: bool = True) -> None:
+        self.co_name = self.co_qualname = name
+        self.users = users
+        self.lines: dict[int, tuple[int, str]] = {}
+
+
+Site = tuple[CodeType | RecordedCode, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-# IPython 8 uses the package `decorator` to show values.
-_PACKAGES = re.compile(
-    r"[\\/](?:site|dist)-packages[\\/]((?:numpy|IPython|decorator)(?:[\\/]|\.py))?"
-)
+_INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)")
+#: These call the program's functions in threads; they are not what the program calls.
+_NO_CALLEES = (_HERE + "threads.py", _HERE + "callsite.py")
+_COMMANDS = os.path.dirname(os.path.abspath(sys.executable)) + os.sep
+#: Names that packages give to the functions that they write as text.
+_GENERATED = ("<frozen ", "<__array_function__", "<decorator-gen-", "<attrs generated")
 
-_OURS, _BETWEEN, _USERS = 1, 2, 3
+_OURS, _BETWEEN, _PROGRAM, _USERS = 1, 2, 3, 4
 #: The owner of each file's code.
 _whose: dict[str, int] = {}
 
 
 class _ThreadState(threading.local):
-    """The site set by `call_remembering_site`, if any."""
+    """site: set by `call_remembering_site`; origin: the line that gave this thread its work, known
+    while anything listens (`threads`)."""
 
     site: Site | None = None
+    origin: Site | None = None
 
 
 _thread_state = _ThreadState()
@@ -67,6 +89,15 @@ def forgotten(function: Callable[..., Any], *args: Any) -> Any:
         _thread_state.site = before
 
 
+def call_with_origin(origin: Site | None, function: Callable[..., Any], *args: Any) -> Any:
+    """function(*args), where `origin` stands for this thread if it runs no line of the program."""
+    before, _thread_state.origin = _thread_state.origin, origin
+    try:
+        return function(*args)
+    finally:
+        _thread_state.origin = before
+
+
 def find(above: int = 0) -> Site | None:
     """The innermost frame of the calling thread that lies outside this package, as a site.
 
@@ -75,16 +106,17 @@ def find(above: int = 0) -> Site | None:
     if _thread_state.site is not None:
         return _thread_state.site
     frame: FrameType | None = sys._getframe(1 + above)
-    between: Site | None = None
+    other: Site | None = None
+    best = _OURS
     while frame is not None:
         code = frame.f_code
-        whose = _whose.get(code.co_filename) or _look(code.co_filename)
+        whose = _whose.get(code.co_filename) or _look(frame)
         if whose == _USERS:
             return code, frame.f_lasti
-        if whose == _BETWEEN and between is None:
-            between = code, frame.f_lasti
+        if whose > best:
+            other, best = (code, frame.f_lasti), whose
         frame = frame.f_back
-    return between
+    return other if best == _PROGRAM else _thread_state.origin or other
 
 
 def lines_of_error(error: BaseException) -> list[Site]:
@@ -93,66 +125,116 @@ def lines_of_error(error: BaseException) -> list[Site]:
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        if _look(code.co_filename) == _USERS:
+        if _look(step.tb_frame) >= _PROGRAM:
             found.append((code, step.tb_lasti))
         step = step.tb_next
     return found
 
 
 def called_function(above: int = 0) -> CodeType | None:
-    """The function of this package that the user's line called and that led here; None if no
-    user's line is on the stack. `above` as for `find`."""
+    """The function of this package that the program called and that led here; None if there is
+    none, as in this package's own threads. `above` as for `find`."""
     frame: FrameType | None = sys._getframe(1 + above)
     last: CodeType | None = None
+    by_program: CodeType | None = None
     while frame is not None:
         code = frame.f_code
-        whose = _whose.get(code.co_filename) or _look(code.co_filename)
+        whose = _whose.get(code.co_filename) or _look(frame)
         if whose == _USERS:
             return last
-        if whose == _OURS:
+        if whose == _PROGRAM:
+            by_program = by_program or last
+        elif whose == _OURS and code.co_filename not in _NO_CALLEES:
             last = code
         frame = frame.f_back
-    return None
+    if by_program is None and last is not None:
+        name = last.co_name
+        return None if name.startswith("_") and not name.startswith("__") else last
+    return by_program
 
 
-def name_of(function: CodeType | None) -> str:
+def name_of(function: CodeType | RecordedCode | None) -> str:
     """The result of `called_function` as text: "NDArray.asnumpy", before Python 3.11 without the
     class; "" for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
 
 
-def _look(filename: str) -> int:
-    """The owner of this file's code: the library, the user, or a package in between."""
-    if filename.startswith(_HERE) or filename == "<string>":
-        whose = _OURS
-    elif package := _PACKAGES.search(filename):
-        whose = _BETWEEN if package[1] else _USERS
-    else:
-        whose = _BETWEEN if filename.startswith((_STANDARD, "<frozen ")) else _USERS
-    _whose[filename] = whose
+def is_users(code: CodeType | RecordedCode) -> bool:
+    """True for code of the program, not of this library or the packages in between."""
+    if isinstance(code, RecordedCode):
+        return code.users
+    if code.co_filename == "<string>":
+        return not name_of(code).startswith("__create_fn__")
+    return (_whose.get(code.co_filename) or _owner_of(code.co_filename)) >= _PROGRAM
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Does the frame run code of this package?"""
+    return _look(frame) == _OURS
+
+
+def is_users_own(frame: FrameType) -> bool:
+    """Does the frame run code of the user, in a cell or a file, not of an installed package?"""
+    return _look(frame) == _USERS
+
+
+def _look(frame: FrameType) -> int:
+    """The owner of a frame's code: this package, a package between, the program, or the user."""
+    filename = frame.f_code.co_filename
+    if filename == "<string>":  # `python -c`, `exec`, a dataclass: each frame may be another's
+        return _look_at_text(frame)
+    whose = _whose[filename] = _owner_of(filename)
     return whose
 
 
-def is_users(code: CodeType) -> bool:
-    """True for code of the program, not of this library or the packages in between."""
-    return (_whose.get(code.co_filename) or _look(code.co_filename)) == _USERS
+def _owner_of(filename: str) -> int:
+    """The owner of a file's code. A package counts as the program if it is what runs."""
+    if filename.startswith(_HERE):
+        return _OURS
+    if package := _INSTALLED.search(filename):
+        return _PROGRAM if package[1].partition(".")[0] in _running() else _BETWEEN
+    return _BETWEEN if filename.startswith((_STANDARD, _COMMANDS, *_GENERATED)) else _USERS
 
 
-def is_ours(code: CodeType) -> bool:
-    """True for code of this library."""
-    return (_whose.get(code.co_filename) or _look(code.co_filename)) == _OURS
+def _look_at_text(frame: FrameType) -> int:
+    """The owner of code without a file, by the module in which the code runs."""
+    name = frame.f_globals.get("__name__") or ""
+    if name.partition(".")[0] == __package__:
+        return _OURS
+    if name.startswith("namedtuple_") or name_of(frame.f_code).startswith("__create_fn__"):
+        return _BETWEEN
+    filename = frame.f_globals.get("__file__")
+    return _owner_of(filename) if isinstance(filename, str) else _USERS
+
+
+def _running() -> set[str]:
+    """The names of the installed packages that are the program: the one with `__main__`, or those
+    that a command imports."""
+    main = sys.modules.get("__main__")
+    filename = getattr(main, "__file__", None) or ""
+    if package := _INSTALLED.search(filename):
+        return {package[1].partition(".")[0]}
+    if not filename.startswith(_COMMANDS):
+        return set()
+    modules = [getattr(value, "__module__", None) for value in vars(main).values()]
+    return {name.partition(".")[0] for name in modules if isinstance(name, str)}
+
+
+# -- sites as text ---------------------------------------------------------------------------------
 
 
 def line_of(site: Site) -> int:
     """The line number of a site."""
     code, offset = site
+    if isinstance(code, RecordedCode):
+        return code.lines[offset][0]
     for start, end, line in code.co_lines():
         if line is not None and start <= offset < end:
             return line
     return code.co_firstlineno
 
 
-def same_line(site: Site | None) -> tuple[CodeType, int] | None:
+def same_line(site: Site | None) -> tuple[CodeType | RecordedCode, int] | None:
     """A key that is equal for all sites of a line."""
     return None if site is None else (site[0], line_of(site))
 
@@ -160,7 +242,7 @@ def same_line(site: Site | None) -> tuple[CodeType, int] | None:
 def warn(text: str) -> None:
     """A UserWarning that points to the user's line."""
     site = find()
-    if site is None:
+    if site is None or isinstance(site[0], RecordedCode):
         warnings.warn_explicit(text, UserWarning, "unknown", 0)
     else:
         warnings.warn_explicit(text, UserWarning, site[0].co_filename, line_of(site))
@@ -170,6 +252,8 @@ def describe(site: Site | None) -> str:
     """`train.py:12: y = nd.dot(x, x)`, or `In [3], line 2: ...` for a notebook's cell."""
     if site is None:
         return "an unknown line"
+    if isinstance(site[0], RecordedCode):
+        return site[0].lines[site[1]][1]
     filename, line = site[0].co_filename, line_of(site)
     text = linecache.getline(filename, line).strip()
     where = _cell_name(filename)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from d2lmini import callsite
+from d2lmini import callsite, threads
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
@@ -110,6 +110,20 @@ class Instrument:
         """An array's memory was given back to the pool. `serial` is its Var's, 0 if no trace knows
         the Var."""
 
+    def role(self, var: Any, role: str) -> None:
+        """The memory of `var` has a role in training: "weights", "gradients" or "optimizer state"
+        (`device.roles`)."""
+
+    def copied(self, array: Any) -> None:
+        """The program got a NumPy array with a copy of an NDArray's contents."""
+
+    def tell(self, token: int) -> None:
+        """The calling thread passes on what it knows, under a number: see `threads`."""
+
+    def told(self, token: int, kind: str) -> None:
+        """The calling thread learns what another thread knew when it told this number; `kind`:
+        start, join, result, wait."""
+
 
 _EVENTS = {name: method for name, method in vars(Instrument).items() if not name.startswith("_")}
 
@@ -141,6 +155,7 @@ def _replace(new: tuple[Instrument, ...]) -> None:
     apart = _kept_apart or any(other not in content for part in _PARTS for other, _ in told[part])
     all_in_one = bool(content)
     issuing = bool(told["issue"] or told["issued"])
+    threads.follow(emit if told["tell"] or told["told"] or told["wait"] else None)
 
 
 def keep_apart(on: bool) -> None:

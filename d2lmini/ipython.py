@@ -76,17 +76,17 @@ def _show_short(show: Any, error: Any, traceback: Any, others: list[Any], option
 
 
 def without_library(traceback: TracebackType | None) -> TracebackType | None:
-    """`traceback` without the frames of this library, and without those of the standard library,
-    NumPy and IPython next to them; `traceback` itself if it has none."""
+    """`traceback` without the frames of this library, and without those of the standard library and
+    of installed packages next to them; `traceback` itself if it has none."""
     kept: list[TracebackType] = []
     between: list[TracebackType] = []  # since the last frame of the program
     found = in_library = False
     step = traceback
     while step is not None:
         between.append(step)
-        if callsite.is_ours(step.tb_frame.f_code):
+        if callsite.is_ours(step.tb_frame):
             found = in_library = True
-        elif callsite.is_users(step.tb_frame.f_code):
+        elif callsite.is_users_own(step.tb_frame):
             kept += between[-1:] if in_library else between
             between, in_library = [], False
         step = step.tb_next

@@ -1,8 +1,9 @@
 """Random programs with hidden waits planted at known lines, for the tests of `lint_waits`.
 
     program = write(seed)
-    program.text       source of a module; run it in a namespace of its own that has a `folder`
+    program.text       source of a module
     program.planted    {line: kind of planted wait}
+    run(program.text, path)
 
 A program trains a little net and does this and that with arrays; most of it does not wait, some of
 it waits and says so. Between, each kind of hidden wait is planted at least once in several
@@ -12,11 +13,16 @@ programs: bare, in a loop, in a function, a lambda, a comprehension, a method, a
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 HEAD = """\
-import copy, io, logging, os
+import array, asyncio, bisect, copy, csv, functools, heapq, io, itertools, json, logging, math
+import multiprocessing.pool, operator, os, pprint, string, struct, textwrap
+from concurrent.futures import ThreadPoolExecutor
 import numpy as np
+import vendor
 from d2lmini import autograd, gluon, metric, nd
 x = nd.random.uniform(shape=(4, 3))
 y = nd.arange(12).reshape((4, 3))
@@ -33,29 +39,134 @@ log.addHandler(logging.StreamHandler(null))
 log.setLevel("INFO")
 """
 
+#: A module that is installed as packages are: its lines are not the program's.
+VENDOR = """\
+def total(x):
+    return float(x.sum())
+def best(values):
+    return max(values)
+def describe(x):
+    return f"{x}"
+def call(f):
+    return f()
+"""
+
 #: Kind -> expressions that wait and do not say so.
 HIDDEN = {
     "truth of a comparison": [
         "1 if x.mean() > 0.5 else 2",
         "not (y.sum() < 3)",
         "(x.max() > 9) and 1",
+        "x.sum() or 1",
+        "bool(x.sum())",
+        "any([x.sum() > 3])",
+        "all([x.sum() > -9, y.sum() > 2])",
+        "any(y[1])",
+        "list(filter(None, [x.sum()]))",
+        "[i for i in range(3) if y[0][1] > i]",
+        "next(i for i in range(99) if not y[0][1] > i)",
+        "list(itertools.takewhile(bool, [x.mean()]))",
+        "operator.not_(x.sum())",
     ],
     "order of arrays": [
         "max(x[0][0], x[1][1])",
         "sorted([y[0][1], y[0][0]])",
         "min([x.sum(), y.sum()])",
+        "min(x.sum(), 3.0)",
+        "heapq.nlargest(1, [x.sum(), y.sum()])",
+        "bisect.bisect([1, 2, 3], y[0][1])",
+        "functools.reduce(max, [x.mean(), y.mean()])",
+        "max({'a': x.sum(), 'b': y.sum()}.items(), key=lambda item: item[1])",
+        "sorted([x.sum(), y.sum()], reverse=True)[0]",
     ],
-    "a float": ["float(x.mean())", "0.5 * float(y[0][1])", "'%.3f' % x.norm()"],
-    "an int": ["int(y.sum())", "int(x.argmax(axis=1)[0])"],
-    "printed": ["repr(x)", "str(y.sum())", "print(x[0], file=null)"],
-    "formatted": ["f'loss {x.mean()}'", "'loss {}'.format(y[0])", "log.info('loss %s', x.mean())"],
-    "an index": ["words[y[0][1].astype('int32')]", "list(range(nd.array([3], dtype='int64')))"],
-    "in": ["3 in y", "99.0 in x"],
+    "a float": [
+        "float(x.mean())",
+        "0.5 * float(y[0][1])",
+        "'%.3f' % x.norm()",
+        "'{:.2f}'.format(float(x.mean()))",
+        "f'{float(x.mean()):.3f}'",
+        "math.sqrt(y.norm())",
+        "math.isnan(x.sum())",
+        "math.isclose(x.mean(), 0.5)",
+        "math.floor(y.sum())",
+        "complex(x.mean())",
+        "round(float(x.mean()), 3)",
+        "struct.pack('f', x.mean())",
+        "array.array('f', [x.mean()])",
+        "sum(map(float, x[0]))",
+        "list(map(float, [x.mean(), y.mean()]))",
+        "[float(value) for value in labels]",
+        "json.dumps({'l': float(x.mean())})",
+        "nd.array([float(x.mean())])",
+        "np.float64(x.mean())",
+        "dict(loss=float(x.mean()))",
+    ],
+    "an int": [
+        "int(y.sum())",
+        "int(x.argmax(axis=1)[0])",
+        "'%d' % y.sum()",
+        "words[int(x.argmax(axis=1)[0])]",
+        "[words[int(i)] for i in labels]",
+        "{0: 'a'}.get(int(labels[0]))",
+        "np.zeros(int(labels.max()))",
+    ],
+    "printed": [
+        "repr(x)",
+        "str(y.sum())",
+        "print(x[0], file=null)",
+        "print('loss', x.mean(), file=null)",
+        "print([x.mean()], file=null)",
+        "print({'loss': x.mean()}, file=null)",
+        "print(*x[0], file=null)",
+        "null.write(str(x.mean()))",
+        "pprint.pformat(x)",
+        "json.dumps({'l': x.mean()}, default=str)",
+        "'\\n'.join(map(str, [x, y]))",
+        "csv.writer(null).writerow([x.mean()])",
+    ],
+    "formatted": [
+        "f'loss {x.mean()}'",
+        "f'{x.mean()!r}'",
+        "'loss {}'.format(y[0])",
+        "'%s' % x.mean()",
+        "log.info('loss %s', x.mean())",
+        "log.info('loss %.3f', x.mean())",
+        "log.warning(f'{x.mean()}')",
+        "string.Template('$a').substitute(a=x.mean())",
+        "textwrap.fill(str(x.mean()))",
+    ],
+    "an index": [
+        "words[y[0][1].astype('int32') % 8]",
+        "list(range(nd.array([3], dtype='int64')))",
+        "words[: nd.array([3], dtype='int32')]",
+        "hex(nd.array([3], dtype='int32'))",
+        "chr(nd.array([67], dtype='int32'))",
+        "bytes(nd.array([3], dtype='int32'))",
+        "operator.index(nd.array([3], dtype='int64'))",
+    ],
+    "in": ["3 in y", "99.0 in x", "3 in [x.sum()]", "[0.5, 1.0].count(y[0][1])"],
     "for NumPy": [
         "np.asarray(x)",
         "np.median(y)",
         "np.linalg.norm(np.array(x))",
         "np.float32(3) + np.stack([x[0]])",
+        "np.isnan(x).any()",
+        "np.allclose(x, y)",
+        "np.array_equal(x, y)",
+        "np.testing.assert_allclose(x, x)",
+        "np.exp(x * 0)",
+        "np.dot(np.ones((2, 4)), x)",
+        "np.concatenate([x, y])",
+        "np.histogram(x)",
+        "np.std(x)",
+        "np.unique(y)",
+        "np.where(x > 0.5)",
+        "np.sort(x)",
+        "np.save(io.BytesIO(), x)",
+        "np.array([x.mean(), y.mean()])",
+        "np.copyto(np.zeros((4, 3)), x)",
+        "np.eye(3)[labels.astype('int32')]",
+        "nd.array([x.mean(), y.mean()])",
     ],
     "shared by DLPack": ["np.from_dlpack(x)", "np.from_dlpack(y)"],
     "a mask": ["nd.contrib.boolean_mask(x, y[:, 0] > 2)", "nd.contrib.boolean_mask(y, labels)"],
@@ -63,10 +174,26 @@ HIDDEN = {
         "(score.update([labels], [x]), score.get())",
         "gluon.utils.clip_global_norm([x * 1], 1.0)",
         "gluon.data.ArrayDataset(labels)",
+        "metric.TopKAccuracy(2).update([labels], [x])",
     ],
     "read in record()": [
         "recorded(lambda: (x * 2).asnumpy())",
         "recorded(lambda: x.sum().asscalar())",
+        "recorded(lambda: x.sum().item())",
+        "recorded(lambda: x.tolist())",
+        "recorded(lambda: float(x.sum()))",
+    ],
+    "in an installed package": [
+        "vendor.total(x)",
+        "vendor.best([x.sum(), y.sum()])",
+        "vendor.describe(y)",
+        "vendor.call(lambda: float(x.sum()))",
+    ],
+    "in a thread without a line of the program": [
+        "list(ThreadPoolExecutor(1).map(float, [x.mean(), y.mean()]))",
+        "ThreadPoolExecutor(1).submit(str, x).result()",
+        "multiprocessing.pool.ThreadPool(1).map(bool, [x.mean()])",
+        "asyncio.run(asyncio.to_thread(float, x.mean()))",
     ],
 }
 
@@ -158,3 +285,29 @@ def write(seed: int) -> Program:
         else:
             program.add(rng.choice(PLACES), kind, rng.choice(HIDDEN[kind]))
     return program
+
+
+def write_all() -> Program:
+    """A program with every hidden wait and every plain statement once."""
+    program = Program()
+    for kind, expressions in HIDDEN.items():
+        for expression in expressions:
+            program.add("x, y, labels = x * 1, y * 1, labels * 1")
+            program.add("@", kind, expression)
+    for statement in PLAIN:
+        program.add(statement)
+    return program
+
+
+def run(text: str, path: Path) -> None:
+    """Write a program to `path` and run it in a namespace of its own."""
+    packages = path.parent / "site-packages"
+    packages.mkdir(exist_ok=True)
+    (packages / "vendor.py").write_text(VENDOR)
+    path.write_text(text)
+    sys.modules.pop("vendor", None)
+    sys.path.insert(0, str(packages))
+    try:
+        exec(compile(text, str(path), "exec"), {"__name__": "planted", "folder": str(path.parent)})
+    finally:
+        sys.path.remove(str(packages))

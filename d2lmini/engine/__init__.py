@@ -12,8 +12,9 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
 `meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`,
-`schedule` (which operation is next), `stepped_engine` (a virtual clock; then `stepped_choices`,
-`stepped_records`, `stepped_view`, `stepped_orders`, `stepped_explore`), `order` (dependencies of
+`lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
+next), `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
+`stepped_orders`, `stepped_blame`, `stepped_explore`, `stepped_audit`), `order` (dependencies of
 recorded operations), `simulation` (recorded operations by the same rules).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
@@ -31,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import forks
+from d2lmini import forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine import core, pending
@@ -43,12 +44,13 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
+    from d2lmini.engine.stepped_audit import Audit
     from d2lmini.engine.stepped_engine import SteppedEngine
     from d2lmini.engine.stepped_explore import Exploration
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
-    "ThreadedEngine", "Var", "bulk", "cancel_pending", "current", "explain", "explore",
+    "ThreadedEngine", "Var", "audit", "bulk", "cancel_pending", "current", "explain", "explore",
     "limit_pending", "new_var", "prioritized", "push", "set_bulk_size", "stats", "stepped", "use",
     "wait_for_var", "waitall",
 ]  # fmt: skip
@@ -132,8 +134,12 @@ def waitall() -> None:
 
 
 def stats() -> Stats:
-    """Counts of pushed, executed and pending operations: see `Stats`."""
-    return current.stats()
+    """Counts of pushed, executed and pending operations: see `Stats`. A line that asks again and
+    again until nothing is pending waits; traces record that as a wait of kind "stats"."""
+    counts = current.stats()
+    if instrument.listeners:
+        current.note_poll("stats", None, counts.pushed, counts.pending > 0)
+    return counts
 
 
 def limit_pending(nbytes: int | None) -> None:
@@ -190,7 +196,10 @@ def bulk(size: int) -> Iterator[None]:
 
 def explain(value: Any) -> str:
     """The tasks that hold or wait for a Var (or NDArray), each with the line that issued it."""
-    return pending.explain(_var_of(value))
+    var = _var_of(value)
+    if instrument.listeners:
+        current.note_poll("explain", var, current.stats().pushed, not var.idle)
+    return pending.explain(var)
 
 
 @contextmanager
@@ -227,16 +236,32 @@ def explore(
     program   takes no argument, pushes, returns arrays or other values; it runs once for each
               order, so it must create its state anew each time (and seed its random draws)
     reduced   False: try every legal order (ValueError if there are more than `most`); True: try a
-              few orders in which every two unordered operations come both ways round
+              few in which every two unordered operations come both ways round, then all others if
+              there are at most 200 (those apart that only exchange operators), else 20 at random
     seeds     also try this many random schedules, in which operations begin and end between the
               pushes
 
-    The `Exploration` says how many orders ran and, if one gives other values, which two operations
-    and which Var are the cause. See `stepped_explore`.
+    The `Exploration` says how many orders ran, whether these were all and, if one gives other
+    values, which two operations and which Var are the cause. See `stepped_explore`.
     """
     from d2lmini.engine.stepped_explore import explore
 
     return explore(use, program, most, reduced, seeds)
+
+
+def audit(program: Callable[[], object]) -> Audit:
+    """Which functions that `program` pushes read or write arrays that they do not name?
+
+    program   as for `explore`: takes no argument, and creates its state anew each time
+
+    Each function runs with every array scrambled that it does not name. What it changes of those,
+    it writes; if it then does something else, it reads one. The `Audit` names function, line and
+    array. Four runs, and a few more for each mistake; no order has to be found. Only arrays are
+    seen. MXNetError if the program does not repeat itself. See `stepped_audit`.
+    """
+    from d2lmini.engine.stepped_audit import audit
+
+    return audit(use, program)
 
 
 # -- computed attributes of this module ------------------------------------------------------------

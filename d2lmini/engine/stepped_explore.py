@@ -7,7 +7,8 @@
 ...     a += 1
 ...     return a + b
 >>> print(engine.explore(program))
-4 operations in 1 order: always the same values
+4 operations in 1 order: always the same values. Any other legal order only exchanges operators that
+share no array
 
 An operation that does not name a Var it reads or writes may run too early or too late; then some
 order gives other values:
@@ -26,6 +27,12 @@ uses and does not name one of: v1 (of 1 fill), v2 (of 2 copy)
   1 fill: issued at ...
   2 copy: issued at ...
 
+Nothing is said of orders that were not tried. First come a few orders in which every two unordered
+operations come both ways round. If there are few legal orders, all the others are tried too, but
+for those that exchange neighbouring operators of the library, which touch only the arrays that they
+name. Else some are drawn at random: an effect that needs three operations in a certain order may be
+missed. A pushed function may also depend on what no order shows, such as a clock or a file.
+
 The serial engine defines the right values. To find the two operations, the failing order is turned
 into program order by exchanging unordered neighbours; somewhere on the way the values change, and
 the operations of that exchange are the ones. To find the Var, contents are compared before and
@@ -40,24 +47,31 @@ write it, the second must have begun after the first had ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
-
 from d2lmini import instrument
 from d2lmini.base import MXNetError
-from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.operation import Operation
+from d2lmini.engine.stepped_blame import (
+    Watch,
+    bits_of,
+    find_collision,
+    find_unnamed,
+    find_unnamed_read,
+    find_unnamed_write,
+    list_begun,
+    vars_of_one,
+)
 from d2lmini.engine.stepped_engine import SteppedEngine
 from d2lmini.engine.stepped_orders import Orders
 
 Order = tuple[int, ...]
 Program = Callable[[], object]
-#: The number of a Var, and a sentence with a placeholder for its name.
-Blame = tuple[int | None, str]
+#: With `reduced`, all orders are tried if there are at most so many; else so many at random.
+_MORE, _DRAWN = 200, 20
 
 
 class Exploration:
@@ -66,6 +80,8 @@ class Exploration:
     operations  number of operations pushed
     orders      number of orders in which they began, not counting the search for the cause
     schedules   number of random schedules in addition
+    complete    was every legal order tried, perhaps but for exchanges of neighbouring operators?
+    declared    is every operation an operator, which has no state but the arrays it names?
     wrong       None, or the order that gives other values
     pair        None, or the two operations that should be ordered and are not
     var         None, or the number of the Var that is the cause
@@ -76,19 +92,33 @@ class Exploration:
         self.operations = operations
         self.orders = 0
         self.schedules = 0
+        self.complete = False
+        self.declared = False
         self.wrong: Order | None = None
         self.pair: tuple[Operation, Operation] | None = None
         self.var: int | None = None
         self.why = ""
 
     def __str__(self) -> str:
-        same = "always" if self.wrong is None else "not"
         orders = "order" if self.orders == 1 else "orders"
-        said = f"{self.operations} operations in {self.orders} {orders}: {same} the same values"
+        tried = f"{self.operations} operations in {self.orders} {orders}: "
         if self.wrong is not None:
             order = ", ".join(map(str, self.wrong))
-            said += f"\nthe order {order} does not give the values of the program\n{self.why}"
-        return said
+            tried += "not the same values\n"
+            return tried + f"the order {order} does not give the values of the program\n{self.why}"
+        if not self.complete:
+            return tried + (
+                "the same values in these. There are more legal orders; reduced=False tries all"
+            )
+        if not self.declared:
+            return tried + (
+                "the same values in every legal order. Pushed functions may still depend on\nwhat "
+                "no order shows: a clock, a file, another thread"
+            )
+        return tried + (
+            "always the same values. Any other legal order only exchanges operators that\nshare no "
+            "array"
+        )
 
     __repr__ = __str__
 
@@ -116,13 +146,13 @@ class _Explorer:
         """True if `order` gives the outcome of serial execution."""
         if order not in self.outcomes:
             self.outcomes[order], engine = self.run(order=order)
-            self.begun.add(_list_begun(engine))
+            self.begun.add(list_begun(engine))
         return self.outcomes[order] == self.expected
 
-    def watch(self, order: Order, those: Sequence[int], undo: int | None = None) -> _Watch:
+    def watch(self, order: Order, those: Sequence[int], undo: int | None = None) -> Watch:
         """Run the program in `order` and watch some operations."""
         with self.use("stepped", order=order) as engine:
-            watch = _Watch(engine, order, those, undo)
+            watch = Watch(engine, order, those, undo)
             with instrument.listening(watch):
                 self._outcome(engine)
         return watch
@@ -150,7 +180,8 @@ class _Explorer:
         engine = self.run(order=())[1]
         everything = Orders(engine._in_order())
         found = Exploration(len(everything.numbers))
-        for order in everything.some(most, reduced):
+        found.declared = everything.only_operators
+        for order in self._orders(found, everything, most, reduced):
             fine = self.fine(order)
             found.orders = len(self.begun)
             if not fine:
@@ -160,17 +191,32 @@ class _Explorer:
         for seed in range(seeds):
             outcome, engine = self.run(seed=seed, mingled=True)
             found.schedules += 1
-            collision = _collision(engine)
+            collision = find_collision(engine)
             if collision is not None or outcome != self.expected:
-                found.wrong = _list_begun(engine)
+                found.wrong = list_begun(engine)
                 _blame_engine(found, engine, collision)
                 break
         return found
 
+    def _orders(
+        self, found: Exploration, everything: Orders, most: int, reduced: bool
+    ) -> Iterator[Order]:
+        """The orders to try. `found.complete` is set when they turn out to be all."""
+        yield from everything.some(most, reduced)
+        if not reduced:
+            found.complete = True
+            return
+        classes = everything.classes(min(most, _MORE))
+        if classes is None:
+            yield from (everything.drawn(seed) for seed in range(_DRAWN))
+        else:
+            yield from classes
+            found.complete = True
+
     def _blame(self, found: Exploration, first: Order, order: Order) -> None:
         """Find the two operations and the Var, and describe them."""
         engine = self.run(order=order)[1]
-        collision = _collision(engine)
+        collision = find_collision(engine)
         if collision is not None:
             _blame_engine(found, engine, collision)
             return
@@ -178,7 +224,7 @@ class _Explorer:
             run = self.watch(first, first)
             engine = run.engine
             pair = [engine.operations[number] for number in first]
-            found.var, why = _find_unnamed_write(pair, (run,)) or (None, "the cause is unknown")
+            found.var, why = find_unnamed_write(pair, (run,)) or (None, "the cause is unknown")
             found.why = "even program order does not, when the operations are queued: "
             found.why += why.format("" if found.var is None else engine.name_of(found.var))
             return
@@ -190,11 +236,11 @@ class _Explorer:
             engine.operations[max(good[i : i + 2])],
         )
         found.var, why = (
-            _find_unnamed_write(found.pair, runs)
-            or _find_unnamed_read(found.pair, runs, self.watch)
-            or _find_unnamed(one, other)
+            find_unnamed_write(found.pair, runs)
+            or find_unnamed_read(found.pair, runs, self.watch)
+            or find_unnamed(one, other)
         )
-        those = [found.var] if found.var is not None else _vars_of_one(one, other)
+        those = [found.var] if found.var is not None else vars_of_one(one, other)
         why = why.format(", ".join(map(engine.name_of, those)) or "what no operation names")
         found.why = f"{one} and {other} may run in either order, and must not: {why}"
         found.why += "".join(f"\n  {x}: issued at {x.where}" for x in found.pair)
@@ -209,19 +255,6 @@ def explore(
 ) -> Exploration:
     """See `engine.explore`; `use` is `engine.use`."""
     return _Explorer(use, program).explore(most, reduced, seeds)
-
-
-def bits_of(value: Any) -> object:
-    """Arrays as their bytes, containers element by element."""
-    if isinstance(value, (list, tuple)):
-        return [bits_of(item) for item in value]
-    if isinstance(value, dict):
-        return {key: bits_of(item) for key, item in value.items()}
-    if hasattr(value, "asnumpy"):
-        value = value.asnumpy()
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.shape, value.dtype.str, value.tobytes()
-    return value
 
 
 def _exchange(good: Order, bad: Order, fine: Callable[[Order], bool]) -> tuple[Order, Order, int]:
@@ -242,129 +275,6 @@ def _exchange(good: Order, bad: Order, fine: Callable[[Order], bool]) -> tuple[O
         else:
             high = middle
     return way[low], way[high], places[high]
-
-
-class _Watch(instrument.Instrument):
-    """Sees what some operations do to the contents of all Vars. With `undo`, that Var has its
-    contents from before the first operation while the second runs."""
-
-    def __init__(self, engine: SteppedEngine, order: Order, those: Sequence[int], undo: int | None):
-        self.engine = engine
-        self.order = order
-        self.those = tuple(those)
-        self.undo = undo
-        self.before: dict[int, dict[int, Any]] = {}
-        self.after: dict[int, dict[int, Any]] = {}
-        self._put_back: list[tuple[Any, Any]] = []
-
-    def start(self, task: Task, worker: str) -> None:
-        if self.undo is not None and task.seq == self.those[1] and self.those[0] in self.before:
-            for var, number in self.engine.numbers.items():
-                if number == self.undo:
-                    old = self.before[self.those[0]].get(number)
-                    self._put_back.append((var, var.data))  # type: ignore[attr-defined]
-                    var.data = old  # type: ignore[attr-defined]
-        if task.seq in self.those:
-            self.before[task.seq] = self._contents()
-
-    def end(self, task: Task, failure: Any) -> None:
-        if task.seq in self.those:
-            self.after[task.seq] = self._contents()
-            if task.seq == self.those[-1]:
-                for var, data in self._put_back:
-                    var.data = data
-
-    def _contents(self) -> dict[int, Any]:
-        return {number: _copy_of(var) for var, number in self.engine.numbers.items()}
-
-    def changed_vars(self, number: int) -> set[int]:
-        """The Vars whose contents operation `number` changed."""
-        before, after = self.before.get(number, {}), self.after.get(number, {})
-        return {v for v in after if bits_of(before.get(v)) != bits_of(after[v])}
-
-    def did(self, number: int, variables: Iterable[int]) -> object:
-        """What was in `variables` after operation `number`."""
-        after = self.after.get(number, {})
-        return {v: bits_of(after.get(v)) for v in variables}
-
-
-def _copy_of(var: Var) -> Any:
-    """The contents of `var`: memory has contents, a bare tag has none."""
-    data = getattr(var, "data", None)
-    missing = var.error is not None and not var.error.unchanged
-    return None if missing or data is None else data.copy()
-
-
-def _find_unnamed_write(those: Sequence[Operation], runs: Sequence[_Watch]) -> Blame | None:
-    """A Var that one of the operations changes without naming it."""
-    for run in runs:
-        for task in those:
-            hidden = run.changed_vars(task.number) - set(task.writes)
-            if hidden:
-                return min(hidden), f"{task} changes {{}} and does not name it in writes"
-    return None
-
-
-def _find_unnamed_read(
-    pair: Sequence[Operation], runs: tuple[_Watch, _Watch], watch: Callable[..., _Watch]
-) -> Blame | None:
-    """A Var that one operation changes and the other reads without naming it: without the change,
-    the other does what it does when it comes first."""
-    for run, reverse in (runs, runs[::-1]):
-        first, second = (run.engine.operations[number] for number in run.those)
-        alone = reverse.did(second.number, second.writes)
-        if run.did(second.number, second.writes) == alone:
-            continue
-        for var in sorted(run.changed_vars(first.number)):
-            undone = watch(run.order, run.those, var)
-            if undone.did(second.number, second.writes) == alone:
-                return var, f"{second} uses {{}} and does not name it in reads"
-    return None
-
-
-def _find_unnamed(one: Operation, other: Operation) -> Blame:
-    """If there are no contents to compare: the Vars that only one of the operations names."""
-    those = _vars_of_one(one, other)
-    found = those[0] if len(those) == 1 else None
-    return found, "one of them\nuses and does not name one of: {}"
-
-
-def _vars_of_one(one: Operation, other: Operation) -> list[int]:
-    return sorted({*one.reads, *one.writes} ^ {*other.reads, *other.writes})
-
-
-# -- the engine itself -----------------------------------------------------------------------------
-
-
-def _list_begun(engine: SteppedEngine) -> Order:
-    return tuple(event.number for event in engine.log if event.kind == "begin")
-
-
-def _collision(engine: SteppedEngine) -> tuple[Operation, Operation, int] | None:
-    """Check the promise in the log: of two operations that name a Var, one of them to write it,
-    the second begins after the first has ended. Returns two operations that break it, and the Var.
-
-    (A meeting claims its Vars before it is complete and in the log, so operations that are logged
-    late are not checked.)
-    """
-    before: list[Operation] = []
-    after: dict[int, list[Operation]] = {}
-    ended: set[int] = set()
-    for event in engine.log:
-        late = engine.operations[event.number]
-        if event.kind == "end":
-            ended.add(event.number)
-        elif event.kind == "push":
-            if not before or before[-1].number < event.number:
-                after[event.number] = before[:]
-                before.append(late)
-        else:
-            for early in after.get(event.number, ()):
-                written = {*early.writes, *late.writes}
-                both = {*early.reads, *early.writes} & {*late.reads, *late.writes} & written
-                if both and early.number not in ended:
-                    return early, late, min(both)
-    return None
 
 
 def _blame_engine(

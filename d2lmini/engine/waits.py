@@ -31,6 +31,16 @@ _PATIENCE_S = 0.1 if os.name == "nt" else 0.5
 T = TypeVar("T")
 
 
+class _Polls(threading.local):
+    """The thread's last question whether work is pending: (who asked, line, pushed), and when it
+    was first asked."""
+
+    last: tuple[object, int] = (None, 0)
+
+
+_polls = _Polls()
+
+
 class Waits(Scheduler):
     """The part of an engine that waits."""
 
@@ -87,6 +97,18 @@ class Waits(Scheduler):
             return False
         self._report(by)
         return True
+
+    def note_poll(self, by: str, var: Var | None, pushed: int, pending: bool) -> None:
+        """The program asked whether work is pending. A line that asks until none is, and pushes
+        nothing meanwhile, waits: tell the listeners."""
+        site, now = callsite.find(1), self.clock()
+        asked = by, callsite.same_line(site), pushed
+        before, begin = _polls.last
+        if before != asked:
+            begin = now
+        elif not pending:
+            instrument.emit("wait", by, var, site, begin, now)
+        _polls.last = (asked, begin) if pending else (None, 0)
 
     def pause(self, task: Task) -> None:
         """Back-pressure: block the pushing thread until the bound admits `task`."""

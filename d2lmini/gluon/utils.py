@@ -93,7 +93,10 @@ def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: boo
         by_context.setdefault(x.context, []).append(x)
     ctx = arrays[0].context
     # Two tasks per context, for any number of arrays; the sums are float32 for any dtype.
-    squares = [nd.multi_sum_sq(*some).sum().as_in_context(ctx) for some in by_context.values()]
+    squares = [
+        nd.multi_sum_sq(*some, num_arrays=len(some)).sum().as_in_context(ctx)
+        for some in by_context.values()
+    ]
     norm = nd.sqrt(nd.add_n(*squares))
     scale = nd.clip(max_norm / (norm + 1e-8), 0, 1)
     for place, some in by_context.items():

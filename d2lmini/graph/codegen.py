@@ -52,11 +52,11 @@ from d2lmini.graph.text import WIDTH, assign_lines, fit_line, indent, literal, u
 from d2lmini.graph.views import reshape_text, view_text
 from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.products import matmul
-from d2lmini.ops.scalar_cache import at_least, at_most, exact, fit, level, limit
+from d2lmini.ops.scalar_cache import at_least, at_most, fit, level, limit
 
 #: Global names of every program.
 _COMMON = {
-    "exact": exact, "fit": fit, "limit": limit, "level": level,
+    "fit": fit, "limit": limit, "level": level,
     "at_least": at_least, "at_most": at_most,
     "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
     "side_by_side": side_by_side,

@@ -58,7 +58,7 @@ class Node:
     specs   shape and dtype of each output, hidden outputs included; None while unknown
     labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
     site    the user's line that made the node
-    given   names of the attributes that the user gave: files contain these, defaults or not
+    given   the attributes that the user gave, as text: files contain these, defaults or not
     """
 
     __slots__ = ("attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "__weakref__")
@@ -72,7 +72,7 @@ class Node:
         specs: tuple[Spec, ...] | None = None,
         labels: Mapping[str, str] = _NOTHING,
         site: Any = None,
-        given: tuple[str, ...] = (),
+        given: Mapping[str, str] = _NOTHING,
     ):
         self.op = op
         self.name = name
@@ -85,7 +85,7 @@ class Node:
 
     def replace(self, **changes: Any) -> Node:
         """A copy of this node with `changes`: fields by name."""
-        given = () if "attrs" in changes else self.given
+        given = _NOTHING if "attrs" in changes else self.given
         new = Node(
             self.op, self.name, self.inputs, self.attrs, self.specs, self.labels, self.site, given
         )

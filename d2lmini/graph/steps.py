@@ -162,5 +162,5 @@ class _Table:
 
 
 _xp = _Ufuncs()
-for _name in ("fit", "limit", "exact"):
+for _name in ("fit", "limit"):
     getattr(scalar_cache, _name)[_xp] = _Table(_name)

@@ -6,6 +6,7 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.base import MXNetError
+from d2lmini.callsite import warn
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
@@ -15,7 +16,8 @@ def create(name: str = "local") -> Any:
     'dist_sync' over all processes of a job, 'dist_async' keeps the weights on rank 0 (both are in
     the add-on `distributed`). Or the name of a registered class (`KVStoreBase.register`).
 
-    MXNetError for unknown names, and if something that the store needs is missing.
+    Another name warns and gives a store that works as 'local', as in MXNet. MXNetError if something
+    that the store needs is missing.
     """
     if not isinstance(name, str):
         raise TypeError("name must be a string")
@@ -37,7 +39,7 @@ def create(name: str = "local") -> Any:
             "CUDA; 'device' does the same without it"
         )
     if kind not in LOCAL + DEVICE:
-        raise MXNetError(f"KVStore type {name!r} is unknown; choose 'local' or 'device'")
+        warn(f"KVStore type {name!r} is unknown; it works as 'local', as in MXNet")
     return KVStore(kind)
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini import autograd, engine
+from d2lmini import autograd, engine, instrument
 from d2lmini.autograd import tape
 from d2lmini.base import ArgumentValueError, MXNetError, alias, loaders
 from d2lmini.context import Context
@@ -112,9 +112,13 @@ class NDArray(Typed, Fluent):
     def _read(self, by: str) -> np.ndarray:
         """Wait, recorded as `by` in the ledger, and copy the contents with writers excluded."""
         if not self._ctx.is_cpu:
-            return transfer.read(self, by)
-        operand = (self._chunk, self._offset, self._spec)
-        return engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
+            array = transfer.read(self, by)
+        else:
+            operand = (self._chunk, self._offset, self._spec)
+            array = engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
+        if instrument.listeners:
+            instrument.emit("copied", array)
+        return array
 
     def _scalar(self, by: str) -> Any:
         if self._spec.size != 1:

@@ -31,9 +31,9 @@ def _draw(
     name: str, parameters: dict[str, Any], shape: Any, dtype: Any, ctx: Context | None, out: Any
 ) -> Any:
     values = list(parameters.values())
-    shape = () if shape is None else shape
     dtype = dtype or "float32"
     if all(isinstance(v, NDArray) for v in values):
+        shape = () if shape is None else shape
         return registry[f"_sample_{name}"](*values, shape=shape, dtype=dtype, out=out)
     if any(isinstance(v, NDArray) for v in values):
         raise TypeError(
@@ -42,6 +42,7 @@ def _draw(
         )
     if out is not None:
         shape, dtype = out.shape, out.dtype
+    shape = 1 if shape is None else shape
     return _make(f"_random_{name}", ctx, out, shape=shape, dtype=dtype, **parameters)
 
 
@@ -115,7 +116,7 @@ def randint(
     if out is not None:
         shape, dtype = out.shape, out.dtype
     return _make(
-        "_random_randint", ctx, out, low=low, high=high, shape=() if shape is None else shape,
+        "_random_randint", ctx, out, low=low, high=high, shape=1 if shape is None else shape,
         dtype=dtype or "int32",
     )  # fmt: skip
 

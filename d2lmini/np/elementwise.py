@@ -66,6 +66,8 @@ def _binary(name: str, family: Family) -> Callable[..., Any]:
             check_array(name, x)
             inputs = [as_float(x) if floats else x]
             number = number.item() if hasattr(number, "item") else number
+            if family.truth:
+                inputs = [_as_comparable(x, number)]
             op, attrs = (scalar_op if left else reflected_op), {"scalar": number}
         elif is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
@@ -77,6 +79,19 @@ def _binary(name: str, family: Family) -> Callable[..., Any]:
         return fill(out, as_type(result, bool) if family.truth else result)
 
     return _named(function, name, f"{family.means}, element by element; shapes broadcast.")
+
+
+def _as_comparable(x: Any, number: Any) -> Any:
+    """The array in a dtype that has the number: the ops give the number the dtype of the array."""
+    dtype = dtype_of(x)
+    if dtype.kind not in "iu" or (isinstance(number, int) and _fits(number, dtype)):
+        return x
+    return as_type(x, "int64" if isinstance(number, int) and _fits(number, "int64") else "float64")
+
+
+def _fits(number: int, dtype: Any) -> bool:
+    limits = onp.iinfo(dtype)
+    return int(limits.min) <= number <= int(limits.max)
 
 
 def _of_bools(name: str, op: Any, inputs: list[Any]) -> Any:

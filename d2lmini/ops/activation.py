@@ -29,7 +29,7 @@ from d2lmini.ops.chunking import share
 from d2lmini.ops.core import Number, Shape, Spec, op, registry
 from d2lmini.ops.distributions import draw
 from d2lmini.ops.elementwise import beside_number
-from d2lmini.ops.scalar_cache import at_least, at_most, fit
+from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
 # -- relu, sigmoid, tanh, softsign -----------------------------------------------------------------
@@ -174,11 +174,19 @@ def _between(data: Spec, *, a_min: Any, a_max: Any) -> Spec:
 def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
     """min(max(data, a_min), a_max); nan stays nan. The gradient is g where nothing was clipped.
 
-    Limits for an integer array are truncated towards zero, and may lie outside its range.
+    Limits for an integer array are truncated towards zero, and may lie outside its range. If a_min
+    is above a_max, elements above a_max are a_max and the others a_min, as in MXNet.
 
     >>> nd.clip(nd.array([-1, 0.5, 9]), 0, 1).asnumpy().tolist()
     [0.0, 0.5, 1.0]
     """
+    if a_min > a_max:
+        top = limit[xp][data.dtype][a_max]
+        y = xp.where(data > top, top, at_least(xp, data, a_min))
+        if out is None:
+            return y
+        xp.copyto(out, y)
+        return out
     # Two ufuncs instead of xp.clip, which takes 2 us to choose the same two.
     return at_most(xp, at_least(xp, data, a_min, out), a_max, out)
 
@@ -339,8 +347,8 @@ def LeakyReLU(
     gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
 
     Any shape, floating dtype, both kept. MXNetError at the call for another act_type, or a gamma
-    that is missing, unexpected, or of another shape. (The gradient of selu in MXNet 1.9 lacks a
-    factor; here it is right.)
+    that is missing, unexpected, or of another shape. The gradient of selu below zero is that of
+    MXNet 1.9, 1.0507 (y + 1.6733), where the true one is y + 1.0507 * 1.6733.
     """
     kind = data.dtype.type
     factor: Any = kind({"elu": slope, "selu": SELU_ALPHA, "leaky": slope}.get(act_type, 0))
@@ -379,7 +387,7 @@ def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
     if act_type == "elu":
         return g * (above + below * (at_most(y, scalar=abs(slope)) + slope))
     if act_type == "selu":
-        return g * (above * SELU_SCALE + below * (at_most(y, scalar=0) + SELU_SCALE * SELU_ALPHA))
+        return g * SELU_SCALE * (above + below * (at_most(y, scalar=0) + SELU_ALPHA))
     if act_type == "rrelu":
         # The slope that an element used is its output over its input.
         met = y / (data + (data == 0))

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.checks import check_float
+from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.core import ALL, Spec, op, registry
 from d2lmini.ops.elementwise import Family, check_any, equal_any, unbroadcast
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
@@ -244,9 +244,8 @@ def _(g, data, *, scalar):
 # As in MXNet the result is 0 or 1 in the dtype of the inputs, so that programs can average it or
 # use it as a factor. A comparison with nan is 0 (`!=`: 1); in logic everything but 0 is true.
 #
-# A comparison with a number uses exactly that number: `int32 array == 1.5` is 0 everywhere and
-# `uint8 array > -1` is 1 everywhere. (MXNet first casts the number to the array's dtype and finds
-# 1 == 1.5 and nothing above -1, which is 255. A bool array gives int64 in both libraries.)
+# As in MXNet a number is first cast to the array's dtype: an int32 array is equal to 1.5 where it
+# is 1, and nothing in a uint8 array is above -1, which is 255. A bool array gives int64.
 #
 # None of these ops has a gradient: it is 0 wherever it exists.
 
@@ -260,7 +259,7 @@ def _truth(
         broadcast=f"broadcast_{name}", equal=f"_{name} _{camel}",
         scalar=f"_{name}_scalar _{camel.replace('_', '')}Scalar",
         of_numbers=lambda lhs, rhs: int(of_numbers(lhs, rhs)),
-        truth=True, numbers="exact", check=check_any, **facts,
+        truth=True, check=check_any, **facts,
     )  # fmt: skip
 
 
@@ -295,3 +294,6 @@ _truth(
 def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True):
     """1 if abs(a - b) <= atol + rtol * abs(b) everywhere, else 0; shape (), uint8."""
     return xp.asarray(xp.allclose(a, b, rtol, atol, equal_nan)).astype(xp.uint8)
+
+
+refuse_gradient(allclose)

@@ -91,13 +91,13 @@ def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
 
 
 def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None) -> Shape:
-    if lhs_axes is None and rhs_axes is None:
+    if lhs_axes is None or rhs_axes is None:  # MXNet ignores axes of one side alone
         if len(lhs) != len(rhs):
             raise MXNetError(
                 f"lhs is {lhs}, rhs {rhs}: with more axes in one give lhs_axes and rhs_axes"
             )
         return _broadcast_shape(lhs, rhs)
-    if lhs_axes is None or rhs_axes is None or len(lhs_axes) != len(rhs_axes):
+    if len(lhs_axes) != len(rhs_axes):
         raise MXNetError(f"lhs_axes={lhs_axes} and rhs_axes={rhs_axes} must name as many axes")
     target = list(lhs)
     for a, b in zip(lhs_axes, rhs_axes):

@@ -67,6 +67,14 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         )
 
 
+def refuse_gradient(declared: Any) -> None:
+    """Attach the rule of an op that is not differentiable in MXNet: backward raises MXNetError."""
+
+    @declared.gradient()
+    def _(g: Any) -> Any:
+        raise MXNetError(f"{declared.name} is non-differentiable; pass its inputs with .detach()")
+
+
 def check_storage(stype: str | None) -> None:
     """The only storage type: 'default', or None for it. MXNetError for MXNet's sparse types,
     ArgumentValueError for anything else."""

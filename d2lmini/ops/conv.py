@@ -97,7 +97,7 @@ def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_
     return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer_convolution, flops=_flops, optional=_unless_no_bias)
+@op(infer=_infer_convolution, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -269,7 +269,10 @@ def _flops_deconvolution(
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer_deconvolution, flops=_flops_deconvolution, optional=_unless_no_bias)
+@op(
+    infer=_infer_deconvolution, flops=_flops_deconvolution, optional=_unless_no_bias,
+    data_tells_dtype=True,
+)  # fmt: skip
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,

@@ -228,7 +228,7 @@ class Family:
     onnx          ONNX's operator; None if there is no single one
     mxnet         MXNet has these ops
     check         raises for a dtype that is refused
-    numbers       the table of `scalar_cache` for numbers: "fit", "limit" or "exact"
+    numbers       the table of `scalar_cache` for numbers: "fit" or "limit"
     integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
     compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
     beside        (xp, data, number, out): a quicker way for an array and a number, if there is one
@@ -262,7 +262,7 @@ class Family:
         rule = _checked(check, equal_any)
         self.equal = self._op(equal, rule, self.compute, "lhs", "rhs")
         self.equal.__doc__ = f"{what}\n\n    Both inputs have one shape and one dtype."
-        rule = beside_any_number if numbers == "exact" else beside_number
+        rule = beside_any_number if truth else beside_number
         if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
         self.scalar = self._op(scalar, rule, self._on_number(beside), "data", "scalar")

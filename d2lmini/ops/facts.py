@@ -21,7 +21,7 @@ Most ops state no facts: the defaults below follow from the name and the rest of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,9 @@ class Facts:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
     same_shape        all inputs and the output have the same shape
     broadcasts        takes two arrays, of which one may be broadcast
+    counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute counts
+                      them
+    symbolic          Symbols have this op; MXNet refuses some updates there
     optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
@@ -57,6 +60,8 @@ class Facts:
     output_names      names of the outputs, if not 'output' or 'output0', ...
     free_dtypes       inputs whose dtype is independent of the other inputs' dtype
     mixed_dtypes      takes float16 data with float32 parameters, or labels of any dtype
+    unchecked         MXNet infers shapes without a check: what does not fit fails when it runs
+    data_tells_dtype  dtypes of parameters do not tell that of data
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
@@ -88,8 +93,11 @@ class Facts:
     initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
     auxiliary: tuple[str, ...] | None = None
     output_names: tuple[str, ...] = ()
+    counted_inputs: Callable[[dict[str, Any]], Sequence[str]] | None = None
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
+    unchecked: bool = False
+    data_tells_dtype: bool = False
     float32_parameters: bool = False
     is_loss: bool = False
 
@@ -117,6 +125,11 @@ class Facts:
     def broadcasts(self) -> bool:
         """Derived from the name, as in MXNet."""
         return self.elementwise and self.arity == 2 and self.name.startswith("broadcast_")
+
+    @cached_property
+    def symbolic(self) -> bool:
+        """Derived from the name: MXNet has Symbols of the updates of many weights alone."""
+        return self.variadic or "update" not in self.name
 
     @cached_property
     def in_mxnet(self) -> bool:

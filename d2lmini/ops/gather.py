@@ -95,6 +95,11 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     return out
 
 
+@scatter_nd.infer_inputs
+def _(given, out, attrs):
+    return {"out": attrs["shape"]}
+
+
 @op(
     infer=lambda g, indices, *, shape: _infer_scatter("_backward_gather_nd", g, indices, shape),
     in_mxnet=True,
@@ -176,9 +181,9 @@ def _known_shape(name: str, shape: Shape) -> Shape:
 
 def _infer_ravel(data: Spec, *, shape: Shape = ()) -> Spec:
     _known_shape("ravel_multi_index", shape)
-    if len(data.shape) < 2 or data.shape[0] != len(shape):
+    if len(data.shape) != 2 or data.shape[0] != len(shape):
         raise MXNetError(
-            f"ravel_multi_index: data is {data.shape}, need ({len(shape)}, ...): one coordinate "
+            f"ravel_multi_index: data is {data.shape}, need ({len(shape)}, Y): one coordinate "
             f"for each axis of shape={shape}"
         )
     return Spec(data.shape[1:], data.dtype)
@@ -186,7 +191,7 @@ def _infer_ravel(data: Spec, *, shape: Shape = ()) -> Spec:
 
 @op(mxnet_name="_ravel_multi_index", infer=_infer_ravel, flops=2, grad=None)
 def ravel_multi_index(xp, data, *, shape: Shape = ()):
-    """Coordinates in an array of `shape` to flat numbers: (M, Y...) -> (Y...), dtype kept.
+    """Coordinates in an array of `shape` to flat numbers: (M, Y) -> (Y,), dtype kept.
 
     The first size may be -1. Nothing is checked: coordinates outside give numbers outside.
     """

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_one_dtype, check_storage
+from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.partial import alike
 
@@ -56,10 +56,20 @@ def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
     return Spec(data.shape, dtype) if data.dtype.kind == "f" else data
 
 
+def _amp_dtype(attrs: Any, data: Any, n: int) -> list[Any]:
+    """MXNet infers that only the dtypes of mixed precision change."""
+    return [attrs["dtype"] if data in (np.float16, np.float32) else data]
+
+
 @op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
 def amp_cast(xp, data, *, dtype: DType, out=None):
-    """`cast` of a floating point array; integer arrays do not change."""
+    """`cast` of a floating point array; integer arrays do not change. float32 is rounded to
+    integers, halves to even, and clipped to their range, as MXNet's oneDNN does."""
     target = _cast_floats(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
+    if data.dtype == np.float32 and target.kind in "iu" and target.itemsize < 8:
+        ends = np.iinfo(target)
+        most = np.nextafter(np.float32(ends.max), 0) if target.itemsize == 4 else ends.max
+        data = xp.clip(xp.rint(data), ends.min, most)
     return cast_into(xp, data, target, out)
 
 
@@ -163,6 +173,7 @@ def _(g):
 
 def _loss(data: Spec, *, normalization: str, **_: Any) -> Spec:
     check_choice("normalization", normalization, ("null", "batch", "valid"))
+    check_float(data)
     return data
 
 

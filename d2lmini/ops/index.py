@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.kernels import kind_of, with_kernels
 
@@ -171,8 +172,10 @@ def Embedding(
 
 @Embedding.gradient(saves="data")
 def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
-    if not needs[1]:
-        return None, None
+    if needs[0]:
+        raise MXNetError(
+            "Embedding: data has no gradient; leave out its attach_grad(), or pass data.detach()"
+        )
     shape = input_dim, output_dim
     return None, _take_grad(g, data, shape=shape, axis=0, mode="clip", out=places[1])
 
@@ -265,10 +268,12 @@ def _(gg, shape, index, *, axis, mode):
 
 
 def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
-    if not a.shape or indices.shape not in (a.shape[:-1], a.shape[:-1] or (1,)):
+    if len(a.shape) < 2 or indices.size != prod(a.shape[:-1]):
         raise MXNetError(
             f"batch_take: indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a"
         )
+    if indices.dtype != np.int32:
+        raise MXNetError(f"batch_take: indices are int32, got {indices.dtype.name}; use pick()")
     _check_not_empty("batch_take", a.shape[-1], indices)
     return Spec(indices.shape, a.dtype)
 
@@ -277,14 +282,16 @@ def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
 def batch_take(xp, a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
-    a (N, n), indices (N,) -> (N,). Unlike in MXNet, indices may have any dtype, and there is a
-    gradient.
+    a (N, n), indices (N,), int32 -> (N,), or another shape of indices with N elements. Unlike in
+    MXNet there is a gradient.
     """
-    return pick.compute(xp, a, indices).reshape(indices.shape)
+    return pick.compute(xp, a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
 
 
 @batch_take.gradient(saves="a.shape indices")
 def _(g, shape, indices):
+    rows = shape[:-1]
+    g, indices = g.reshape(rows), indices.reshape(rows)
     return _pick_grad(g, indices, shape=shape, axis=-1, mode="clip"), None
 
 
@@ -297,7 +304,7 @@ def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
     return lhs
 
 
-@op(infer=_infer_fill, flops=0, grad=None)
+@op(infer=_infer_fill, flops=0, grad=None, symbolic=False)
 def fill_element_0index(xp, lhs, mhs, rhs):
     """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
 
@@ -374,3 +381,6 @@ def index_copy(xp, old_tensor, index_vector, new_tensor):
 def _(g, index_vector):
     rows = take(g, index_vector, axis=0)
     return index_copy(g, index_vector, registry["zeros_like"](rows)), None, rows
+
+
+refuse_gradient(fill_element_0index)

@@ -111,7 +111,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
 
 
-@op(infer=_infer_stack, flops=0, counted=True)
+@op(infer=_infer_stack, flops=0, counted=True, unchecked=True)
 def stack(xp, *data, axis: int = 0, out=None):
     """Arrays of equal shape side by side along a new axis, at position `axis` of the result.
 
@@ -134,13 +134,14 @@ def _(g, shapes, *, axis):
 
 @stack.infer_inputs
 def _(given, out, attrs):
-    axis = attrs["axis"]
-    if out is not None:
-        at = axis % len(out)
-        given = {**given, "out": (*out[:at], *out[at + 1 :])}
-    found = alike(given)
-    found.pop("out", None)
-    return found
+    # As in MXNet the inputs tell the result, but nothing of each other.
+    known = [shape for shape in given.values() if shape is not None]
+    if not known:
+        return {}
+    columns = zip(*(shape for shape in known if len(shape) == len(known[0])))
+    sizes = [next(filter(None, column), 0) for column in columns]
+    at = attrs["axis"] % (len(sizes) + 1)
+    return {"out": (*sizes[:at], len(given), *sizes[at:])}
 
 
 # -- splitting -------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def _v2_to_mxnet(attrs: Mapping[str, Any]) -> dict[str, Any]:
     wanted = attrs["indices_or_sections"]
     equal = isinstance(wanted, int)
     return {
-        "indices": () if equal else (0, *wanted),
+        "indices": [] if equal else [0, *wanted],
         "sections": wanted if equal else 0,
         "axis": attrs["axis"],
         "squeeze_axis": attrs["squeeze_axis"],

@@ -202,7 +202,7 @@ def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
 def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
     """The axes over which the squares are summed."""
     return {
-        "instance": tuple(range(min(1, ndim - 1), ndim)),
+        "instance": tuple(range(1, ndim)),
         "channel": (1,),
         "spatial": tuple(range(2, ndim)),
     }[mode]
@@ -213,7 +213,7 @@ def L2Normalization(xp, data, *, eps: float = 1e-10, mode: str = "instance", out
     """data / sqrt(sum of squares + eps): over each 'instance', 'channel' (axis 1), or 'spatial'
     (axes 2 on, for each channel). Shape and floating dtype are kept.
 
-    A vector is one instance. (In MXNet 1.9 each element of a vector is an instance.)
+    Each element of a vector is an instance.
     """
     axes = _l2_axes(mode, data.ndim)
     length = xp.sqrt(xp.sum(data * data, axis=axes, keepdims=True) + data.dtype.type(eps))
@@ -223,8 +223,11 @@ def L2Normalization(xp, data, *, eps: float = 1e-10, mode: str = "instance", out
 @L2Normalization.gradient(saves="y data data.shape")
 def _(g, y, data, shape, *, eps, mode):
     axes = _l2_axes(mode, len(shape))
-    length = ((data * data).sum(axis=axes, keepdims=True) + eps).sqrt()
-    return (g - y * (g * y).sum(axis=axes, keepdims=True)) / length
+
+    def total(x: Any) -> Any:
+        return x.sum(axis=axes, keepdims=True) if axes else x  # sum(axis=()) is over all axes
+
+    return (g - y * total(g * y)) / (total(data * data) + eps).sqrt()
 
 
 def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
@@ -253,7 +256,8 @@ def _(g, *, nsize):
 
 @op(
     infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
-    same_shape=True, mxnet_outputs=2, onnx="LRN(alpha, beta, bias=knorm, size=nsize)",
+    same_shape=True, mxnet_outputs=2, unchecked=True,
+    onnx="LRN(alpha, beta, bias=knorm, size=nsize)",
 )  # fmt: skip
 def LRN(
     xp, data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int

@@ -195,7 +195,7 @@ def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
 
 
 @op(
-    infer=_infer_instance_norm, flops=8, mxnet_outputs=3,
+    infer=_infer_instance_norm, flops=8, mxnet_outputs=3, unchecked=True,
     onnx="InstanceNormalization(epsilon=eps)",
 )  # fmt: skip
 def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):

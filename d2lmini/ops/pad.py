@@ -1,16 +1,18 @@
 """pad: extend every axis with a constant, with the edge elements, or by reflection.
 
 >>> from d2lmini import nd
->>> nd.pad(nd.array([1, 2, 3]), mode="reflect", pad_width=(2, 1))
+>>> x = nd.array([1, 2, 3]).reshape((1, 1, 1, 3))
+>>> nd.pad(x, mode="reflect", pad_width=(0, 0, 0, 0, 0, 0, 2, 1))
 <BLANKLINE>
-[3. 2. 1. 2. 3. 2.]
-<NDArray 6 @cpu(0)>
+[[[[3. 2. 1. 2. 3. 2.]]]]
+<NDArray 1x1x1x6 @cpu(0)>
 """
 
 from __future__ import annotations
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
+from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.slicing import slice_
 
@@ -23,10 +25,16 @@ def _pairs(pad_width: Shape) -> list[tuple[int, int]]:
 def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float = 0.0) -> Spec:
     if mode not in ("constant", "edge", "reflect"):
         raise MXNetError(f"mode={mode!r} is unknown, need 'constant', 'edge' or 'reflect'")
+    check_float(data)
     if len(pad_width) != 2 * len(data.shape):
         raise MXNetError(
             f"pad_width={pad_width} has {len(pad_width)} numbers, need two (before, after) for "
             f"each of the {len(data.shape)} axes of {data.shape}"
+        )
+    if len(data.shape) not in (4, 5) or any(pad_width[:4]):
+        raise MXNetError(
+            f"data of {data.shape} with pad_width={pad_width}: pads the last axes of (N, C, H, W) "
+            "or (N, C, D, H, W), as in MXNet; reshape data, or join it with zeros by concat"
         )
     for axis, (n, (before, after)) in enumerate(zip(data.shape, _pairs(pad_width))):
         longest = max(before, after)
@@ -56,8 +64,8 @@ def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, o
     """Extend every axis: pad_width is (before, after) for axis 0, then for axis 1, ...
 
     mode 'constant' fills with `constant_value`, 'edge' repeats the outermost element, 'reflect'
-    mirrors at the outermost element (without repeating it). dtype kept. Any number of axes, any
-    dtype (MXNet pads the last axes of 4-D and 5-D floats). MXNetError at the call for a wrong
+    mirrors at the outermost element (without repeating it). dtype kept. As in MXNet, data has four
+    or five axes, and the first two are not padded; MXNetError at the call if not, and for a wrong
     width.
     """
     if out is None:

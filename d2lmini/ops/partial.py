@@ -26,17 +26,21 @@ def merged(a: Partial, b: Partial) -> Partial:
     return tuple([m or n for m, n in zip(a, b)])
 
 
-def broadcast_partial(a: Partial, b: Partial) -> Partial:
-    """What follows about the result when two partial shapes broadcast: a size above 1 stays.
+def broadcast_partial(a: Partial, b: Partial, *, by_name: bool = False) -> Partial:
+    """What follows about the result when two partial shapes broadcast: a size above 1 stays. Of a
+    call by name (`broadcast_add`) MXNet says less: a size is unknown where one of the two is.
 
     >>> broadcast_partial((0, 3), (2, 1)), broadcast_partial((0, 0, 1), (1, 4))
     ((2, 3), (0, 0, 4))
+    >>> broadcast_partial((0, 3), (2, 1), by_name=True)
+    (0, 3)
     """
     if a is None or b is None:
         return None
     ndim = max(len(a), len(b))
     a, b = (1,) * (ndim - len(a)) + a, (1,) * (ndim - len(b)) + b
-    return tuple([max(m, n) if m * n or max(m, n) > 1 else 0 for m, n in zip(a, b)])
+    most = 0 if by_name else 1
+    return tuple([max(m, n) if m * n or most * max(m, n) > 1 else 0 for m, n in zip(a, b)])
 
 
 def is_known(shape: Partial) -> bool:

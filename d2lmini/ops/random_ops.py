@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
 from d2lmini.ops.kernels import kind_of, with_kernels
@@ -38,7 +39,13 @@ def _floating(dtype: Any) -> np.dtype:
 
 
 def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
-    return Spec(tuple(shape) or (1,), _floating(dtype))
+    return Spec(_known(shape), _floating(dtype))
+
+
+def _known(shape: Shape) -> Shape:
+    if not shape:
+        raise MXNetError("the shape () is unknown in MXNet; give shape=, or shape=1 for one number")
+    return tuple(shape)
 
 
 def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
@@ -68,7 +75,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         distribution.about,
     )
     def _(xp, *, shape=(), dtype="float32", rng, out=None, **given):
-        return draw(xp, name, rng, _place(xp, out, shape or (1,), dtype), defaults | given)
+        return draw(xp, name, rng, _place(xp, out, shape, dtype), defaults | given)
 
     @op(f"_sample_{name}", aliases=(f"sample_{name}",), infer=_per_parameter, flops=_FLOPS,
         grad=None)  # fmt: skip
@@ -103,13 +110,13 @@ def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spe
         raise MXNetError(f"low must be less than high, got low={low}, high={high}")
     if np.dtype(dtype).name not in ("int32", "int64"):
         raise MXNetError(f"dtype {dtype} is not one of int32, int64")
-    return Spec(tuple(shape) or (1,), dtype)
+    return Spec(_known(shape), dtype)
 
 
 @op("_random_randint", aliases=("random_randint",), infer=_integers, flops=_FLOPS, grad=None)
 def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType = "int32", rng):
     """Integers from low (included) to high (excluded)."""
-    return rng.generator(0).integers(low, high, shape or (1,), dtype=dtype)
+    return rng.generator(0).integers(low, high, shape, dtype=dtype)
 
 
 def _categories(
@@ -117,6 +124,7 @@ def _categories(
 ) -> list[Spec]:
     if not data.shape:
         raise MXNetError("data must be (..., K) probabilities, got shape ()")
+    _floating(data.dtype)
     result = (data.shape[:-1] + tuple(shape)) or (1,)
     indices = Spec(result, dtype)
     return [indices, Spec(result, data.dtype)] if get_prob else [indices]
@@ -164,3 +172,6 @@ def shuffle(xp, data, *, rng, out=None):
         return data[order]
     out[...] = data[order]
     return out
+
+
+refuse_gradient(shuffle)

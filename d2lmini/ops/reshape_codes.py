@@ -48,6 +48,22 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
         ) from None
 
 
+def infer_older(shape: Shape, target: Shape, keep_highest: bool) -> Shape:
+    """The shape that the older attributes `target_shape` and `keep_highest` of reshape mean: sizes,
+    of which a single 0 follows from the others; with `keep_highest` the first axis is kept.
+
+    >>> infer_older((2, 6), (3, 0), False), infer_older((2, 6), (9, 3, 2), True)
+    ((3, 4), (2, 3, 2))
+    """
+    sizes = (shape[0], *target[1:]) if keep_highest else target
+    rest = prod(n for n in sizes if n)
+    if sizes.count(0) == 1 and rest:
+        sizes = tuple([n or prod(shape) // rest for n in sizes])
+    if prod(sizes) != prod(shape):
+        raise MXNetError(f"cannot reshape {shape} into target_shape={target}: it means {sizes}")
+    return sizes
+
+
 def complete_reshape(
     data: Partial, out: Partial, target: Shape, reverse: bool
 ) -> dict[str, Partial]:

@@ -2,15 +2,14 @@
 
 >>> import numpy as np
 >>> uint8 = np.dtype("uint8")
->>> fit[np][uint8][300], limit[np][uint8][300], exact[np][uint8][300]
-(array(44, dtype=uint8), array(255, dtype=uint8), array(300.))
+>>> fit[np][uint8][300], limit[np][uint8][300]
+(array(44, dtype=uint8), array(255, dtype=uint8))
 
-There are three tables, `table[xp][dtype][number]`, of 0-d arrays (for CuPy: of NumPy scalars):
+There are two tables, `table[xp][dtype][number]`, of 0-d arrays (for CuPy: of NumPy scalars):
 
-    fit    for arithmetic: floats are rounded, integers are cut towards zero and wrap around, as in
-           MXNet
+    fit    for arithmetic and comparisons: floats are rounded, integers are cut towards zero and
+           wrap around, as in MXNet
     limit  for upper and lower limits: a number outside the range of the dtype is clipped to it
-    exact  for comparisons: a number that the dtype cannot hold exactly becomes a float64
 
 Next to bools a number is an int64.
 
@@ -64,9 +63,12 @@ class Numbers(dict):
         return value
 
     def fitted(self, number: Any) -> Any:
-        """The number in this dtype: floats are rounded, integers truncated and wrapped around."""
+        """The number in this dtype: floats are rounded, integers truncated and wrapped around; nan
+        and inf, which comparisons allow, are the least integer, as in C++ on x86."""
         if self.dtype.kind == "f":
             return self.frozen(np.array(number, self.dtype))
+        if not math.isfinite(number):
+            return self.frozen(np.array(np.iinfo(self.dtype).min, self.dtype))
         return self.frozen(np.array(int(number) % 2**64, np.uint64).astype(self.dtype))
 
     def frozen(self, value: np.ndarray) -> Any:
@@ -84,20 +86,6 @@ class _Limits(Numbers):
         if self.dtype.kind != "f":
             ends = np.iinfo(self.dtype)
             number = min(max(number, ends.min), ends.max)
-        return super().fitted(number)
-
-
-class _ExactNumbers(Numbers):
-    """The number in the dtype if the dtype holds it exactly; else as a float64."""
-
-    SIGNED_ZERO = False
-
-    def fitted(self, number: Any) -> Any:
-        if self.dtype.kind != "f":
-            ends = np.iinfo(self.dtype)
-            if not (ends.min <= number <= ends.max and number == int(number)):
-                # Neither truncated nor wrapped around: 1.5, -1 with uint8, 2**100, nan, inf.
-                return self.frozen(np.array(number, np.float64))
         return super().fitted(number)
 
 
@@ -127,7 +115,6 @@ class NumbersPerModule(dict):
 
 fit = NumbersPerModule(Numbers)
 limit = NumbersPerModule(_Limits)
-exact = NumbersPerModule(_ExactNumbers)
 
 
 # -- limits, repeated ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.callsite import warn
 from d2lmini.ops import chunking
+from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
 from d2lmini.ops.reduce import check_elements, reads_all, reduced_axes, reduced_shape, reshape_to
 from d2lmini.ops.slicing import reverse
@@ -188,3 +189,6 @@ def _(g, shape, a_dtype, *, axis, dtype):
     if dtype is not None:
         back = back.astype(a_dtype)
     return reshape_to(back, shape) if axis is None else back
+
+
+refuse_gradient(argmax_channel)

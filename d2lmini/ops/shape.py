@@ -26,26 +26,39 @@ from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry
 from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import reshape_to, spread
-from d2lmini.ops.reshape_codes import complete_reshape, infer_reshape
+from d2lmini.ops.reshape_codes import complete_reshape, infer_older, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
 
 
-def _infer_reshape(data: Spec, *, shape: Shape = (), reverse: bool = False) -> Spec:
-    return Spec(infer_reshape(data.shape, shape, reverse), data.dtype)
+def _target(
+    data: Shape, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
+    keep_highest: bool = False,
+) -> Shape:  # fmt: skip
+    if target_shape and not shape:
+        return infer_older(data, target_shape, keep_highest)
+    return infer_reshape(data, shape, reverse)
+
+
+def _infer_reshape(data: Spec, **attrs: Any) -> Spec:
+    return Spec(_target(data.shape, **attrs), data.dtype)
 
 
 @op(mxnet_name="Reshape", infer=_infer_reshape, flops=0)
-def reshape(xp, data, *, shape: Shape = (), reverse: bool = False, out=None):
+def reshape(
+    xp, data, *, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
+    keep_highest: bool = False, out=None,
+):  # fmt: skip
     """A copy in another shape, given by sizes and the codes 0, -1, -2, -3, -4 (`reshape_codes`).
 
-    With `reverse` the codes name axes counted from the end. MXNetError at the call if the sizes do
-    not fit.
+    With `reverse` the codes name axes counted from the end. `target_shape` and `keep_highest` are
+    the older form of `shape` (`infer_older`). MXNetError at the call if the sizes do not fit.
 
     >>> nd.reshape(nd.ones((2, 3, 4)), shape=(0, -1)).shape
     (2, 12)
     """
-    return chunking.place_view(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
+    sizes = _target(data.shape, shape, reverse, target_shape, keep_highest)
+    return chunking.place_view(xp, data.reshape(sizes), out)
 
 
 def _infer_np_reshape(a: Spec, *, newshape: Shape, order: str = "C") -> Spec:
@@ -173,6 +186,8 @@ def squeeze(xp, data, *, axis: Axes = None, out=None):
 
 @reshape.infer_inputs
 def _(given, out, attrs):
+    if attrs["target_shape"] and not attrs["shape"]:
+        return {}
     return complete_reshape(given["data"], out, attrs["shape"], attrs["reverse"])
 
 

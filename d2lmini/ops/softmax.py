@@ -353,14 +353,14 @@ def _(g, y, shape, label, *, grad_scale):
 @_regression(flops=0)
 def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """data forward; backward sign(data - label) * grad_scale / m: gradient of the absolute error.
-    The gradient is 0 where data equals label. (MXNet has -1.)
+    As in MXNet the sign is -1 where data equals label.
     """
     return xp.positive(data, out=out)
 
 
 @MAERegressionOutput.gradient(saves="y y.shape label")
 def _(g, y, shape, label, *, grad_scale):
-    return (y - label.reshape(shape)).sign() * _per_instance(shape, grad_scale), None
+    return ((y > label.reshape(shape)) * 2 - 1) * _per_instance(shape, grad_scale), None
 
 
 @_regression(flops=8)

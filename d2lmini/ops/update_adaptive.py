@@ -72,8 +72,8 @@ def _adamw(weight: Spec, grad: Spec, mean: Spec, var: Spec, *rest: Spec, **_attr
     *master, rescale_grad = rest
     rule = like_weight32 if master else like_weight
     rule(weight, grad, mean, var, *master)
-    if rescale_grad.size != 1:
-        raise MXNetError(f"rescale_grad is an array of size 1, got shape {rescale_grad.shape}")
+    if not rescale_grad.size:
+        raise MXNetError(f"rescale_grad needs an element, got shape {rescale_grad.shape}")
     return weight
 
 

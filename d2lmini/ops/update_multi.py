@@ -221,9 +221,14 @@ def _declare(rule: Op, preloaded: bool) -> None:
         variadic=True,
     )  # fmt: skip
 
+    def names(attrs: dict[str, Any]) -> list[str]:
+        each = [f"{what}_{i}" for i in range(attrs["num_weights"]) for what in own.inputs]
+        return [*each, *(("lrs", "wds") if preloaded else ())]
+
     @op(
         name, infer=_infer(rule), outputs=_count, mutates=_states(width) if width > 2 else (),
-        elementwise=True, flops=rule.flops, grad=None,
+        elementwise=True, flops=rule.flops, grad=None, counted_inputs=names,
+        symbolic=rule is not sgd_mom_update, free_dtypes=("data",) if preloaded else (),
     )  # fmt: skip
     @with_signature(signature, doc)
     def _(xp, *data, lrs=None, wds=None, num_weights=1, out=None, **attrs):
@@ -236,10 +241,10 @@ for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
 
 
 @op(
-    infer=lambda *data, num_arrays=1: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
+    infer=lambda *data, num_arrays: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
     grad=None, always_written=("num_arrays",),
 )  # fmt: skip
-def reset_arrays(xp, *data, num_arrays: int = 1):
+def reset_arrays(xp, *data, num_arrays: int):
     """Set all the arrays to zero; no output."""
     for x in data:
         x.fill(0)

@@ -17,10 +17,13 @@ The module also has the test for finite gradients that dynamic loss scaling uses
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.update import like_weight, like_weight32, mixed, scale_grad
 from d2lmini.ops.update_adaptive import average
@@ -59,8 +62,8 @@ def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = N
     for what, spec in (("g", g), ("weight32", weight32 or wide)):
         if spec != wide:
             raise MXNetError(f"{what} must be {wide}, got {spec}")
-    if r1.size != 1 or r2.size != 1:
-        raise MXNetError(f"r1 and r2 are arrays of size 1, got shapes {r1.shape} and {r2.shape}")
+    if r1.shape[:1] != (1,) or r2.shape[:1] != (1,):
+        raise MXNetError(f"r1 and r2 are (1, ...), got shapes {r1.shape} and {r2.shape}")
     return weight
 
 
@@ -70,10 +73,11 @@ def lamb_update_phase2(
     out=None,
 ):  # fmt: skip
     """weight - lr * r1 / r2 * g, with r1 = |weight| clipped to the bounds that are >= 0 and
-    r2 = |g|. The ratio is 1 where either is 0. Both are arrays of one element."""
+    r2 = |g|. The ratio is 1 where either is 0. Both are the first element of their array."""
+    r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
     r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
     r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
-    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype).reshape(-1)[0]
+    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype)
     return xp.subtract(weight, g * (ratio * g.dtype.type(lr)), out=out)
 
 
@@ -105,6 +109,8 @@ mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
 
 
 def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
+    if lrs.dtype != np.float32:
+        raise MXNetError(f"needs float32, got {lrs.dtype.name}; convert with .astype('float32')")
     for other in others:
         if other != lrs:
             raise MXNetError(
@@ -130,9 +136,11 @@ def multi_lars(
     return out
 
 
-def _sums(*data: Spec, num_arrays: int | None = None) -> Spec:
-    if num_arrays not in (None, len(data)):
+def _sums(*data: Spec, num_arrays: int) -> Spec:
+    if num_arrays != len(data):
         raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
+    for spec in data:
+        check_float(spec)
     return Spec((len(data),), np.float32)
 
 
@@ -141,12 +149,17 @@ def _sum_sq(xp, x):
     return xp.dot(x, x)
 
 
+def _array_names(attrs: dict[str, Any]) -> list[str]:
+    return [f"array_{i}" for i in range(attrs["num_arrays"])]
+
+
 @op(
     infer=_sums, flops=lambda *data, out, **_: 2 * sum(d.size for d in data), grad=None,
-    always_written=("num_arrays",),
+    always_written=("num_arrays",), counted_inputs=_array_names,
+    output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
 )  # fmt: skip
-def multi_sum_sq(xp, *data, num_arrays: int | None = None):
-    """The sum of squares of each array, as one float32 vector. (MXNet requires `num_arrays`.)"""
+def multi_sum_sq(xp, *data, num_arrays: int):
+    """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
     if xp is not np:
         return xp.stack([_sum_sq(xp, x.reshape(-1)) for x in data])
     cuts = [(i, b) for i, x in enumerate(data) for b in range(0, max(x.size, 1), GRAIN)]
@@ -169,17 +182,26 @@ def multi_sum_sq(xp, *data, num_arrays: int | None = None):
 def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
     if num_arrays != len(data):
         raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
+    for spec in data:
+        check_float(spec)
     return Spec((1,), np.float32)
 
 
-@op(infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True)
+@op(
+    infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True,
+    output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+)  # fmt: skip
 def all_finite(xp, data, *, init_output: bool = True, out=None):
     """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
     that is 0 stays 0, so that calls can be chained."""
     return _all_finite(xp, (data,), init_output, out)
 
 
-@op(infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None, reads_out=True)
+@op(
+    infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None, reads_out=True,
+    counted_inputs=_array_names, output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+    free_dtypes=("data",),
+)  # fmt: skip
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
     """`all_finite` of all the arrays together; num_arrays says how many."""
     return _all_finite(xp, data, init_output, out)
@@ -195,3 +217,9 @@ def _all_finite(xp, data, init_output, out):
         finite = finite & (out[0] != 0)
     out[0] = finite
     return out
+
+
+refuse_gradient(multi_lars)
+refuse_gradient(multi_sum_sq)
+refuse_gradient(all_finite)
+refuse_gradient(multi_all_finite)

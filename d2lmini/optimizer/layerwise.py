@@ -124,9 +124,12 @@ class LARS(_StateWithMasterLast):
         index, weight, grad, state = chosen
         ctx = weight[0].context
         rates, decays = (array(v, ctx=ctx, dtype=np.float32) for v in (lrs, wds))
+        squares = [
+            _call("multi_sum_sq", *arrays, num_arrays=len(arrays)) for arrays in (weight, grad)
+        ]
         scaled = _call(
-            "multi_lars", rates, _call("multi_sum_sq", *weight), _call("multi_sum_sq", *grad),
-            decays, eta=float(self.eta), eps=float(self.eps), rescale_grad=float(self.rescale_grad),
+            "multi_lars", rates, *squares, decays, eta=float(self.eta), eps=float(self.eps),
+            rescale_grad=float(self.rescale_grad),
         )  # fmt: skip
         plain = [float(self._is_plain(i)) for i in index]
         if any(plain):

@@ -23,7 +23,7 @@ from d2lmini.ops.core import Op, Value, as_dtype
 from d2lmini.ops.facts import Facts
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol.attribute import AttrScope, labels_of
-from d2lmini.symbol.attribute_text import HIDDEN, text_of
+from d2lmini.symbol.attribute_text import HIDDEN, as_given, text_of
 from d2lmini.symbol.naming import NameManager
 from d2lmini.symbol.symbol import Symbol, apply_op, capture_array, tracer
 
@@ -102,9 +102,19 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
+    if not op.symbolic and tracer.capture is None:
+        raise MXNetError(
+            f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
+        )
     if op.variadic:
-        said = tuple(key for key in op.attr_names if key in kwargs)
-        inputs, attrs = op.bind(args, kwargs)
+        said = {key: as_given(kwargs[key]) for key in op.attr_names if key in kwargs}
+        if not args and op.counted_inputs is not None:
+            inputs: tuple[Any, ...] = ()
+            attrs = op.bind_attributes((), kwargs, 0)
+        else:
+            inputs, attrs = op.bind(args, kwargs)
+        if op.counted_inputs is not None and tracer.capture is None:
+            inputs += _missing_inputs(op, len(inputs), attrs, name, {**said, **labels})
         if not inputs:
             raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         return apply_op(op, inputs, attrs, name, labels, True, said)
@@ -120,23 +130,42 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         if names[i] in kwargs:
             raise ArgumentTypeError(f"{op.name}: input {names[i]!r} was given twice")
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
+    words = {**dict(zip(op.attr_names, extra)), **kwargs}
     attrs = op.bind_attributes(extra, kwargs, len(args))
-    said = tuple(k for i, k in enumerate(op.attr_names) if i < len(extra) or k in kwargs)
+    said = {key: as_given(words[key]) for key in op.attr_names if key in words}
     wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, arg in enumerate(names):
         if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:
             raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
+        if given[i] is not None and arg in op.initial and tracer.capture is None:
+            _label_initial(given[i], initial_label(op, arg))
         if given[i] is None and arg in wanted:
             if tracer.capture is not None and i < op.n_required:
                 raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
             if tracer.capture is not None:
                 continue
             # As in MXNet, the variable carries the attributes of the call.
-            texts = {key: text_of(attrs[key]) for key in said}
-            given[i] = variable(f"{name}_{arg}", {**texts, **labels, **initial_label(op, arg)})
+            given[i] = variable(f"{name}_{arg}", {**said, **labels, **initial_label(op, arg)})
     while given and given[-1] is None:
         given.pop()
     return apply_op(op, tuple(given), attrs, name, labels, True, said)
+
+
+def _missing_inputs(
+    op: Op, count: int, attrs: dict[str, Any], name: str, labels: dict[str, str]
+) -> tuple[Symbol, ...]:
+    """Variables for the inputs behind the `count` given ones. MXNetError for too many inputs."""
+    names = op.counted_inputs(attrs)  # type: ignore[misc]
+    if count > len(names):
+        raise MXNetError(f"{op.name}: these attributes need {len(names)} Symbols, got {count}")
+    return tuple([variable(f"{name}_{missing}", labels) for missing in names[count:]])
+
+
+def _label_initial(given: Symbol, label: dict[str, str]) -> None:
+    """As in MXNet, a variable without an initializer gets that of the input for which it stands."""
+    node = given._entry[0]
+    if node.op is None and "__init__" not in node.labels:
+        node.labels = {**node.labels, **label}
 
 
 def _is_label(key: str) -> bool:

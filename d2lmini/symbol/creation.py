@@ -34,7 +34,7 @@ def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
 
 def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Every element is `val`."""
-    return _make_node("_full", dtype, kwargs, shape=shape, value=val)
+    return _make_node("_full", dtype, kwargs, shape=shape, value=float(val))
 
 
 def arange(

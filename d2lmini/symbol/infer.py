@@ -35,7 +35,7 @@ from d2lmini.ops.spec import Spec
 from d2lmini.serialize import DTYPES
 from d2lmini.symbol import lists
 from d2lmini.symbol.naming import operator_hint
-from d2lmini.symbol.symbol import Symbol
+from d2lmini.symbol.symbol import Symbol, lacks_shape
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits.
 TRIES = (5040, 7560)
@@ -99,7 +99,7 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
     elif op.input_rule is not None:
         told = op.input_rule(given, out, node.attrs)
     elif op.broadcasts:
-        told = {"out": broadcast_partial(*given.values())}
+        told = {"out": broadcast_partial(*given.values(), by_name=not _is_operator(node))}
     else:
         told = {}
     for name, entry in zip(names, node.inputs):
@@ -131,8 +131,17 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
     """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
     assert op is not None
+    if lacks_shape(op, node.attrs):
+        return []
+    if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
+        return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(is_known(shape) for shape in shapes):
-        return _ask(node, shapes)
+        try:
+            return _ask(node, shapes)
+        except MXNetError:
+            if op.unchecked:
+                return []
+            raise
     try:
         low, high = (
             _ask(node, [tuple([n or size for n in shape]) for shape in shapes]) for size in TRIES
@@ -184,14 +193,14 @@ def _is_operator(node: Node) -> bool:
 
 
 def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
-    """The same graph, with open sizes (0) of zeros and similar nodes filled in as their consumers
-    require. MXNetError where no consumer determines a size."""
+    """The same graph, with open sizes (0) of zeros and open shapes of random numbers filled in as
+    their consumers require. MXNetError where no consumer determines a size."""
     given: dict[Node, Entry] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
         if node.op is None or node.inputs or node.specs is not None:
             continue
-        if 0 in node.attrs.get("shape", ()):
+        if min(node.attrs.get("shape") or (1,)) < 1 or lacks_shape(node.op, node.attrs):
             found = found or shapes_of(entries, known)
             shape = found[node, 0]
             if not is_known(shape):
@@ -240,6 +249,8 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]
     together = next((found[e] for e in bound if found.get(e) is not None), None)
+    if op.data_tells_dtype and found.get(node.inputs[0]) is None:  # type: ignore[arg-type]
+        together = None
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])

@@ -105,10 +105,11 @@ def _attributes(node: Node) -> dict[str, str]:
         return {}
     if op.mxnet_attributes is not None:
         return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
-    always = (*op.required, *op.always_written, *node.given)
+    always = (*op.required, *op.always_written)
     # Compare texts: NumPy considers float64 equal to None.
     texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
     attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
+    attrs |= node.given
     if op.counted:
         attrs["num_args"] = str(len(node.inputs))
     return attrs
@@ -229,7 +230,7 @@ class _Reading:
         words = {k: v for k, v in said.items() if not _is_label(k)}
         try:
             attrs = op.bind_attributes((), _in_our_words(op, words), 0)
-            given = tuple(k for k in words if k in op.attr_set)
+            given = {k: v for k, v in words.items() if k in op.attr_set}
             node = Node(
                 op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels, given=given
             )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
-from d2lmini.symbol.attribute_text import HIDDEN, text_of
+from d2lmini.symbol.attribute_text import HIDDEN, as_given, text_of
 
 
 def output_name(entry: Entry) -> str:
@@ -115,11 +115,15 @@ def attributes(node: Node) -> dict[str, str]:
     """Attributes and labels of a node as strings: the attributes that the user gave and those that
     differ from their defaults. A label with a meaning in MXNet appears under both names: 'lr_mult'
     and '__lr_mult__'."""
-    found = {}
-    if node.op is not None:
+    found: dict[str, str] = {}
+    if node.op is not None and node.op.mxnet_attributes is not None:
+        found |= {k: as_given(v) for k, v in node.op.mxnet_attributes[0](node.attrs).items()}
+    elif node.op is not None:
         for key in node.op.attr_names:
             value = node.attrs.get(key)
-            if key in node.given or key in node.op.required or value != node.op.defaults[key]:
+            if key in node.given:
+                found[key] = node.given[key]
+            elif key in node.op.required or value != node.op.defaults[key]:
                 found[key] = text_of(value)
         if node.op.counted:
             found["num_args"] = str(len(node.inputs))

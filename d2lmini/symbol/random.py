@@ -17,7 +17,7 @@ from typing import Any
 from d2lmini.ops.core import registry
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.namespaces import function_of
-from d2lmini.symbol.symbol import Symbol
+from d2lmini.symbol.symbol import Symbol, tracer
 
 __all__ = [
     "exponential", "exponential_like", "gamma", "gamma_like", "generalized_negative_binomial",
@@ -32,7 +32,11 @@ def _draw(
 ) -> Symbol:
     values = tuple(parameters.values())
     kwargs.pop("ctx", None)
-    attrs = {"shape": () if shape is None else shape, **kwargs}
+    attrs = dict(kwargs)
+    if shape is not None:
+        attrs["shape"] = shape
+    elif tracer.capture is not None and not isinstance(values[0], Symbol):
+        attrs["shape"] = 1  # a net that is traced draws one number, as nd.random does
     if dtype is not None:
         attrs["dtype"] = dtype
     if all(isinstance(v, Symbol) for v in values):

@@ -22,7 +22,7 @@ work on traced values. After `mxnet.symbol.Symbol`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, NoReturn
 
@@ -267,11 +267,11 @@ def apply_op(
     name: str | None = None,
     labels: dict[str, str] | None = None,
     named: bool = False,
-    given: tuple[str, ...] = (),
+    given: Mapping[str, str] | None = None,
 ) -> Any:
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
     typed graph shapes and dtypes are checked here. `named`: the name already has its prefix.
-    given: names of the attributes that the user gave."""
+    given: the attributes that the user gave, as text."""
     if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
     kind: type[Symbol] = Symbol
@@ -303,7 +303,7 @@ def apply_op(
         specs,
         labels_of(AttrScope.current.get(labels)),
         callsite.find(),
-        given,
+        given or {},
     )
     return kind(tuple((node, i) for i in range(node.n_outputs)))
 
@@ -343,9 +343,14 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
             if known is None:
                 return None
             specs.append(known[entry[1]])
-    if not specs and 0 in attrs.get("shape", ()):
-        return None  # zeros of unknown size
+    if not specs and (min(attrs.get("shape") or (1,)) < 1 or lacks_shape(op, attrs)):
+        return None
     return plan_of(op, specs, attrs).outputs
+
+
+def lacks_shape(op: Op, attrs: dict[str, Any]) -> bool:
+    """Whether a call draws random numbers without a shape: what uses them determines it."""
+    return op.random and op.arity == 0 and not attrs["shape"]
 
 
 class Traced(Typed, Symbol):

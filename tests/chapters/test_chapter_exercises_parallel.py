@@ -119,7 +119,7 @@ def test_every_mistake_has_its_hint(chapter):
     assert hints == {
         "looks_at_once": "waits",
         "looks_at_the_end": "late",
-        "waits_for_all_besides": "waitall",
+        "waits_for_all_besides": "waits",
         "waits_for_the_product_besides": "waiting",
         "one_buffer": "room",
         "stays_on_the_cpu": "needs",

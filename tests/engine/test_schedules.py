@@ -10,6 +10,7 @@ from __future__ import annotations
 import random as python_random
 import time
 from collections.abc import Callable, Iterator
+from itertools import combinations, permutations
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lmini import autograd, cpu, engine, gpu, nd, random, virtual_gpus
-from d2lmini.engine import core
+from d2lmini.engine import core, stepped_orders
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.operation import Operation
-from d2lmini.engine.stepped_explore import bits_of
+from d2lmini.engine.stepped_blame import bits_of
 
 Program = Callable[[], object]
 
@@ -390,3 +391,116 @@ def test_every_two_operations_in_both_orders_in_random_programs(seed: int):
     with virtual_gpus(2, link_gb_s=1000):
         found = engine.explore(lambda: random_program(seed, [cpu(), gpu(0), gpu(1)]))
     assert found.wrong is None, found
+
+
+# -- what is said, and what is not -----------------------------------------------------------------
+
+
+def pushes(*functions: Callable[[dict[str, int]], object]) -> Program:
+    """A program that pushes functions of a state that none of them names."""
+
+    def program() -> object:
+        state = {"x": 1, "y": 1}
+        for function in functions:
+            engine.push(lambda function=function: function(state), writes=[engine.new_var()])
+        engine.waitall()
+        return dict(state)
+
+    return program
+
+
+def only_between(n: int) -> Program:
+    """Neighbours commute in program order and in its reverse: the third has to come between."""
+
+    def step(k: int) -> Callable[[dict[str, int]], object]:
+        def run(state: dict[str, int]) -> None:
+            done = state.setdefault("done", 0)
+            state["done"] = done | 1 << k
+            if k == 1 and done in (1 << 2, 1 << 0 | 1 << 3):
+                state["x"] = 7
+
+        return run
+
+    return pushes(*[step(k) for k in range(n)])
+
+
+def test_a_difference_that_needs_a_third_operation_is_found():
+    program = only_between(4)
+    assert engine.explore(program, reduced=False).wrong is not None
+    found = engine.explore(program)
+    assert found.wrong is not None and "not the same values" in str(found)
+
+
+def test_always_is_said_only_of_operators_in_all_orders():
+    found = engine.explore(lambda: [nd.full((2,), k) for k in range(7)])
+    assert found.complete and found.declared and "always the same values" in str(found)
+    found = engine.explore(pushes(*[lambda state: None] * 4))
+    assert found.complete and not found.declared and found.orders == 24
+    assert "in every legal order. Pushed functions may still" in str(found)
+    found = engine.explore(pushes(*[lambda state: None] * 7))
+    assert not found.complete and 2 < found.orders < 30
+    assert "the same values in these. There are more legal orders" in str(found)
+    for program in (only_between(4), pushes(*[lambda state: None] * 7)):
+        assert "always" not in str(engine.explore(program))
+
+
+def order_in(
+    operations: dict[int, Operation], order: tuple[int, ...] | list[int], fixed: bool = True
+) -> frozenset[tuple[int, int]]:
+    """The pairs that share a written Var, in this order; with `fixed` also those that hold a pushed
+    function."""
+    found = []
+    for m, n in combinations(order, 2):
+        a, b = operations[m], operations[n]
+        shared = {*a.reads, *a.writes} & {*b.reads, *b.writes} & {*a.writes, *b.writes}
+        if shared or (fixed and (a.footprint is None or b.footprint is None)):
+            found.append((m, n))
+    return frozenset(found)
+
+
+def test_orders_of_each_class_of_random_operations():
+    """By brute force: every legal order once; of orders that only exchange neighbouring operators,
+    exactly one; every free pair both ways round in the reduced ones."""
+    for seed in range(150):
+        rng = python_random.Random(seed)
+        with engine.stepped() as s:
+            variables = [engine.new_var() for _ in range(5)]
+            for _ in range(rng.randint(1, 5)):
+                engine.push(int, rng.sample(variables, rng.randint(0, 2)), rng.sample(variables, 1))
+            operations = s.operations
+        for operation in operations.values():
+            operation.footprint = rng.choice([None, int])
+        orders = stepped_orders.Orders(list(operations.values()))
+        numbers = orders.numbers
+
+        ordered = order_in(operations, numbers, fixed=False)
+        legal = {
+            order
+            for order in permutations(numbers)
+            if all(order.index(a) < order.index(b) for a, b in ordered)
+        }
+        assert sorted(orders.all()) == sorted(legal), seed
+
+        classes = [order_in(operations, order) for order in orders.classes(1000) or ()]
+        assert (
+            len(classes) == len({*classes}) == len({order_in(operations, order) for order in legal})
+        ), seed
+        reduced = list(orders.reduced())
+        assert {*reduced} <= legal and reduced[0] == tuple(numbers)
+        for a, b in combinations(numbers, 2):
+            if any(order.index(b) < order.index(a) for order in legal):
+                assert any(order.index(b) < order.index(a) for order in reduced)
+        assert orders.drawn(seed) in legal
+
+
+def test_the_search_for_orders_grows_with_the_operations():
+    """A step for each operation, not one for each pair."""
+    with engine.stepped(remember=0) as s:
+        x = nd.ones((1,))
+        for _ in range(700):
+            x = x + 1
+            nd.ones((1,))
+        operations = s._in_order()
+    orders = stepped_orders.Orders(operations)
+    assert sum(map(len, orders._direct)) < 2 * len(operations)
+    assert len(orders.classes(1) or ()) == 1

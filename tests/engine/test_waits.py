@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import subprocess
+import sys
 import threading
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from planted_waits import HIDDEN, write
+from planted_waits import HIDDEN, run, write, write_all
 
 import d2lmini
 from d2lmini import MXNetError, autograd, callsite, engine, gpu, nd, profile, virtual_gpus
@@ -23,11 +27,6 @@ SEEDS = range(61_000, 61_040)
 
 def line_of(found: Any) -> int:
     return callsite.line_of(found.site)
-
-
-def run(text: str, path: Path) -> None:
-    path.write_text(text)
-    exec(compile(text, str(path), "exec"), {"__name__": "planted", "folder": str(path.parent)})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -44,6 +43,15 @@ def test_planted_waits_are_all_named_and_no_others(seed: int, tmp_path: Path):
     assert {line_of(each) for each in lint.found} == set(program.planted)
     assert {line_of(row) for row in trace.waits().hidden} == set(program.planted)
     assert len(ours) == len(lint.found), "a line in a loop is warned of once"
+
+
+def test_each_way_to_wait_is_named_alone(tmp_path: Path):
+    program = write_all()
+    with warnings.catch_warnings(), d2lmini.lint_waits("warn") as lint, profile() as trace:
+        warnings.simplefilter("ignore")
+        run(program.text, tmp_path / "planted.py")
+    assert {line_of(each) for each in lint.found} == set(program.planted)
+    assert {line_of(row) for row in trace.waits().hidden} == set(program.planted)
 
 
 def test_the_seeds_plant_every_kind_often():
@@ -158,6 +166,80 @@ def test_other_threads_are_seen():
         thread.start()
         thread.join()
     assert "# here" in lint.found[0].where
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (lambda x: threading.Thread(target=str, args=(x,)), "print"),  # here
+        (lambda x: threading.Timer(0, float, [x.sum()]), "float"),  # here
+    ],
+)
+def test_a_thread_without_a_line_of_the_program_has_the_line_that_started_it(start, kind):
+    x = nd.ones((2,))
+    failed: list[Any] = []
+    before, threading.excepthook = threading.excepthook, failed.append
+    try:
+        with d2lmini.lint_waits("raise") as lint, profile() as trace:
+            thread = start(x)
+            thread.start()  # the start
+            thread.join()
+        assert [each.kind for each in lint.found] == [kind]
+        assert "thread.start()  # the start" in lint.found[0].where
+        assert failed[0].exc_type is HiddenWait
+        failed.clear()
+    finally:
+        threading.excepthook = before
+    assert len(trace.waits) == 0, "the wait was refused"
+    assert threading.Thread.start.__module__ == "threading", "as before when nothing listens"
+
+
+def test_text_that_exec_runs_and_a_dataclass(tmp_path: Path):
+    x = nd.ones((2,))
+    with warnings.catch_warnings(), d2lmini.lint_waits() as lint:
+        warnings.simplefilter("ignore")
+        exec("y = x * 2\nz = float(y.sum())", {"x": x})
+        _Pair(x[0]) == _Pair(x[1])  # noqa: B015  compared here
+    assert [each.kind for each in lint.found] == ["float", "bool"]
+    assert lint.found[0].where == "<string>:2"
+    assert "compared here" in lint.found[1].where or sys.version_info < (3, 11)
+
+
+@dataclass
+class _Pair:
+    value: Any
+
+
+SHOWS_LINES = """\
+import warnings
+import d2lmini
+from d2lmini import nd
+warnings.simplefilter("ignore")
+with d2lmini.lint_waits() as lint:
+    x = nd.ones((2,))
+    str(x * 2)
+print(lint.found[0].where)
+"""
+
+
+def test_a_program_on_the_command_line_and_one_that_is_an_installed_package(tmp_path: Path):
+    package = tmp_path / "site-packages" / "trainer"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "run.py").write_text(SHOWS_LINES)
+    user = tmp_path / "user.py"
+    user.write_text("import trainer.run  # the user's\n")
+
+    def said(*command: str) -> str:
+        path = os.pathsep.join([str(package.parent), *filter(None, sys.path)])
+        return subprocess.run(
+            [sys.executable, *command], check=True, text=True, capture_output=True,
+            env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        ).stdout.strip()  # fmt: skip
+
+    assert said("-c", SHOWS_LINES).startswith("<string>:7")
+    assert said("-m", "trainer.run").endswith("run.py:7: str(x * 2)")
+    assert said("user.py") == "user.py:1: import trainer.run  # the user's"
 
 
 def test_a_function_of_the_users_that_backward_calls():

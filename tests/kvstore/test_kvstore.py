@@ -280,7 +280,6 @@ def test_only_device_compresses():
         (lambda kv: kv.set_optimizer("sgd"), TypeError, "expected an Optimizer, got str"),
         (lambda kv: kvstore.create("dist_"), MXNetError, "unknown; 'dist_sync' and 'dist_async'"),
         (lambda kv: kvstore.create("nccl"), MXNetError, "'device' does the same without"),
-        (lambda kv: kvstore.create("foo"), MXNetError, "type 'foo' is unknown"),
     ],
 )
 def test_it_refuses(call, problem, says):
@@ -317,3 +316,9 @@ def test_old_programs_find_it():
             mx.kvstore.kvstore_server.KVStoreServer()
     finally:
         uninstall()
+
+
+def test_an_unknown_type_warns_and_works_as_local():
+    with pytest.warns(UserWarning, match="'foo' is unknown; it works as 'local'"):
+        store = kvstore.create("foo")
+    assert store.type == "foo"

@@ -148,6 +148,8 @@ ROWS += [
          grad=d == "float32", mxnet=d == "float32", why=LOOSE)
     for d in ("float32", "int32")
 ]  # fmt: skip
+ROWS += [Case("batch_take", (draw((5, 3)), ids(5, high=3, dtype="int32").reshape(5, 1)),
+              lambda a, i: pick(a, i[:, 0])[:, None])]  # fmt: skip
 
 
 def fill(lhs, mhs, rhs):
@@ -159,12 +161,13 @@ def fill(lhs, mhs, rhs):
 
 
 ROWS += [
-    Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, dtype="float32")), fill),
+    Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, dtype="float32")), fill,
+         grad=False),
     Case("fill_element_0index", (draw((4, 3)), draw((4,)), ids(4, low=-1, high=5)), fill,
-         mxnet=False, why="MXNet writes beside the array"),
+         grad=False, mxnet=False, why="MXNet writes beside the array"),
     Case("fill_element_0index", (draw((4, 3), dtype="int32"), draw((4,), dtype="int32"),
-         ids(4, dtype="int32")), fill, mxnet=False, why=LOOSE),
-    Case("fill_element_0index", (draw((0, 3)), draw((0,)), ids(0)), fill),
+         ids(4, dtype="int32")), fill, grad=False, mxnet=False, why=LOOSE),
+    Case("fill_element_0index", (draw((0, 3)), draw((0,)), ids(0)), fill, grad=False),
 ]  # fmt: skip
 
 # -- one_hot ---------------------------------------------------------------------------------------

@@ -114,23 +114,30 @@ def _pads():
             yield Case("pad", (image,), pad, attrs)
         yield Case("Pad", (draw((1, 1, 2, 3, 3)),), pad,
                    {"mode": mode, "pad_width": (0, 0, 0, 0, 1, 1, 2, 1, 0, 1)})  # fmt: skip
-        for shape, width, dtype in (
-            ((5,), (2, 1), "float32"), ((3, 4), (1, 2, 0, 3), "float32"),
-            ((3, 4), (1, 2, 0, 3), "int32"), ((2, 3, 4), (1, 1, 2, 0, 0, 0), "float16"),
-        ):  # fmt: skip
-            yield Case("pad", (draw(shape, dtype=dtype),), pad, {"mode": mode, "pad_width": width},
-                       mxnet=False, why=OURS)  # fmt: skip
+        yield Case("pad", (draw((1, 1, 3, 4), dtype="float64"),), pad,
+                   {"mode": mode, "pad_width": (0, 0, 0, 0, 1, 2, 0, 3)})  # fmt: skip
         if mode != "constant":
-            for shape, width in (((5,), (2, 1)), ((3, 4), (1, 2, 0, 3)), ((3, 4), (0, 0, 1, 1))):
+            for width in ((0, 0, 2, 1), (1, 2, 0, 3), (0, 0, 1, 1)):
+                shape, width = (1, 2, 3, 4), (0, 0, 0, 0, *width)
                 g = draw(tuple(n + b + a for n, b, a in zip(shape, width[::2], width[1::2])))
                 attrs = {"shape": shape, "mode": mode, "pad_width": width}
                 yield Case("_unpad", (g,), unpad, attrs, **HELPER)
     for shape, mode, width in (
-        ((0,), "constant", (1, 2)), ((3, 0), "constant", (0, 0, 1, 1)),
-        ((0, 3), "edge", (0, 0, 1, 1)),
+        ((1, 1, 1, 0), "constant", (0, 0, 1, 2)), ((1, 1, 0, 3), "edge", (0, 0, 1, 1)),
     ):  # fmt: skip
-        attrs = {"mode": mode, "pad_width": width}
+        attrs = {"mode": mode, "pad_width": (0, 0, 0, 0, *width)}
         yield Case("pad", (draw(shape),), pad, attrs, mxnet=False, why=SCALAR)
+
+
+def _older_reshape():
+    for shape, target, keep, result in (
+        ((2, 6), (3, 4), False, (3, 4)), ((2, 6), (0, 3), False, (4, 3)),
+        ((2, 6), (9, 3, 2), True, (2, 3, 2)), ((2, 6), (0, 6), True, (2, 6)),
+    ):  # fmt: skip
+        attrs = {"target_shape": target, "keep_highest": keep}
+        yield Case(
+            "Reshape", (draw(shape),), lambda x, result=result, **_: x.reshape(result), attrs
+        )
 
 
 def _joins():
@@ -248,4 +255,4 @@ def _columns():
                mxnet=False, why=OURS)  # fmt: skip
 
 
-ROWS: list[Case] = [*_slices(), *_pads(), *_joins(), *_splits(), *_columns()]
+ROWS: list[Case] = [*_slices(), *_pads(), *_older_reshape(), *_joins(), *_splits(), *_columns()]

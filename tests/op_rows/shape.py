@@ -166,6 +166,7 @@ def _broadcasts():
     for lhs, rhs, axes, result in (
         ((1, 3, 1), (4, 3, 5), {}, (4, 3, 5)),
         ((1,), (2, 3), {"lhs_axes": (0,), "rhs_axes": (-1,)}, (3,)),
+        ((1, 3), (4, 3), {"rhs_axes": (0,)}, (4, 3)),
         ((1, 3, 1), (7, 8), {"lhs_axes": (0, 2), "rhs_axes": (0, 1)}, (7, 3, 8)),
     ):  # fmt: skip
         like = lambda a, b, r=result, **_: np.broadcast_to(a, r)  # noqa: E731

@@ -27,7 +27,8 @@ from oracle import Oracle, OracleDied
 from rows import by, over
 
 import d2lmini
-from d2lmini import engine, nd
+from d2lmini import autograd, engine, nd
+from d2lmini.base import MXNetError
 from d2lmini.ops.core import _MISSING, Op, Spec, as_specs, invoke, registry
 
 
@@ -129,7 +130,7 @@ def test_gradient_rule_agrees_with_differences(case: Case):
     heads = [rng.uniform(-1, 1, r.shape) for r in results]
     g = [nd.array(h, dtype=r.dtype) for h, r in zip(heads, results, strict=True)]
     saved = [saved_value(op, place, part, inputs, results) for place, part in op.keeps]
-    needs = (True,) * len(inputs)
+    needs = tuple(a.dtype.kind == "f" for a in arrays)
     grads = list(op.gradients(g[0] if len(g) == 1 else g, saved, attrs, needs))
     grads += [None] * (len(inputs) - len(grads))
 
@@ -211,3 +212,19 @@ def test_ops_that_are_one_ufunc_are_just_that(name: str, dtype: str):
 def test_rows_that_real_mxnet_does_not_get_say_why():
     silent = sorted({case.id for case in ROWS if not case.mxnet and not case.why})
     assert not silent, f"compare them, or say why not: {silent}"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        nd.argmax_channel, nd.all_finite, nd.shuffle, lambda x: nd.multi_sum_sq(x, num_arrays=1),
+        lambda x: nd.Embedding(x, nd.ones((3, 2)), input_dim=3, output_dim=2),
+    ],
+)  # fmt: skip
+def test_what_mxnet_does_not_differentiate_is_an_error_in_backward(call):
+    x = nd.ones((2, 2))
+    x.attach_grad()
+    with autograd.record():
+        y = call(x)
+    with pytest.raises(MXNetError, match=r"non-differentiable|has no gradient"):
+        y.backward()

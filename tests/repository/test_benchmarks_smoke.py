@@ -27,7 +27,9 @@ import least  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+import slow_devices  # noqa: E402
 import trees  # noqa: E402
+import truth  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
@@ -337,6 +339,18 @@ def test_growth_measures_fits_and_draws_every_curve(tmp_path, capsys):
     assert "(growth.svg)" in page and str(tmp_path) not in page
 
 
+def test_slow_devices_predicts_and_measures(capsys):
+    """These devices are about as fast as the cores, so the ratio says little; the clock does."""
+    fast = ["--turns", "1", "--gflops", "5", "--link", "1", "--json"]
+    assert slow_devices.main(["-k", "1", "2", "--net", "mlp", *fast]) == 0
+    one, two = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (one["k"], two["k"]) == (1, 2) and one["communication_ms"] == 0
+    assert two["compute_ms"] == pytest.approx(one["compute_ms"] / 2)
+    assert two["communication_ms"] > 0
+    for row in (one, two):
+        assert row["measured_ms"] > 0.5 * row["predicted_ms"]
+
+
 def test_a_queue_that_grows_faster_than_its_tasks_is_seen():
     sizes = [10**i for i in range(2, 7)]
     for power, verdict in ((0.0, "as expected"), (0.2, "grows faster")):
@@ -436,3 +450,15 @@ def test_the_other_tree_must_be_one(tmp_path, capsys):
     with pytest.raises(SystemExit):
         trees.main([str(tmp_path)])
     assert "is no checkout of d2lmini" in capsys.readouterr().err
+
+
+def test_the_table_of_truth_tells_right_from_wrong(monkeypatch, capsys):
+    def guesses():
+        """Two throws of a coin."""
+        yield truth.Row("coin", 1, 2, ("x",))
+
+    monkeypatch.setitem(truth.SECTIONS, "guesses", guesses)
+    assert truth.main(["waits"]) and not truth.main(["guesses"])
+    said = capsys.readouterr().out
+    assert "a float" in said and "in all" in said
+    assert "coin       1 of 2\n      not: x\n" in said

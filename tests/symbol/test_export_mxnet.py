@@ -36,6 +36,7 @@ def has_symbol(case: Any) -> bool:
         key = case.attrs.get("key", ())
         several = sum(type(i) is int or (type(i) is tuple and i[0] == "at") for i in key) > 1
         strange = any(np.asarray(i).dtype == bool or np.size(i) == 0 for i in case.inputs)
+        strange = strange or 0 in case.attrs.get("shape", ())  # refused: see `_spread`
         return not several and not strange and case.attrs.get("batch_axis") != -1
     if not case.mxnet:
         return False

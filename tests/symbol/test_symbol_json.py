@@ -279,3 +279,11 @@ def test_errors_say_which_node(text, words):
 def test_only_text_is_read():
     with pytest.raises(TypeError, match="expected the text of a Symbol, got Node"):
         sym.load_json(Node(None, "x"))
+
+
+def test_a_broadcast_to_no_elements_cannot_be_written():
+    node = Node(
+        registry["_spread"], "y", ((Node(None, "x"), 0),), {"kept": (1, 3), "shape": (0, 3)}
+    )
+    with pytest.raises(MXNetError, match=r"node 'y': .*no counterpart in MXNet's files"):
+        sym.Symbol(((node, 0),)).tojson()

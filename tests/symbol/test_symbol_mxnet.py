@@ -23,8 +23,6 @@ from d2lmini.compat.mxnet_alias import uninstall
 #: Rows where MXNet gives up and we do not, and why it does.
 KINDER = {
     "x.reshape(2,3)": "takes a tuple only",
-    "sym.sgd_mom_update(x,y,z,lr=0.1)": "wants states named, as if they could be left out",
-    "sym.adam_update(x,y,lr=0.1)": "the same",
     "sym.reshape(x,shape=(0,-1)).infer_shape_partial(x=(0,3,4))": "does not see that 12 is sure",
 }
 COMPARED = [row for row in symbol_rows.ROWS if row not in KINDER] + symbol_calls.AGREE

@@ -37,7 +37,7 @@ HOME = Path(d2lmini.__file__).parents[1]
 #: need not name, what they meet, because a call returns it.
 SPACES = {
     "Contexts, errors, hooks": "context base instrument",
-    "The engine": "engine engine.stepped_explore:Exploration",
+    "The engine": "engine engine.stepped_explore:Exploration engine.stepped_audit:Audit,Undeclared",
     "Writing operations": "ops.core:op,Op,same,invoke ops.spec:Spec,Cost",
     "Memory": "storage",
     "autograd": "autograd",
@@ -56,7 +56,8 @@ SPACES = {
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
-        profiler.summary:Summary profiler.lint:Lint""",
+        profiler.summary:Summary profiler.lint:Lint
+        profiler.stragglers:Stragglers,Straggler""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": "d2l d2l.check d2l.cluster",
     "The package itself": "d2lmini random util runtime",

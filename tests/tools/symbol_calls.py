@@ -4,6 +4,10 @@
 """
 
 AGREE = """
+sym.Convolution(x, kernel=(1, 1), num_filter=2, name='c').infer_type(c_bias='float64')
+json.loads(sym.arange(3, name='c').tojson())['nodes']
+json.loads(sym.random.normal(0, 1, shape=(2,), name='c').tojson())['nodes']
+sym.arange(0, 6, 2).list_attr()
 sym.concat(dim=0)
 sym.FullyConnected(x, num_hidden=3, nothing=1)
 sym.FullyConnected(x)
@@ -496,9 +500,6 @@ fc._set_attr(num_hidden='7') or fc.infer_shape(x=(1, 2))
     "writes the value after its conversion": """
 sym.var('a', shape=2).list_attr()
 sym.var('a', shape=[2, 3]).list_attr()
-json.loads(sym.arange(3, name='c').tojson())['nodes']
-json.loads(sym.random.normal(0, 1, shape=(2,), name='c').tojson())['nodes']
-sym.arange(0, 6, 2).list_attr()
 """,
     "infers more, or says that it does not know where MXNet raises an error": """
 fc.infer_shape_partial()
@@ -507,7 +508,6 @@ sym.Embedding(x, input_dim=2, output_dim=3, dtype='float16').infer_type()
 sym.one_hot(x, depth=2, dtype='int32').infer_type()
 sym.take(x, y).infer_type(x='float16')
 sym.pick(x, y).infer_type(x='float16')
-sym.Convolution(x, kernel=(1, 1), num_filter=2, name='c').infer_type(c_bias='float64')
 fc.infer_type(x=None)
 """,
     "sees a contradiction that MXNet overwrites": """

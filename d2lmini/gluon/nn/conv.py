@@ -128,8 +128,8 @@ class _Conv(HybridBlock):
 
     def __repr__(self) -> str:
         how = self._kwargs
-        come = self.weight.shape[1] or None
-        parts = [f"{come} -> {self.weight.shape[0]}"]
+        come, go = (max(n, 0) for n in self.weight.shape[1::-1])  # negative: unknown
+        parts = [f"{come or None} -> {go}"]
         parts += [f"kernel_size={how['kernel']}", f"stride={how['stride']}"]
         if any(how["pad"]):
             parts.append(f"padding={how['pad']}")

@@ -58,6 +58,7 @@ def find(mx, module, name):
 def call_program(mx, rng, module, name):
     """Arrays, one call, and in half of the programs its gradient."""
     scene = Scene(rng)
+    keep_defined(scene, name)
     if RANDOM.search(f"{module}.{name}"):
         scene.content = rng.choice(["unit", "positive"])
         if rng.random() < 0.3:
@@ -66,6 +67,20 @@ def call_program(mx, rng, module, name):
         f"{module}.{name}({arguments(mx, scene, module, name, parameters(find(mx, module, name)))})"
     )
     return whole(scene, [f"y = {call}"], differs=not RANDOM.search(f"{module}.{name}"), name=name)
+
+
+def keep_defined(scene, name):
+    """Draw no arguments for which MXNet reads or writes beyond its arrays, or gives numbers that
+    mean nothing: coordinates of several axes, factors of a vector, and parameters of a distribution
+    outside of their range."""
+    if name == "unravel_index":
+        scene.shape = scene.shape[:1]
+    elif name.endswith(("potrf", "potri")) and len(scene.shape) == 1:
+        scene.shape *= 2
+    scene.of_shares = "multinomial" in name
+    scene.of_distribution = scene.of_shares or bool(
+        re.search("sample_|binomial|poisson|gamma_|exponential", name)
+    )
 
 
 def whole(scene, call, differs=True, name=""):
@@ -222,6 +237,7 @@ def index(scene):
 def symbol_program(mx, rng, module, name):
     """A Symbol of one call: what it lists, what it infers, and what it gives."""
     scene = Scene(rng)
+    keep_defined(scene, name)
     text = arguments(mx, scene, "nd", name, parameters(find(mx, "nd", name)))
     lines = [f"{array} = sym.var('{array}')" for array, _, _ in scene.arrays]
     named = [] if name == "split_v2" else ["name='q'"]

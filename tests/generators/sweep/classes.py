@@ -63,7 +63,8 @@ def constructor(mx, scene, module, name):
         return f"gluon.nn.{name}('{rng.choice(['relu', 'tanh', 'exp', 'abs', 'nothing'])}')"
     if name == "SymbolBlock":
         return "gluon.nn.SymbolBlock(sym.FullyConnected(data, num_hidden=2), data)"
-    return made(mx, scene, module, name)
+    # With other channels than those of data MXNet reads beyond the parameters.
+    return made(mx, scene, module, name, ("in_channels",) if "BatchNorm" in name else ())
 
 
 def recurrent(mx, rng, module, name):

@@ -29,7 +29,8 @@ def run(mx, text):
     np.random.seed(0)
     signal.setitimer(signal.ITIMER_PROF, COMPUTE_S)
     signal.alarm(WAIT_S)
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+    anew = getattr(mx, "name", mx.sym).NameManager()  # numbers in names begin at 0
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), anew:
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         try:

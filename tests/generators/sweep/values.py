@@ -34,6 +34,8 @@ class Scene:
         self.content = rng.choice(["small", "real", "real", "real", "positive", "unit", "index"])
         self.relation = rng.choice(["same", "same", "broadcast", "matrix", "prefix", "any"])
         self.window = rng.choice([len(self.shape) - 2] * 4 + [1, 2]) if len(self.shape) > 2 else 2
+        self.of_distribution = False  # arrays and numbers are parameters inside their range
+        self.of_shares = False  # the numbers of a row add up to 1
         self.tensors = rng.choice([1, 1, 2, 3])  # that an optimizer updates at once
         self.count = self.tensors * rng.choice([1, 2, 2, 3, 4])  # of a list of arrays
 
@@ -43,12 +45,17 @@ class Scene:
         if shape is None:
             shape = self.related() if self.arrays else self.shape
         dtype = dtype or (self.dtype if rng.random() < 0.93 else rng.choice(DTYPES))
+        if self.of_distribution:
+            content = "above" if name == "high" else "unit"
+            dtype = dtype if "float" in dtype else "float32"
         if content is None:
             content = self.content
             if self.arrays and self.varied and rng.random() < 0.4:
                 content = rng.choice(["index", "unit", "positive", "small"])
         numbers = literal(rng, shape, dtype, content)
         self.lines.append(f"{name} = nd.array({numbers}, dtype='{dtype}')")
+        if self.of_shares:
+            self.lines.append(f"{name} = {name} / {name}.sum(axis=-1, keepdims=True)")
         self.arrays.append((name, shape, dtype))
         return name
 
@@ -100,6 +107,8 @@ def number(rng, dtype, content):
         return rng.randrange(low, 4)
     if content == "unit":
         return rng.randrange(1, 64) / 64
+    if content == "above":
+        return rng.randrange(64, 192) / 64
     if content == "positive":
         return rng.randrange(1, 192) / 64
     return rng.randrange(-192, 192) / 64
@@ -154,7 +163,7 @@ def plain(scene, name, kind, default):
     if re.search(r"\bint\b|\blong\b|unsigned", kind):
         return integer(rng, rank, axes, kind)
     if re.search("float|double|number|scalar", kind) or isinstance(default, float):
-        return real(rng, default)
+        return (rng.randrange(1, 64) / 64) if scene.of_distribution else real(rng, default)
     if isinstance(default, int):
         return integer(rng, rank, axes, kind)
     if "array_like" in kind:

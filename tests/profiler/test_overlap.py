@@ -1,0 +1,149 @@
+"""`Trace.explain`: why two operations never overlap, and edits that the edited program confirms."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from d2lmini import engine, nd, profile
+from d2lmini.profiler.obstacles import Obstacles
+from d2lmini.profiler.tracing import Trace
+
+US = 1000
+
+
+def trace_of(program: Callable[[], Any], workers: int = 2) -> Trace:
+    """On a virtual clock, where each operation takes a millisecond."""
+    with engine.stepped(times=US, workers=workers, remember=0), profile() as trace:
+        program()
+    return trace
+
+
+def length_s(trace: Trace) -> float:
+    return (trace.end_ns - trace.begin_ns) / 1e9
+
+
+def number(trace: Trace, line: str) -> int:
+    (found,) = [each.number for each in trace.operations if line in each.line]
+    return found
+
+
+def overwrites() -> None:
+    x = nd.ones((2,))
+    nd.exp(x)  # left
+    x[:] = 3  # right
+
+
+def with_a_fresh_array() -> None:
+    x = nd.ones((2,))
+    nd.exp(x)  # left
+    nd.full((2,), 3)  # right
+
+
+def waits() -> None:
+    x, z = nd.ones((2,)), nd.ones((2,))
+    y = nd.exp(x)  # left
+    y.wait_to_read()
+    nd.tanh(z)  # right
+
+
+def waits_below() -> None:
+    x, z = nd.ones((2,)), nd.ones((2,))
+    y = nd.exp(x)  # left
+    nd.tanh(z)  # right
+    y.wait_to_read()
+
+
+def both() -> None:
+    x = nd.ones((2,))
+    y = nd.exp(x)  # left
+    y.wait_to_read()
+    float(nd.sqrt(y)[0])
+    x[:] = 3  # right
+
+
+@pytest.mark.parametrize(
+    ("program", "edited", "kinds"),
+    [
+        (overwrites, with_a_fresh_array, ["fresh array"]),
+        (waits, waits_below, ["wait"]),
+        (both, None, ["fresh array", "wait", "wait"]),
+    ],
+)
+def test_the_edits_allow_it_and_save_what_was_predicted(program, edited, kinds):
+    trace = trace_of(program)
+    left, right = number(trace, "# left"), number(trace, "# right")
+    found = trace.explain(right, left)
+    assert (found.first.number, found.second.number) == (left, right)
+    assert [edit.kind for edit in found.edits] == kinds, found
+    if edited is not None:
+        after = trace_of(edited)
+        pair = after[number(after, "# left")], after[number(after, "# right")]
+        assert Obstacles(after).between(*pair) == ""
+        assert found.run_s - found.edits[-1].saved_s == pytest.approx(length_s(after))
+        assert "nothing forbids it" in str(after.explain(pair[0].number, pair[1].number))
+    assert found.run_s == pytest.approx(length_s(trace))
+    assert "test_overlap.py" in str(found) and "ms less than" in str(found)
+
+
+def test_the_chain_names_every_link():
+    def program() -> None:
+        x = nd.ones((2,))
+        y = nd.exp(x)  # first
+        z = nd.tanh(y)  # second
+        nd.sqrt(z)  # third
+
+    trace = trace_of(program)
+    found = trace.explain(number(trace, "# first"), number(trace, "# third"))
+    assert [link.split(": ")[0] for link in found.chain] == [
+        "2 exp makes a value", "3 tanh reads it", "3 tanh makes a value", "4 sqrt reads it",
+    ]  # fmt: skip
+    assert found.edits == [] and "No fresh array, moved wait or worker" in str(found)
+    assert "# second" in str(found)
+
+
+def test_a_worker_and_a_small_operation():
+    trace = trace_of(with_a_fresh_array, workers=1)
+    left, right = number(trace, "# left"), number(trace, "# right")
+    found = trace.explain(left, right)
+    assert [edit.kind for edit in found.edits] == ["worker"]
+    more = trace_of(with_a_fresh_array, workers=2)
+    assert found.run_s - found.edits[0].saved_s == pytest.approx(length_s(more))
+    with engine.use("threaded", workers=2, inline_below=1e6), profile() as trace:
+        with_a_fresh_array()
+    found = trace.explain(number(trace, "# left"), number(trace, "# right"))
+    assert [edit.kind for edit in found.edits] == ["inline"] and found.edits[0].saved_s is None
+
+
+def test_what_is_changed_in_place_and_what_a_thread_waited_for():
+    def in_place() -> None:
+        x = nd.ones((2,))
+        nd.exp(x)  # left
+        x += 1  # right
+
+    trace = trace_of(in_place)
+    found = trace.explain(number(trace, "# left"), number(trace, "# right"))
+    assert found.edits == [] and "makes room by waiting" in str(found)
+
+    def joined() -> None:
+        x, y = nd.ones((2,)), nd.ones((2,))
+        z = nd.exp(x)  # left
+        thread = threading.Thread(target=z.wait_to_read)  # the thread waits
+        thread.start()
+        thread.join()
+        nd.tanh(y)  # right
+
+    trace = trace_of(joined)
+    found = trace.explain(number(trace, "# left"), number(trace, "# right"))
+    assert "the program waits until it is over" in found.chain[1]
+
+
+def test_bad_numbers():
+    trace = trace_of(waits)
+    with pytest.raises(IndexError, match="operation 99: there are 1 to 4"):
+        trace.explain(1, 99)
+    with pytest.raises(ValueError, match="operation 2 and itself"):
+        trace.explain(2, 2)
