@@ -99,7 +99,7 @@ class Account:
     """The parts of `wall_ns`; they sum to it.
 
     parts    cause -> Part, all of CAUSES
-    causes   those that lost time or whose removal saves time (neither "work" nor "unexplained"),
+    causes   those that lost time or whose removal surely saves time (neither "work" nor "unexplained"),
              the most important first
     sure     the quality of the contention estimate, in words
     """
@@ -109,7 +109,7 @@ class Account:
         self.parts = parts
         self.sure = sure
         lost = [
-            p for p in parts.values() if p.cause in _ADVICE and (p.ns > 0 or p.saves.high_ns > 0)
+            p for p in parts.values() if p.cause in _ADVICE and (p.ns > 0 or p.saves.low_ns > 0)
         ]
         self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
 
