@@ -99,8 +99,8 @@ class Account:
     """The parts of `wall_ns`; they sum to it.
 
     parts    cause -> Part, all of CAUSES
-    causes   those that lost time or whose removal surely saves time (neither "work" nor "unexplained"),
-             the most important first
+    causes   those that lost time or whose removal saves time in any case (neither "work" nor
+             "unexplained"), the most important first
     sure     the quality of the contention estimate, in words
     """
 
