@@ -77,7 +77,8 @@ def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
 @op(
     aliases=["broadcast_axes"],
     infer=lambda data, *, axis=(), size=(): Spec(_axes_to(data.shape, axis, size), data.dtype),
-    flops=0, whole=True,
+    flops=0,
+    whole=True,
 )
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.

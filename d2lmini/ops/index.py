@@ -177,7 +177,7 @@ def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
 @Embedding.infer_inputs
 def _(given, out, attrs):
     data, dim = given["data"], attrs["output_dim"]
-    return data and {"weight": (attrs["input_dim"], dim), "out": (*data, dim)} or {}
+    return {"weight": (attrs["input_dim"], dim), "out": (*data, dim)} if data else {}
 
 
 # -- pick: one element per row ---------------------------------------------------------------------

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 from numbers import Integral
 from typing import Any
 
@@ -180,7 +179,8 @@ def _specs(node: Node, shapes: Sequence[Any]) -> list[Spec]:
     assert op is not None
     names = [n for n, e in zip(op.input_names, node.inputs) if e is not None]
     dtypes = [op.presumed_dtypes.get(name) or "float32" for name in names]
-    return [Spec(s, d) for s, d in zip_longest(shapes, dtypes, fillvalue="float32")]
+    dtypes += ["float32"] * (len(shapes) - len(dtypes))  # of any number of inputs one has a name
+    return [Spec(shape, dtype) for shape, dtype in zip(shapes, dtypes)]
 
 
 def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
