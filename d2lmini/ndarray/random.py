@@ -46,16 +46,16 @@ def _draw(
 
 
 def uniform(
-    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = "float32", ctx: Context | None = None,
-    out: Any = None,
+    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = "float32",
+    ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Evenly between low (included) and high (excluded)."""
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
 
 
 def normal(
-    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = "float32", ctx: Context | None = None,
-    out: Any = None,
+    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = "float32",
+    ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
     return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
@@ -102,8 +102,8 @@ def negative_binomial(
 
 
 def generalized_negative_binomial(
-    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = "float32", ctx: Context | None = None,
-    out: Any = None,
+    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = "float32",
+    ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Negative binomial with mean mu and dispersion alpha."""
     return _draw(
