@@ -30,7 +30,21 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-Site = tuple[CodeType, int]
+
+class RecordedCode:
+    """The code object of a site that was read from a file: the numbers and the texts of its lines
+    by the site's offset, as `describe` gave them when the file was written. `users`: is it code of
+    the program, rather than of this library or the packages in between?"""
+
+    __slots__ = ("co_name", "co_qualname", "lines", "users")
+
+    def __init__(self, name: str = "", users: bool = True) -> None:
+        self.co_name = self.co_qualname = name
+        self.users = users
+        self.lines: dict[int, tuple[int, str]] = {}
+
+
+Site = tuple[CodeType | RecordedCode, int]
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -139,14 +153,16 @@ def called_function(above: int = 0) -> CodeType | None:
     return by_program
 
 
-def name_of(function: CodeType | None) -> str:
+def name_of(function: CodeType | RecordedCode | None) -> str:
     """The result of `called_function` as text: "NDArray.asnumpy", before Python 3.11 without the
     class; "" for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
 
 
-def is_users(code: CodeType) -> bool:
+def is_users(code: CodeType | RecordedCode) -> bool:
     """True for code of the program, not of this library or the packages in between."""
+    if isinstance(code, RecordedCode):
+        return code.users
     if code.co_filename == "<string>":
         return not name_of(code).startswith("__create_fn__")
     return (_whose.get(code.co_filename) or _owner_of(code.co_filename)) >= _PROGRAM
@@ -205,13 +221,15 @@ def _running() -> set[str]:
 def line_of(site: Site) -> int:
     """The line number of a site."""
     code, offset = site
+    if isinstance(code, RecordedCode):
+        return code.lines[offset][0]
     for start, end, line in code.co_lines():
         if line is not None and start <= offset < end:
             return line
     return code.co_firstlineno
 
 
-def same_line(site: Site | None) -> tuple[CodeType, int] | None:
+def same_line(site: Site | None) -> tuple[CodeType | RecordedCode, int] | None:
     """A key that is equal for all sites of a line."""
     return None if site is None else (site[0], line_of(site))
 
@@ -219,7 +237,7 @@ def same_line(site: Site | None) -> tuple[CodeType, int] | None:
 def warn(text: str) -> None:
     """A UserWarning that points to the user's line."""
     site = find()
-    if site is None:
+    if site is None or isinstance(site[0], RecordedCode):
         warnings.warn_explicit(text, UserWarning, "unknown", 0)
     else:
         warnings.warn_explicit(text, UserWarning, site[0].co_filename, line_of(site))
@@ -229,6 +247,8 @@ def describe(site: Site | None) -> str:
     """`train.py:12: y = nd.dot(x, x)`, or `In [3], line 2: ...` for a notebook's cell."""
     if site is None:
         return "an unknown line"
+    if isinstance(site[0], RecordedCode):
+        return site[0].lines[site[1]][1]
     filename, line = site[0].co_filename, line_of(site)
     text = linecache.getline(filename, line).strip()
     where = _cell_name(filename)

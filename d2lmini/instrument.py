@@ -110,6 +110,10 @@ class Instrument:
         """An array's memory was given back to the pool. `serial` is its Var's, 0 if no trace knows
         the Var."""
 
+    def role(self, var: Any, role: str) -> None:
+        """The memory of `var` has a role in training: "weights", "gradients" or "optimizer state"
+        (`device.roles`)."""
+
     def copied(self, array: Any) -> None:
         """The program got a NumPy array with a copy of an NDArray's contents."""
 

@@ -22,6 +22,7 @@ from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, NullLeaf, total
 from d2lmini.base import MXNetError
+from d2lmini.device import roles
 from d2lmini.ops.core import NOWHERE, Value
 from d2lmini.ops.identity import ones_like, zeros_like
 
@@ -145,6 +146,9 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         if g._spec != x._spec:
             raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
         x._node = (NullLeaf(g) if req == "null" else Leaf(g, req), 0)
+        if req != "null":
+            roles.note("weights", (x,))
+            roles.note("gradients", (g,))
 
 
 def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:

@@ -129,7 +129,7 @@ def orders() -> str:
 
     found = engine.explore(program, reduced=False, seeds=5)
     assert found.wrong is None and found.orders > 1, str(found)
-    return str(found)
+    return str(found).splitlines()[0]
 
 
 def errors() -> str:

@@ -48,10 +48,13 @@ def copy(folder: Path) -> list[str]:
         raise CommandError(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
     note, kept = folder / NOTE, 0
     try:
-        (folder / "chapters").mkdir(parents=True, exist_ok=True)
-        (folder / "img").mkdir(exist_ok=True)
-        for path in [*chapters, *sorted((source / "img").glob("*.svg"))]:
-            target = folder / path.parent.name / path.name
+        traces, pictures = (
+            (source / "chapters" / "traces").iterdir(),
+            (source / "img").glob("*.svg"),
+        )
+        for path in [*chapters, *sorted(traces), *sorted(pictures)]:
+            target = folder / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 kept += path.suffix == ".ipynb"
             else:

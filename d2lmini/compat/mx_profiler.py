@@ -25,9 +25,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from d2lmini import engine, files, instrument
+from d2lmini import engine, instrument
 from d2lmini.base import MXNetError
-from d2lmini.profiler.chrome import Mark, document
+from d2lmini.profiler.chrome import Mark, save
 from d2lmini.profiler.tracing import Trace
 
 #: Options: default value, and purpose.
@@ -147,8 +147,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
         raise MXNetError("Profiler hasn't been run. Config and start profiler first")
     if finished:
         set_state("stop")
-    text = json.dumps(document(profiler.trace, profiler.marks))
-    files.write(str(profiler.options["filename"]), text)
+    save(profiler.trace, str(profiler.options["filename"]), profiler.marks)
 
 
 def dumps(

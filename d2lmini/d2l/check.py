@@ -61,7 +61,7 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> Sentence:
     """Check that each of the operations `a`, except a few, may run beside an operation of `b`.
 
     The first copy has no partner, so one may lack a partner. Wrong, with a hint: "missing",
-    "waits", "needs", "room", "worker", "inline".
+    "waits", "needs", "room", "stream", "worker", "inline".
     """
     return _partners(trace, _choose(trace, a), _choose(trace, b), a, b, but)
 
@@ -103,7 +103,7 @@ def before(trace: Trace, a: str, b: str) -> Sentence:
                 f"{x} is issued after {y}: {x.where}. What is issued later never comes first for "
                 "its value: move the line up",
             )
-        if obstacles.between(x, y) not in ("needs", "room", "waits", "inline"):
+        if obstacles.between(x, y) not in ("needs", "room", "stream", "waits", "inline"):
             raise Wrong(
                 "free",
                 f"nothing orders {x} and {y}, so {y} may begin first ({y.where}). Let it read what "
@@ -262,6 +262,8 @@ _HINTS = {
     "step before",
     "room": "{y} ({y.where}) writes where {x} ({x.where}) reads or wrote, so it has to wait for "
     "the room. Give it an array of its own (two, in turns)",
+    "stream": "{x} ({x.where}) and {y} ({y.where}) are on one stream, {x.worker}, whose operations "
+    "run in the order of their launches. Launch one of them on a stream of its own",
     "worker": "{x} and {y} run at {x.place}, which has one worker. Put one of them on another "
     "device, or copy with as_in_context, which runs on the link",
     "inline": "{x} is so small that it runs where it is called ({x.where}), and is over when {y} "

@@ -20,6 +20,7 @@ from d2lmini.context import Context
 from d2lmini.device.interface import Device
 from d2lmini.device.numpy_device import NumpyDevice
 from d2lmini.engine import worker_pools
+from d2lmini.engine.lane_times import LaneTime
 from d2lmini.engine.scheduler import Runner
 
 _devices: dict[Context, Device] = {}
@@ -97,20 +98,29 @@ def _look() -> None:
         if not _looked:
             cuda = addons.find("gpu", required=False)
             found = cuda.find() if cuda is not None else []
-            worker_pools.add(*_lanes(found, None)[::2])
+            threads, _, runners, _ = _lanes(found, None)
+            worker_pools.add(threads, runners)
             _devices.update((device.ctx, device) for device in found)
             _looked = True
 
 
 def _lanes(
     devices: Sequence[Device], cpu_workers: int | None
-) -> tuple[dict[tuple[Context, str], int], int | None, dict[tuple[Context, str], Runner]]:
+) -> tuple[
+    dict[tuple[Context, str], int],
+    int | None,
+    dict[tuple[Context, str], Runner],
+    dict[tuple[Context, str], LaneTime],
+]:
+    """The arguments of `worker_pools.install`."""
     threads: dict[tuple[Context, str], int] = {}
     runners: dict[tuple[Context, str], Runner] = {}
+    times: dict[tuple[Context, str], LaneTime] = {}
     for device in devices:
         threads.update(device.lanes())
         runners.update(device.runners())
-    return threads, cpu_workers, runners
+        times.update(device.lane_times())
+    return threads, cpu_workers, runners, times
 
 
 def _reason() -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.engine.lane_times import LaneTime
 
 if TYPE_CHECKING:
     from d2lmini.device.storage import Pool
@@ -58,6 +59,11 @@ class Device:
     def runners(self) -> dict[tuple[Context, str], Any]:
         """The runners of its lanes, where the device works asynchronously to the host; see
         `engine.worker_pools`."""
+        return {}
+
+    def lane_times(self) -> dict[tuple[Context, str], LaneTime]:
+        """The times of tasks on its lanes, where the device is simulated; see
+        `engine.lane_times`."""
         return {}
 
     def replay_calls(self, program: Any) -> Callable[..., Any] | None:

@@ -21,6 +21,7 @@ the second, so that dependency is implied.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from d2lmini.engine.operation import Operation
@@ -79,24 +80,21 @@ def order_of(
     order = [
         ordering.after(operation, joined.get(operation.number, ())) for operation in operations
     ]
-    for number, serials in joined.items():
-        order[number - 1] = (_writers_until(operations, number, serials), order[number - 1][1])
+    if joined:
+        writers: dict[int, list[int]] = {}  # of each Var, in the order of their pushes
+        for operation in operations:
+            for serial in operation.writes:
+                writers.setdefault(serial, []).append(operation.number)
+        for number, serials in joined.items():
+            ready_ns = operations[number - 1].ready_ns
+            pushed = bisect_right(operations, ready_ns, key=lambda each: each.pushed_ns)
+            found = set(order[number - 1][0])
+            for serial in serials:
+                numbers = writers.get(serial, [])
+                k = bisect_right(numbers, pushed)
+                found.update(numbers[k - 1 : k])
+            order[number - 1] = tuple(sorted(found - {number})), order[number - 1][1]
     return order
-
-
-def _writers_until(
-    operations: Sequence[Operation], number: int, serials: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The makers of the parts of a rendezvous: the last writer of each part before it was ready."""
-    found: dict[int, int] = {}
-    ready_ns = operations[number - 1].ready_ns
-    for operation in operations:
-        if operation.pushed_ns > ready_ns:
-            break
-        for serial in operation.writes:
-            if serial in serials:
-                found[serial] = operation.number
-    return tuple(sorted({*found.values()} - {number}))
 
 
 def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:

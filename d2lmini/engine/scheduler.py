@@ -27,6 +27,7 @@ from d2lmini.engine.budget import Budget
 from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, Report, Reports, WriteSkipped
+from d2lmini.engine.lane_times import find_lane_time, sleep_until
 from d2lmini.engine.rendezvous import Rendezvous, at_rest
 
 
@@ -83,6 +84,9 @@ class Scheduler:
 
     #: Do the workers run on the user's thread, where Ctrl-C strikes?
     serial = False
+
+    #: Is the clock virtual? Then nothing sleeps until a time on it.
+    virtual = False
 
     #: The engine's clock, in nanoseconds.
     clock = staticmethod(time.perf_counter_ns)
@@ -363,11 +367,7 @@ class Scheduler:
             instrument.emit("start", task, worker)
         outer, thread_state.task = thread_state.task, task
         try:
-            runner = None if task.ctx.is_cpu else self.runners.get((task.ctx, task.lane))
-            if runner is None:
-                task.run()
-            else:
-                runner.run(task)
+            self._compute(task)
         except BaseException as problem:
             if (self.serial or worker == "caller") and not isinstance(problem, Exception):
                 raise
@@ -375,6 +375,19 @@ class Scheduler:
         finally:
             thread_state.task = outer
         return None, True
+
+    def _compute(self, task: Task) -> None:
+        """Run a task, by the runner of its lane if there is one; on a simulated lane, return when
+        the time of the lane has passed."""
+        runner = None if task.ctx.is_cpu else self.runners.get((task.ctx, task.lane))
+        if runner is not None:
+            runner.run(task)
+        elif self.virtual or (lane_time := find_lane_time(task)) is None:
+            task.run()
+        else:
+            begin_ns = time.perf_counter_ns()
+            task.run()
+            sleep_until(begin_ns + 1000 * (lane_time(task) or 0.0))
 
     def missing(self, task: Task) -> Failure | None:
         """The failure for which `task` must be skipped, if a value that it reads is missing."""

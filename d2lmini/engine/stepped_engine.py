@@ -32,6 +32,13 @@ reads nothing that another operation could have changed. To see an order give ot
 missing dependency can cause this), run the program anew: `engine.explore`. The last `remember`
 steps can be taken back; their arrays stay alive as long.
 
+Measured times. With `times="measured"` an operation takes as long as it really did when it ran,
+alone and on one thread: its CPU time, so that other programs on the machine count for nothing. (For
+a function that the program pushed, which may sleep, it is the elapsed time in which the thread did
+not wait for a core.) So the timeline of any number of workers can be computed on one thread of a
+busy machine. It shows neither the time of pushing nor that workers slow each other down. A
+simulated device takes at least its own times.
+
 Instruments hear the same events as on every engine. `profile()` within the scope takes its times
 from the virtual clock, so a timeline, an account or a replay shows virtual time.
 """
@@ -43,7 +50,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from d2lmini import callsite, instrument
@@ -51,12 +58,14 @@ from d2lmini.base import MXNetError
 from d2lmini.engine import core, signals, worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.failure import Failure, Report
+from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.rendezvous import StallDetector
 from d2lmini.engine.schedule import Schedule
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_choices import Move, choice
 from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, clock_of
 from d2lmini.engine.stepped_view import View
+from d2lmini.engine.thread_clock import Stopwatch
 from d2lmini.engine.waits import block
 
 
@@ -79,7 +88,8 @@ class SteppedEngine(View):
               the program
     workers   of the CPU, on the virtual clock; devices have the workers of their lanes
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
-              default: as predicted (`predicted_us`), 100 if not predicted
+              default: the times of a simulated device; else as predicted (`predicted_us`),
+              100 if not predicted. "measured": what each operation takes here, see the module
     replay    a log (`log` of another run of the same program) to repeat
     order     numbers of operations: run one at a time, always the first in the list that can run
     remember  how many steps `back` can take back; `engine.stepped` uses 1000
@@ -89,12 +99,13 @@ class SteppedEngine(View):
 
     kind = "stepped"
     serial = True
+    virtual = True
 
     def __init__(
         self,
         seed: int | None = None,
         workers: int = 2,
-        times: Times = None,
+        times: Times | Literal["measured"] = None,
         replay: Iterable[Any] | None = None,
         order: Iterable[int] | None = None,
         remember: int = 0,
@@ -104,7 +115,7 @@ class SteppedEngine(View):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
         self._size = workers
-        self._duration_us = clock_of(times)
+        self._duration_us = None if times == "measured" else clock_of(times)  # type: ignore[arg-type]
         self._choice = choice(seed, mingled, order, replay)
         self._remember = remember
         super().__init__(0.0, limit)
@@ -250,7 +261,8 @@ class SteppedEngine(View):
         return event
 
     def _begin(self, operation: SteppedOperation, task: Task, move: Move) -> LogEntry:
-        duration_us = self._duration_us(task)
+        # An invalid duration is an error before anything has happened.
+        duration_us = 0.0 if self._duration_us is None else self._duration_us(task)
         if move.time_us is not None:
             self.now_us = move.time_us
         with self.lock:
@@ -266,9 +278,23 @@ class SteppedEngine(View):
                 instrument.emit("start", task, worker)
         else:
             self._outcomes[task] = self._execute(task, worker)
+        if self._duration_us is None:
+            duration_us = operation.measured_us
         ran = self._outcomes[task][1]
         self.schedule.ends[operation] = self.now_us + (duration_us if ran else 0.0)
         return self._remember_step(UndoRecord(event, task, self._outcomes[task], {}, []))
+
+    def _compute(self, task: Task) -> None:
+        if self._duration_us is not None:
+            return super()._compute(task)
+        stopwatch = Stopwatch(sleeps=not task.defers)
+        try:
+            super()._compute(task)
+        finally:
+            us = stopwatch.read_us()
+            lane_time = find_lane_time(task)
+            least_us = lane_time(task) if lane_time is not None else None
+            self.operations[task.seq].measured_us = max(us, least_us or 0.0)
 
     def _end(self, operation: SteppedOperation, task: Task, move: Move) -> LogEntry:
         end_us = self.schedule.ends[operation] if move.time_us is None else move.time_us

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from d2lmini.engine.core import Task
+from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.worker_pools import WIRE
 
@@ -58,9 +59,10 @@ class Text(str):
 
 class SteppedOperation(Operation):
     """An operation of the stepped engine; its times are those of the virtual clock. Its status is
-    waiting, ready, running, done, failed or skipped."""
+    waiting, ready, running, done, failed or skipped. `measured_us`: its duration when it ran, if
+    the engine measures."""
 
-    __slots__ = ("status",)
+    __slots__ = ("measured_us", "status")
 
     def __init__(
         self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int
@@ -78,6 +80,7 @@ class SteppedOperation(Operation):
         self.failure = None
         self.footprint = task.footprint()
         self.status = "waiting"
+        self.measured_us = 0.0
         self.by = by
 
 
@@ -87,7 +90,12 @@ def lane_of(task: Task) -> str:
 
 
 def predict_us(task: Task) -> float:
-    """The engine's prediction; for a copy, the time a link takes; else `UNKNOWN_US`."""
+    """The time on a simulated lane; else the engine's prediction; for a copy, the time a link
+    takes; else `UNKNOWN_US`."""
+    lane_time = find_lane_time(task)
+    us = None if lane_time is None else lane_time(task)
+    if us is not None:
+        return us
     if task.predicted_us < 1e9:
         return task.predicted_us
     footprint = task.footprint() if task.lane != "compute" else None
@@ -114,8 +122,8 @@ def clock_of(times: Times) -> Callable[[Task], float]:
 
     else:
         raise TypeError(
-            f"times is microseconds for all, a dict by name, or a function of the task; "
-            f"got {type(times).__name__}"
+            f"times is microseconds for all, a dict by name, a function of the task, or for "
+            f'engine.stepped "measured"; got {times!r}'
         )
 
     def duration_us(task: Task) -> float:

@@ -28,8 +28,11 @@ from d2lmini.engine.scheduler import thread_state
 def default_workers() -> int:
     """Workers for the CPU: D2LMINI_CPU_WORKERS, else the cores this process may use."""
     asked = os.environ.get("D2LMINI_CPU_WORKERS")
-    if asked:
-        return max(1, int(asked))
+    return max(1, int(asked)) if asked else count_cores()
+
+
+def count_cores() -> int:
+    """The number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS, Windows

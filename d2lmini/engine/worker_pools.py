@@ -11,13 +11,17 @@ threads they had started for the old lanes.
 A device that works asynchronously to the host gives each lane a *runner*. For the engine a task of
 such a lane is complete once its work is launched, so that the next task can be launched; a Var's
 `order` says which device work to wait for, and every wait then waits for that work too.
+
+A simulated device gives each lane the time that a task takes on it; see `lane_times`.
 """
 
 from __future__ import annotations
 
 from d2lmini.context import Context, cpu
+from d2lmini.engine import lane_times
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
+from d2lmini.engine.lane_times import LaneTime
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.scheduler import Runner, Scheduler
@@ -50,12 +54,14 @@ def install(
     lanes: dict[tuple[Context, str], int],
     cpu_workers: int | None,
     runners: dict[tuple[Context, str], Runner],
+    times: dict[tuple[Context, str], LaneTime],
 ) -> None:
     """Replace all lanes but `WIRE` by these; the engines must be idle."""
     global threads, most_for_cpu
     with lock:
         threads, most_for_cpu = {**_ALWAYS, **lanes}, cpu_workers
         Scheduler.runners = dict(runners)
+        lane_times.lane_times = dict(times)
         engines = list(Engine.alive)
     for engine in engines:
         engine.reset_lanes()

@@ -33,6 +33,7 @@ from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
+from d2lmini.device import roles
 from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
@@ -252,6 +253,7 @@ class Parameter:
 
     def _init_grad(self, copies: list[NDArray]) -> None:
         """Attach gradients to the arrays as `grad_req` requires."""
+        roles.note("weights", copies)
         if self._grad_req == "null":
             for copy in copies:
                 copy._node = None

@@ -340,8 +340,8 @@ def LeakyReLU(
     gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
 
     Any shape, floating dtype, both kept. MXNetError at the call for another act_type, or a gamma
-    that is missing, unexpected, or of another shape. The gradient of selu below zero is that of
-    MXNet 1.9, 1.0507 (y + 1.6733), where the true one is y + 1.0507 * 1.6733.
+    that is missing, unexpected, or of another shape. (The gradient of selu in MXNet 1.9 lacks a
+    factor; here it is right.)
     """
     kind = data.dtype.type
     factor: Any = kind({"elu": slope, "selu": SELU_ALPHA, "leaky": slope}.get(act_type, 0))
@@ -380,7 +380,7 @@ def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
     if act_type == "elu":
         return g * (above + below * (at_most(y, scalar=abs(slope)) + slope))
     if act_type == "selu":
-        return g * SELU_SCALE * (above + below * (at_most(y, scalar=0) + SELU_ALPHA))
+        return g * (above * SELU_SCALE + below * (at_most(y, scalar=0) + SELU_SCALE * SELU_ALPHA))
     if act_type == "rrelu":
         # The slope that an element used is its output over its input.
         met = y / (data + (data == 0))

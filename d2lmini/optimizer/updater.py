@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ import numpy as np
 from d2lmini import serialize
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.device import roles
 from d2lmini.ndarray import NDArray, array
 from d2lmini.optimizer.optimizer import Optimizer
 from d2lmini.optimizer.restore import damage_error, restore
@@ -58,9 +60,11 @@ class Updater:
             if i not in states:
                 states[i] = optimizer.create_state_multi_precision(i, w)
                 synced[i] = True
+                roles.note("optimizer state", _arrays_in(states[i]))
             elif not synced[i]:
                 states[i] = _of_kind(w, self.sync_state_context(states[i], w.context))
                 synced[i] = True
+                roles.note("optimizer state", _arrays_in(states[i]))
             of_each.append(states[i])
         if getattr(optimizer, "takes_lists", False):
             optimizer.update_multi_precision(index, weight, grad, of_each)  # type: ignore[arg-type]
@@ -113,6 +117,15 @@ class Updater:
 def get_updater(optimizer: Optimizer) -> Updater:
     """An Updater for the optimizer."""
     return Updater(optimizer)
+
+
+def _arrays_in(state: Any) -> Iterator[NDArray]:
+    """The arrays of a state, which may be nested in tuples."""
+    if isinstance(state, NDArray):
+        yield state
+    elif isinstance(state, (tuple, list)):
+        for item in state:
+            yield from _arrays_in(item)
 
 
 def _of_kind(weight: NDArray, state: Any) -> Any:

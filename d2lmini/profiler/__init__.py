@@ -5,7 +5,10 @@ tracing    `profile()`: listens to the engine and keeps the records
 cpu_time   CPU time of operations; `sampler` the Python time of the issuing thread
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 graph      a picture of the dependencies, which `engine.order` derives
-draw       the timeline; `summary` the table, `html_page` a page, `chrome` a file for Perfetto
+draw       the timeline; `summary` the table, `html_page` a page
+chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
+foreign    traces of PyTorch, JAX and others; `load` reads them too
+merge      the traces of several processes as one; `stragglers` says who was late
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
@@ -24,6 +27,8 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import addons
+from d2lmini.profiler.load import load as load
+from d2lmini.profiler.merge import merge as merge
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
 from d2lmini.profiler.tracing import Trace as Trace

@@ -13,7 +13,8 @@ work         slots computed: operations at the duration they have alone, includi
              idle workers
 waits        the program waited, and so had not issued an operation that could have run
 issuing      the program ran its own Python and had not issued the operation; includes the hand-over
-             of an operation to a worker
+             of an operation to a worker. Its lines are those of the stack's samples, if the trace
+             has them (`profile(sample_hz=1000)`), else the two lines between which the time passed
 dependency   the next operation needed the result of an operation that ran elsewhere: a chain
 transfer     the next operation needed a copy between devices
 imbalance    the next operation needed, or nothing was left but, the work of another device of the
@@ -21,8 +22,10 @@ imbalance    the next operation needed, or nothing was left but, the work of ano
              whose workers share one queue: only the last operation was left
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
-contention   operations took longer next to others than alone: cores, caches, memory and the
-             interpreter are shared. An estimate, from equal operations of the same run
+contention   operations computed for longer next to others than alone: caches and memory are
+             shared. An estimate, from equal operations of the same run
+preempted, gc, gil, blocked    operations were off the CPU: see `profiler.cpu_time`. "gc" is also
+             the time that the garbage collector took while the program issued
 unexplained  the engine's own time between the end of an operation's dependencies and its readiness
 
 What the removal of a cause would save is predicted by a replay of the run without that cause
@@ -34,16 +37,22 @@ cause is listed if it lost time or if its removal saves time. The largest saving
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.profiler.bounds import alone, time_saved_by, without
-from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
+from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.replay import Prediction, Recording
+from d2lmini.profiler.sampler import innermost
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -51,7 +60,7 @@ if TYPE_CHECKING:
 #: The parts, as in the table above.
 CAUSES = (
     "work", "waits", "issuing", "dependency", "transfer", "imbalance", "workers", "contention",
-    "unexplained",
+    *OffCpu._fields, "unexplained",
 )  # fmt: skip
 
 _ADVICE = {
@@ -62,6 +71,10 @@ _ADVICE = {
     "imbalance": "if the work were spread evenly over places that are equally fast",
     "workers": "with a worker for every core",
     "contention": "if operations took no longer together than alone",
+    "preempted": "if no other thread or program had taken the cores",
+    "gc": "without garbage collection",
+    "gil": "if operations did not wait for Python's global lock",
+    "blocked": "if pushed functions did not sleep, read files or wait for locks",
 }
 
 
@@ -155,16 +168,19 @@ class _AccountBuilder:
         self.ns = dict.fromkeys(CAUSES, 0.0)
         self.lines: dict[str, dict[tuple[int, int], float]] = {c: {} for c in CAUSES}
         self.sites: dict[tuple[int, int], Site] = {}
-        self.alone_ns, self.sure = alone(self.blame)
+        self.off_cpu = trace.off_cpu()
+        self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
+        one_thread = all(operation.thread == trace.thread for operation in trace.operations)
+        self.samples = trace.samples if one_thread else []
+        self.sampled_ns = [sample.end_ns for sample in self.samples]
 
     def account(self) -> Account:
         trace, blame = self.trace, self.blame
         rates = _Rates(blame.begin_ns, blame.groups)
         for group in blame.groups:
             self._enter_group(group, rates)
-        for cause, site, begin, end in self._after(
-            max((g.end_ns for g in blame.groups), default=0)
-        ):
+        after = self._after(max((g.end_ns for g in blame.groups), default=0))
+        for cause, site, begin, end in self._with_pauses(after):
             self._add(cause, site, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
         recording = Recording(trace)
@@ -173,7 +189,7 @@ class _AccountBuilder:
         for cause in CAUSES:
             saves = Prediction(0.0, 0.0)
             if cause in _ADVICE:
-                changed = without(cause, recording.recorded, blame, self.alone_ns)
+                changed = without(cause, recording.recorded, blame, self.alone_ns, self.off_cpu)
                 if changed is not None:
                     saves = recording.predict(changed).less_than(recorded_ns)
             parts[cause] = self._part(cause, saves, wall_ns)
@@ -185,7 +201,7 @@ class _AccountBuilder:
         for slot in group.slots:
             for run in slot.runs:
                 self._enter_run(run, rate(run.began_ns, run.ended_ns), few)
-            for cause, site, begin, end in self.blame.idle(group, slot):
+            for cause, site, begin, end in self._with_pauses(self.blame.idle(group, slot)):
                 self._add(cause, site, rate(begin, end))
 
     def _enter_run(self, operation: Operation, ns: float, few: dict[int, float]) -> None:
@@ -194,11 +210,42 @@ class _AccountBuilder:
         if few and not operation.inline and operation.run_ns:
             lost = ns * (few[operation.ended_ns] - few[operation.began_ns]) / operation.run_ns
             self._add("workers", operation.site, lost)
-        slower = 0.0
+        work = ns - lost
         if operation.run_ns:
-            slower = (ns - lost) * (1 - self.alone_ns[operation.number - 1] / operation.run_ns)
-            self._add("contention", operation.site, slower)
-        self._add("work", operation.site, ns - lost - slower)
+            scale = (ns - lost) / operation.run_ns
+            computed_ns = operation.run_ns
+            for cause, off_ns in self.off_cpu.get(operation.number, OffCpu())._asdict().items():
+                self._add(cause, operation.site, scale * off_ns)
+                computed_ns -= off_ns
+            work = scale * self.alone_ns[operation.number - 1]
+            self._add("contention", operation.site, scale * computed_ns - work)
+        self._add("work", operation.site, work)
+
+    def _with_pauses(self, segments: Iterable[Segment]) -> Iterator[Segment]:
+        """The segments; time in which the garbage collector kept the program from issuing is the
+        collector's."""
+        for cause, site, begin, end in segments:
+            if cause != "issuing":
+                yield cause, site, begin, end
+                continue
+            for pause in self.trace.cpu.pauses:
+                if begin < pause.end_ns and pause.begin_ns < end:
+                    low, high = max(begin, pause.begin_ns), min(end, pause.end_ns)
+                    yield "gc", pause.site, low, high
+                    yield from self._issuing(site, begin, low)
+                    begin = high
+            yield from self._issuing(site, begin, end)
+
+    def _issuing(self, site: Site | None, begin: int, end: int) -> Iterator[Segment]:
+        """A time of issuing at `site`, or at the lines that the samples of that time show."""
+        for sample in self.samples[bisect_right(self.sampled_ns, begin) :]:
+            if sample.begin_ns >= end:
+                break
+            low, high = max(begin, sample.begin_ns), min(end, sample.end_ns)
+            yield "issuing", site, begin, low
+            yield "issuing", innermost(sample.stack) or site, low, high
+            begin = high
+        yield "issuing", site, begin, end
 
     def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
         """After the last computation: copies, and the activity of the program's main thread."""
@@ -229,8 +276,11 @@ class _AccountBuilder:
 
     def _part(self, cause: str, saves: Prediction, wall_ns: int) -> Part:
         lines: dict[str, float] = {}
+        before = _lines_before(self.trace) if cause == "issuing" and not self.samples else {}
         for key, ns in sorted(self.lines[cause].items(), key=lambda item: -item[1])[:20]:
             where = callsite.describe(self.sites.get(key))
+            if key in before and before[key] != where:
+                where = f"between {before[key].partition(': ')[0]} and {where}"
             lines[where] = lines.get(where, 0.0) + ns
         most = sorted(lines.items(), key=lambda line: -line[1])[:3]
         sentence = ""
@@ -240,6 +290,26 @@ class _AccountBuilder:
             if cause == "contention":
                 sentence += f"; {self.sure}"
         return Part(cause, self.ns[cause], tuple(most), saves, sentence)
+
+
+def _lines_before(trace: Trace) -> dict[tuple[int, int], str]:
+    """For each line that pushed operations: the line of the push or wait before, on its thread,
+    from which most time passed until the push."""
+    events = defaultdict(list)
+    for operation in trace.operations:
+        end_ns = operation.ended_ns if operation.inline else operation.pushed_ns
+        events[operation.thread].append((operation.pushed_ns, end_ns, operation.site))
+    for wait in trace.waits:
+        events[wait.thread].append((wait.begin_ns, wait.end_ns, wait.site))
+    passed: dict[tuple[int, int], dict[Site, int]] = defaultdict(lambda: defaultdict(int))
+    for thread in events.values():
+        thread.sort(key=itemgetter(0))
+        for (_, last_ns, last), (begin_ns, _, site) in pairwise(thread):
+            if site is not None and last is not None:
+                passed[id(site[0]), site[1]][last] += begin_ns - last_ns
+    return {
+        key: callsite.describe(max(sites, key=sites.__getitem__)) for key, sites in passed.items()
+    }
 
 
 def _begin_of(what: object) -> int:

@@ -7,31 +7,44 @@ says what the removal saves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median
 
+from d2lmini.profiler.cpu_time import OffCpu
 from d2lmini.profiler.idle_attribution import UNKNOWN_US, IdleAttribution, WorkerGroup
 from d2lmini.profiler.replay import Conditions
 
 
 def without(
-    cause: str, recorded: Conditions, blame: IdleAttribution, alone_ns: Sequence[float]
+    cause: str,
+    recorded: Conditions,
+    blame: IdleAttribution,
+    alone_ns: Sequence[float],
+    off_cpu: Mapping[int, OffCpu],
 ) -> Conditions | None:
     """The conditions of the run without `cause`; None if there is nothing to remove. `alone_ns`:
-    the duration of each operation when alone."""
+    the CPU time of each operation when alone; `off_cpu`: the rest of its duration."""
     trace, changed = blame.trace, recorded
-    if cause == "waits" and trace.waits:
+    if cause in OffCpu._fields:
+        run_ns = list(recorded.run_ns)
+        for number, parts in off_cpu.items():
+            run_ns[number - 1] -= getattr(parts, cause)
+        pauses = recorded.pauses and (cause != "gc" or not trace.cpu.pauses)
+        changed = replace(recorded, run_ns=run_ns, pauses=pauses)
+    elif cause == "waits" and trace.waits:
         changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
     elif cause == "issuing":
         changed = replace(recorded, issuing=False)
     elif cause == "dependency":
         changed = replace(recorded, order=False)
     elif cause == "transfer":
-        ns = [0 if e.is_copy else e.run_ns for e in trace.operations]
-        changed = replace(recorded, run_ns=ns)
+        run_ns = [0 if e.is_copy else e.run_ns for e in trace.operations]
+        changed = replace(recorded, run_ns=run_ns)
     elif cause == "contention":
-        changed = replace(recorded, run_ns=[round(ns) for ns in alone_ns])
+        off_ns = [off_cpu[e.number].ns if e.number in off_cpu else 0 for e in trace.operations]
+        run_ns = [round(ns + more) for ns, more in zip(alone_ns, off_ns)]
+        changed = replace(recorded, run_ns=run_ns)
     else:
         for group in blame.groups:
             if cause == "imbalance":
@@ -78,8 +91,9 @@ def _speeds(group: WorkerGroup) -> dict[tuple[str, str], float]:
     return speed
 
 
-def alone(blame: IdleAttribution) -> tuple[list[float], str]:
+def alone(blame: IdleAttribution, off_cpu: Mapping[int, OffCpu]) -> tuple[list[float], str]:
     """The duration of each operation without contention, in ns, and the quality of that estimate.
+    Time off the CPU is left out throughout.
 
     Operations are equal if they have the same name, place and predicted time. The duration is the
     median of the equal operations that ran alone, if there are three; else the shortest of five or
@@ -87,7 +101,10 @@ def alone(blame: IdleAttribution) -> tuple[list[float], str]:
     operation that the workers of its place share when alone may take as many times longer when they
     have other work.
     """
-    found: list[float] = [operation.run_ns for operation in blame.trace.operations]
+    found: list[float] = [
+        e.run_ns - (off_cpu[e.number].ns if e.number in off_cpu else 0)
+        for e in blame.trace.operations
+    ]
     ran = sorted(
         (e for g in blame.groups for e in g.operations), key=lambda operation: operation.began_ns
     )

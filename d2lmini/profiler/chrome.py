@@ -1,12 +1,19 @@
-"""A trace as JSON in the Trace Event Format, which ui.perfetto.dev and chrome://tracing show.
+"""A trace as a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing show.
 
-    trace.save("trace.json")
+    trace.save("trace.json.gz")
+    same = d2lmini.profiler.load("trace.json.gz")
 
 Every place (the CPU, a GPU, its link) is a process and every worker a thread of it; the program's
 threads are a separate process, which shows their waits. An operation is a complete event (`X`), a
 dependency arrow a pair of flow events (`s`, `f`) with their own id; bytes in use and queue lengths
 are counters (`C`). Times are microseconds since the start of the trace. An operation that did not
 run is an instant event (`i`).
+
+The file has every record, with times to the nanosecond: `own_reader` makes the same trace from it.
+An event names what the operation reads and writes by serial numbers; "site" is (number of a code
+object, offset, line). What no viewer shows is beside the events: facts in "otherData", memory
+changes in "memoryChanges". Events are written one at a time, one per line, so that a large trace
+needs little memory.
 
 The format: "Trace Event Format", the Chromium authors; Perfetto's "Visualizing external trace
 formats".
@@ -16,14 +23,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
-from operator import itemgetter
+from itertools import islice, pairwise, takewhile
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from d2lmini import callsite, files
-from d2lmini.profiler.records import Operation
+from d2lmini.callsite import Site
+from d2lmini.engine.order import order_of
+from d2lmini.profiler.records import Change, Operation, PlacedOperation
+from d2lmini.profiler.sampler import words_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -35,6 +49,10 @@ Sample = tuple[int, int, int]
 
 #: A counter with more changes is downsampled.
 SAMPLES = 10_000
+#: Arrows are drawn for that many operations; viewers are slow with more. A reader needs no arrow.
+ARROWS = 20_000
+#: Memory changes in one element of "memoryChanges".
+CHANGES = 4_096
 
 
 class Mark(NamedTuple):
@@ -56,84 +74,187 @@ PROGRAM = "program"
 
 
 class Tracks:
-    """The number of each process and thread, assigned on first use."""
+    """The number of each process and thread, assigned on first use; `new` has the metadata events
+    that name and order those added since it was last emptied."""
 
     def __init__(self) -> None:
         self.processes: dict[str, int] = {}
         self.threads: dict[tuple[str, str], int] = {}
+        self.new: list[Event] = []
 
     def of(self, process: str, thread: str) -> Event:
         """The pid and tid of an event."""
-        pid = self.processes.setdefault(process, len(self.processes) + 1)
-        tid = self.threads.setdefault((process, thread), len(self.threads) + 1)
-        return {"pid": pid, "tid": tid}
+        if (process, thread) not in self.threads:
+            self._add(process, thread)
+        return {"pid": self.processes[process], "tid": self.threads[process, thread]}
 
-    def names(self) -> Iterator[Event]:
-        """The metadata events that name and order processes and threads."""
-        for process, pid in self.processes.items():
-            yield _meta("process_name", pid, 0, name=process)
-            yield _meta("process_sort_index", pid, 0, sort_index=pid)
-        for (process, thread), tid in self.threads.items():
-            pid = self.processes[process]
-            yield _meta("thread_name", pid, tid, name=thread)
-            yield _meta("thread_sort_index", pid, tid, sort_index=tid)
+    def _add(self, process: str, thread: str) -> None:
+        if process not in self.processes:
+            pid = self.processes[process] = len(self.processes) + 1
+            self.new.append(_meta("process_name", pid, 0, name=process))
+            self.new.append(_meta("process_sort_index", pid, 0, sort_index=pid))
+        pid, tid = self.processes[process], len(self.threads) + 1
+        self.threads[process, thread] = tid
+        self.new.append(_meta("thread_name", pid, tid, name=thread))
+        self.new.append(_meta("thread_sort_index", pid, tid, sort_index=tid))
 
 
 def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
     return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
-def save(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace to a file."""
-    text = json.dumps(document(trace), separators=(",", ":"))  # `json.dump` is much slower
-    files.write(path, text)
+class Sites:
+    """The lines of a trace as values for JSON: (number of the code object, offset, line)."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+        self.text = lru_cache(None)(callsite.describe)
+        self._line = lru_cache(None)(callsite.line_of)
+
+    def of(self, site: Site | None) -> list[int] | None:
+        """The value of a site; None for an unknown one."""
+        if site is None:
+            return None
+        return [self._codes.setdefault(site[0], len(self._codes)), site[1], self._line(site)]
 
 
-def document(trace: Trace, marks: Sequence[Mark] = ()) -> dict[str, Any]:
-    """The whole file as a value for `json`; `marks` are the user's own."""
-    tracks = Tracks()
-    tracks.of(PROGRAM, "MainThread")
-    events = [
-        *_operations(trace, tracks),
-        *_waits(trace, tracks),
-        *_arrows(trace, tracks),
-        *_memory(trace, tracks),
-        *_queues(trace, tracks),
-        *_marks(trace, marks, tracks),
+def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ()) -> None:
+    """Write a trace to a file, compressed if its name ends in .gz; `marks` are the user's own."""
+    pieces = _join(_lines(trace, marks))
+    files.write(path, _compress(pieces) if os.fspath(path).endswith(".gz") else pieces)
+
+
+def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
+    """The file: a line for each event and each element of "memoryChanges"."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    facts = {name: getattr(trace, name) for name in FACTS}
+    sites = Sites()
+    facts["pauses"] = [
+        [*pause[:3], sites.of(pause.site), sites.text(pause.site)] for pause in trace.cpu.pauses
     ]
-    facts = {"workers": trace.workers, "blas_threads": trace.blas_threads}
-    return {
-        "traceEvents": [*tracks.names(), *events],
-        "displayTimeUnit": "ms",
-        "otherData": {"producer": "d2lmini", **{k: str(v) for k, v in facts.items()}},
-    }
+    facts["notices"] = [[*n[:6], sites.of(n.site), sites.text(n.site)] for n in trace.notices]
+    facts["copies"] = [[*c[:2], sites.of(c.site), sites.text(c.site)] for c in trace.copies]
+    facts["roles"] = {}
+    for serial, role in trace.roles.items():
+        facts["roles"].setdefault(role, []).append(serial)
+    yield f'{{"displayTimeUnit":"ms","otherData":{encode({"producer": "d2lmini", **facts})},\n'
+    yield '"traceEvents":[\n'
+    comma = ""
+    for event in _events(trace, marks):
+        yield comma + encode(event)
+        comma = ",\n"
+    yield '\n],"memoryChanges":[\n'
+    comma = ""
+    for chunk in _changes(trace.memory):
+        yield comma + encode(chunk)
+        comma = ",\n"
+    yield '\n],"samples":[\n'
+    comma = ""
+    for sample in _samples(trace):
+        yield comma + encode(sample)
+        comma = ",\n"
+    yield "\n]}\n"
+
+
+#: Attributes of a trace that stand in "otherData".
+FACTS = (
+    "begin_ns",
+    "left_ns",
+    "end_ns",
+    "workers",
+    "blas_threads",
+    "cores",
+    "older",
+    "lacks",
+    "thread",
+)
+
+
+def _join(lines: Iterator[str]) -> Iterator[bytes]:
+    while piece := "".join(islice(lines, 256)):
+        yield piece.encode()
+
+
+def _compress(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(wbits=31)  # 31: with gzip's header
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
+
+
+def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
+    """All events, each after the names of its process and thread."""
+    tracks, sites = Tracks(), Sites()
+    tracks.of(PROGRAM, "MainThread")
+    for part in (
+        _operations(trace, tracks, sites),
+        _waits(trace, tracks, sites),
+        _arrows(trace, tracks),
+        _memory(trace, tracks),
+        _queues(trace, tracks),
+        _marks(trace, marks, tracks),
+        _stacks(trace, tracks),
+    ):
+        for event in part:
+            yield from tracks.new
+            tracks.new.clear()
+            yield event
+    yield from tracks.new
 
 
 def _us(trace: Trace, when_ns: int) -> float:
     return (when_ns - trace.begin_ns) / 1e3
 
 
-def _operations(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    line_at = lru_cache(None)(callsite.describe)
-    for operation in trace.operations:
+def _finite(value: float) -> float | str:
+    """A number as JSON has it; text for "inf" and "nan", which JSON lacks."""
+    return value if isfinite(value) else str(value)
+
+
+def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
+    for number, operation in enumerate(trace.operations, start=1):
+        # `operation.cost` would keep the figures of every operation.
+        cost = operation.cost if operation.footprint is None else operation.footprint()
         args = {
             "number": operation.number,
-            "issued at": line_at(operation.site),
+            "issued at": sites.text(operation.site),
+            "site": sites.of(operation.site),
             "issued by": operation.thread,
+            "context": str(operation.ctx),
+            "lane": operation.lane,
             "pushed us": _us(trace, operation.pushed_ns),
             "ready us": _us(trace, operation.ready_ns) if operation.ready_ns else None,
             "priority": operation.priority,
-            "FLOPs": operation.flops,
-            "bytes": operation.nbytes,
+            "predicted us": _finite(operation.predicted_us),
+            "FLOPs": _finite(cost.flops),
+            "bytes": _finite(cost.nbytes),
+            "reads": operation.reads,
+            "writes": operation.writes,
         }
+        if isinstance(operation, PlacedOperation):
+            args["place"], args["rank"] = operation.place, operation.rank
+            args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
+        if operation.by:
+            args["by"] = operation.by
+        if trace.recording[number - 1 : number] == b"\1":
+            args["recording"] = True
         if operation.failure is not None:
             args["failure"] = operation.failure
+        if operation.number in trace.cpu.times:
+            args["cpu"] = trace.cpu.times[operation.number]
+        if operation.number in trace.shared:
+            args["split"] = trace.shared[operation.number]
+        if operation.number in trace._joined:
+            args["joined"] = trace._joined[operation.number]
         event = {"name": operation.name, "cat": _kind(operation), "args": args}
         if operation.ran:
             dur = (operation.ended_ns - operation.began_ns) / 1e3
             where = tracks.of(operation.place, operation.worker)
             yield {**event, "ph": "X", "ts": _us(trace, operation.began_ns), "dur": dur, **where}
         else:
+            args["worker"] = operation.worker
+            args["began us"] = _us(trace, operation.began_ns) if operation.began_ns else None
+            args["ended us"] = _us(trace, operation.ended_ns) if operation.ended_ns else None
             when = _us(trace, operation.ended_ns or operation.pushed_ns)
             yield {**event, "ph": "i", "ts": when, "s": "t", **tracks.of(PROGRAM, operation.thread)}
 
@@ -144,7 +265,7 @@ def _kind(operation: Operation) -> str:
     return "copy" if operation.is_copy else "compute"
 
 
-def _waits(trace: Trace, tracks: Tracks) -> Iterator[Event]:
+def _waits(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
     for wait in trace.waits:
         yield {
             "name": wait.kind,
@@ -153,7 +274,15 @@ def _waits(trace: Trace, tracks: Tracks) -> Iterator[Event]:
             "ts": _us(trace, wait.begin_ns),
             "dur": (wait.end_ns - wait.begin_ns) / 1e3,
             **tracks.of(PROGRAM, wait.thread),
-            "args": {"at": wait.where, "for operation": wait.operation},
+            "args": {
+                "at": sites.text(wait.site),
+                "site": sites.of(wait.site),
+                "for operation": wait.operation,
+                "target": wait.target,
+                "pushed": wait.pushed,
+                "call": wait.call,
+                "instead": wait.instead,
+            },
         }
 
 
@@ -162,10 +291,12 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     enclosing slice (`bp`), and starts 1 ns before the end of its slice: at the very end it would
     belong to the next slice of that worker, or to none."""
     number = 0
-    for operation, (needs, room) in zip(trace.operations, trace.order):
+    operations = trace.operations[:ARROWS]
+    joined = {n: serials for n, serials in trace._joined.items() if n <= len(operations)}
+    for operation, (needs, room) in zip(operations, order_of(operations, joined)):
         for name, befores in ("value", needs), ("room", room):
             for before in befores:
-                first = trace[before]
+                first = operations[before - 1]
                 if not (first.ran and operation.ran):
                     continue
                 number += 1
@@ -176,6 +307,83 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
                 yield {**flow, "ph": "s", "ts": begin, **where}
                 where = tracks.of(operation.place, operation.worker)
                 yield {**flow, "ph": "f", "bp": "e", "ts": max(begin, end), **where}
+
+
+def _samples(trace: Trace) -> Iterator[dict[str, Any]]:
+    """Samples of the Python stack: numbers of frames, and the frames that have not come before."""
+    numbers: dict[Site, int] = {}
+    sites = Sites()
+    for begin_ns, end_ns, stack in trace.samples:
+        new = [site for site in dict.fromkeys(stack) if site not in numbers]
+        for site in new:
+            numbers[site] = len(numbers)
+        frames = [
+            [sites.of(s), sites.text(s), callsite.name_of(s[0]), callsite.is_users(s[0])]
+            for s in new
+        ]
+        yield {
+            "begin": begin_ns - trace.begin_ns,
+            "end": end_ns - trace.begin_ns,
+            "stack": [numbers[site] for site in stack],
+            "frames": frames,
+        }
+
+
+def _stacks(trace: Trace, tracks: Tracks) -> Iterator[Event]:
+    """The sampled Python stack as slices: the boxes of the flame graph, in the order of time. The
+    file's "samples" have more."""
+    where = tracks.of(PROGRAM, f"{trace.thread}, sampled") if trace.samples else {}
+    opened: list[tuple[str, int]] = []
+    last_ns = 0
+
+    def close(depth: int) -> Iterator[Event]:
+        while len(opened) > depth:
+            word, begin_ns = opened.pop()
+            begin, dur = _us(trace, begin_ns), (last_ns - begin_ns) / 1e3
+            yield {"name": word, "cat": "python", "ph": "X", "ts": begin, "dur": dur, **where}
+
+    for sample in trace.samples:
+        words = words_of(sample.stack)
+        same = 0
+        if sample.begin_ns == last_ns:
+            both = zip(words, opened)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1][0], both))
+        yield from close(same)
+        opened += [(word, sample.begin_ns) for word in words[same:]]
+        last_ns = sample.end_ns
+    yield from close(0)
+
+
+def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
+    """The memory changes by column. Times, serial numbers and, of allocations, the pool's figures
+    are differences to the row before; "sites" are by row, with their texts."""
+    rows = iter(changes)
+    sites = Sites()
+    last = [0, 0, 0, 0]
+
+    def step(column: int, value: int) -> int:
+        last[column], before = value, last[column]
+        return value - before
+
+    while chunk := list(islice(rows, CHANGES)):
+        contexts = list(dict.fromkeys(change.ctx for change in chunk))
+        numbers = {ctx: i for i, ctx in enumerate(contexts)}
+        made = [change for change in chunk if change.nbytes > 0]
+        yield {
+            "contexts": [str(ctx) for ctx in contexts],
+            "context": [numbers[change.ctx] for change in chunk],
+            "when": [step(0, change.when_ns) for change in chunk],
+            "bytes": [change.nbytes for change in chunk],
+            "serial": [step(1, change.serial) for change in chunk],
+            "operation": [change.operation for change in made],
+            "live": [step(2, change.live) for change in made],
+            "cached": [step(3, change.cached) for change in made],
+            "sites": {
+                str(i): [sites.of(change.site), sites.text(change.site)]
+                for i, change in enumerate(chunk)
+                if change.site is not None
+            },
+        }
 
 
 def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Event]:
@@ -195,34 +403,39 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
 
 def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Bytes in use on each device, relative to the start."""
-    samples: dict[str, list[Sample]] = {}
-    changed: dict[str, int] = {}
+    changes: dict[str, array[int]] = {}
     for change in trace.memory:
         place = "cpu" if change.ctx.is_cpu else str(change.ctx)
-        changed[place] = changed.get(place, 0) + change.nbytes
-        samples.setdefault(place, []).append((change.when_ns, changed[place], 0))
-    for place, row in samples.items():
-        for when_ns, nbytes, _ in _few(row):
+        changes.setdefault(place, array("q")).extend((change.when_ns, change.nbytes))
+    for place, numbers in changes.items():
+        rows = np.frombuffer(numbers, np.int64).reshape(-1, 2)
+        for when_ns, nbytes, _ in _few(rows[:, 0], np.cumsum(rows[:, 1])):
             where = tracks.of(place, "memory")
             yield _counter("memory since the begin", _us(trace, when_ns), where, bytes=nbytes)
 
 
 def _queues(trace: Trace, tracks: Tracks) -> Iterator[Event]:
     """Numbers of waiting and running operations of each place."""
-    steps: dict[str, list[Sample]] = {}  # time, change of pending, change of running
-    for operation in trace.operations:
-        row = steps.setdefault(operation.place, [])
-        row.append((operation.pushed_ns, 1, 0))
-        if operation.began_ns:
-            row.append((operation.began_ns, 0, 1))
-        if operation.ended_ns:
-            row.append((operation.ended_ns, -1, -1 if operation.began_ns else 0))
-    for place, row in steps.items():
-        row.sort(key=itemgetter(0))
-        pending = accumulate(more for _, more, _ in row)
-        running = accumulate(more for _, _, more in row)
-        samples = [(when_ns, n - k, k) for (when_ns, *_), n, k in zip(row, pending, running)]
-        for when_ns, n, k in _few(samples):
+    for place in dict.fromkeys(operation.place for operation in trace.operations):
+        numbers = (
+            when_ns
+            for operation in trace.operations
+            if operation.place == place
+            for when_ns in (operation.pushed_ns, operation.began_ns, operation.ended_ns)
+        )
+        times = np.fromiter(numbers, np.int64).reshape(-1, 3)
+        began = np.where(times[:, 1] > 0, 1, 0).astype(np.int8)
+        ones = np.ones_like(began)
+        # In the order of the operations: pushed, began, ended.
+        happened = np.flatnonzero((times > 0) | (np.arange(3) == 0))
+        by_time = happened[np.argsort(times.reshape(-1)[happened], kind="stable")]
+        waiting = np.cumsum(
+            np.stack([ones, -began, began - 1], 1).reshape(-1)[by_time], dtype=np.int32
+        )
+        running = np.cumsum(
+            np.stack([0 * ones, began, -began], 1).reshape(-1)[by_time], dtype=np.int32
+        )
+        for when_ns, n, k in _few(times.reshape(-1)[by_time], waiting, running):
             where = tracks.of(place, "queue")
             yield _counter("queue", _us(trace, when_ns), where, waiting=n, running=k)
 
@@ -231,14 +444,19 @@ def _counter(name: str, us: float, where: dict[str, int], **values: int) -> Even
     return {"name": name, "ph": "C", "ts": us, **where, "args": values}
 
 
-def _few(samples: list[Sample]) -> list[Sample]:
-    """Downsample: the highest and the last sample of each of some thousand intervals."""
-    if len(samples) <= SAMPLES:
-        return samples
-    begin, end = samples[0][0], samples[-1][0]
-    kept: dict[int, tuple[Sample, Sample]] = {}
-    for sample in samples:
-        interval = (sample[0] - begin) * (SAMPLES // 2) // (end - begin + 1)
-        high = kept[interval][0] if interval in kept else sample
-        kept[interval] = max(high, sample, key=itemgetter(1)), sample
-    return [event for pair in kept.values() for event in dict.fromkeys(pair)]
+def _few(when_ns: np.ndarray, values: np.ndarray, others: np.ndarray | None = None) -> list[Sample]:
+    """The samples of a counter, downsampled: the highest and the last sample of each of some
+    thousand intervals."""
+    n = len(when_ns)
+    kept: list[int] | range = range(n)
+    if n > SAMPLES:
+        begin, end = int(when_ns[0]), int(when_ns[-1])
+        edges = np.linspace(begin, end + 1, SAMPLES // 2 + 1)
+        cuts = np.searchsorted(when_ns, edges).tolist()
+        cuts[-1] = n
+        kept = sorted(
+            {k for i, j in pairwise(cuts) if i < j for k in (i + int(values[i:j].argmax()), j - 1)}
+        )
+    others = np.zeros(n, np.int8) if others is None else others
+    columns = (column[list(kept)].tolist() for column in (when_ns, values, others))
+    return list(zip(*columns))

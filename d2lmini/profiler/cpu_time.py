@@ -9,23 +9,21 @@ gc          Python's garbage collector ran, which stops all Python code of the p
 gil         the thread waited for Python's global interpreter lock. Operations of the library
             neither sleep nor read files, so the rest of their time is this. For a function that
             the program pushed, it is at most the CPU time of other Python code meanwhile
-unknown     a pushed function slept, read a file, or waited for a lock; an operation shorter than
-            0.1 ms, or any where the system does not tell, was preempted or waited for the gil
+blocked     what is left. A pushed function slept, read a file, or waited for a lock. The cause is
+            not known of operations shorter than 0.1 ms, and where the system is silent
 
 >>> import time
 >>> from d2lmini import engine, profile
 >>> with profile() as trace:
 ...     engine.push(lambda: time.sleep(0.01))
 >>> parts = trace.off_cpu()[1]
->>> parts.unknown_ns > 5e6, parts.gil_ns
+>>> parts.blocked > 5e6, parts.gil
 (True, 0)
 """
 
 from __future__ import annotations
 
 import gc
-import os
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -33,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
+from d2lmini.engine.thread_clock import delay_of
 from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
@@ -71,53 +70,15 @@ class OffCpu(NamedTuple):
     """The parts of an operation's duration that were not spent on computing it, in ns; see the
     module."""
 
-    preempted_ns: int = 0
-    gc_ns: int = 0
-    gil_ns: int = 0
-    unknown_ns: int = 0
+    preempted: int = 0
+    gc: int = 0
+    gil: int = 0
+    blocked: int = 0
 
     @property
     def ns(self) -> int:
         """All parts together."""
         return sum(self)
-
-
-class _Schedstat:
-    """The kernel's counts for a thread: "CPU time, time without a core, time slices"."""
-
-    def __init__(self) -> None:
-        try:
-            self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-        except OSError:
-            self.file = -1
-
-    def __del__(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
-
-
-_thread = threading.local()
-
-
-def _begin_anew() -> None:
-    global _thread
-    _thread = threading.local()  # the files in the old one are those of the parent's threads
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
-
-
-def read_clocks(long: bool) -> tuple[int, bytes]:
-    """The CPU time of this thread in ns, and, if `long`, the kernel's counts for the thread."""
-    if not long:
-        return time.thread_time_ns(), b""
-    try:
-        file = _thread.stat.file
-    except AttributeError:
-        file = (stat := _Schedstat()).file
-        _thread.stat = stat
-    return time.thread_time_ns(), os.pread(file, 64, 0) if file >= 0 else b""
 
 
 class CpuTimes:
@@ -142,7 +103,7 @@ class CpuTimes:
         """Stop listening; compute `times`."""
         gc.callbacks.remove(self._collect)
         for number, pushed, (began_ns, before), (ended_ns, after) in self.readings:
-            delayed_ns = _delay_of(after) - _delay_of(before) if before else None
+            delayed_ns = delay_of(after) - delay_of(before) if before else None
             self.times[number] = CpuTime(ended_ns - began_ns, delayed_ns, pushed)
         self.readings.clear()
 
@@ -153,10 +114,6 @@ class CpuTimes:
         elif now - self._collects_since >= _SHORTEST_PAUSE_NS:
             pause = Pause(self._collects_since, now, this_thread(), callsite.find())
             self.pauses.append(pause)
-
-
-def _delay_of(stat: bytes) -> int:
-    return int(stat.split()[1])
 
 
 def split_off_cpu(
@@ -175,15 +132,15 @@ def split_off_cpu(
             time_of = times[operation.number]
             begin, end = operation.began_ns, operation.ended_ns
             off_ns = max(0, operation.run_ns - time_of.ns)
-            preempted_ns = min(off_ns, time_of.delayed_ns or 0)
-            left_ns = off_ns - preempted_ns
-            gc_ns = min(left_ns, int(collections.within(begin, end)))
-            gil_ns = left_ns = left_ns - gc_ns
+            preempted = min(off_ns, time_of.delayed_ns or 0)
+            left_ns = off_ns - preempted
+            collected = min(left_ns, int(collections.within(begin, end)))
+            gil = left_ns = left_ns - collected
             if time_of.pushed:
-                gil_ns = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
+                gil = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
             elif time_of.delayed_ns is None:
-                gil_ns = 0
-            parts[operation.number] = OffCpu(preempted_ns, gc_ns, gil_ns, left_ns - gil_ns)
+                gil = 0
+            parts[operation.number] = OffCpu(preempted, collected, gil, left_ns - gil)
     return parts
 
 

@@ -20,38 +20,91 @@ broadcast_add 1 1000000
               how far the program runs ahead, in bytes
 
 An array belongs to the operation that first writes the array, and to the line that issued the
-operation.
+operation. Its role in training is that of `device.roles` (weights, gradients, optimizer state);
+other results of operations within `autograd.record` are activations, and the rest is "other".
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
-from d2lmini.profiler.records import Change, Records
+from d2lmini.profiler.records import Change
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.tracing import Trace
 
+#: Roles of memory in training.
+ROLES = ("weights", "gradients", "optimizer state", "activations", "other")
+
 #: Bytes over time, as steps: [(ns, bytes from then on), ...].
 Curve = list[tuple[int, int]]
 
 
-class ChangeList(Records[Change]):
-    """A trace's memory changes, in order. A call returns the report."""
+class ChangeList(Sequence[Change]):
+    """A trace's memory changes, in order. A call returns the report.
+
+    A hook calls `add`. A change is kept as eight numbers, an eighth of the bytes of a record, which
+    is made on access."""
 
     def __init__(self, trace: Trace):
-        super().__init__(8, Change)
         self._trace = trace
+        self._numbers = array("q")
+        self._others: list[Any] = []  # contexts and lines, which rows name by their index
+        self._index: dict[Any, int] = {}
 
     def __call__(self) -> MemoryReport:
+        self._trace.refuse("memory()")
         return report_of(self._trace)
+
+    def add(
+        self, when_ns: int, ctx: Context, nbytes: int, operation: int, serial: int = 0,
+        site: Site | None = None, live: int = 0, cached: int = 0,
+    ) -> None:  # fmt: skip
+        """Append a change."""
+        self._numbers.extend((
+            when_ns, self._number(ctx), nbytes, operation, serial, self._number(site), live, cached
+        ))  # fmt: skip
+
+    def append(self, change: Change) -> None:
+        """Append a record."""
+        self.add(*change)
+
+    def _number(self, value: Any) -> int:
+        number = self._index.get(value)
+        if number is None:
+            self._others.append(value)
+            number = self._index[value] = len(self._others) - 1
+        return number
+
+    def _change(self, row: int) -> Change:
+        when_ns, ctx, nbytes, operation, serial, site, live, cached = self._numbers[
+            8 * row : 8 * row + 8
+        ]
+        made = when_ns, self._others[ctx], nbytes, operation, serial, self._others[site]
+        return Change(*made, live, cached)
+
+    def __iter__(self) -> Iterator[Change]:
+        return map(self._change, range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 8
+
+    @overload
+    def __getitem__(self, index: int) -> Change: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Change]: ...
+    def __getitem__(self, index: int | slice) -> Change | list[Change]:
+        rows = range(len(self))[index]
+        return self._change(rows) if isinstance(rows, int) else [self._change(i) for i in rows]
 
 
 @dataclass(slots=True)
@@ -83,6 +136,8 @@ class DeviceMemory:
     older_bytes    bytes of older arrays at the peak
     holders        owners of the rest at the peak, the largest first
     made           everything allocated in the trace, the largest first
+    by_role        for each of ROLES a curve; together they are `live`
+    roles          for each of ROLES its bytes at the peak
     """
 
     ctx: Context
@@ -95,6 +150,8 @@ class DeviceMemory:
     older_bytes: int
     holders: list[LineAllocation]
     made: list[LineAllocation]
+    by_role: dict[str, Curve]
+    roles: dict[str, int]
 
     @property
     def end_bytes(self) -> int:
@@ -116,6 +173,9 @@ class DeviceMemory:
             f"begin, {_mb(self.end_bytes)} at the end; {_mb(self.peak_pending)} pending at most, "
             f"{_mb(max(nbytes for _, nbytes in self.cached))} cached at most",
         ]
+        if self.roles["other"] != self.peak_bytes:
+            sizes = [f"{role} {_mb(nbytes)}" for role, nbytes in self.roles.items() if nbytes]
+            lines.append(f"at the peak: {', '.join(sizes)}")
         for size, arrays, name, where in rows:
             cells = size.rjust(widths[0]), arrays.rjust(widths[1]), name.ljust(widths[2]), where
             lines.append("  ".join(cells).rstrip())
@@ -178,6 +238,14 @@ class _Makers:
         """The number of the operation; 0: the program filled the array itself."""
         return change.operation or (0 if change.site else self.first.get(change.serial, 0))
 
+    def role(self, change: Change) -> str:
+        """The role of an allocation."""
+        number = self.number(change)
+        known = self.trace.roles.get(change.serial)
+        if known is None and self.trace.recording[number - 1 : number] == b"\1":
+            return "activations"
+        return known or "other"
+
     def line(self, site: Site | None) -> Any:
         """A key that all sites of one line share."""
         if site not in self.lines:
@@ -215,7 +283,30 @@ def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -
         changes[peak_at - 1].when_ns if peak_at else trace.begin_ns,
         peak - sum(holder.nbytes for holder in holders), holders,
         _sum_up([change for change in changes if change.nbytes > 0], maker),
+        *_by_role(ctx, changes, peak_at, begin, trace, maker),
     )  # fmt: skip
+
+
+def _by_role(
+    ctx: Context, changes: list[Change], peak_at: int, begin: int, trace: Trace, maker: _Makers
+) -> tuple[dict[str, Curve], dict[str, int]]:
+    """The live bytes of each role over time, and at the peak, after `peak_at` changes."""
+    older = trace.older.get(str(ctx), {})
+    now = {role: older.get(role, 0) for role in ROLES}
+    now["other"] = begin - sum(older.values())
+    curves = {role: [(trace.begin_ns, nbytes)] for role, nbytes in now.items()}
+    at_peak = dict(now)
+    roles: dict[int, str] = {}  # of living arrays
+    for i, change in enumerate(changes, 1):
+        if change.nbytes > 0:
+            role = roles[change.serial] = maker.role(change)
+        else:
+            role = roles.pop(change.serial, "") or trace.roles.get(change.serial, "other")
+        now[role] += change.nbytes
+        curves[role].append((change.when_ns, now[role]))
+        if i == peak_at:
+            at_peak = dict(now)
+    return curves, at_peak
 
 
 def _begin_bytes(changes: list[Change]) -> int:
@@ -277,7 +368,10 @@ def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
         return [*ms, last_ms], [*sizes, sizes[-1]]
 
     fill, edge, _ = STYLES["compute"]
-    axes.fill_between(*points(device.live), step="post", color=fill, label="live")
+    if device.roles["other"] == device.peak_bytes:
+        axes.fill_between(*points(device.live), step="post", color=fill, label="live")
+    else:
+        _stack(axes, device, points, edge)
     axes.step(*points(device.pending), where="post", color=edge, label="pending")
     grey = STYLES["wait"][1]
     axes.step(*points(device.cached), where="post", color=grey, linestyle=":", label="cached")
@@ -287,3 +381,21 @@ def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return Picture(figure, f"memory of {device.ctx} over time: live, pending, cached")
+
+
+def _stack(axes: Any, device: DeviceMemory, points: Any, colour: str) -> None:
+    """Draw the live bytes as one band for each role, the weights below and darkest."""
+    times = sorted({when_ns for curve in device.by_role.values() for when_ns, _ in curve})
+    below = [0] * len(times)
+    used = [role for role, curve in device.by_role.items() if any(nbytes for _, nbytes in curve)]
+    for i, role in enumerate(used):
+        curve = device.by_role[role]
+        ends = [bisect_right(curve, when_ns, key=lambda point: point[0]) for when_ns in times]
+        above = [low + curve[k - 1][1] for low, k in zip(below, ends)]
+        ms, low = points(list(zip(times, below)))
+        _, high = points(list(zip(times, above)))
+        axes.fill_between(
+            ms, low, high, step="post", facecolor=colour, alpha=0.85 - 0.75 * i / len(used),
+            edgecolor="none", label=role,
+        )  # fmt: skip
+        below = above

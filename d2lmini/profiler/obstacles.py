@@ -46,8 +46,10 @@ class Obstacles:
 
     def between(self, x: Operation, y: Operation) -> str:
         """Why `y`, issued after `x`, cannot run beside it: "needs", "room", "waits", "inline",
-        "worker"; "" if it can."""
+        "worker", or "stream" in a trace of another library; "" if it can."""
         trace = self.trace
+        if trace.lacks and x.worker == y.worker and not x.inline:
+            return "stream"
         if trace.ordered(x.number, y.number):
             return "needs" if self._needs(x.number, y.number) else "room"
         if self.wait_between(x, y) is not None:

@@ -38,16 +38,17 @@ class ThreadEvent(NamedTuple):
 
 
 def front_ends(
-    trace: Trace, dropped: Collection[int]
+    trace: Trace, dropped: Collection[int], pauses: bool = True
 ) -> tuple[dict[str, list[ProgramStep]], set[str]]:
     """The steps of each thread of the program, by name, without the operations that others issued
     and the waits at the positions `dropped`; and the threads that each step of the first starts.
+    Without `pauses` the garbage collector takes no time.
 
     A trace does not record which thread started another. A thread is assumed to start at its
     recorded delay after the first thread's previous step. The first thread ends with a wait for
     everything.
     """
-    events = _events(trace, dropped)
+    events = _events(trace, dropped, pauses)
     main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
     mine = events.setdefault(main, [])
     over = [operation.end_ns for operation in mine]
@@ -69,7 +70,7 @@ def front_ends(
     return steps, {name for names in starts.values() for name in names}
 
 
-def _events(trace: Trace, dropped: Collection[int]) -> dict[str, list[ThreadEvent]]:
+def _events(trace: Trace, dropped: Collection[int], pauses: bool) -> dict[str, list[ThreadEvent]]:
     """The activities of each thread, in order."""
     events: dict[str, list[ThreadEvent]] = defaultdict(list)
     for operation in trace.operations:
@@ -81,6 +82,9 @@ def _events(trace: Trace, dropped: Collection[int]) -> dict[str, list[ThreadEven
         kept = None if i in dropped or wait.kind == PAUSE else wait
         event = ThreadEvent(wait.begin_ns, wait.end_ns, wait.pushed, None, kept)
         events[wait.thread].append(event)
+    for pause in () if pauses else trace.cpu.pauses:
+        if pause.thread in events:
+            events[pause.thread].append(ThreadEvent(pause.begin_ns, pause.end_ns, 0))
     for thread in events.values():
         thread.sort(key=_place_of)
     return events

@@ -6,6 +6,7 @@ Times are nanoseconds of the engine's clock. `Operation` is `engine.operation`'s
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,16 +24,35 @@ class Records(list[Record]):
 
     def __init__(self, width: int, make: Callable[..., Record]):
         super().__init__()
-        self.pending: list[Any] = []
+        self.pending: deque[Any] = deque()  # grows without being copied
         self._width, self._make = width, make
         self._door = forks.guard(threading.Lock())
 
     def catch_up(self) -> None:
         """Make records of the values appended since."""
         with self._door:
-            new = self.pending[:]
-            del self.pending[: len(new)]
-            self.extend(self._make(*values) for values in zip(*[iter(new)] * self._width))
+            take, width = self.pending.popleft, range(self._width)
+            for _ in range(len(self.pending) // self._width):
+                self.append(self._make(*[take() for _ in width]))
+
+
+class PlacedOperation(Operation):
+    """An operation whose place has a name of its own: "rank 1 cpu", "GPU stream 7".
+
+    rank      in a merged trace: the rank that ran it; else -1
+    came_ns   of a collective in a merged trace: when its rank began it; else 0
+    """
+
+    __slots__ = ("_place", "came_ns", "rank")
+
+    def __init__(self, place: str, rank: int = -1):
+        self._place = place
+        self.rank = rank
+        self.came_ns = 0
+
+    @property
+    def place(self) -> str:
+        return self._place
 
 
 class Wait(NamedTuple):

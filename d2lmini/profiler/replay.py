@@ -75,8 +75,9 @@ class Conditions:
     workers     number of workers, by place
     places, run_ns, priorities    of each operation
     dropped     positions in trace.waits of waits to leave out
-    issuing     False: the program and the hand-overs to workers take no time
+    issuing     False: the program, but for its pauses, and the hand-overs to workers take no time
     order       False: no operation comes after another
+    pauses      False: the garbage collector takes no time of the program
     """
 
     workers: Mapping[str, int]
@@ -86,6 +87,7 @@ class Conditions:
     dropped: Collection[int] = ()
     issuing: bool = True
     order: bool = True
+    pauses: bool = True
 
 
 class Recording:
@@ -107,7 +109,9 @@ class Recording:
         for operation, place in zip(operations, self.recorded.places):
             if operation.worker and not operation.inline:
                 self._names[place][operation.worker] = None
-        self._steps: dict[Collection[int], tuple[dict[str, list[ProgramStep]], set[str]]] = {}
+        self._steps: dict[
+            tuple[Collection[int], bool], tuple[dict[str, list[ProgramStep]], set[str]]
+        ] = {}
 
     def predict(self, conditions: Conditions) -> Prediction:
         """The duration of the run under these conditions."""
@@ -116,17 +120,27 @@ class Recording:
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        if conditions.dropped not in self._steps:
-            self._steps[conditions.dropped] = front_ends(self.trace, conditions.dropped)
-        steps, later = self._steps[conditions.dropped]
+        steps, later = self._front_ends(conditions.dropped, conditions.pauses)
         if not conditions.issuing:
+            without, _ = self._front_ends(conditions.dropped, False)
             steps = {
-                name: [step._replace(gap=0, after=0) for step in own] for name, own in steps.items()
+                name: [
+                    step._replace(gap=step.gap - least.gap, after=0)
+                    for step, least in zip(own, without[name], strict=True)
+                ]
+                for name, own in steps.items()
             }
         workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
         run = Simulation(self._jobs(conditions), steps, workers, self._bound, later)
         run.run()
         return run
+
+    def _front_ends(
+        self, dropped: Collection[int], pauses: bool
+    ) -> tuple[dict[str, list[ProgramStep]], set[str]]:
+        if (dropped, pauses) not in self._steps:
+            self._steps[dropped, pauses] = front_ends(self.trace, dropped, pauses)
+        return self._steps[dropped, pauses]
 
     def _names_of(self, place: str, n: int) -> list[str]:
         """The names of `n` workers, those of the recording first."""

@@ -10,13 +10,15 @@ does more than F / B FLOPs per byte, else of the memory roof (Williams, Waterman
 
 Peaks of the CPU and of virtual GPUs are measured (`peaks`), with as many threads as the place has
 workers, at most one for each core: the CPU's large operations are shared among its workers. A
-virtual link's peak is its configured rate. For other GPUs and links the rates are given without a
-share. Peaks are measured on the current machine, so run this where the trace was made.
+virtual GPU with lower rates (`virtual_gpus(gflops=, memory_gb_s=)`) has these as peaks, and a
+virtual link its rate. For other GPUs and links the rates are given without a share. Peaks are
+measured on the current machine, so run this where the trace was made.
 """
 
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.context import Context
@@ -98,7 +100,7 @@ def roofline_of(trace: Trace) -> Roofline:
                     least_s, roof = nbytes / link_gb_s / 1e9, "link"
             elif _is_measured(first.ctx):
                 if place not in peaks:
-                    peaks[place] = peak(min(trace.workers.get(place, 1), os.cpu_count() or 1))
+                    peaks[place] = _peak_of(first.ctx, trace.workers.get(place, 1))
                 least_s, roof = _least(flops, nbytes, peaks[place])
         rows.append(
             RooflineRow(
@@ -123,6 +125,17 @@ def _least(flops: float, nbytes: float, peak: Peak) -> tuple[float, str]:
     arithmetic_s = flops / peak.gflops_per_s / 1e9
     memory_s = nbytes / peak.gb_per_s / 1e9
     return (arithmetic_s, "arithmetic") if arithmetic_s > memory_s else (memory_s, "memory")
+
+
+def _peak_of(ctx: Context, workers: int) -> Peak:
+    """The peaks of a place: those of the cores, or lower ones that a virtual GPU has."""
+    measured = peak(min(workers, os.cpu_count() or 1))
+    device = devices.device_of(ctx)
+    return Peak(
+        measured.threads,
+        min(measured.gflops_per_s, workers * getattr(device, "gflops", inf)),
+        min(measured.gb_per_s, workers * getattr(device, "memory_gb_s", inf)),
+    )
 
 
 def _is_measured(ctx: Context) -> bool:

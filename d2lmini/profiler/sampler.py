@@ -25,8 +25,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -117,8 +117,8 @@ class PythonTime:
     def __init__(self, samples: Iterable[Sample], waits: Sequence[Wait]):
         self.samples = [sample for sample in samples if not _within(sample.end_ns, waits)]
         self.seconds = sum(sample.end_ns - sample.begin_ns for sample in self.samples) / 1e9
-        total: dict[tuple[CodeType, int], list[float]] = {}
-        sites: dict[tuple[CodeType, int], Site] = {}
+        total: dict[Any, list[float]] = {}
+        sites: dict[Any, Site] = {}
         for sample in self.samples:
             seconds = (sample.end_ns - sample.begin_ns) / 1e9
             lines = {}
@@ -153,7 +153,7 @@ class PythonTime:
             raise ValueError("flame: no samples; profile with sample_hz=1000, and for longer")
         root = _Node("the program")
         for sample in self.samples:
-            root.add(_words(sample.stack), sample.end_ns - sample.begin_ns)
+            root.add(words_of(sample.stack), sample.end_ns - sample.begin_ns)
         parts: list[str] = []
         height = root.depth() * _ROW
         root.draw(parts, svg.MARGIN, svg.MARGIN + height - _ROW, _WIDTH / root.ns, root.ns)
@@ -170,7 +170,13 @@ def _users(stack: Stack) -> list[Site]:
     return [site for site in stack if callsite.is_users(site[0])]
 
 
-def _words(stack: Stack) -> list[str]:
+def innermost(stack: Stack) -> Site | None:
+    """The line of the program that runs, perhaps in a function that it called."""
+    found = _users(stack)
+    return found[-1] if found else None
+
+
+def words_of(stack: Stack) -> list[str]:
     """Names of the boxes of a stack: lines of the program, then the library's function."""
     found = _users(stack)
     words = [_name_without_folder(callsite.describe(site)) for site in found]

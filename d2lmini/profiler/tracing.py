@@ -34,13 +34,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite, engine, instrument
-from d2lmini.device import blas, storage
+from d2lmini.base import MXNetError
+from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
 from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
+from d2lmini.engine.thread_clock import read_clocks
+from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, read_clocks, split_off_cpu
+from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
+    from d2lmini.profiler.stragglers import Stragglers
     from d2lmini.profiler.summary import Summary
 
 #: The kind of the wait at the end of a trace, which does not belong to the program.
@@ -80,6 +84,11 @@ class Trace(OutsideRecorder):
     left_ns     the time at which the program reached the scope's end, where it only waits
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
+    cores       of the recording process; 0: unknown
+    recording   for each operation, was it issued within `autograd.record`?
+    roles       serial numbers of Vars whose memory has a role in training (`device.roles`)
+    older       bytes of such memory from before the trace, by context and role
+    lacks       of a trace of another library: what its file does not show, each with the reason
     prediction  of a predicted trace: its duration, from low_ns to high_ns; else None
     cpu         the CPU times of operations that ran on workers of the CPU, and pauses for garbage
                 collection; see off_cpu(). Both empty on a virtual clock
@@ -95,7 +104,7 @@ class Trace(OutsideRecorder):
         super().__init__()
         self.operations = self._pushed = []
         self._waits = WaitList(self)
-        self._memory = ChangeList(self)
+        self.memory = ChangeList(self)
         self.begin_ns = self.end_ns = 0
         self.thread = ""
         self.workers: dict[str, int] = {}
@@ -103,6 +112,11 @@ class Trace(OutsideRecorder):
         self.left_ns = 0
         self.shared: dict[int, SplitRecord] = {}
         self.recorded: Trace | None = None
+        self.cores = 0
+        self.recording = bytearray()
+        self.roles: dict[int, str] = {}
+        self.older: dict[str, dict[str, int]] = {}
+        self.lacks: dict[str, str] = {}
         self.prediction: Prediction | None = None
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
@@ -118,6 +132,12 @@ class Trace(OutsideRecorder):
         """Record the machine's configuration and start to listen."""
         self.workers = _count_workers()
         self.blas_threads = blas.threads()
+        self.cores = count_cores()
+        for var, role in roles.known():
+            self.roles[serial_of(var)] = role
+            if var.data is not None:
+                older = self.older.setdefault(str(var.pool.ctx), {})
+                older[role] = older.get(role, 0) + var.nbytes
         self.thread = this_thread()
         self._timing = engine.current.clock is time.perf_counter_ns
         self.cpu.begin()
@@ -139,14 +159,22 @@ class Trace(OutsideRecorder):
         """The clock of the current engine: within `engine.stepped()` it is virtual."""
         return engine.current.clock()
 
+    def push(self, task: Task) -> None:
+        super().push(task)
+        self.recording.append(modes.recording)
+
+    def role(self, var: Any, role: str) -> None:
+        self.roles[serial_of(var)] = role
+
     def small(
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
         super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
+        self.recording.append(modes.recording)
         for var in writes:
             pool = var.pool
-            self._memory.pending += (
+            self.memory.add(
                 end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
             )  # fmt: skip
 
@@ -209,24 +237,18 @@ class Trace(OutsideRecorder):
         if thread_state.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills the array itself
         pool, now = var.pool, engine.current.clock()
-        self._memory.pending += (
+        self.memory.add(
             now, ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
         )  # fmt: skip
 
     def free(self, ctx: Any, nbytes: int, serial: int) -> None:
-        self._memory.pending += (engine.current.clock(), ctx, -nbytes, 0, serial, None, 0, 0)
+        self.memory.add(engine.current.clock(), ctx, -nbytes, 0, serial)
 
     @property
     def waits(self) -> WaitList:
         """The waits of the program's threads."""
         self._waits.catch_up()
         return self._waits
-
-    @property
-    def memory(self) -> ChangeList:
-        """Allocations and frees."""
-        self._memory.catch_up()
-        return self._memory
 
     # -- dependencies ------------------------------------------------------------------------------
 
@@ -295,10 +317,11 @@ class Trace(OutsideRecorder):
         return summary_of(self, sort_by, by)
 
     def account(self, cores: int | None = None) -> Account:
-        """The wall time as a sum of parts by cause; see `profiler.account`."""
+        """The wall time as a sum of parts by cause; see `profiler.account`. `cores` of the machine,
+        by default those of the recording process."""
         from d2lmini.profiler.account import account_of
 
-        return account_of(self, cores)
+        return account_of(self, cores or self.cores or None)
 
     def off_cpu(self) -> dict[int, OffCpu]:
         """For each operation whose CPU time is known, by its number: how long it did not compute,
@@ -321,10 +344,13 @@ class Trace(OutsideRecorder):
         """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
         from d2lmini.profiler.roofline import roofline_of
 
+        self.refuse("roofline")
         return roofline_of(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing."""
+        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
+        ends in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace
+        without `recorded`. OSError if the system refuses."""
         from d2lmini.profiler.chrome import save
 
         save(self, path)
@@ -357,6 +383,14 @@ class Trace(OutsideRecorder):
         describes the method and its limits."""
         from d2lmini.profiler.replay import replay
 
+        for name, value in (
+            ("workers", workers),
+            ("devices", devices),
+            ("link_gb_s", link_gb_s),
+            ("priorities", priorities),
+        ):
+            if value is not None:
+                self.refuse(f"replay({name}=)")
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
     def explain(self, a: int, b: int) -> Explanation:
@@ -382,6 +416,18 @@ class Trace(OutsideRecorder):
         from d2lmini.profiler.diff import diff
 
         return diff(self, other)
+
+    def stragglers(self) -> Stragglers:
+        """The ranks for which the others waited in collectives, and what these ranks were late
+        with; prints as a table. MXNetError if this is not a merged trace (`profiler.merge`)."""
+        from d2lmini.profiler.stragglers import stragglers_of
+
+        return stragglers_of(self)
+
+    def refuse(self, question: str) -> None:
+        """MXNetError with the reason if the trace lacks what the question needs."""
+        if question in self.lacks:
+            raise MXNetError(f"{question}: the trace cannot tell: {self.lacks[question]}")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         from d2lmini.profiler.draw import bundle

@@ -142,7 +142,7 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(is_known(shape) for shape in shapes):
-        kind = Sure if node.inputs or "shape" not in node.attrs else tuple
+        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
         try:
             return [kind(shape) for shape in _ask(node, shapes)]
         except MXNetError:

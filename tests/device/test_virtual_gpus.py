@@ -37,6 +37,8 @@ def test_a_scope():
         assert repr(device_of(gpu(1))) == (
             "<virtual device gpu(1): 1 thread, 0.00315 GB, link 8 GB/s>"
         )
+        with virtual_gpus(1, memory=3 * MB, gflops=5, memory_gb_s=2):
+            assert repr(device_of(gpu(0))).endswith("12 GB/s, 5 GFLOP/s, memory 2 GB/s>")
         nd.ones(3, ctx=gpu(0)).asnumpy()
         assert threads_of_devices()
         assert not runtime.Features().is_enabled("CUDA")
@@ -114,7 +116,11 @@ def test_an_engine_that_was_told_its_workers_keeps_them():
         ((-1,), "n is a number of devices, got -1"),
         (("2",), "n is a number of devices, got '2'"),
         ((1, 0), "threads of a device are 1 or more, got 0"),
-        ((1, 1, 0), "link_gb_s is a rate in GB/s above 0, got 0"),
+        ((1, 1, 0), r"link_gb_s is a rate in GB/s above 0, .*of each device \(n=1\), got 0"),
+        ((2, 1, [1, 2, 3]), r"link_gb_s .*of each device \(n=2\), got \[1, 2, 3\]"),
+        ((1, 1, 1, None, "fast"), "gflops is a rate in GFLOP/s above 0, .*got 'fast'"),
+        ((2, 1, 1, None, [1, -1]), r"gflops is a rate in GFLOP/s above 0, .*got \[1, -1\]"),
+        ((1, 1, 1, None, 1, 0.0), "memory_gb_s is a rate in GB/s above 0, .*got 0.0"),
         ((1, 1, 1, 0), "memory is in bytes, 1 or more, got 0"),
     ],
 )

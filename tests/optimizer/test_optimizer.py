@@ -455,7 +455,7 @@ def test_chained_all_finite():
         ),
         (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "states and weight32 are float32"),
         (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
-        (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "arrays of size 1"),
+        (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "r1 and r2 are"),
         (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1,), wds=(0,), num_weights=2), "take 4"),
         (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1, 2), wds=(0,), num_weights=1), "lrs has"),
         (lambda w, h: nd.multi_sum_sq(w, num_arrays=2), "num_arrays=2"),

@@ -5,7 +5,9 @@ the machine disturbs little. Each has a planted cause and perhaps a smaller one;
 found by running the program again without each of them.
 """
 
+import gc
 import random
+import sys
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -15,7 +17,9 @@ import pytest
 from d2lmini import cpu, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
+from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.peaks import peak
+from d2lmini.profiler.sampler import Sample
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
 
@@ -390,14 +394,18 @@ def test_the_cause_named_first_is_the_one_whose_removal_saves_most():
 
 
 def test_every_kind_of_cause_is_named():
-    """Not left to the draw: each alone, in one program."""
+    """Not left to the draw: each alone, in one program; once more where the machine was busy."""
     program = Planted(5, 3, 0.002, 0.01, 40_000)
-    alone = dict(waits=True, slow=3.0, thin=0.005, tiny=4000)
-    for field, value in alone.items():
-        account = replace(program, **{field: value}).run().account(cores=4)
-        assert account.causes[0] == Planted.NAMES[field][0], f"{field}\n{account}"
-    account = replace(program, one=True, prepare_s=0.012).run().account(cores=4)
-    assert account.causes[0] == "workers", str(account)
+    planted = {
+        "waits": replace(program, waits=True),
+        "imbalance": replace(program, slow=3.0),
+        "transfer": replace(program, thin=0.005),
+        "issuing": replace(program, tiny=4000),
+        "workers": replace(program, one=True, prepare_s=0.012),
+    }
+    for cause, slowed in planted.items():
+        accounts = (slowed.run().account(cores=4) for _ in range(3))
+        assert any(account.causes[0] == cause for account in accounts), cause
 
 
 def test_a_cause_shows_its_lines_and_what_it_could_give_back():
@@ -472,3 +480,73 @@ def test_peaks_are_measured_once():
     assert str(first).startswith("1 thread: ")
     with pytest.raises(ValueError, match="threads are 1 or more, got 0"):
         peak(0)
+
+
+# -- off the CPU -----------------------------------------------------------------------------------
+
+
+def test_operations_off_the_cpu_are_no_work():
+    """Two workers, 100 ms: one operation of which 30 ms were collected, preempted and spent in the
+    lock; one that slept."""
+    trace = made([dict(ran=(0, 100)), dict(ran=(0, 100), worker="w2")])
+    trace.cpu.times = {1: CpuTime(ms(70), ms(5), False), 2: CpuTime(ms(10), ms(0), True)}
+    trace.cpu.pauses = [Pause(ms(1020), ms(1030), "other", None)]
+    found = {cause: part.ns / 1e6 for cause, part in trace.account(cores=2).parts.items()}
+    assert found["work"] == pytest.approx((70 + 10) / 2)
+    assert found["preempted"] == pytest.approx(5 / 2)
+    assert found["gc"] == pytest.approx((10 + 10) / 2)
+    assert found["gil"] == pytest.approx(15 / 2)
+    assert found["blocked"] == pytest.approx(80 / 2)
+    assert sum(found.values()) == pytest.approx(100)
+
+
+def test_collections_while_the_program_issues_are_not_issuing():
+    """The program collects from 10 to 40 ms, and issues at 50: without it, all ends 30 ms earlier,
+    and without all else of its own, 20 ms earlier."""
+    trace = made([dict(ran=(50, 60), pushed=50)])
+    trace.cpu.pauses = [Pause(ms(1010), ms(1040), "main", None)]
+    account = trace.account(cores=1)
+    assert account["gc"].ns == pytest.approx(ms(30))
+    assert account["issuing"].ns == pytest.approx(ms(20))
+    assert account["gc"].saves_ns == pytest.approx(ms(30))
+    assert account["issuing"].saves_ns == pytest.approx(ms(20))
+
+
+def test_functions_that_sleep_are_blocked_and_collections_are_told_apart():
+    garbage: list = []
+    for _ in range(100_000):
+        garbage.append([garbage])
+    with engine.use("threaded", workers=2), profile() as trace:
+        for _ in range(3):
+            engine.push(lambda: time.sleep(0.01))
+            gc.collect()
+        nd.waitall()
+    account = trace.account(cores=2)
+    off = sum(account[cause].ns for cause in ("gc", "blocked", "preempted", "gil"))
+    assert account["work"].ns < 0.2 * off
+    assert any("gc.collect()" in where for where, _ in account["gc"].lines)
+
+
+def test_issuing_names_the_two_lines_between_which_the_time_passed():
+    with engine.use("threaded", workers=1), profile() as trace:
+        x = nd.ones((200, 200))
+        time.sleep(0.03)
+        x + 1
+    (where, _), *_ = trace.account(cores=1)["issuing"].lines
+    assert where.startswith("between ") and where.endswith(": x + 1")
+    first, second = (
+        int(place.rpartition(":")[2]) for place in where[8:].split(": ")[0].split(" and ")
+    )
+    assert second == first + 2
+
+
+def test_issuing_names_the_line_that_samples_show():
+    with engine.use("threaded", workers=1), profile() as trace:
+        x = nd.ones((200, 200))
+        begin_ns, here = time.perf_counter_ns(), sys._getframe()
+        time.sleep(0.03)
+        asleep = here.f_code, here.f_lasti
+        x + 1
+    trace.samples = [Sample(begin_ns, trace[2].pushed_ns, (asleep,))]
+    (where, ns), *_ = trace.account(cores=1)["issuing"].lines
+    assert where.endswith(": asleep = here.f_code, here.f_lasti") and ns > ms(29)

@@ -49,12 +49,12 @@ def test_a_short_operation_of_which_preemption_is_not_known_says_so():
     assert split(ran(1, 0, 10), times=[(1, 4, None, False)]) == {1: OffCpu(0, 0, 0, 6 * MS)}
 
 
-def test_sleep_is_unknown():
+def test_sleep_is_blocked():
     with profile() as trace:
         engine.push(lambda: time.sleep(0.02))
     (parts,) = trace.off_cpu().values()
-    assert parts.unknown_ns >= 19 * MS - parts.preempted_ns
-    assert parts.gil_ns == 0
+    assert parts.blocked >= 19 * MS - parts.preempted
+    assert parts.gil == 0
 
 
 def test_two_functions_in_python_share_one_lock():
@@ -76,7 +76,7 @@ def test_two_functions_in_python_share_one_lock():
         engine.push(spin)
         engine.push(spin_beside)
     parts = trace.off_cpu().values()
-    assert sum(part.gil_ns for part in parts) > 15 * MS
+    assert sum(part.gil for part in parts) > 15 * MS
 
 
 def test_collections_are_seen_where_they_ran():

@@ -8,7 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from d2lmini import cpu, engine, gpu, nd, profile, storage, virtual_gpus
+from d2lmini import autograd, cpu, engine, gluon, gpu, nd, profile, storage, virtual_gpus
+from d2lmini.profiler.memory import ROLES
 
 MB = 1_000_000
 N = (250, 1000)  # an array of 1 MB
@@ -181,3 +182,80 @@ def test_when_nobody_listens_nothing_is_kept():
     del x
     gc.collect()
     assert not pool.gone
+
+
+# -- memory by role --------------------------------------------------------------------------------
+
+
+def train(net, trainer, steps):
+    x = nd.ones((500, 250))
+    for _ in range(steps):
+        with autograd.record():
+            loss = net(x).sum()
+        loss.backward()
+        trainer.step(500)
+    loss.wait_to_read()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_weights_gradients_and_states_are_told_apart(anew: bool, books):
+    """Weights from before the trace, or made anew within it: 251000 numbers of each."""
+    size = 4 * 251_000
+    net = gluon.nn.Dense(1000, in_units=250)
+    net.initialize()
+    net.weight.grad().wait_to_read()
+    with profile() as trace:
+        if anew:
+            net.initialize(force_reinit=True)
+        train(net, gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9}), 1)
+    device = trace.memory()[cpu()]
+    assert sum(device.roles.values()) == device.peak_bytes
+    ends = {role: curve[-1][1] for role, curve in device.by_role.items()}
+    assert sum(ends.values()) == device.end_bytes
+    assert min(ends["weights"], ends["gradients"]) >= size
+    more = {role: ends[role] - curve[0][1] for role, curve in device.by_role.items()}
+    assert more["weights"] == more["gradients"] == 0  # the new ones in place of the old
+    most = {role: max(n for _, n in curve) for role, curve in device.by_role.items()}
+    assert most["optimizer state"] - device.by_role["optimizer state"][0][1] == size
+    # Forward keeps its result (2 MB) for backward; the loss is one number.
+    kept = most["activations"] - device.by_role["activations"][0][1]
+    assert 2 * MB <= kept < 2.1 * MB
+    assert "at the peak: weights" in str(device)
+
+
+def test_the_curves_of_the_roles_are_those_of_live(books):
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(100, in_units=250, activation="relu"), gluon.nn.Dense(10, in_units=100))
+    net.initialize()
+    net.hybridize()
+    with profile() as trace:
+        train(net, gluon.Trainer(net.collect_params(), "sgd", {"momentum": 0.9}), 4)
+    device = trace.memory()[cpu()]
+    curves = device.by_role.values()
+    assert len(device.live) == 1 + sum(len(curve) - 1 for curve in curves)
+    assert sum(curve[0][1] for curve in curves) == device.begin_bytes
+    assert sum(curve[-1][1] for curve in curves) == device.end_bytes
+    picture = trace.memory().plot()
+    labels = [text.get_text() for text in picture.figure.axes[0].get_legend().get_texts()]
+    assert labels[:5] == list(ROLES)
+
+
+def test_arrays_with_a_gradient_of_ones_own_are_weights(books):
+    with profile() as trace:
+        w = nd.ones(N)
+        w.attach_grad()
+        with autograd.record():
+            loss = (w * w).sum()
+        loss.backward()
+        w.grad.wait_to_read()
+    roles = trace.memory()[cpu()].by_role
+    more = {role: max(n for _, n in curve) - curve[0][1] for role, curve in roles.items()}
+    assert (more["weights"], more["gradients"], more["optimizer state"]) == (MB, MB, 0)
+
+
+def test_without_training_nothing_has_a_role(books):
+    with profile() as trace:
+        (nd.ones(N) * 2).wait_to_read()
+    device = trace.memory()[cpu()]
+    assert [role for role in ROLES if len(device.by_role[role]) > 1] == ["other"]
+    assert device.roles["other"] - device.by_role["other"][0][1] == 2 * MB

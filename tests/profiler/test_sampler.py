@@ -1,5 +1,6 @@
 """Samples of the issuing thread: what they count, what they leave out, and the flame graph."""
 
+import json
 import sys
 import time
 from types import SimpleNamespace
@@ -52,6 +53,24 @@ def test_the_flame_graph_has_a_box_as_wide_as_the_time():
     line = next(name for name in widths if name.startswith("test_sampler.py"))
     assert sum(widths[line]) <= 660.0
     assert any("return inner()" in text for text in drawing.svg.split("<title>"))
+
+
+def test_slices_of_a_saved_trace_nest_and_take_the_time(tmp_path):
+    with profile() as trace:
+        nd.ones((2, 2)).wait_to_read()
+    begin = trace.begin_ns
+    times = (0, 10), (10, 40), (40, 50), (60, 70)  # nothing was sampled from 50 to 60
+    trace.samples = [
+        Sample(begin + MS * a, begin + MS * b, stack)
+        for (a, b), stack in zip(times, (STACKS[0], *STACKS))
+    ]
+    trace.save(tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    slices = [event for event in events if event.get("cat") == "python"]
+    inner_ones = [(e["ts"], e["dur"]) for e in slices if "sys._getframe" in e["name"]]
+    assert sorted(inner_ones) == [(0, 40e3), (40e3, 10e3), (60e3, 10e3)]
+    assert sum(e["dur"] for e in slices if "return inner()" in e["name"]) == 20e3
+    assert all(e["ts"] >= 0 and e["dur"] > 0 for e in slices)
 
 
 def test_no_samples_no_picture():

@@ -121,6 +121,11 @@ LISTED = [
         kind="grad",
     ),
     Listed(
+        "the gradient of `selu` has the factor that MXNet misses",
+        "gluon.nn.SELU *.LeakyReLU",
+        kind="grad",
+    ),
+    Listed(
         "`SoftmaxOutput` of one or four axes merges its classes; MXNet's oneDNN does not",
         "*.SoftmaxOutput *.Softmax",
         kind="value",

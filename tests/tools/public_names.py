@@ -56,7 +56,8 @@ SPACES = {
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
-        profiler.summary:Summary profiler.lint:Lint""",
+        profiler.summary:Summary profiler.lint:Lint
+        profiler.stragglers:Stragglers,Straggler""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": "d2l d2l.check d2l.cluster",
     "The package itself": "d2lmini random util runtime",

@@ -1,0 +1,178 @@
+"""Makes a trace from what a reader finds in a file of another library.
+
+A reader adds operations, waits and memory changes in any order. `finish` puts the operations in the
+order of their pushes, numbers them, derives when each was ready, and finds what waits waited for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, cpu
+from d2lmini.profiler.foreign.stack import Call, SourceLines
+from d2lmini.profiler.lint import HIDDEN
+from d2lmini.profiler.own_reader import RecordedCost
+from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.tracing import Trace
+
+_NO_SETS = "the file does not show what an operation reads and writes"
+
+#: What no trace of another library shows.
+LACKS = {
+    "roofline": "the file has neither FLOPs nor bytes of its operations",
+    "replay(workers=)": f"{_NO_SETS}, so which operations could run side by side is unknown",
+    "replay(devices=)": f"{_NO_SETS}, so what a device would have to be sent is unknown",
+    "replay(priorities=)": f"{_NO_SETS}, so which operations could go first is unknown",
+}
+
+
+class _Found(NamedTuple):
+    """A wait as a reader found it; `awaited`: an operation, or None for all of them."""
+
+    kind: str
+    thread: str
+    begin_ns: int
+    end_ns: int
+    call: Call | None
+    awaited: Operation | None
+    everything: bool
+
+
+class TraceBuilder:
+    """Collects the records; `trace` is the trace that `finish` completes."""
+
+    def __init__(self, lines: SourceLines):
+        self.trace = Trace()
+        self.trace.lacks = dict(LACKS)
+        self.lines = lines
+        self.host_end_ns = 0  # the program's last activity
+        self._calls: dict[int, Call | None] = {}  # of each operation, by its identity
+        self._waits: list[_Found] = []
+        self._changes: list[tuple[Any, ...]] = []
+        self._serials = 0
+        self._spans: list[tuple[int, int]] = []
+
+    def serial(self) -> int:
+        """A serial number that stands for nothing else."""
+        self._serials += 1
+        return self._serials
+
+    def operation(
+        self, name: str, began_ns: int, ended_ns: int, thread: str, *, pushed_ns: int | None = None,
+        worker: str = "caller", ctx: Context | None = None, lane: str = "compute",
+        call: Call | None = None, nbytes: float = 0.0, writes: Iterable[int] = (),
+    ) -> Operation:  # fmt: skip
+        """Add an operation; without `worker` it ran on the thread that called it."""
+        operation = Operation()
+        operation.name, operation.ctx, operation.lane = name, ctx or cpu(), lane
+        operation.worker, operation.thread, operation.site = worker, thread, None
+        operation.priority, operation.predicted_us, operation.failure = 0, float("inf"), None
+        operation.reads, operation.writes = (), tuple(writes)
+        operation.pushed_ns = began_ns if pushed_ns is None else min(pushed_ns, began_ns)
+        operation.began_ns, operation.ended_ns = began_ns, max(ended_ns, began_ns)
+        operation.ready_ns = operation.pushed_ns
+        operation.by = 0
+        operation.footprint = RecordedCost(0.0, float(nbytes))
+        self.trace.operations.append(operation)
+        self._calls[id(operation)] = call
+        self.lines.add(call)
+        return operation
+
+    def follow(self, operation: Operation, before: Operation) -> None:
+        """Let `operation` need the result of `before`."""
+        serial = self.serial()
+        before.writes += (serial,)
+        operation.reads += (serial,)
+
+    def wait(
+        self, kind: str, thread: str, begin_ns: int, end_ns: int, call: Call | None,
+        awaited: Operation | None = None, everything: bool = False,
+    ) -> None:  # fmt: skip
+        """Add a wait for `awaited`, for everything, or for an unknown operation."""
+        self._waits.append(_Found(kind, thread, begin_ns, end_ns, call, awaited, everything))
+        self.lines.add(call)
+
+    def change(
+        self, when_ns: int, ctx: Context, nbytes: int, serial: int, live: int, cached: int,
+        call: Call | None, operation: Operation | None,
+    ) -> None:  # fmt: skip
+        """Add an allocation or a free; of an allocation, the operation that made it, or the
+        call."""
+        self._changes.append((when_ns, ctx, nbytes, serial, live, cached, call, operation))
+        self.lines.add(call)
+
+    def span(self, begin_ns: int, end_ns: int) -> None:
+        """Note an activity of the program, which the trace must cover."""
+        self._spans.append((begin_ns, end_ns))
+        self.host_end_ns = max(self.host_end_ns, end_ns)
+
+    def finish(self) -> Trace:
+        """The trace; MXNetError if there is nothing in it."""
+        trace = self.trace
+        if not trace.operations:
+            raise MXNetError("load: the file has events, but no operation among them")
+        trace.operations.sort(key=lambda operation: (operation.pushed_ns, operation.began_ns))
+        for number, operation in enumerate(trace.operations, start=1):
+            operation.number = number
+            operation.site = self.lines.site(self._calls[id(operation)])
+        for operation, (needs, room) in zip(trace.operations, trace.order):
+            ended = [trace[number].ended_ns for number in needs + room]
+            ready_ns = max([operation.pushed_ns, *ended])
+            operation.ready_ns = min(ready_ns, operation.began_ns)
+        self._add_waits()
+        for when_ns, ctx, nbytes, serial, live, cached, call, maker in sorted(
+            self._changes, key=lambda change: change[0]
+        ):
+            number = 0 if maker is None else maker.number
+            site = None if number else self.lines.site(call)
+            trace.memory.add(when_ns, ctx, nbytes, number, serial, site, live, cached)
+        if not self._changes:
+            trace.lacks["memory()"] = "the file has no memory events"
+        self._set_facts()
+        return trace
+
+    def _add_waits(self) -> None:
+        trace = self.trace
+        pushed = [operation.pushed_ns for operation in trace.operations]
+        for found in sorted(self._waits, key=lambda wait: wait.end_ns):
+            number = 0 if found.awaited is None else found.awaited.number
+            # An awaited operation that is unknown: a Var that nothing writes.
+            target = None if found.everything else self.serial()
+            if found.awaited is not None:
+                found.awaited.writes += (target,) if target else ()
+            trace.waits.append(
+                Wait(
+                    found.kind, target, number, bisect_right(pushed, found.begin_ns),
+                    self.lines.site(found.call), found.thread, found.begin_ns, found.end_ns,
+                    found.kind, HIDDEN.get(found.kind),
+                )
+            )  # fmt: skip
+
+    def _set_facts(self) -> None:
+        trace = self.trace
+        begins = [operation.pushed_ns for operation in trace.operations]
+        ends = [operation.ended_ns for operation in trace.operations]
+        host = [wait.end_ns for wait in trace.waits]
+        host += [o.ended_ns if o.inline else o.pushed_ns for o in trace.operations]
+        self.host_end_ns = max([self.host_end_ns, *host])
+        trace.begin_ns = min([*begins, *(begin for begin, _ in self._spans)])
+        trace.end_ns = max([*ends, self.host_end_ns])
+        trace.left_ns = self.host_end_ns
+        for place in dict.fromkeys(operation.place for operation in trace.operations):
+            own = [operation for operation in trace.operations if operation.place == place]
+            trace.workers[place] = _most_at_once(own)
+        trace.cores = max(trace.workers.get("cpu", 1), 1)
+
+
+def _most_at_once(operations: Iterable[Operation]) -> int:
+    """The largest number of operations that ran at the same time."""
+    steps = [(operation.began_ns, 1) for operation in operations if operation.run_ns]
+    steps += [(operation.ended_ns, -1) for operation in operations if operation.run_ns]
+    most = now = 0
+    for _, step in sorted(steps):
+        now += step
+        most = max(most, now)
+    return max(most, 1)

@@ -1,0 +1,118 @@
+"""The events of a Chrome trace, whoever wrote it: slices, instants, flows, and names of threads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
+
+Thread = tuple[Any, Any]
+
+
+class Slice(NamedTuple):
+    """An activity of a thread from begin to end (an event X, or a pair B and E)."""
+
+    thread: Thread
+    name: str
+    kind: str
+    begin_ns: int
+    end_ns: int
+    args: dict[str, Any]
+
+
+class Flow(NamedTuple):
+    """An arrow from a moment of one thread to a moment of another."""
+
+    kind: str
+    begin_ns: int
+    source: Thread
+    end_ns: int
+    target: Thread
+
+
+class ForeignEvents:
+    """The events of a file.
+
+    facts      the members of the file's object other than events
+    slices     in the order of their begins, an enclosing slice first
+    instants   events of one moment (ph i), likewise as slices
+    flows      arrows, in the order of their begins
+    processes, threads    names, of a pid and of a (pid, tid)
+
+    Times are nanoseconds; all are shifted if the first is not above 0, which says that something
+    did not happen. Events that lack a time or a name are left out.
+    """
+
+    def __init__(self, members: Iterable[tuple[str, Any]]):
+        self.facts: dict[str, Any] = {}
+        self.slices: list[Slice] = []
+        self.instants: list[Slice] = []
+        self.flows: list[Flow] = []
+        self.processes: dict[Any, str] = {}
+        self._names: dict[Thread, str] = {}
+        self._open: dict[Thread, list[dict[str, Any]]] = defaultdict(list)
+        self._arrows: dict[tuple[Any, Any], dict[str, Any]] = {}
+        for key, value in members:
+            if key != "traceEvents":
+                self.facts[key] = value
+            elif isinstance(value, dict) and isinstance(value.get("name"), str):
+                self._add(value)
+        self._shift(int(self.facts.get("baseTimeNanoseconds", 0)))
+        self.slices.sort(key=lambda slice: (slice.begin_ns, -slice.end_ns))
+        self.flows.sort(key=lambda flow: flow.begin_ns)
+
+    def thread_name(self, thread: Thread) -> str:
+        """A name that no other thread of the file has."""
+        name = self._names.get(thread)
+        if name is None:
+            return f"thread {thread[1]}"
+        same = [other for other, text in self._names.items() if text == name]
+        return name if same[0] == thread else f"{name} ({same.index(thread) + 1})"
+
+    def _add(self, event: dict[str, Any]) -> None:
+        phase, args = event.get("ph"), event.get("args") or {}
+        thread = event.get("pid"), event.get("tid")
+        if phase == "M":
+            name = args.get("name")
+            if event["name"] == "thread_name" and name:
+                self._names[thread] = str(name)
+            elif event["name"] == "process_name" and name:
+                self.processes[thread[0]] = str(name)
+            return
+        if not isinstance(event.get("ts"), (int, float)):
+            return
+        begin_ns = round(event["ts"] * 1000)
+        name, kind = event["name"], str(event.get("cat", ""))
+        if phase == "X":
+            end_ns = begin_ns + max(0, round(event.get("dur", 0) * 1000))
+            self.slices.append(Slice(thread, name, kind, begin_ns, end_ns, args))
+        elif phase == "B":
+            self._open[thread].append(event)
+        elif phase == "E" and self._open[thread]:
+            first = self._open[thread].pop()
+            args = {**(first.get("args") or {}), **args}
+            since_ns = round(first["ts"] * 1000)
+            kind = str(first.get("cat", ""))
+            self.slices.append(Slice(thread, first["name"], kind, since_ns, begin_ns, args))
+        elif phase in ("i", "I"):
+            self.instants.append(Slice(thread, name, kind, begin_ns, begin_ns, args))
+        elif phase == "s":
+            self._arrows[kind, event.get("id")] = {"ns": begin_ns, "thread": thread}
+        elif phase == "f" and (kind, event.get("id")) in self._arrows:
+            first = self._arrows.pop((kind, event.get("id")))
+            self.flows.append(Flow(kind, first["ns"], first["thread"], begin_ns, thread))
+
+    def _shift(self, base_ns: int) -> None:
+        first_ns = min((slice.begin_ns for slice in self.slices), default=0)
+        ns = base_ns if first_ns + base_ns > 0 else 1 - first_ns
+        if ns:
+            for slices in (self.slices, self.instants):
+                slices[:] = [_later(slice, ns) for slice in slices]
+            self.flows[:] = [_later(flow, ns) for flow in self.flows]
+
+
+AnyEvent = TypeVar("AnyEvent", Slice, Flow)
+
+
+def _later(event: AnyEvent, ns: int) -> AnyEvent:
+    return event._replace(begin_ns=event.begin_ns + ns, end_ns=event.end_ns + ns)

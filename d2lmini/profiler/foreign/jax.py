@@ -1,0 +1,196 @@
+"""JAX's profiler, as `jax.profiler.trace` writes it: the trace.json.gz in its log directory.
+
+    hlo_op            an argument of XLA's operations; hlo_module is the compiled function
+    PjitFunction(f)   a call of a compiled function on the program's thread, which dispatches it
+    $file.py:12 f     functions of Python, on the program's thread
+    /device:GPU:0     a process: the streams of a GPU are its threads
+
+A run of a compiled function is pushed when the call that dispatched it is over, or when its first
+operation began. The file does not show which operations depend on each other: each is taken to
+need the operation that had ended last before it began.
+
+The format: traces that JAX wrote on a CPU; for GPUs, OpenXLA's trace_container and xplane schema.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+
+from d2lmini.context import Context, cpu, gpu
+from d2lmini.profiler.foreign.builder import TraceBuilder
+from d2lmini.profiler.foreign.events import ForeignEvents, Slice, Thread
+from d2lmini.profiler.foreign.stack import Call, Frame, is_standard, walk_stack
+from d2lmini.profiler.records import Operation
+
+_PYTHON = re.compile(r"\$(.+\.py):(\d+) (.+)")
+_BUILTIN = re.compile(r"\$(?:builtins|<unknown>|\w+) (.+)")
+_DISPATCH = re.compile(r"PjitFunction\((.+)\)")
+_DEVICE = re.compile(r"/device:(?:GPU|TPU):(\d+).*")
+_COPIES = {"MemcpyH2D": "in", "MemcpyD2H": "out"}
+
+#: JAX's functions in which the program waits for a value: file, name -> kind of wait.
+WAITING = {
+    ("array.py", "__float__"): "float",
+    ("array.py", "__int__"): "int",
+    ("array.py", "__bool__"): "bool",
+    ("array.py", "__index__"): "index",
+    ("array.py", "__array__"): "__array__",
+    ("array.py", "item"): "item",
+    ("array.py", "tolist"): "tolist",
+    ("array.py", "_value"): "_value",
+    ("array.py", "__repr__"): "print",
+    ("array.py", "__str__"): "print",
+    ("array.py", "__format__"): "print",
+    ("array.py", "block_until_ready"): "block_until_ready",
+    ("api.py", "block_until_ready"): "block_until_ready",
+    ("api.py", "device_get"): "device_get",
+}
+
+#: Files of JAX; the trace has no folders.
+_OWN_FILES = frozenset(
+    """api.py api_util.py array.py array_methods.py config.py core.py dispatch.py dtypes.py lax.py
+    lax_numpy.py linear_util.py numpy.py partial_eval.py pjit.py profiler.py pxla.py reductions.py
+    sharding.py sharding_impls.py traceback_util.py tree_util.py ufuncs.py util.py xla.py
+    xla_bridge.py""".split()
+)
+
+
+def recognizes(events: ForeignEvents) -> bool:
+    """Is this a file of JAX's profiler?"""
+    names = events.processes.values()
+    return any(name.startswith(("/host:", "/device:")) for name in names)
+
+
+def read(events: ForeignEvents, builder: TraceBuilder) -> None:
+    """Fill the builder."""
+    _Jax(events, builder).read()
+
+
+class _Jax:
+    """A file while it is read."""
+
+    def __init__(self, events: ForeignEvents, builder: TraceBuilder):
+        self.events, self.builder = events, builder
+        self.dispatches: list[tuple[Slice, str, Call | None]] = []
+        self.waits: list[tuple[Slice, str, Call | None]] = []
+
+    def read(self) -> None:
+        threads: dict[Thread, list[Slice]] = defaultdict(list)
+        for slice in self.events.slices:
+            threads[slice.thread].append(slice)
+        for slices in threads.values():
+            if any(slice.name.startswith("$") for slice in slices):
+                self._read_program(slices)
+        self.dispatches.sort(key=lambda dispatch: dispatch[0].begin_ns)
+        self._read_operations()
+        self._read_waits()
+        lacks = self.builder.trace.lacks
+        lacks["replay(link_gb_s=)"] = "the file shows no copy between devices with its bytes"
+
+    def _read_program(self, slices: Sequence[Slice]) -> None:
+        """Find the calls that dispatch, and those that wait."""
+        for slice, stack in walk_stack(slices):
+            if found := _DISPATCH.fullmatch(slice.name):
+                if not any(_DISPATCH.fullmatch(each.name) for each in stack):
+                    self.builder.span(slice.begin_ns, slice.end_ns)
+                    self.dispatches.append((slice, found[1], _call(stack, found[1])))
+            elif (kind := _waits(slice)) and not any(_waits(each) for each in stack):
+                name = slice.name.rpartition(" ")[2]
+                self.builder.span(slice.begin_ns, slice.end_ns)
+                self.waits.append((slice, kind, _call(stack, name)))
+
+    def _read_operations(self) -> None:
+        runs: dict[str, list[list[Slice]]] = defaultdict(list)  # of each module, in order
+        known: dict[tuple[str, str], list[Slice]] = {}
+        for slice in self.events.slices:
+            if not self._is_operation(slice):
+                continue
+            module, run = str(slice.args.get("hlo_module", "")), str(slice.args.get("run_id", ""))
+            if not run or (module, run) not in known:
+                own: list[Slice] = []
+                runs[module].append(own)
+                known[module, run] = own
+            known[module, run].append(slice)
+        for module, of_module in runs.items():
+            calls = [d for d in self.dispatches if module in (d[1], f"jit_{d[1]}")]
+            for k, slices in enumerate(of_module):
+                first_ns = slices[0].begin_ns
+                dispatch = _latest(calls or self.dispatches, first_ns)
+                if len(calls) == len(of_module):
+                    dispatch = calls[k]
+                for slice in slices:
+                    self._add(slice, first_ns, dispatch)
+        last: Operation | None = None
+        by_end = sorted(self.builder.trace.operations, key=lambda each: each.ended_ns)
+        ends = [operation.ended_ns for operation in by_end]
+        for operation in sorted(self.builder.trace.operations, key=lambda each: each.began_ns):
+            k = bisect_right(ends, operation.began_ns)
+            last = by_end[k - 1] if k else None
+            if last is not None and last is not operation and last.began_ns < operation.began_ns:
+                self.builder.follow(operation, last)
+
+    def _is_operation(self, slice: Slice) -> bool:
+        if _DEVICE.fullmatch(self.events.processes.get(slice.thread[0], "")):
+            return self.events.thread_name(slice.thread).startswith("Stream")
+        return "hlo_op" in slice.args
+
+    def _add(
+        self, slice: Slice, first_ns: int, dispatch: tuple[Slice, str, Call | None] | None
+    ) -> None:
+        worker = self.events.thread_name(slice.thread)
+        ctx: Context = cpu()
+        if device := _DEVICE.fullmatch(self.events.processes.get(slice.thread[0], "")):
+            ctx = gpu(int(device[1]))
+            worker = f"{ctx} {worker}"
+        lane = next((way for word, way in _COPIES.items() if word in slice.name), "compute")
+        thread, pushed_ns, call = "unknown", None, None
+        if dispatch is not None:
+            thread = self.events.thread_name(dispatch[0].thread)
+            pushed_ns, call = min(first_ns, dispatch[0].end_ns), dispatch[2]
+        self.builder.operation(
+            slice.name, slice.begin_ns, slice.end_ns, thread, worker=worker, pushed_ns=pushed_ns,
+            ctx=ctx, lane=lane if not ctx.is_cpu else "compute", call=call,
+        )  # fmt: skip
+
+    def _read_waits(self) -> None:
+        """A wait was for the operation that ended last before its end."""
+        pushed = sorted(self.builder.trace.operations, key=lambda each: each.pushed_ns)
+        for slice, kind, call in self.waits:
+            k = bisect_right(pushed, slice.begin_ns, key=lambda each: each.pushed_ns)
+            done = [operation for operation in pushed[:k] if operation.ended_ns <= slice.end_ns]
+            awaited = max(done, key=lambda operation: operation.ended_ns, default=None)
+            thread = self.events.thread_name(slice.thread)
+            self.builder.wait(kind, thread, slice.begin_ns, slice.end_ns, call, awaited)
+
+
+def _latest(
+    calls: Sequence[tuple[Slice, str, Call | None]], when_ns: int
+) -> tuple[Slice, str, Call | None] | None:
+    """The last of the calls that began before a time."""
+    k = bisect_right(calls, when_ns, key=lambda call: call[0].begin_ns)
+    return calls[k - 1] if k else None
+
+
+def _waits(slice: Slice) -> str | None:
+    """The kind of the wait, if this is a function that waits."""
+    if found := _PYTHON.fullmatch(slice.name):
+        return WAITING.get((found[1], found[3]))
+    return "__array__" if slice.name.startswith("np.asarray(jax.Array)") else None
+
+
+def _call(stack: Sequence[Slice], last: str) -> Call | None:
+    """The place in the user's program: the function that called JAX, and what it called."""
+    frame: Frame | None = None
+    callees: list[str] = []
+    for slice in stack:
+        if found := _PYTHON.fullmatch(slice.name):
+            if found[1] in _OWN_FILES or is_standard(found[1]):
+                callees.append(found[3])
+            else:
+                frame, callees = Frame(found[1], int(found[2]), found[3]), []
+        elif builtin := _BUILTIN.fullmatch(slice.name):
+            callees.append(builtin[1])
+    return None if frame is None else Call(frame, (*callees, last))

@@ -1,0 +1,338 @@
+"""PyTorch's profiler (Kineto), as `prof.export_chrome_trace` writes it.
+
+    cpu_op            an operator of PyTorch, nested ones within; without a GPU the outermost is an
+                      operation that runs on the calling thread
+    cuda_runtime      a call of the CUDA runtime: a launch, whose "correlation" the kernel or copy
+                      has too, or a synchronizing call, which is a wait
+    kernel, gpu_memcpy, gpu_memset    operations of a GPU; "device" and "stream" say where
+    cuda_sync         what a stream waited for, where the file has it
+    python_function   functions of Python (with_stack=True)
+    [memory]          allocations and frees (profile_memory=True)
+
+Operations of a stream run in the order of their launches. A collective of NCCL is an operation of
+the wire, as in our own traces. With a GPU, what PyTorch does on the CPU between two launches is the
+program's own time: "issuing".
+
+The format: Kineto's output_json.cpp and PyTorch's own traces; synchronization events: Kineto's
+documentation of CUDA event synchronization.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from d2lmini.context import Context, cpu, gpu
+from d2lmini.engine.worker_pools import WIRE
+from d2lmini.profiler.foreign.builder import TraceBuilder
+from d2lmini.profiler.foreign.events import ForeignEvents, Slice, Thread
+from d2lmini.profiler.foreign.stack import Call, Frame, is_standard, walk_stack
+from d2lmini.profiler.records import Operation
+
+GPU_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
+RUNTIME = ("cuda_runtime", "cuda_driver")
+HOST_KINDS = (*RUNTIME, "cpu_op", "user_annotation", "python_function")
+
+#: Calls of the runtime that return when work of the GPU is done; ROCm's begin with hip.
+SYNCHRONIZING = re.compile(
+    r"(cuda|hip)(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|MemcpyDtoH)(_v\d+)?"
+    r"|cu(Ctx|Stream|Event)Synchronize"
+)
+_STREAM_WAITS = re.compile(r"(cuda|hip|cu)StreamWaitEvent(_v\d+)?")
+_EVERYTHING = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
+
+#: Operators that read a value of a tensor.
+READING = {"aten::item": "item", "aten::_local_scalar_dense": "item"}
+
+_PYTHON = re.compile(r"(.+)\((\d+)\): (.+)")
+_BUILTIN = re.compile(r"<built-in (?:method|function) ([^\s>]+)")
+_NCCL = re.compile(r"nccl(?:Dev)?Kernel_([A-Za-z]+)")
+_COPY = {"HtoD": "in", "DtoH": "out"}
+
+#: An awaited operation may end this much after the wait, by the two clocks.
+SLACK_NS = 20_000
+
+
+def recognizes(events: ForeignEvents) -> bool:
+    """Is this a file of PyTorch's profiler?"""
+    kinds = {slice.kind for slice in events.slices}
+    return bool(kinds & {"cpu_op", "python_function", *RUNTIME, "kernel"})
+
+
+def read(events: ForeignEvents, builder: TraceBuilder) -> None:
+    """Fill the builder."""
+    _Kineto(events, builder).read()
+
+
+class _Kineto:
+    """A file while it is read."""
+
+    def __init__(self, events: ForeignEvents, builder: TraceBuilder):
+        self.events, self.builder = events, builder
+        self.on_gpu = [slice for slice in events.slices if slice.kind in GPU_KINDS]
+        self.launches: dict[int, tuple[Slice, Call | None]] = {}
+        self.syncs: list[tuple[Slice, str, Call | None]] = []
+        self.readings: list[tuple[Slice, Call | None]] = []
+        self.outermost: dict[Thread, list[Slice]] = defaultdict(list)
+        self.made_by: dict[int, Operation] = {}  # by the identity of an outermost cpu_op
+        self.calls: dict[int, Call | None] = {}
+        self.streams: dict[tuple[int, Any], list[Operation]] = defaultdict(list)
+
+    def read(self) -> None:
+        host: dict[Thread, list[Slice]] = defaultdict(list)
+        for slice in self.events.slices:
+            if slice.kind in HOST_KINDS:
+                host[slice.thread].append(slice)
+        for slices in host.values():
+            self._read_thread(slices)
+        if self.on_gpu:
+            self._read_gpu()
+            self._order_streams()
+        else:
+            self._read_operators()
+        self._read_waits()
+        self._read_memory()
+        if not any(operation.is_copy and operation.nbytes for operation in self._operations):
+            reason = "the file shows no copy between devices with its bytes"
+            self.builder.trace.lacks["replay(link_gb_s=)"] = reason
+
+    @property
+    def _operations(self) -> list[Operation]:
+        return self.builder.trace.operations
+
+    # -- the program's threads ---------------------------------------------------------------------
+
+    def _read_thread(self, slices: Sequence[Slice]) -> None:
+        """Find the launches, waits and outermost operators of a thread, with their calls."""
+        frames: dict[int, Frame | None] = {}  # of each function, the user's one it is called from
+        for slice, stack in walk_stack(slices):
+            if slice.kind == "python_function":
+                above = next((each for each in reversed(stack) if id(each) in frames), None)
+                frame = None if above is None else frames[id(above)]
+                own, name = _function(slice)
+                if frame is not None:
+                    self.builder.lines.add(Call(frame, (name,)))
+                frames[id(slice)] = own or frame
+                continue
+            self.builder.span(slice.begin_ns, slice.end_ns)
+            if slice.kind in RUNTIME:
+                self._read_runtime(slice, stack)
+            elif slice.kind == "cpu_op":
+                within = [each for each in stack if each.kind == "cpu_op"]
+                if slice.name in READING and not any(each.name in READING for each in within):
+                    self.readings.append((slice, _call(stack, READING[slice.name])))
+                if not within:
+                    self.outermost[slice.thread].append(slice)
+                    self.calls[id(slice)] = _call(stack)
+
+    def _read_runtime(self, slice: Slice, stack: Sequence[Slice]) -> None:
+        if SYNCHRONIZING.fullmatch(slice.name):
+            reads = [READING[each.name] for each in stack if each.name in READING]
+            kind = reads[0] if reads else slice.name
+            self.syncs.append((slice, kind, _call(stack, reads[0] if reads else "synchronize")))
+        if "correlation" in slice.args:
+            self.launches[slice.args["correlation"]] = slice, _call(stack)
+
+    # -- operations --------------------------------------------------------------------------------
+
+    def _read_operators(self) -> None:
+        """Without a GPU: the outermost operators, except those that only read a value."""
+        for thread, slices in self.outermost.items():
+            name = self.events.thread_name(thread)
+            for slice in slices:
+                if slice.name not in READING:
+                    wire = slice.name.startswith(("gloo:", "mpi:", "nccl:"))
+                    self.made_by[id(slice)] = self.builder.operation(
+                        slice.name, slice.begin_ns, slice.end_ns, name, call=self.calls[id(slice)],
+                        lane=WIRE if wire else "compute", worker=name if wire else "caller",
+                    )  # fmt: skip
+
+    def _read_gpu(self) -> None:
+        for slice in self.on_gpu:
+            launch, call = self.launches.get(slice.args.get("correlation", -1), (None, None))
+            device, stream = _device(slice), slice.args.get("stream", slice.thread[1])
+            name, lane = slice.name, "compute"
+            if slice.kind == "gpu_memcpy":
+                lane = next((way for word, way in _COPY.items() if word in name), "compute")
+            elif collective := _NCCL.match(name):
+                name, lane = collective[1], WIRE
+            thread = "unknown" if launch is None else self.events.thread_name(launch.thread)
+            operation = self.builder.operation(
+                name, slice.begin_ns, slice.end_ns, thread, worker=f"gpu({device}) stream {stream}",
+                pushed_ns=None if launch is None else launch.begin_ns, ctx=gpu(device), lane=lane,
+                call=call, nbytes=slice.args.get("bytes", 0),
+            )  # fmt: skip
+            self.streams[device, stream].append(operation)
+
+    def _order_streams(self) -> None:
+        """Operations of a stream change one Var. A stream that waits for an event needs what the
+        other stream had been given before."""
+        for operations in self.streams.values():
+            serial = self.builder.serial()
+            operations.sort(key=lambda operation: (operation.pushed_ns, operation.began_ns))
+            for operation in operations:
+                operation.writes += (serial,)
+        known: set[int] = set()
+        for slice in self.events.slices:
+            if slice.kind != "cuda_sync" or "wait_on_stream" not in slice.args:
+                continue
+            call = self.launches.get(slice.args.get("correlation", -1))
+            record = self.launches.get(slice.args.get("wait_on_cuda_event_record_corr_id", -1))
+            if call is None:
+                continue
+            came_ns = call[0].begin_ns
+            upto_ns = came_ns if record is None else record[0].begin_ns
+            device = _device(slice)
+            before = self._last(device, slice.args["wait_on_stream"], upto_ns)
+            after = self._next(device, slice.args.get("stream"), came_ns)
+            if before is not None and after is not None:
+                self.builder.follow(after, before)
+                known.add(slice.args["correlation"])
+        for correlation, (slice, _) in self.launches.items():
+            if _STREAM_WAITS.fullmatch(slice.name) and correlation not in known:
+                self._infer_order(slice)
+
+    def _infer_order(self, slice: Slice) -> None:
+        """A call made some stream wait for an event, and the file does not say which (that takes
+        enable_cuda_sync_events): the next operation launched is taken to need the last operation
+        before the call on another stream, if the times allow it."""
+        when_ns = slice.begin_ns
+        launched = sorted(
+            (o for own in self.streams.values() for o in own if o.pushed_ns > when_ns),
+            key=lambda operation: operation.pushed_ns,
+        )
+        if not launched:
+            return
+        after = launched[0]
+        before = [
+            last
+            for device, stream in self.streams
+            if (last := self._last(device, stream, when_ns)) and last.worker != after.worker
+        ]
+        last = max(before, key=lambda operation: operation.pushed_ns, default=None)
+        if last is not None and last.ended_ns <= after.began_ns:
+            self.builder.follow(after, last)
+
+    def _last(self, device: int, stream: Any, when_ns: int) -> Operation | None:
+        """The last operation launched on a stream before a time."""
+        own = self.streams.get((device, stream), [])
+        k = bisect_right(own, when_ns, key=lambda operation: operation.pushed_ns)
+        return own[k - 1] if k else None
+
+    def _next(self, device: int, stream: Any, when_ns: int) -> Operation | None:
+        own = self.streams.get((device, stream), [])
+        k = bisect_right(own, when_ns, key=lambda operation: operation.pushed_ns)
+        return own[k] if k < len(own) else None
+
+    # -- waits and memory --------------------------------------------------------------------------
+
+    def _read_waits(self) -> None:
+        """Synchronizing calls; and operators that read a value where no such call is within."""
+        streams = {
+            slice.args["correlation"]: (_device(slice), slice.args["stream"])
+            for slice in self.events.slices
+            if slice.kind == "cuda_sync" and {"correlation", "stream"} <= set(slice.args)
+        }
+        launched = sorted(self._operations, key=lambda operation: operation.pushed_ns)
+        for slice, kind, call in self.syncs:
+            everything = _EVERYTHING.fullmatch(slice.name) is not None
+            where = streams.get(slice.args.get("correlation", -1))
+            awaited = None
+            if where in self.streams and where is not None:
+                awaited = self._last(*where, slice.begin_ns)
+            elif not everything:
+                k = bisect_right(launched, slice.begin_ns, key=lambda each: each.pushed_ns)
+                done = [o for o in launched[:k] if o.ended_ns <= slice.end_ns + SLACK_NS]
+                awaited = max(done, key=lambda operation: operation.ended_ns, default=None)
+            self._wait(kind, slice, call, awaited, everything)
+        begins: dict[Thread, list[int]] = defaultdict(list)
+        for slice, *_ in self.syncs:
+            begins[slice.thread].append(slice.begin_ns)
+        for slice, call in self.readings:
+            own = begins[slice.thread]
+            k = bisect_left(own, slice.begin_ns)
+            if k == len(own) or own[k] >= slice.end_ns:
+                k = bisect_right(launched, slice.begin_ns, key=lambda each: each.pushed_ns)
+                awaited = launched[k - 1] if k and not self.on_gpu else None
+                self._wait(READING[slice.name], slice, call, awaited, False)
+
+    def _wait(
+        self, kind: str, slice: Slice, call: Call | None, awaited: Operation | None,
+        everything: bool,
+    ) -> None:  # fmt: skip
+        thread = self.events.thread_name(slice.thread)
+        self.builder.wait(
+            kind, thread, slice.begin_ns, slice.end_ns, call, awaited, everything
+        )  # fmt: skip
+
+    def _read_memory(self) -> None:
+        """Allocations belong to the outermost operator that made them: the operation itself, or the
+        first one that it launched."""
+        begins = {t: [slice.begin_ns for slice in own] for t, own in self.outermost.items()}
+        first: dict[int, Operation] = {}
+        launched = sorted(self._operations, key=lambda operation: operation.pushed_ns)
+        serials: dict[tuple[Context, int], int] = {}
+        for event in self.events.instants:
+            if event.name != "[memory]":
+                continue
+            args = event.args
+            if args.get("Device Type") not in (0, 1):
+                continue
+            ctx = gpu(args["Device Id"]) if args["Device Type"] == 1 else cpu()
+            key, nbytes = (ctx, args.get("Addr", 0)), args["Bytes"]
+            if nbytes > 0:
+                serials[key] = self.builder.serial()
+            serial = serials.get(key, 0) if nbytes > 0 else serials.pop(key, 0)
+            live, cached = args.get("Total Allocated", 0), 0
+            if args.get("Total Reserved"):
+                cached = max(0, args["Total Reserved"] - live)
+            maker = call = None
+            k = bisect_right(begins.get(event.thread, []), event.begin_ns)
+            if k and nbytes > 0:
+                slice = self.outermost[event.thread][k - 1]
+                if event.begin_ns <= slice.end_ns:
+                    maker, call = self.made_by.get(id(slice)), self.calls[id(slice)]
+                    if maker is None and self.on_gpu:
+                        j = bisect_right(launched, slice.begin_ns, key=lambda o: o.pushed_ns)
+                        if j < len(launched) and launched[j].pushed_ns <= slice.end_ns:
+                            maker = first.setdefault(id(slice), launched[j])
+            if nbytes < 0:
+                live = cached = 0
+            self.builder.change(event.begin_ns, ctx, nbytes, serial, live, cached, call, maker)
+
+
+def _device(slice: Slice) -> int:
+    device = slice.args.get("device", slice.thread[0])
+    return device if isinstance(device, int) and device >= 0 else 0
+
+
+def _call(stack: Sequence[Slice], last: str = "") -> Call | None:
+    """The place in the user's program: its innermost function that is neither PyTorch's nor
+    Python's, and what that function called, the outermost first."""
+    frame: Frame | None = None
+    callees: list[str] = []
+    for slice in stack:
+        if slice.kind == "python_function":
+            own, name = _function(slice)
+            frame, callees = (own, []) if own is not None else (frame, [*callees, name])
+    if frame is None:
+        return None
+    return Call(frame, (*callees, last) if last else tuple(callees))
+
+
+def _function(slice: Slice) -> tuple[Frame | None, str]:
+    """A function of the user's program as a frame, or None; and the function's name."""
+    if found := _PYTHON.fullmatch(slice.name):
+        file, line, name = found[1], int(found[2]), found[3]
+        if _is_torch(file) or is_standard(file):
+            return None, name
+        return Frame(file, line, name), name
+    builtin = _BUILTIN.match(slice.name)
+    return None, builtin[1] if builtin else slice.name
+
+
+def _is_torch(file: str) -> bool:
+    return file.replace("\\", "/").startswith("torch/") or "/site-packages/torch/" in file

@@ -1,0 +1,299 @@
+"""Traces of other libraries: recorded ones of PyTorch and JAX on a CPU with a planted fault
+(`chapters/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events that
+are written by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+import kineto_gpu
+import pytest
+
+from d2lmini import MXNetError, cpu, gpu
+from d2lmini.d2l import check
+from d2lmini.profiler import Trace, load, merge
+
+DATA = Path(__file__).parents[2] / "chapters" / "traces"
+RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz", "jax.trace.json.gz")
+
+
+def ratio(trace: Trace) -> float:
+    """The length of the replay as it was, of the recorded one."""
+    again = trace.replay()
+    return (again.end_ns - again.begin_ns) / (trace.end_ns - trace.begin_ns)
+
+
+def check_answers(trace: Trace) -> None:
+    """What every trace can be asked."""
+    account = trace.account()
+    assert sum(p.ns for p in account.parts.values()) == pytest.approx(account.wall_ns, abs=1)
+    assert abs(ratio(trace) - 1) < 0.05
+    path = trace.critical_path()
+    assert 0 < path.length_ns <= account.wall_ns
+    assert trace.waits().times == len(trace.waits)
+    assert len(str(trace.summary(by="line"))) > 100
+    assert "timeline" in str(trace.timeline())
+    with pytest.raises(MXNetError, match=r"replay\(workers=\): the trace cannot tell: .*reads"):
+        trace.replay(workers=4)
+    for condition in (dict(devices=2), dict(priorities=lambda operation: 0)):
+        with pytest.raises(MXNetError, match="cannot tell"):
+            trace.replay(**condition)
+    with pytest.raises(MXNetError, match="neither FLOPs nor bytes"):
+        trace.roofline()
+
+
+# -- recorded traces -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_trace_answers_and_travels(name, tmp_path):
+    assert (DATA / name).stat().st_size < 300_000
+    trace = load(DATA / name)
+    check_answers(trace)
+    trace.save(tmp_path / "t.json.gz")
+    again = load(tmp_path / "t.json.gz")
+    assert str(again.account()) == str(trace.account()) and again.order == trace.order
+    assert str(again.waits()) == str(trace.waits()) and again.lacks == trace.lacks
+
+
+def test_the_item_of_each_step_is_found_at_its_line():
+    trace = load(DATA / "torch-stack.json.gz")
+    (row,) = trace.waits()
+    assert (row.kind, row.times) == ("item", 5)
+    assert row.where == "torch_loop.py:30: total += loss.item()  # the fault"
+    lines = {row.name.partition(":")[2].partition(":")[0] for row in trace.summary(by="line").rows}
+    assert lines == {"27", "28", "29"}  # forward, backward, step
+    check.at_most_waits(trace, 5)
+    faster = trace.replay(without_wait_at="torch_loop.py:30")
+    assert faster.end_ns < trace.end_ns and not faster.waits
+
+
+def test_without_stacks_the_waits_are_there_and_their_lines_are_not():
+    (row,) = load(DATA / "torch-plain.json.gz").waits()
+    assert (row.kind, row.times, row.where) == ("item", 5, "an unknown line")
+
+
+def test_without_the_program_the_function_is_known(tmp_path):
+    shutil.copy(DATA / "torch-stack.json.gz", tmp_path)
+    trace = load(tmp_path / "torch-stack.json.gz")
+    assert trace.waits()[0].where == "torch_loop.py:23: in train"
+    other = "\n" * 3 + (DATA / "torch_loop.py").read_text()  # not the one that ran
+    (tmp_path / "torch_loop.py").write_text(other)
+    assert load(tmp_path / "torch-stack.json.gz").waits()[0].where == "torch_loop.py:23: in train"
+
+
+def test_the_float_of_each_step_of_jax_is_found_at_its_line():
+    trace = load(DATA / "jax.trace.json.gz")
+    rows = {row.kind: row for row in trace.waits()}
+    assert rows["float"].times == 5 and rows["float"].hidden
+    assert rows["float"].where == "jax_loop.py:35: total += float(loss)  # the fault"
+    assert {o.where for o in trace.operations} == {
+        "jax_loop.py:34: weights, loss = update(weights)"
+    }
+    assert not any(operation.inline for operation in trace.operations)
+    with pytest.raises(MXNetError, match=r"memory\(\): .* no memory events"):
+        trace.memory()
+
+
+def test_a_log_directory_of_jax(tmp_path):
+    folder = tmp_path / "log" / "plugins" / "profile" / "now"
+    folder.mkdir(parents=True)
+    with pytest.raises(MXNetError, match=r"holds no \*\.trace\.json\.gz"):
+        load(tmp_path / "log")
+    shutil.copy(DATA / "jax.trace.json.gz", folder / "host.trace.json.gz")
+    assert len(load(tmp_path / "log").operations) == len(load(DATA / RECORDED[2]).operations)
+
+
+def test_memory_of_pytorch_belongs_to_operators_and_lines():
+    report = load(DATA / "torch-stack.json.gz").memory()[cpu()]
+    events = json.loads(gzip.decompress((DATA / "torch-stack.json.gz").read_bytes()))
+    totals = [
+        event["args"]["Total Allocated"]
+        for event in events["traceEvents"]
+        if event["name"] == "[memory]"
+    ]
+    assert report.peak_bytes == max(totals) and report.end_bytes == totals[-1]
+    assert any("AddmmBackward0" in h.name and ":28: " in h.where for h in report.made)
+
+
+# -- generated traces of a GPU ---------------------------------------------------------------------
+
+
+def generated(kind: str, folder: Path, with_sync_events: bool = True) -> Trace:
+    (folder / kineto_gpu.FILE).write_text(kineto_gpu.PROGRAM)
+    (folder / "gpu.json").write_text(json.dumps(kineto_gpu.generate(kind, with_sync_events)))
+    return load(folder / "gpu.json")
+
+
+def fields(events: list[dict]) -> dict[tuple, tuple[set, set]]:
+    """Of each kind of event, the fields and the names of args that all of that kind have."""
+    found: dict[tuple, tuple[set, set]] = {}
+    for event in events:
+        key = event["ph"], event.get("cat"), event["name"] if event["ph"] in "Mi" else None
+        own = set(event), set(event.get("args", {}))
+        both = found.setdefault(key, own)
+        found[key] = both[0] & own[0], both[1] & own[1]
+    return found
+
+
+def test_the_generator_writes_the_fields_that_pytorch_writes():
+    recorded = json.loads(gzip.decompress((DATA / "torch-stack.json.gz").read_bytes()))
+    made = kineto_gpu.generate("item")
+    assert set(made) == set(recorded)
+    theirs, ours = fields(recorded["traceEvents"]), fields(made["traceEvents"])
+    shared = set(theirs) & set(ours)
+    assert {key[1] for key in shared} >= {"cpu_op", "python_function", "cpu_instant_event", None}
+    for key in shared:
+        assert ours[key] == theirs[key], key
+    for key in set(ours) - shared:  # what only a GPU has
+        assert key[1] in ("cuda_runtime", "kernel", "gpu_memcpy", "cuda_sync", "ac2g"), key
+
+
+@pytest.mark.parametrize("with_sync_events", [True, False])
+@pytest.mark.parametrize("kind", kineto_gpu.KINDS)
+def test_a_generated_trace_answers(kind, with_sync_events, tmp_path):
+    trace = generated(kind, tmp_path, with_sync_events)
+    check_answers(trace)
+    assert {operation.ctx for operation in trace.operations} == {gpu(0)}
+    assert all(operation.pushed_ns < operation.began_ns for operation in trace.operations)
+
+
+@pytest.mark.parametrize(("kind", "cause", "line", "ms"), [
+    ("launch-bound", "issuing", ":6: loss.backward()", 2.0),
+    ("copy", "transfer", ':4: X = batch.to("cuda")', 9.5),
+    ("item", "waits", ":7: total += loss.item()", 3.5),
+])  # fmt: skip
+def test_the_cause_and_its_line(kind, cause, line, ms, tmp_path):
+    account = generated(kind, tmp_path).account()
+    assert cause in account.causes[:2]
+    assert line in account[cause].lines[0][0]
+    assert account[cause].saves_ns / 1e6 > ms
+
+
+def test_a_synchronizing_item_is_a_wait_and_what_it_costs_is_predicted(tmp_path):
+    trace = generated("item", tmp_path)
+    row = next(row for row in trace.waits() if row.kind == "item")
+    assert row.times == kineto_gpu.STEPS and "Memcpy DtoH" in row.awaited.name
+    assert row.held > 0
+    # 800 us of Python in each step could run while the GPU does.
+    faster = trace.replay(without_wait_at=f"{kineto_gpu.FILE}:7")
+    saved_ms = (trace.end_ns - trace.begin_ns - faster.end_ns + faster.begin_ns) / 1e6
+    assert 0.7 * 4 * 0.8 < saved_ms < 1.3 * kineto_gpu.STEPS * 0.8
+
+
+def test_a_copy_on_the_stream_of_the_kernels_cannot_overlap(tmp_path):
+    with pytest.raises(check.Wrong, match=r"one stream, gpu\(0\) stream 7") as wrong:
+        check.overlaps(generated("copy", tmp_path), "copy", "ampere_sgemm_128x64_tn")
+    assert wrong.value.hint == "stream"
+    for with_sync_events in (True, False):
+        trace = generated("prefetched copy", tmp_path, with_sync_events)
+        check.overlaps(trace, "copy", "ampere_sgemm_128x64_tn")
+        firsts = [o for o in trace.operations if o.is_copy]
+        for copy in firsts:  # the kernel that waits for the event needs the copy
+            assert copy.number in trace.needs(copy.number + 1)
+        assert trace.account().causes[0] == "transfer"
+
+
+def test_a_faster_link_is_predicted_where_copies_have_bytes(tmp_path):
+    trace = generated("copy", tmp_path)
+    faster = trace.replay(link_gb_s=10)  # 1 GB/s
+    assert faster.end_ns - faster.begin_ns < 0.6 * (trace.end_ns - trace.begin_ns)
+    with pytest.raises(MXNetError, match="no copy between devices"):
+        load(DATA / "torch-stack.json.gz").replay(link_gb_s=10)
+
+
+def test_memory_of_a_gpu(tmp_path):
+    device = generated("item", tmp_path).memory()[gpu(0)]
+    assert (device.peak_bytes, device.end_bytes) == (4096, 0)
+    assert device.holders[0].name == "ampere_sgemm_128x64_tn"
+
+
+def test_ranks_of_a_job_of_pytorch(tmp_path):
+    """NCCL's kernels are the collectives."""
+    traces = []
+    for late_us in (0, 500):
+        events = []
+        for step in range(3):
+            t = 2000.0 * step + 100
+            call = span("cudaLaunchKernel", 1, 0, 1, cat="cuda_runtime")
+            for k, (name, begin, end, stream) in enumerate((
+                ("sgemm", t, t + 500 + late_us, 7),
+                ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", t + 510 + late_us, t + 1200, 20),
+            )):  # fmt: skip
+                args = {"correlation": 10 * step + k, "device": 0, "stream": stream}
+                events.append({**call, "ts": t - 50 + k, "args": args})
+                events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream,
+                               "ts": begin, "dur": end - begin, "args": args})  # fmt: skip
+        path = tmp_path / f"{late_us}.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        traces.append(path)
+    table = merge(traces).stragglers()
+    assert (table.collectives, table[0].rank, table[0].last) == (3, 1, 3)
+    assert table[0].waited_s == pytest.approx(1500e-6, rel=0.01)
+
+
+# -- events written by hand ------------------------------------------------------------------------
+
+
+def span(name, tid, ts, dur, pid=1, **more):
+    return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, **more}
+
+
+def written(events, folder, name="any.json"):
+    (folder / name).write_text(json.dumps(events))
+    return load(folder / name)
+
+
+def test_any_chrome_trace(tmp_path):
+    """Two threads; one gives work to the other by an arrow and waits for it."""
+    events = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}},
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "helper"}},
+        span("prepare", 1, 0, 100), span("inner", 1, 10, 20),
+        {"ph": "s", "id": 1, "cat": "q", "name": "go", "pid": 1, "tid": 1, "ts": 90},
+        {"ph": "f", "id": 1, "cat": "q", "name": "go", "pid": 1, "tid": 2, "ts": 120, "bp": "e"},
+        span("work", 2, 120, 300),
+        {"ph": "B", "name": "wait for helper", "pid": 1, "tid": 1, "ts": 110},
+        {"ph": "E", "name": "wait for helper", "pid": 1, "tid": 1, "ts": 425},
+        span("finish", 1, 430, 70),
+        {"ph": "X", "pid": 1}, {}, "no event",
+    ]  # fmt: skip
+    trace = written(events, tmp_path)
+    check_answers(trace)
+    assert [(o.name, o.thread, o.worker) for o in trace.operations] == [
+        ("prepare", "main", "caller"), ("work", "main", "helper"), ("finish", "main", "caller"),
+    ]  # fmt: skip
+    assert trace.end_ns - trace.begin_ns == 500_000
+    (wait,) = trace.waits
+    assert (wait.kind, trace[wait.operation].name) == ("wait for helper", "work")
+    work = trace[2]
+    assert work.began_ns - work.pushed_ns == 30_000
+    account = trace.account()
+    assert account["work"].ns > 400_000
+
+
+def test_a_file_without_operations_is_refused(tmp_path):
+    with pytest.raises(MXNetError, match="no complete event"):
+        written({"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1}]}, tmp_path)
+    with pytest.raises(MXNetError, match="no complete event"):
+        written({"weights": [1, 2]}, tmp_path)
+    with pytest.raises(MXNetError, match="no operation among them"):
+        written([span("wait", 1, 0, 5)], tmp_path)
+
+
+def test_threads_of_one_name_and_times_before_zero(tmp_path):
+    names = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": "w"}}
+        for tid in (1, 2)
+    ]
+    trace = written([*names, span("a", 1, -50, 10), span("b", 2, -45, 10)], tmp_path)
+    assert {operation.thread for operation in trace.operations} == {"w", "w (2)"}
+    assert trace.begin_ns > 0 and trace.workers == {"cpu": 2}
+    places = defaultdict(list)
+    for operation in trace.operations:
+        places[operation.place].append(operation.run_ns)
+    assert places == {"cpu": [10_000, 10_000]}

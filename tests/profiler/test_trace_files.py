@@ -1,0 +1,140 @@
+"""Files of traces: their sizes, what they cost in memory, and what is no such file. That a trace
+read again gives the same answers is in test_profiler_chrome.py."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from d2lmini import MXNetError, engine, nd, profile
+from d2lmini.profiler import json_stream, load
+
+#: Records as many operations as it is told, saves and loads, each in a process of its own: the
+#: growth of its largest resident set, in bytes.
+MEASURED = """
+import resource, sys
+from d2lmini import nd, profile
+from d2lmini.profiler import load
+n, path = int(sys.argv[2]), sys.argv[3]
+x = nd.ones((4,))
+with profile() as trace:
+    (x * 2 + 1).asnumpy()
+trace.save(path + ".small.gz")
+load(path + ".small.gz")
+unit = 1 if sys.platform == "darwin" else 1024
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+if sys.argv[1] == "save":
+    with profile() as trace:
+        for i in range(n // 4):
+            a = x * 2
+            b = a + 1
+            x = b / (a + 3)
+            if i % 1000 == 0:
+                x.asnumpy()
+    trace.save(path)
+else:
+    trace = load(path)
+assert len(trace.operations) == n
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before)
+"""
+
+
+def measure(what: str, n: int, path: Path) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, what, str(n), str(path)],
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no module resource")
+@pytest.mark.parametrize(
+    "n",
+    [20_000, pytest.param(200_000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])],
+)
+def test_what_a_large_trace_costs(n, tmp_path):
+    """At most 75 bytes of disk and 1000 bytes of memory an operation: 15 MB and 200 MB for 200,000,
+    and what any trace needs."""
+    path = tmp_path / "t.json.gz"
+    assert measure("save", n, path) < 1000 * n + 10e6
+    assert path.stat().st_size < 75 * n
+    assert measure("load", n, path) < 1000 * n + 10e6
+
+
+def a_trace():
+    with engine.stepped(times=20), profile() as trace:
+        x = nd.ones((2, 2))
+        (x + 1).asnumpy()
+    return trace
+
+
+def test_the_name_says_whether_a_file_is_compressed(tmp_path):
+    trace = a_trace()
+    trace.save(tmp_path / "t.json")
+    trace.save(str(tmp_path / "t.json.gz"))
+    assert (
+        gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == (tmp_path / "t.json").read_bytes()
+    )
+    (tmp_path / "t.json.gz").rename(tmp_path / "t")  # what is in it decides how it is read
+    assert load(tmp_path / "t").end_ns == trace.end_ns
+
+
+def test_samples_of_the_stack_travel(tmp_path):
+    with profile(sample_hz=1000) as trace:
+        until = time.perf_counter() + 0.2
+        while time.perf_counter() < until:
+            nd.ones((2, 2)) * 2
+    trace.save(tmp_path / "t.json.gz")
+    again = load(tmp_path / "t.json.gz")
+    assert len(again.samples) == len(trace.samples) > 0
+    assert str(again.python()) == str(trace.python())
+    assert str(again.python().flame()) == str(trace.python().flame())
+
+
+def test_what_is_no_trace_is_refused(tmp_path):
+    a_trace().save(tmp_path / "t.json.gz")
+    whole = (tmp_path / "t.json.gz").read_bytes()
+    text = gzip.decompress(whole)
+    file = tmp_path / "other.json"
+
+    def loaded(content: bytes) -> None:
+        file.write_bytes(content)
+        load(file)
+
+    for content in (b"", b"no JSON", b"\x1f\x8bno gzip", whole[:-20], text[:-20], b"\xff\xfe{}"):
+        with pytest.raises(MXNetError, match=r"other\.json is not a whole JSON file"):
+            loaded(content)
+    for change in (
+        (b'"number":2', b'"number":7'),
+        (b'"context":"cpu(0)"', b'"context":"tpu(0)"'),
+        (b'"pushed us":', b'"pushed":'),
+        (b'"begin_ns":', b'"begin":'),
+        (b'"live":[', b'"live":["a",'),
+    ):
+        assert change[0] in text
+        with pytest.raises(MXNetError):
+            loaded(text.replace(*change))
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 1 << 17])
+def test_members_are_read_in_pieces_of_any_size(piece, tmp_path, monkeypatch):
+    monkeypatch.setattr(json_stream, "_PIECE", piece)
+    value = {"a": [1, {"b": [23, "x\n}"]}, []], "c": {"d": 12345}, "e": 678, "f": [], "g": "ü"}
+    expected = [("a", 1), ("a", {"b": [23, "x\n}"]}), ("a", []), ("c", {"d": 12345}), ("e", 678)]
+    for indent in (None, 2):
+        path = tmp_path / "t.json"
+        path.write_text(json.dumps(value, indent=indent, ensure_ascii=False), encoding="utf-8")
+        assert list(json_stream.read_members(path)) == [*expected, ("g", "ü")]
+    events = [{"ph": "X"}, {"ph": "i"}]
+    for text in (json.dumps(events), json.dumps(events)[:-1], json.dumps(events)[:-1] + ",\n"):
+        path.write_text(text)
+        assert [event for _, event in json_stream.read_members(path)] == events
