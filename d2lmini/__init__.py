@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import addons, base, context, engine, instrument
@@ -146,14 +147,17 @@ def __getattr__(name: str) -> Any:
     elif name in addons.names_of(__name__):
         value = addons.attribute_of(__name__, name)
     else:
-        raise AttributeError(f"d2lmini has no {name!r}; it has {', '.join(__all__)}")
+        raise base.missing_attribute("d2lmini", name, __all__, f"; it has {', '.join(__all__)}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *addons.names_of(__name__)})
+    return sorted({*__all__, *_LAZY, *addons.names_of(__name__)})
 
+
+if "IPython" in sys.modules:
+    importlib.import_module("d2lmini.ipython").install()
 
 if os.environ.get("D2LMINI_VIRTUAL_GPUS"):
     from d2lmini.device import virtual_device

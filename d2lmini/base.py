@@ -5,7 +5,7 @@
 True
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,37 @@ class ArgumentTypeError(MXNetError, TypeError):
 class ArgumentValueError(MXNetError, ValueError):
     """An argument with a value that it cannot have, such as a shape of another size: MXNet raises
     MXNetError for some of these and Python's ValueError for others."""
+
+
+def suggest(name: str, names: Iterable[str], otherwise: str = "") -> str:
+    """The end of an error about a missing name: those of `names` that look like it, else
+    `otherwise`.
+
+    >>> suggest("dott", ["add", "dot"])
+    "; did you mean 'dot'?"
+    >>> suggest("nothing", ["add", "dot"], "; dir(nd) lists the names")
+    '; dir(nd) lists the names'
+    """
+    if name.startswith("_"):  # programs and Python itself ask for such names
+        return otherwise
+    from difflib import get_close_matches
+
+    # Without regard to case, because `dense` means `Dense`; but `Trainr` does not mean `trainer`.
+    public = [other for other in names if not other.startswith("_")]
+    public.sort(key=lambda other: other[0].isupper() == name[0].isupper())
+    known = {other.lower(): other for other in public}
+    close = get_close_matches(name.lower(), known, cutoff=0.75)
+    listed = " or ".join(repr(known[other]) for other in close)
+    return f"; did you mean {listed}?" if listed else otherwise
+
+
+def missing_attribute(
+    where: str, name: str, names: Iterable[str], otherwise: str = ""
+) -> AttributeError:
+    """The error for a name that `where` does not have; see `suggest`."""
+    text = f"{where} has no {name!r}{suggest(name, names, otherwise)}"
+    # Python would add a suggestion of its own if it knew the object.
+    return AttributeError(text, name=name, obj=None)
 
 
 class Alias:

@@ -173,6 +173,11 @@ def is_ours(frame: FrameType) -> bool:
     return _look(frame) == _OURS
 
 
+def is_users_own(frame: FrameType) -> bool:
+    """Does the frame run code of the user, in a cell or a file, not of an installed package?"""
+    return _look(frame) == _USERS
+
+
 def _look(frame: FrameType) -> int:
     """The owner of a frame's code: this package, a package between, the program, or the user."""
     filename = frame.f_code.co_filename

@@ -46,7 +46,7 @@ from d2lmini.autograd.scopes import (
     train_mode,
 )
 from d2lmini.autograd.tape import Leaf, Node, check_in_place, record_op
-from d2lmini.base import loaders
+from d2lmini.base import loaders, missing_attribute
 from d2lmini.renamed import RENAMED, find_renamed
 
 __all__ = [
@@ -65,4 +65,4 @@ def get_symbol(x: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if f"{__name__}.{name}" in RENAMED:
         return find_renamed(__name__, name)
-    raise AttributeError(f"autograd has no {name!r}; it has {', '.join(__all__)}")
+    raise missing_attribute("autograd", name, __all__, f"; it has {', '.join(__all__)}")

@@ -15,7 +15,8 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
 next), `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
 `stepped_orders`, `stepped_blame`, `stepped_explore`, `stepped_audit`), `order` (dependencies of
-recorded operations), `simulation` (recorded operations by the same rules).
+recorded operations), `simulation` (recorded operations by the same rules), `pending` (what is
+queued, and how it is cancelled).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
 run on the thread that issues them, because handing them to a worker would cost more; 0 turns
@@ -32,10 +33,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite, forks, instrument
+from d2lmini import forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.engine import core
+from d2lmini.engine import core, pending
 from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
@@ -149,8 +150,19 @@ def limit_pending(nbytes: int | None) -> None:
 
 def cancel_pending() -> int:
     """Drop every task that has not begun; returns how many. Waits on the results raise
-    "cancelled"."""
-    return current.cancel_pending()
+    "cancelled" at once.
+
+    A running task cannot be stopped. If it is a function given to `engine.push`, which may never
+    end, one line on stderr names the function, and another worker takes the place of its worker.
+    """
+    count = current.cancel_pending()
+    for task in pending.find_unstoppable(current):
+        print(
+            f"d2lmini: {pending.describe(task)} is running and cannot be stopped; waitall() waits "
+            "for it",
+            file=sys.stderr,
+        )
+    return count
 
 
 def set_bulk_size(size: int) -> int:
@@ -186,21 +198,9 @@ def bulk(size: int) -> Iterator[None]:
 def explain(value: Any) -> str:
     """The tasks that hold or wait for a Var (or NDArray), each with the line that issued it."""
     var = _var_of(value)
-    with current.lock:
-        writer, readers, queue = var.writer, list(var.readers), list(var.queue)
     if instrument.listeners:
-        pending = writer is not None or bool(readers or queue)
-        current.note_poll("explain", var, current.stats().pushed, pending)
-    lines = [f"writing: {_describe(writer)}"] if writer else []
-    lines += [f"reading: {_describe(task)}" for task in readers]
-    lines += [f"waits to {'write' if w else 'read'}: {_describe(t)}" for t, w in queue]
-    return "\n".join(lines) or "idle: nothing pending"
-
-
-def _describe(task: Task) -> str:
-    waits = f", waiting for {task.waits} more" if task.waits else ""
-    waits = ", more may join it" if task.open else waits
-    return f"{task.name} (issued at {callsite.describe(task.site)}{waits})"
+        current.note_poll("explain", var, current.stats().pushed, not var.idle)
+    return pending.explain(var)
 
 
 @contextmanager

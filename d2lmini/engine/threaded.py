@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 
 from d2lmini import callsite, instrument
-from d2lmini.engine import signals, worker_pools
+from d2lmini.engine import pending, signals, worker_pools
 from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
@@ -89,6 +89,7 @@ class ThreadedEngine(Engine):
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self._pools: dict[Any, WorkerPool] = {}
+        self._replaced: set[Task] = set()  # running tasks whose workers `cancel_pending` replaced
         self._stopped = self._ended = False
 
     @property
@@ -231,12 +232,53 @@ class ThreadedEngine(Engine):
                     pool.idle.append(worker)
             if task is not None:
                 self._run(task, worker.name)
+                if self._replaced and self._leave(task, pool, worker):
+                    return
             elif job is not None:
                 job.work()
             else:
                 worker.awake.acquire()
             if self._late:
                 self._push_late()
+
+    # -- cancelling -------------------------------------------------------------------------------
+
+    def cancel_pending(self) -> int:
+        held = signals.hold()
+        try:
+            with self.lock:
+                count = super().cancel_pending()
+                self._drop_cancelled()
+        finally:
+            if held is not None:
+                signals.release(held)
+        return count
+
+    def _drop_cancelled(self) -> None:
+        """Drop the tasks that were cancelled, and let others take over from the workers that run a
+        function which may never end."""
+        ready = pending.drop_cancelled(self)
+        for pool in self._pools.values():
+            pool.ready = [entry for entry in pool.ready if entry[2] in self.pending]
+            heapq.heapify(pool.ready)
+        for task in self.running - self._replaced:
+            pool = self.pool(worker_pools.key_of(task))
+            if not task.defers and pool.workers and (task.ctx, task.lane) not in self.runners:
+                self._replaced.add(task)
+                pool.size += 1
+        self._dispatch(ready)
+        self._wake_waiting()
+
+    def _leave(self, task: Task, pool: WorkerPool, worker: _Worker) -> bool:
+        """Remove `worker`, which has ended `task`, if another worker has taken its place."""
+        with self.lock:
+            if task not in self._replaced:
+                return False
+            self._replaced.discard(task)
+            pool.size = max(0, pool.size - 1)
+            if worker in pool.workers:
+                pool.workers.remove(worker)
+        return True
 
     def _work_off(self) -> None:
         """Run the ready tasks of pools that have no workers: none could start, or all ended."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from d2lmini.base import missing_attribute
 from d2lmini.gluon import block, hybrid_block, parameter
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.constant import Constant
@@ -64,10 +65,10 @@ def __getattr__(name: str) -> Any:
             "gluon.model_zoo is left out of d2lmini, as all of MXNet's pretrained networks"
         )
     else:
-        raise AttributeError(f"gluon has no {name!r}; it has {', '.join(__all__)}")
+        raise missing_attribute("gluon", name, __all__, f"; it has {', '.join(__all__)}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

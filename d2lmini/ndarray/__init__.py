@@ -76,4 +76,8 @@ vars(globals()["contrib"]).update(
 def __getattr__(name: str) -> Any:
     if name in ("CachedOp", "np", "npx"):  # defined in a higher layer
         return loaders[name]()
-    raise explain("nd", name)
+    raise explain("nd", name, __dir__())
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *public_names(), "CachedOp", "contrib", "linalg", "op"})

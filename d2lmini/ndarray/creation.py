@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import ArgumentTypeError
+from d2lmini.base import ArgumentTypeError, integer_types
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
@@ -46,6 +46,16 @@ def without_inputs(op: Op, name: str) -> Callable[..., NDArray]:
         return _make(op.name, ctx, out, **attrs)
 
     return name_function(make, op, "d2lmini.ndarray", name)
+
+
+def _check_shape(name: str, shape: Any, *others: Any) -> None:
+    """ArgumentTypeError if the call gives one axis of the shape after the other: `zeros(2, 3)`."""
+    if isinstance(others[0], integer_types):
+        axes = ", ".join(str(axis) for axis in (shape, *others) if isinstance(axis, integer_types))
+        raise ArgumentTypeError(
+            f"{name}: the shape is one argument; the second is ctx, a Context such as cpu(), not "
+            f"{others[0]}; write nd.{name}(({axes}))"
+        )
 
 
 def _dtype(dtype: Any) -> np.dtype:
@@ -84,6 +94,7 @@ def empty(
     shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None
 ) -> NDArray:
     """An array with undefined contents. stype: only 'default'."""
+    _check_shape("empty", shape, ctx, dtype, stype)
     check_storage(stype)
     return exchange.empty(shape, ctx, _dtype(dtype))
 
@@ -93,12 +104,14 @@ def zeros(
     **kwargs: Any,
 ) -> NDArray:  # fmt: skip
     """An array of zeros, float32 by default. stype: only 'default'; kwargs: `out`."""
+    _check_shape("zeros", shape, ctx, dtype, stype)
     check_storage(stype)
     return _make("_zeros", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
 
 
 def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """An array of ones, float32 by default. kwargs: `out`."""
+    _check_shape("ones", shape, ctx, dtype)
     return _make("_ones", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
 
 

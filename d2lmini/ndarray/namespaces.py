@@ -28,7 +28,7 @@ class Namespace:
                 value = self._wrap_op(found, name)
                 setattr(self, name, value)
                 return value
-        raise explain(self.__name__, name)
+        raise explain(self.__name__, name, dir(self))
 
     def _wrap_op(self, op: Op, name: str) -> Any:
         """The object under the op's name: here the op itself."""

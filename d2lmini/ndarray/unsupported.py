@@ -8,8 +8,11 @@ AttributeError: nd.histogram is left out of d2lmini, np.histogram(x.asnumpy()) d
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
+
+from d2lmini.base import missing_attribute
 
 # Reasons (a topic, or an alternative) and the names (patterns) they cover.
 LEFT_OUT = {
@@ -37,12 +40,12 @@ LEFT_OUT = {
 }
 
 
-def explain(where: str, name: str) -> AttributeError:
-    """The error for a missing name: left out on purpose, or unknown."""
-    for reason, names in LEFT_OUT.items():
-        if any(fnmatchcase(name, pattern) for pattern in names.split()):
+def explain(where: str, name: str, names: Iterable[str] = ()) -> AttributeError:
+    """The error for a missing name: left out on purpose, or unknown; `names`: those that exist."""
+    for reason, patterns in LEFT_OUT.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns.split()):
             return AttributeError(f"{where}.{name} is left out of d2lmini, {reason}")
-    return AttributeError(f"{where} has no {name!r}; dir({where}) lists the names")
+    return missing_attribute(where, name, names, f"; dir({where}) lists the names")
 
 
 class LeftOut:

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as _numpy
 
+from d2lmini.base import missing_attribute
 from d2lmini.np.arrays import ndarray
 from d2lmini.np.protocol import FUNCTIONS
 
@@ -55,5 +56,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"np.{name} is left out of d2lmini, NumPy has no financial functions any more"
         )
-    hint = "; NumPy has it: compute with x.asnumpy()" if hasattr(_numpy, name) else ""
-    raise AttributeError(f"d2lmini.np has no {name!r}{hint}")
+    if hasattr(_numpy, name):
+        raise AttributeError(f"d2lmini.np has no {name!r}; NumPy has it: compute with x.asnumpy()")
+    raise missing_attribute("d2lmini.np", name, globals())

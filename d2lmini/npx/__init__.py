@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.base import suggest
 from d2lmini.context import (
     Context,
     cpu,
@@ -58,7 +59,8 @@ def explain(name: str) -> str:
     """Why `npx` has no such name."""
     if name in LEFT_OUT:
         return f"npx.{name} is left out of d2lmini, {LEFT_OUT[name]}"
-    return f"d2lmini.npx has no {name!r}; it has {', '.join(sorted(__all__))}"
+    listed = f"; it has {', '.join(sorted(__all__))}"
+    return f"d2lmini.npx has no {name!r}{suggest(name, __all__, listed)}"
 
 
 #: MXNet's names that are not here, and why.

@@ -41,7 +41,11 @@ from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
 @pointwise("relu", lambda g, y: relu_backward(g, y), integers="exact", onnx="Relu")
 def relu(xp, data, *, out=None):
-    """max(data, 0); nan stays nan. The gradient at 0 is 0."""
+    """max(data, 0); nan stays nan. The gradient at 0 is 0.
+
+    >>> nd.relu(nd.array([-1, 0, 2])).asnumpy().tolist()
+    [0.0, 0.0, 2.0]
+    """
     return at_least(xp, data, 0, out)
 
 
@@ -172,6 +176,9 @@ def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
 
     Limits for an integer array are truncated towards zero, and may lie outside its range. If a_min
     is above a_max, elements above a_max are a_max and the others a_min, as in MXNet.
+
+    >>> nd.clip(nd.array([-1, 0.5, 9]), 0, 1).asnumpy().tolist()
+    [0.0, 0.5, 1.0]
     """
     if a_min > a_max:
         top = limit[xp][data.dtype][a_max]

@@ -56,6 +56,9 @@ def broadcast_to(xp, data, *, shape: Shape = (), out=None):
 
     New axes may come in front, as in NumPy (MXNet refuses them here, not in the NDArray method).
     MXNetError at the call if the shapes do not broadcast.
+
+    >>> nd.broadcast_to(nd.array([[1], [2]]), shape=(2, 3)).asnumpy().tolist()
+    [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     """
     return chunking.place_view(xp, xp.broadcast_to(data, _to(data.shape, shape)), out)
 
@@ -154,6 +157,9 @@ def tile(xp, data, *, reps: Shape, out=None):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 
     (2, 3) with reps (2, 2) -> (4, 6), with reps 2 -> (2, 6), with (2, 1, 1) -> (2, 2, 3).
+
+    >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
+    [1.0, 2.0, 1.0, 2.0]
     """
     sizes, reps = _tiles(data.shape, reps)
     if out is None:
@@ -187,7 +193,11 @@ def _infer_repeat(data: Spec, *, repeats: int, axis: int | None = None) -> Spec:
 
 @op(infer=_infer_repeat, flops=0)
 def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
-    """Each element `repeats` times in a row along `axis`, or of the flattened array."""
+    """Each element `repeats` times in a row along `axis`, or of the flattened array.
+
+    >>> nd.repeat(nd.array([1, 2]), repeats=2).asnumpy().tolist()
+    [1.0, 1.0, 2.0, 2.0]
+    """
     if axis is None:
         data, axis = data.reshape(-1), 0
     axis %= data.ndim

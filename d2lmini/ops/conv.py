@@ -114,6 +114,10 @@ def Convolution(
     MXNetError at the call for shapes, dtypes and layouts other than channel-first. Cost: 2 FLOPs
     for each output element and each of its C / num_group * prod(kernel) weights. After MXNet's
     Convolution; its tuning attributes are accepted and have no effect.
+
+    >>> images, filters = nd.ones((8, 3, 28, 28)), nd.ones((16, 3, 5, 5))
+    >>> nd.Convolution(images, filters, kernel=(5, 5), num_filter=16, no_bias=True).shape
+    (8, 16, 24, 24)
     """
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
     shape = (data.shape[0], num_filter, *geo.out)

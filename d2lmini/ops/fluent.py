@@ -27,6 +27,7 @@ import numpy as np
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
 from d2lmini.ops.core import Op, Spec, Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.signature import text_of
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -164,7 +165,7 @@ def _method(name: str) -> Callable:
         return op(self, *args, **kwargs)
 
     method.__name__, method.__qualname__ = name, f"Fluent.{name}"
-    method.__doc__ = f"`{op.usage}` of this array.\n\n{op.__doc__ or ''}"
+    method.__doc__ = f"`{op.usage}` of this array.\n\n{text_of(op)}"
     return method
 
 

@@ -233,6 +233,9 @@ def where(xp, condition, x, y, *, out=None):
 
     x and y have the same shape and dtype; condition has their shape, or is a vector that selects
     rows: (n,) for (n, ...). No gradient flows to condition.
+
+    >>> nd.where(nd.array([1, 0]), nd.array([1, 2]), nd.array([3, 4])).asnumpy().tolist()
+    [1.0, 4.0]
     """
     mask = condition.astype(bool, copy=False)
     mask = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))

@@ -109,6 +109,9 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
     a (A..., n, B...) and indices (I...) of any dtype -> (A..., I..., B...) of a's dtype.
     Outside [0, n): mode 'clip' takes the nearest end (so -1 is 0), 'wrap' counts modulo n (-1 is
     the last), 'raise' fails at run time. MXNetError at the call for axis or mode.
+
+    >>> nd.take(nd.array([10, 20, 30]), nd.array([2, 0])).asnumpy().tolist()
+    [30.0, 10.0]
     """
     if xp is np and mode != "raise":
         return xp.take(a, integers(np, indices), axis, out, mode)
@@ -160,6 +163,9 @@ def Embedding(
     data (I...) of any dtype, weight (input_dim, output_dim) -> (I..., output_dim) of weight's
     dtype; numbers outside are clipped. `dtype` is for symbols. `sparse_grad` is accepted; the
     gradient is dense anyway. MXNetError at the call if weight has another shape.
+
+    >>> nd.Embedding(nd.array([2, 0]), nd.array([[1], [2], [3]]), input_dim=3, output_dim=1).shape
+    (2, 1)
     """
     return take.compute(xp, weight, data, axis=0, mode="clip", out=out)
 
@@ -219,6 +225,9 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     data (A..., n, B...) and index (A..., B...) or (A..., 1, B...) -> (A..., B...), or with
     keepdims (A..., 1, B...), of data's dtype; of a vector (1,). Outside [0, n): 'clip' or 'wrap',
     as in `take`. MXNetError at the call for axis, mode or the index's shape.
+
+    >>> nd.pick(nd.array([[1, 2], [3, 4]]), nd.array([0, 1])).asnumpy().tolist()
+    [1.0, 4.0]
     """
     shape = data.shape
     before, after = shape[: axis % data.ndim], shape[axis % data.ndim + 1 :]
@@ -325,6 +334,9 @@ def one_hot(
 
     indices (I...) -> (I..., depth) of `dtype`; an index outside [0, depth) gives a row without
     on_value.
+
+    >>> nd.one_hot(nd.array([0, 2]), depth=3).asnumpy().tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
     if out is None:
         out = xp.empty((*indices.shape, depth), dtype)

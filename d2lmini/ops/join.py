@@ -53,6 +53,9 @@ def concat(xp, *data, dim: int = 1, out=None):
     """Arrays one after the other along axis `dim`; their other sizes and dtypes must agree.
 
     MXNetError at the call, naming the input that does not fit.
+
+    >>> nd.concat(nd.ones((1, 2)), nd.zeros((1, 2)), dim=0).asnumpy().tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
     """
     if out is None:
         return xp.concatenate(data, axis=dim)
@@ -110,7 +113,11 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
 
 @op(infer=_infer_stack, flops=0, counted=True, unchecked=True)
 def stack(xp, *data, axis: int = 0, out=None):
-    """Arrays of equal shape side by side along a new axis, at position `axis` of the result."""
+    """Arrays of equal shape side by side along a new axis, at position `axis` of the result.
+
+    >>> nd.stack(nd.array([1, 2]), nd.array([3, 4]), axis=1).asnumpy().tolist()
+    [[1.0, 3.0], [2.0, 4.0]]
+    """
     if out is None:
         return xp.stack(data, axis=axis)
     at = axis % out.ndim
@@ -198,6 +205,9 @@ def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = Fal
 
     Returns a list, or the array itself for one part. MXNetError at the call if num_outputs does not
     divide the size.
+
+    >>> [part.shape for part in nd.split(nd.ones((4, 6)), num_outputs=3, axis=1)]
+    [(4, 2), (4, 2), (4, 2)]
     """
     return _split(xp, data, axis, _equal_ends(data.shape[axis], num_outputs), squeeze_axis, out)
 

@@ -119,6 +119,14 @@ def dot(
     for sparse storage, is accepted and has no effect.
 
     MXNetError at the call when inner sizes or dtypes differ, or for scalars. Cost: 2 M N K.
+
+    For matrices y[i, j] = sum over k of lhs[i, k] * rhs[k, j]:
+
+    >>> nd.dot(nd.array([[1, 2], [3, 4]]), nd.array([[1], [10]]))
+    <BLANKLINE>
+    [[21.]
+     [43.]]
+    <NDArray 2x1 @cpu(0)>
     """
     if lhs.ndim == rhs.ndim == 2:
         return matmul(xp, lhs.T if transpose_a else lhs, rhs.T if transpose_b else rhs, out)
@@ -181,6 +189,9 @@ def batch_dot(
     transpose_a and transpose_b transpose each matrix first. dtypes as for `dot`. MXNetError at the
     call unless there are three or more axes and all but the inner sizes agree: batches do not
     broadcast. Cost: 2 B M N K.
+
+    >>> nd.batch_dot(nd.ones((8, 2, 3)), nd.ones((8, 3, 5))).shape
+    (8, 2, 5)
     """
     left = transpose_last(lhs) if transpose_a else lhs
     right = transpose_last(rhs) if transpose_b else rhs

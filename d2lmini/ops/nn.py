@@ -81,6 +81,10 @@ def FullyConnected(
     (num_hidden,) unless no_bias. One floating dtype, kept. MXNetError at the call for shapes and
     dtypes.
     Cost: 2 N K num_hidden.
+
+    >>> weight, bias = nd.ones((5, 12)), nd.zeros(5)
+    >>> nd.FullyConnected(nd.ones((2, 3, 4)), weight, bias, num_hidden=5).shape
+    (2, 5)
     """
     flat = data.ndim == 2  # reshaping would change nothing
     rows = data if flat else data.reshape(_rows(data.shape, flatten))

@@ -187,6 +187,9 @@ def topk(
     the two, 'mask' an array like the data with 1 at their positions and 0 elsewhere. k < 1 means
     all. (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all, (k,). Only values
     have a gradient. MXNetError at the call for k > n.
+
+    >>> nd.topk(nd.array([3, 9, 7]), k=2, ret_typ="value").asnumpy().tolist()
+    [9.0, 7.0]
     """
     lines, at = _lines(data, axis)
     n = lines.shape[at]

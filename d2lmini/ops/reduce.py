@@ -185,7 +185,11 @@ def _nan_to(xp: Any, data: Any, value: float) -> Any:
 def sum_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
-    """Sum over `axis`; an empty sum is 0."""
+    """Sum over `axis`; an empty sum is 0.
+
+    >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
+    [4.0, 6.0]
+    """
     axes = reduced_axes(axis, data.ndim, exclude)
     return reduce_into(xp, data, axes, out, "sum", keepdims=keepdims)
 
@@ -200,6 +204,9 @@ def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool =
     """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
     Integers are summed in float64 (MXNet sums in their own dtype, which may overflow).
+
+    >>> nd.mean(nd.array([[1, 2], [3, 4]]), axis=1).asnumpy().tolist()
+    [1.5, 3.5]
     """
     axes = reduced_axes(axis, data.ndim, exclude)
     if out is None:

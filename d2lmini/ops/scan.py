@@ -105,6 +105,9 @@ def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
     by default, and int64 for bool. Positions that are not exact in a floating dtype (beyond 2^24 in
     float32) are rounded with a warning; MXNet rounds them silently. MXNetError at the call for an
     empty axis, and for an axis whose positions exceed the dtype.
+
+    >>> nd.argmax(nd.array([[1, 5, 5], [7, 2, 3]]), axis=1).asnumpy().tolist()
+    [1.0, 0.0]
     """
     return _position(xp, data, "argmax", axis, keepdims, out)
 

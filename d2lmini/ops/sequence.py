@@ -96,6 +96,10 @@ def SequenceMask(
 
     Without lengths a copy. MXNetError at the call for shapes, axis, or lengths given without
     use_sequence_length (or the reverse).
+
+    >>> steps, lengths = nd.ones((3, 2)), nd.array([1, 2])
+    >>> nd.SequenceMask(steps, lengths, use_sequence_length=True).asnumpy().tolist()
+    [[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
     """
     if sequence_length is None:
         return data.copy()

@@ -53,6 +53,9 @@ def reshape(
 
     With `reverse` the codes name axes counted from the end. `target_shape` and `keep_highest` are
     the older form of `shape` (`infer_older`). MXNetError at the call if the sizes do not fit.
+
+    >>> nd.reshape(nd.ones((2, 3, 4)), shape=(0, -1)).shape
+    (2, 12)
     """
     sizes = _target(data.shape, shape, reverse, target_shape, keep_highest)
     return chunking.place_view(xp, data.reshape(sizes), out)
@@ -150,7 +153,11 @@ def _expand_shape(shape: Shape, axis: int) -> Shape:
 
 @op(infer=lambda data, *, axis: Spec(_expand_shape(data.shape, axis), data.dtype), flops=0)
 def expand_dims(xp, data, *, axis: int, out=None):
-    """Insert an axis of size 1 at position `axis` of the result; -1 is the last."""
+    """Insert an axis of size 1 at position `axis` of the result; -1 is the last.
+
+    >>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape
+    (2, 1, 3)
+    """
     return chunking.place_view(xp, data.reshape(_expand_shape(data.shape, axis)), out)
 
 
@@ -226,7 +233,11 @@ def _infer_transpose(data: Spec, *, axes: Shape | None = ()) -> Spec:
 
 @op(infer=_infer_transpose, flops=0)
 def transpose(xp, data, *, axes: Shape | None = (), out=None):
-    """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them."""
+    """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them.
+
+    >>> nd.transpose(nd.ones((2, 3, 4)), axes=(1, 0, 2)).shape
+    (3, 2, 4)
+    """
     return chunking.place_view(xp, data.transpose(_order(axes, data.ndim)), out)
 
 

@@ -72,12 +72,18 @@ def with_signature(signature: Signature, doc: str | None = None) -> Callable[[Ca
     return state
 
 
+def text_of(op: Any) -> str:
+    """The docstring of `op` without its example, which is for `nd`: for functions and methods that
+    apply `op`."""
+    return (op.__doc__ or "").partition(">>> ")[0].rstrip()
+
+
 def name_function(function: Any, op: Any, module: str, qualname: str) -> Callable[..., Any]:
     """Name and document a function that applies `op`: `help` and `inspect` explain it, and `pickle`
     finds it as `module.qualname`."""
     function.__name__ = qualname.rpartition(".")[2]
     function.__module__, function.__qualname__ = module, qualname
-    function.__doc__ = f"`{op.usage}`\n\n{op.__doc__}"
+    function.__doc__ = f"`{op.usage}`\n\n{text_of(op)}"
     function.__wrapped__ = op  # inspect asks `op` for the signature, which few programs need
     return function
 

@@ -119,6 +119,9 @@ def slice_axis(xp, data, *, axis: int, begin: int, end: int | None = None, out=N
 
     Negative bounds count from the end; None is the end. dtype kept. MXNetError at the call for
     bounds outside (an empty part is allowed, unlike in MXNet).
+
+    >>> nd.slice_axis(nd.array([1, 2, 3, 4]), axis=0, begin=1, end=-1).asnumpy().tolist()
+    [2.0, 3.0]
     """
     begins, ends = _axis_bounds(axis, begin, end, data.shape)
     return chunking.place_view(xp, data[_key(begins, ends, ())], out)

@@ -120,6 +120,9 @@ def softmax(
     Any shape, floating dtype; `dtype` is the result's. With use_length, `length` (integers, of
     data's shape without that axis) is the number of valid elements; the others become 0.
     MXNetError at the call for axis, dtypes, length. Cost: about 5 FLOPs an element.
+
+    >>> nd.softmax(nd.array([[0, 0], [2, 2]])).asnumpy().tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
     """
     return softmax_along(
         xp, data, axis, out, scale=1 / (temperature or 1), length=length, dtype=dtype

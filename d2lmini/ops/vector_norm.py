@@ -57,6 +57,9 @@ def norm(
     The dtype is kept, or `out_dtype`. Over two axes this is the Frobenius norm. Where squares leave
     the range of float32 they are summed in float64, so that neither 1e30 nor 1e-30 is lost.
     The gradient at a vector of zeros is 0 (MXNet gives nan).
+
+    >>> nd.norm(nd.array([3, 4])).asscalar()
+    np.float32(5.0)
     """
     axes = reduced_axes(axis, data.ndim)
     if out is None:

@@ -59,4 +59,9 @@ def __getattr__(name: str) -> Any:
         return getattr(globals()["op"], name)
     if name in ("np", "npx"):  # defined in a higher layer
         return loaders[name]()
-    raise explain("sym", name)
+    raise explain("sym", name, __dir__())
+
+
+def __dir__() -> list[str]:
+    namespaces = ("contrib", "linalg", "op", "sparse")
+    return sorted({*__all__, *public_functions(), *namespaces, "Variable", "var"})

@@ -362,6 +362,24 @@ def test_shape_errors_rise_at_the_call_and_name_what_to_do():
         nd.dot(nd.ones((2, 2)), nd.ones((2, 2)), out=nd.zeros(3))
 
 
+@pytest.mark.parametrize(
+    ("call", "write"),
+    [
+        (lambda: nd.zeros(2, 3), "zeros((2, 3))"),
+        (lambda: nd.ones(2, 3, 4), "ones((2, 3, 4))"),
+        (lambda: nd.empty(np.int64(2), np.int64(3)), "empty((2, 3))"),
+    ],
+)
+def test_a_shape_given_as_several_arguments(call, write: str):
+    name = write.partition("(")[0]
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value) == (
+        f"{name}: the shape is one argument; the second is ctx, a Context such as cpu(), not 3; "
+        f"write nd.{write}"
+    )
+
+
 def test_the_traceback_ends_at_the_callers_line():
     """What the reader sees last is the library's message, what they see first is their line."""
     with pytest.raises(MXNetError) as caught:

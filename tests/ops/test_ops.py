@@ -3,6 +3,8 @@ against the real MXNet 1.9.1, where one is at hand (`make test-mxnet`)."""
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import pkgutil
 import sys
 
@@ -172,6 +174,15 @@ def test_the_contents_page_of_ops_leaves_no_file_out():
 def test_every_op_has_a_docstring():
     bare = sorted({op.name for op in registry.values() if not (op.__doc__ or "").strip()})
     assert not bare, f"say what they do: {bare}"
+
+
+def test_examples_in_the_docstrings_of_ops_run():
+    finder, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
+    ops = {op.name: op.__doc__ or "" for op in registry.values()}
+    for name, text in ops.items():
+        runner.run(finder.get_doctest(inspect.cleandoc(text), {"nd": nd}, name, None, None))
+    failed, tried = runner.summarize(verbose=False)
+    assert not failed and tried > 25
 
 
 UFUNCS = [

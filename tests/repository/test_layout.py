@@ -32,7 +32,7 @@ FLOORS = {
     5: "initializer lr_scheduler metric np npx optimizer runtime kvstore visualization",
     6: "gluon",
     7: "profiler widgets",
-    8: "cli d2l random __init__ __main__",
+    8: "cli d2l ipython random __init__ __main__",
     9: "compat cuda distributed onnx",
 }
 ADDONS = frozenset(FLOORS[9].split())

@@ -64,7 +64,7 @@ def test_the_wheel_holds_the_library_the_chapters_and_nothing_else(built):
     book = {
         f"d2lmini/book/{p.as_posix()}"
         for p in tracked
-        if p.match("chapters/*.ipynb") or p.match("img/*.svg")
+        if p.match("chapters/*.ipynb") or p.match("chapters/traces/*") or p.match("img/*.svg")
     }
     assert library | book <= packed
     assert all(name.startswith("d2lmini/") for name in packed)

@@ -1,0 +1,119 @@
+"""Pending work: how much there is, who waits for whom, and how tasks leave that were cancelled.
+
+>>> from d2lmini import engine
+>>> engine.explain(engine.new_var())
+'idle: nothing pending'
+
+A cancelled task that has not begun leaves its Vars at once: no worker has to take it, and it waits
+for no other task. There is one exception. A task that changes what a running task writes ends after
+that task, so that its failure is not overwritten by the result of the running task.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from d2lmini import callsite
+from d2lmini.engine import core
+from d2lmini.engine.core import Task, Var, WaitRequest
+from d2lmini.engine.rendezvous import Rendezvous
+
+if TYPE_CHECKING:
+    from d2lmini.engine.scheduler import Scheduler
+
+#: Tasks predicted to take as long (the default of `Task.predicted_us`) have no prediction.
+UNKNOWN_US = 1e8
+
+#: `describe_work` names so many running tasks.
+MOST_NAMED = 4
+
+
+def describe(task: Task) -> str:
+    """The task and the line that issued it."""
+    return f"{task.name} (issued at {callsite.describe(task.site)})"
+
+
+def explain(var: Var) -> str:
+    """The tasks that hold or wait for `var`, one on each line."""
+    with core.lock:
+        writer, readers, queue = var.writer, list(var.readers), list(var.queue)
+    lines = [f"writing: {_describe_wait(writer)}"] if writer else []
+    lines += [f"reading: {_describe_wait(task)}" for task in readers]
+    lines += [f"waits to {'write' if w else 'read'}: {_describe_wait(t)}" for t, w in queue]
+    return "\n".join(lines) or "idle: nothing pending"
+
+
+def _describe_wait(task: Task) -> str:
+    waits = f", waiting for {task.waits} more" if task.waits else ""
+    waits = ", more may join it" if task.open else waits
+    return f"{task.name} (issued at {callsite.describe(task.site)}{waits})"
+
+
+def describe_work(engine: Scheduler, workers: int) -> str:
+    """What is queued, how long it may take on so many workers, and what runs; "" if nothing is
+    pending."""
+    queued, running = _split(engine)
+    lines = []
+    if queued:
+        count = "1 operation" if len(queued) == 1 else f"{len(queued)} operations"
+        took = _describe_time(queued, workers)
+        lines.append(f"{count} still queued{took}; engine.cancel_pending() drops them")
+    lines += [f"still running: {describe(task)}" for task in running[:MOST_NAMED]]
+    return "\n".join(f"d2lmini: {line}" for line in lines)
+
+
+def _split(engine: Scheduler) -> tuple[list[Task], list[Task]]:
+    """The tasks that have not begun, and those that run, in push order."""
+    with engine.lock:
+        pairs = map(lambda task: (task, tuple(task.parts)), engine.pending)
+        tasks = sorted(pairs, key=lambda pair: pair[0].seq)
+        begun = set(engine.running)
+    running = [parts[0] for task, parts in tasks if task in begun and parts]
+    queued = [part for _, parts in tasks for part in parts if part not in running]
+    return queued, running
+
+
+def _describe_time(queued: list[Task], workers: int) -> str:
+    """ ", about 12 s by prediction": the sum of the predicted times, divided by the workers."""
+    known = [task.predicted_us for task in queued if task.predicted_us < UNKNOWN_US]
+    unknown = len(queued) - len(known)
+    parts = []
+    if known:
+        seconds = sum(known) / workers / 1e6
+        parts.append(
+            f"about {_round(seconds)} by prediction" if seconds >= 0.1 else "less than 0.1 s"
+        )
+    if unknown:
+        parts.append(f"{unknown} of unknown length")
+    return "".join(f", {part}" for part in parts)
+
+
+def _round(seconds: float) -> str:
+    """Two digits: "0.25 s", "12 s", "340 s"."""
+    digits = max(0, 1 - math.floor(math.log10(seconds)))
+    rounded = round(seconds, 1 - math.floor(math.log10(seconds)))
+    return f"{rounded:.{digits}f} s"
+
+
+def find_unstoppable(engine: Scheduler) -> list[Task]:
+    """The user's functions that run now: nothing tells whether they ever end."""
+    return [task for task in _split(engine)[1] if not task.defers]
+
+
+def drop_cancelled(engine: Scheduler) -> list[Task]:
+    """Settle the cancelled tasks that have not begun and take them from their Vars (lock held).
+    Returns the tasks and waits that may go on."""
+    written = {var for task in engine.running for var in task.writes}
+    waiting = [task for task in engine.pending if task not in engine.running]
+    dropped = [task for task in waiting if written.isdisjoint(task.writes)]
+    dropped.sort(key=lambda task: task.seq)
+    ready: list[Task] = []
+    for task in dropped:
+        for part in task.parts:
+            engine._settle(part, part.cancelled, False)
+        engine.pending.discard(task)
+        if isinstance(task, Rendezvous):
+            task.open = False  # it accepts no more parts
+        ready += core.withdraw(task)
+    return [task for task in ready if task in engine.pending or isinstance(task, WaitRequest)]
