@@ -53,8 +53,8 @@ def print_summary(
     """Print a line for each node but the parameters: name and op, output shape without the batch,
     number of its parameters' elements (auxiliary states not counted), the nodes of its inputs.
 
-    shape: shapes of variables by name; without them only parameters of known size are counted, as
-    in MXNet. positions: where columns end, as fractions of a line.
+    shape: shapes of variables by name; without them only biases and parameters of known size are
+    counted, as in MXNet. positions: where columns end, as fractions of a line.
     """
     _check(symbol)
     given = shape or {}
@@ -62,9 +62,12 @@ def print_summary(
     found = shapes_of(symbol._entries, known)
     ends = [int(line_length * p) for p in positions]
 
-    def size(node: Node) -> int:
+    def size(node: Node, layer: Node) -> int:
         sizes = found.get((node, 0))
-        return prod(sizes) if sizes is not None and is_known(sizes) else 0
+        if sizes is not None and is_known(sizes):
+            return prod(sizes)
+        units = layer.attrs.get("num_hidden") or layer.attrs.get("num_filter") or 0
+        return units if node.name.endswith("_bias") else 0
 
     nodes = topological(symbol._entries)
     data = set(known) or {n for n in nodes if n.op is None and _is_data(n, nodes)}
@@ -77,7 +80,7 @@ def print_summary(
         if node.op is None and node not in data:
             continue
         inputs = list(dict.fromkeys(entry[0] for entry in node.sources))
-        count = sum(size(n) for n in inputs if n in parameters)
+        count = sum(size(n, node) for n in inputs if n in parameters)
         total += count
         out = found.get((node, 0))
         shown = "x".join(map(str, out[1:])) if out is not None and is_known(out) else ""

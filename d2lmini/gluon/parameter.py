@@ -38,6 +38,7 @@ from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
+from d2lmini.ops.checks import check_storage
 from d2lmini.symbol import Symbol
 from d2lmini.util import is_np_array, is_np_shape
 
@@ -58,9 +59,9 @@ class Parameter:
     'add' adds to the gradient, 'null' keeps no gradient. shape: 0 or -1 for an unknown size, None
     for an unknown shape. lr_mult, wd_mult: factors on the learning rate and the weight decay. init:
     the parameter's initializer, by default that of `initialize`. allow_deferred_init: `initialize`
-    may wait until the shape is known. differentiable=False: grad_req stays 'null'. stype,
-    grad_stype: accepted without effect, because all arrays are dense (d2lmini has no sparse
-    arrays).
+    may wait until the shape is known. differentiable=False: grad_req stays 'null'. stype:
+    'default'; MXNetError for MXNet's sparse types, which d2lmini leaves out. grad_stype: accepted
+    without effect, because all gradients are dense.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Parameter:
                 f"{what} for Parameter '{name}' must be one of 'default', 'row_sparse', or 'csr', "
                 f"but got '{value}'"
             )
+        check_storage(stype)
         self.name = name
         self._is_np = is_np_array()  # also for arrays that are made outside of a scope `np_array`
         self.lr_mult = lr_mult

@@ -151,12 +151,12 @@ def linspace(
     num: int,
     endpoint: bool = True,
     ctx: Context | None = None,
-    dtype: Any = None,
+    dtype: Any = "float32",
 ) -> NDArray:
-    """`num` evenly spaced numbers from start to stop."""
-    return _make(
-        "_linspace", ctx, start=start, stop=stop, num=num, endpoint=endpoint, dtype=_dtype(dtype)
-    )
+    """`num` evenly spaced numbers from start to stop. dtype: float32 by default, float64 for None,
+    as in MXNet."""
+    dtype = _dtype("float64" if dtype is None else dtype)
+    return _make("_linspace", ctx, start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
 
 
 def eye(

@@ -31,7 +31,6 @@ def _draw(
     name: str, parameters: dict[str, Any], shape: Any, dtype: Any, ctx: Context | None, out: Any
 ) -> Any:
     values = list(parameters.values())
-    dtype = dtype or "float32"
     if all(isinstance(v, NDArray) for v in values):
         shape = () if shape is None else shape
         return registry[f"_sample_{name}"](*values, shape=shape, dtype=dtype, out=out)
@@ -47,16 +46,16 @@ def _draw(
 
 
 def uniform(
-    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
-    out: Any = None,
+    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = "float32",
+    ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Evenly between low (included) and high (excluded)."""
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
 
 
 def normal(
-    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
-    out: Any = None,
+    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = "float32",
+    ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
     return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
@@ -68,7 +67,7 @@ def randn(*shape: int, loc: Any = 0, scale: Any = 1, **kwargs: Any) -> NDArray:
 
 
 def gamma(
-    alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None,
+    alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = "float32",
     ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Gamma with shape alpha and scale beta: mean alpha * beta."""
@@ -76,7 +75,7 @@ def gamma(
 
 
 def exponential(
-    scale: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
+    scale: Any = 1, shape: Any = None, dtype: Any = "float32", ctx: Context | None = None,
     out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Exponential with mean `scale`."""
@@ -84,14 +83,18 @@ def exponential(
 
 
 def poisson(
-    lam: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None, out: Any = None
+    lam: Any = 1,
+    shape: Any = None,
+    dtype: Any = "float32",
+    ctx: Context | None = None,
+    out: Any = None,
 ) -> NDArray:
     """Poisson with mean lam."""
     return _draw("poisson", {"lam": lam}, shape, dtype, ctx, out)
 
 
 def negative_binomial(
-    k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
+    k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = "float32", ctx: Context | None = None,
     out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Failures before the k-th success of probability p."""
@@ -99,8 +102,8 @@ def negative_binomial(
 
 
 def generalized_negative_binomial(
-    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
-    out: Any = None,
+    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = "float32",
+    ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Negative binomial with mean mu and dispersion alpha."""
     return _draw(
@@ -109,7 +112,7 @@ def generalized_negative_binomial(
 
 
 def randint(
-    low: int, high: int, shape: Any = None, dtype: Any = None, ctx: Context | None = None,
+    low: int, high: int, shape: Any = None, dtype: Any = "int32", ctx: Context | None = None,
     out: Any = None,
 ) -> NDArray:  # fmt: skip
     """Integers from low (included) to high (excluded), int32 by default."""
@@ -117,7 +120,7 @@ def randint(
         shape, dtype = out.shape, out.dtype
     return _make(
         "_random_randint", ctx, out, low=low, high=high, shape=1 if shape is None else shape,
-        dtype=dtype or "int32",
+        dtype=dtype,
     )  # fmt: skip
 
 

@@ -81,6 +81,7 @@ def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
     aliases=["broadcast_axes"],
     infer=lambda data, *, axis=(), size=(): Spec(_axes_to(data.shape, axis, size), data.dtype),
     flops=0,
+    whole=True,
 )
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
@@ -151,7 +152,7 @@ def _infer_tile(data: Spec, *, reps: Shape) -> Spec:
     return Spec(tuple(n * r for n, r in zip(*_tiles(data.shape, reps))), data.dtype)
 
 
-@op(infer=_infer_tile, flops=0)
+@op(infer=_infer_tile, flops=0, whole=True)
 def tile(xp, data, *, reps: Shape, out=None):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 

@@ -138,7 +138,9 @@ def _(
 @Convolution.infer_inputs
 def _(given, out, attrs):
     data, filters = given["data"], attrs["num_filter"]
-    channels = data[1] // attrs["num_group"] if data and len(data) > 1 else 0
+    if not data:
+        return {}
+    channels = data[1] // attrs["num_group"] if len(data) > 1 else 0
     weight = (filters, channels, *attrs["kernel"])
     return {"weight": weight, "bias": (filters,), **_windows_from_both_sides(data, out, attrs)}
 
@@ -314,6 +316,8 @@ def _(
 @Deconvolution.infer_inputs
 def _(given, out, attrs):
     data, filters = given["data"], attrs["num_filter"]
-    channels = data[1] if data and len(data) > 1 else 0
+    if not data:
+        return {}
+    channels = data[1] if len(data) > 1 else 0
     weight = (channels, filters // attrs["num_group"], *attrs["kernel"])
     return {"weight": weight, "bias": (filters,), **_known_of_output(data, attrs)}

@@ -412,7 +412,10 @@ class Op(Facts):
 
     def _convert(self, name: str, value: Any) -> Any:
         converter = self.converters.get(name)
-        if converter is None or (value is None and self.defaults.get(name, 0) is None):
+        if value is None and self.defaults.get(name, 0) is None:
+            # As in MXNet, dtype=None written out is NumPy's default, not the dtype of the input.
+            return np.dtype("float64") if name == "dtype" else None
+        if converter is None:
             return value
         try:
             return converter(value)

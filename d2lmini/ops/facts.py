@@ -59,8 +59,10 @@ class Facts:
                       inputs that the op mutates
     output_names      names of the outputs, if not 'output' or 'output0', ...
     free_dtypes       inputs whose dtype is independent of the other inputs' dtype
+    presumed_dtypes   dtypes of inputs of which nothing else is known; None: that of data
     mixed_dtypes      takes float16 data with float32 parameters, or labels of any dtype
     unchecked         MXNet infers shapes without a check: what does not fit fails when it runs
+    whole             a shape of data that is known in part tells nothing
     data_tells_dtype  dtypes of parameters do not tell that of data
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
@@ -96,7 +98,9 @@ class Facts:
     counted_inputs: Callable[[dict[str, Any]], Sequence[str]] | None = None
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
+    presumed_dtypes: Mapping[str, str | None] = {}
     unchecked: bool = False
+    whole: bool = False
     data_tells_dtype: bool = False
     float32_parameters: bool = False
     is_loss: bool = False

@@ -21,7 +21,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
 from d2lmini.ops.core import ALL, DType, Spec, op
-from d2lmini.ops.partial import alike
+from d2lmini.ops.partial import alike, is_known
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -248,7 +248,8 @@ def where(xp, condition, x, y, *, out=None):
 
 @where.infer_inputs
 def _(given, out, attrs):
-    return alike({"x": given["x"], "y": given["y"], "out": out})
+    found = alike({"x": given["x"], "y": given["y"], "out": out})
+    return found if is_known(given["condition"]) and is_known(found["x"]) else {}
 
 
 @where.gradient(saves="condition")

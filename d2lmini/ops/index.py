@@ -183,8 +183,7 @@ def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
 @Embedding.infer_inputs
 def _(given, out, attrs):
     data, dim = given["data"], attrs["output_dim"]
-    found = {"weight": (attrs["input_dim"], dim)}
-    return {**found, "out": (*data, dim)} if data is not None else found
+    return {"weight": (attrs["input_dim"], dim), "out": (*data, dim)} if data else {}
 
 
 # -- pick: one element per row ---------------------------------------------------------------------
@@ -278,7 +277,10 @@ def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
     return Spec(indices.shape, a.dtype)
 
 
-@op(infer=_infer_batch_take, flops=0, free_dtypes=("indices",))
+@op(
+    infer=_infer_batch_take, flops=0, free_dtypes=("indices",),
+    presumed_dtypes={"indices": "int32"},
+)  # fmt: skip
 def batch_take(xp, a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
@@ -323,7 +325,7 @@ def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: An
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 
-@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None)
+@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None, whole=True)
 def one_hot(
     xp, indices, *, depth: int, on_value: float = 1.0, off_value: float = 0.0,
     dtype: DType = "float32", out=None,

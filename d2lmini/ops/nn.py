@@ -115,12 +115,12 @@ def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places
 @FullyConnected.infer_inputs
 def _(given, out, attrs):
     data, weight, hidden = given["data"], given.get("weight"), attrs["num_hidden"]
-    found = {"weight": (hidden, 0), "bias": (hidden,)}
-    if data:
-        inner = prod(data[1:]) if attrs["flatten"] else data[-1]
-        found["weight"] = (hidden, inner)
-        found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
-    if out and data and (len(data) == 2 or not attrs["flatten"]):
+    if not data:
+        return {}
+    inner = prod(data[1:]) if attrs["flatten"] else data[-1]
+    found = {"weight": (hidden, inner), "bias": (hidden,)}
+    found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
+    if out and (len(data) == 2 or not attrs["flatten"]):
         found["data"] = (*out[:-1], weight[1] if weight else 0)
     return found
 
@@ -256,7 +256,7 @@ def _(g, *, nsize):
 
 @op(
     infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
-    same_shape=True, mxnet_outputs=2, unchecked=True,
+    same_shape=True, mxnet_outputs=2, unchecked=True, whole=True,
     onnx="LRN(alpha, beta, bias=knorm, size=nsize)",
 )  # fmt: skip
 def LRN(

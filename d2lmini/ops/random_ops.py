@@ -25,6 +25,7 @@ from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
 from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.partial import alike
 from d2lmini.ops.signature import Signature, with_signature
 
 # Drawing takes about this many operations per number.
@@ -89,7 +90,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
 
     @sample.infer_inputs
     def _(given, out, attrs):
-        return dict.fromkeys(given, next(filter(None, given.values()), None))
+        return alike(given)
 
     @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
     @with_signature(

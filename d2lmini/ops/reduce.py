@@ -296,7 +296,7 @@ def _(g, data):
     return g * (data == data)
 
 
-@op("max", aliases=["max_axis"], infer=_infer_extreme, flops=reads_all)
+@op("max", aliases=["max_axis"], infer=_infer_extreme, flops=reads_all, whole=True)
 def max_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip
@@ -308,7 +308,7 @@ def max_(
     return reduce_into(xp, data, axes, out, "max", keepdims=keepdims)
 
 
-@op("min", aliases=["min_axis"], infer=_infer_extreme, flops=reads_all)
+@op("min", aliases=["min_axis"], infer=_infer_extreme, flops=reads_all, whole=True)
 def min_(
     xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
 ):  # fmt: skip

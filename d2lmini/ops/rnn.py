@@ -31,6 +31,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
+from d2lmini.ops.partial import Conflict
 from d2lmini.ops.rnn_compute import KINDS, Clip, Layer, Weights, layer_of, views_of
 
 
@@ -160,6 +161,7 @@ def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
 @op(
     infer=_infer, flops=_flops, outputs=_output_names, optional=_optional,
     output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
+    presumed_dtypes={"sequence_length": None},
 )  # fmt: skip
 def RNN(
     xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,
@@ -248,15 +250,18 @@ def _(
 @RNN.infer_inputs
 def _(given, out, attrs):
     data, hidden, layers = given["data"], attrs["state_size"], attrs["num_layers"]
+    if not data:
+        return {}
+    if len(data) != 3:
+        raise Conflict(f"data is {data}, need (T, N, C)")
+    T, N, C = data
     ways = 2 if attrs["bidirectional"] else 1
-    batch = data[1] if data and len(data) == 3 else 0
-    state = (ways * layers, batch, hidden)
-    found = {"state": state, "state_cell": state, "sequence_length": (batch,)}
-    if data and len(data) == 3:
-        found |= {"out": (data[0], batch, ways * hidden), "out1": state, "out2": state}
-        if data[2]:
-            size = parameter_size(attrs["mode"], data[2], hidden, layers, attrs["bidirectional"])
-            found["parameters"] = (size,)
+    state = (ways * layers, N, hidden)
+    found = {"state": state, "state_cell": state, "sequence_length": (N,)}
+    found |= {"out": (T, N, ways * hidden), "out1": state, "out2": state}
+    if C:
+        size = parameter_size(attrs["mode"], C, hidden, layers, attrs["bidirectional"])
+        found["parameters"] = (size,)
     return found
 
 

@@ -73,6 +73,7 @@ def _expand_mask(mask: Any, ndim: int) -> Any:
 _of_sequences = partial(
     op,
     free_dtypes=("sequence_length",),
+    presumed_dtypes={"sequence_length": None},
     optional=lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
     input_rule=_one_per_sequence,
 )

@@ -140,7 +140,7 @@ def _infer_flatten(data: Spec) -> Spec:
     return Spec((data.shape[0], prod(data.shape[1:])), data.dtype)
 
 
-@op(mxnet_name="Flatten", infer=_infer_flatten, flops=0)
+@op(mxnet_name="Flatten", infer=_infer_flatten, flops=0, whole=True)
 def flatten(xp, data, *, out=None):
     """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
     return chunking.place_view(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
@@ -175,7 +175,10 @@ def _squeeze_shape(shape: Shape, axis: Any) -> Shape:
     return left if left or not shape else (1,)
 
 
-@op(infer=lambda data, *, axis=None: Spec(_squeeze_shape(data.shape, axis), data.dtype), flops=0)
+@op(
+    infer=lambda data, *, axis=None: Spec(_squeeze_shape(data.shape, axis), data.dtype), flops=0,
+    whole=True,
+)  # fmt: skip
 def squeeze(xp, data, *, axis: Axes = None, out=None):
     """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
@@ -351,6 +354,11 @@ def shape_array(xp, data):
     return xp.asarray(data.shape, dtype=np.int64)
 
 
+@shape_array.infer_inputs
+def _(given, out, attrs):
+    return {"out": (0,)}
+
+
 @op(
     infer=lambda data: Spec((1,), np.dtype(np.int64)), flops=0, grad=None, free_dtypes=("data",),
     output_dtypes=_int64,
@@ -358,6 +366,11 @@ def shape_array(xp, data):
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)
+
+
+@size_array.infer_inputs
+def _(given, out, attrs):
+    return {"out": (1,)}
 
 
 def _infer_arange_like(data: Spec, *, axis: int | None = None, repeat: int = 1, **_: Any) -> Spec:

@@ -25,6 +25,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.chunking import share
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.partial import merged
 
 #: Rows are processed in groups of about this many elements, which stay in the cache from the search
 #: for the maximum to the final division.
@@ -107,7 +108,7 @@ def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
 
 
 @op(
-    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",),
+    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",), unchecked=True,
     optional=lambda attrs: ("length",) if attrs["use_length"] else (),
 )  # fmt: skip
 def softmax(
@@ -126,6 +127,15 @@ def softmax(
     return softmax_along(
         xp, data, axis, out, scale=1 / (temperature or 1), length=length, dtype=dtype
     )
+
+
+@softmax.infer_inputs
+def _(given, out, attrs):
+    data = merged(given["data"], out)
+    if not data:
+        return {}
+    axis = normalize_axis(attrs["axis"], len(data))
+    return {"data": data, "out": data, "length": (*data[:axis], *data[axis + 1 :]) or None}
 
 
 @op(infer=_infer_plain, flops=5, same_shape=True)
@@ -224,7 +234,8 @@ def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> 
 
 
 @op(
-    aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True
+    aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
+    data_tells_dtype=True,
 )  # fmt: skip
 def SoftmaxOutput(
     xp, data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
@@ -335,7 +346,7 @@ def _per_instance(shape: Shape, grad_scale: float) -> float:
     return grad_scale / max(prod(shape[1:]), 1)
 
 
-_regression = partial(op, infer=_infer_regression, is_loss=True, mixed_dtypes=True)
+_regression = partial(op, infer=_infer_regression, is_loss=True, mixed_dtypes=True, whole=True)
 
 
 @_regression(flops=0)

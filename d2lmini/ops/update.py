@@ -96,12 +96,17 @@ def with_master(
 ) -> Any:
     """Apply `rule` to the float32 master copy, the last array; the weight is the rounded copy."""
     *states, weight32 = rest
-    grad = grad.astype(weight32.dtype, copy=False)
+    grad = grad.astype(weight32.dtype, copy="grad" in changed_by(rule))
     rule.compute(xp, weight32, grad, *states, out=weight32, **attrs)
     if out is None:
         return weight32.astype(weight.dtype)
     xp.copyto(out, weight32, casting="same_kind")
     return out
+
+
+def changed_by(rule: Op) -> list[str]:
+    """The names of the inputs that the rule mutates."""
+    return [rule.input_names[i] for i in rule.mutates]
 
 
 def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: Any) -> Op:
@@ -120,7 +125,7 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
         return with_master(rule, xp, *rest, arrays[at], out=out, **attrs)
 
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
-    changed = [*(own.inputs[i] for i in rule.mutates), "weight32"]
+    changed = [*(name for name in changed_by(rule) if name != "grad"), "weight32"]
     flops = rule.flops + 1  # type: ignore[operator]
     declare = op(
         name, infer=infer, mutates=changed, elementwise=True, flops=flops, grad=None, **facts

@@ -92,8 +92,8 @@ def _decoupled_adam_update(
 
 
 @op(
-    "_adamw_update", infer=_adamw, mutates=["mean", "var"], elementwise=True, flops=14, grad=None,
-    same_shape=False, in_mxnet=True,
+    "_adamw_update", infer=_adamw, mutates=["grad", "mean", "var"], elementwise=True, flops=14,
+    grad=None, same_shape=False, in_mxnet=True, auxiliary=("mean", "var"),
 )  # fmt: skip
 def adamw_update(
     xp, weight, grad, mean, var, rescale_grad, *, lr: float, eta: float, beta1: float = 0.9,
@@ -103,19 +103,19 @@ def adamw_update(
     """Means as in `adam_update`, of g; w - eta * (lr * mean / (sqrt(var) + epsilon) + wd * w).
 
     `rescale_grad` is an array of one element, so the loss scale need not be computed yet; where it
-    is 0, infinite or nan nothing is updated."""
+    is 0, infinite or nan nothing is updated. As in MXNet, g overwrites grad (without a master
+    copy)."""
     scale = rescale_grad.reshape(-1)[0]
     how: dict[str, Any] = dict(
-        lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd,
-        clip_gradient=clip_gradient,
-    )  # fmt: skip
+        lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd
+    )
     if xp is not np:
         # The host does not know the scale: apply the step, then undo it if the scale is invalid.
-        before = weight.copy(), mean.copy(), var.copy()
-        y = _decoupled_adam_update.compute(
-            xp, weight, grad, mean, var, rescale_grad=scale.astype(grad.dtype), out=out, **how
-        )
-        for now, then in zip((y, mean, var), before, strict=True):
+        before = weight.copy(), grad.copy(), mean.copy(), var.copy()
+        scale = scale.astype(grad.dtype)
+        xp.copyto(grad, scale_grad(xp, grad, scale, clip_gradient, weight, 0.0))
+        y = _decoupled_adam_update.compute(xp, weight, grad, mean, var, out=out, **how)
+        for now, then in zip((y, grad, mean, var), before, strict=True):
             xp.copyto(now, then, where=~xp.isfinite(scale) | (scale == 0))
         return y
     if not (xp.isfinite(scale) and scale):
@@ -123,9 +123,8 @@ def adamw_update(
             return weight.copy()
         xp.copyto(out, weight)
         return out
-    return _decoupled_adam_update.compute(
-        xp, weight, grad, mean, var, rescale_grad=float(scale), out=out, **how
-    )
+    xp.copyto(grad, scale_grad(xp, grad, float(scale), clip_gradient, weight, 0.0))
+    return _decoupled_adam_update.compute(xp, weight, grad, mean, var, out=out, **how)
 
 
 mp_adamw_update = mixed(adamw_update, _adamw, at=4, same_shape=False, in_mxnet=True)

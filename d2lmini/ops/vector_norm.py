@@ -44,7 +44,10 @@ def _infer_norm(
     return Spec(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
 
 
-@op(infer=_infer_norm, flops=lambda data, **_: 2 * data.size)
+@op(
+    infer=_infer_norm, flops=lambda data, **_: 2 * data.size, whole=True,
+    output_dtypes=lambda attrs, data, n: [attrs["out_dtype"] or data],
+)  # fmt: skip
 def norm(
     xp, data, *, ord: int = 2, axis: Axes = None, out_dtype: DType | None = None,
     keepdims: bool = False, out=None,

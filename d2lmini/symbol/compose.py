@@ -93,6 +93,11 @@ def has_uses(op: Op) -> bool:
     return op.optional is not Facts.optional
 
 
+def _said(name: str, value: Any) -> str:
+    """What a graph keeps of an attribute that a caller wrote."""
+    return "float64" if name == "dtype" and value is None else as_given(value)
+
+
 def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
     """A new node of `op`: inputs by position or name, missing inputs as variables. hint: the
     node's name before its number, if the caller gives no name."""
@@ -107,7 +112,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
             f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
         )
     if op.variadic:
-        said = {key: as_given(kwargs[key]) for key in op.attr_names if key in kwargs}
+        said = {key: _said(key, kwargs[key]) for key in op.attr_names if key in kwargs}
         if not args and op.counted_inputs is not None:
             inputs: tuple[Any, ...] = ()
             attrs = op.bind_attributes((), kwargs, 0)
@@ -132,7 +137,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     given += [kwargs.pop(name, None) for name in names[len(given) :]]
     words = {**dict(zip(op.attr_names, extra)), **kwargs}
     attrs = op.bind_attributes(extra, kwargs, len(args))
-    said = {key: as_given(words[key]) for key in op.attr_names if key in words}
+    said = {key: _said(key, words[key]) for key in op.attr_names if key in words}
     wanted = (*names[: op.n_required], *op.optional(attrs))
     for i, arg in enumerate(names):
         if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:

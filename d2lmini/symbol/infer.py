@@ -44,6 +44,10 @@ TRIES = (5040, 7560)
 # -- shapes ----------------------------------------------------------------------------------------
 
 
+class Sure(tuple):
+    """The shape of an output that follows from known inputs: a 0 is the size, not an unknown."""
+
+
 def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
     """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
     apply to variables without a given shape. MXNetError, with the node and its line, for a
@@ -88,16 +92,18 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
     """Infer all that follows from one node."""
     op = node.op
     assert op is not None
+    if op.whole and not is_known(found.get(node.sources[0])):
+        return
     names = op.input_names if not op.variadic else [f"input {i}" for i in range(len(node.inputs))]
     given = {n: found.get(e) for n, e in zip(names, node.inputs) if e is not None}
     out = found.get((node, 0))
-    if op.same_shape:
+    if op.input_rule is not None:
+        told = op.input_rule(given, out, node.attrs)
+    elif op.same_shape:
         together = out
         for name, shape in given.items():
             together = _merge(node, name, shape, together)
         told = {**dict.fromkeys(given, together), "out": together}
-    elif op.input_rule is not None:
-        told = op.input_rule(given, out, node.attrs)
     elif op.broadcasts:
         told = {"out": broadcast_partial(*given.values(), by_name=not _is_operator(node))}
     else:
@@ -136,8 +142,9 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(is_known(shape) for shape in shapes):
+        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
         try:
-            return _ask(node, shapes)
+            return [kind(shape) for shape in _ask(node, shapes)]
         except MXNetError:
             if op.unchecked:
                 return []
@@ -160,10 +167,20 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
 
 def _ask(node: Node, shapes: Sequence[Any]) -> list[Any]:
     try:
-        outputs = infer(node.op, [Spec(shape, "float32") for shape in shapes], node.own_attrs)  # type: ignore[arg-type]
+        outputs = infer(node.op, _specs(node, shapes), node.own_attrs)  # type: ignore[arg-type]
     except MXNetError as problem:
         raise MXNetError(f"{_where(node)}: {problem}") from None
     return [spec.shape for spec in ([outputs] if isinstance(outputs, Spec) else outputs)]
+
+
+def _specs(node: Node, shapes: Sequence[Any]) -> list[Spec]:
+    """Specs with these shapes, of dtypes that the op takes."""
+    op = node.op
+    assert op is not None
+    names = [n for n, e in zip(op.input_names, node.inputs) if e is not None]
+    dtypes = [op.presumed_dtypes.get(name) or "float32" for name in names]
+    dtypes += ["float32"] * (len(shapes) - len(dtypes))  # of any number of inputs one has a name
+    return [Spec(shape, dtype) for shape, dtype in zip(shapes, dtypes)]
 
 
 def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
@@ -254,7 +271,7 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])
-    elif together is None and not data_is_free and _passes_on(node):
+    elif together is None and not data_is_free and (_passes_on(node) or op.same_shape):
         together = found.get((node, 0))
     for entry in bound:
         if found.get(entry) is None:
@@ -269,6 +286,9 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
             if found.get(entry) is None:
                 found[entry] = np.dtype("float32") if together == "float16" else together
     data = found.get(node.inputs[0]) if data_is_free else together  # type: ignore[arg-type]
+    for name, entry in given:
+        if name in op.presumed_dtypes and found.get(entry) is None and data is not None:
+            found[entry] = np.dtype(op.presumed_dtypes[name] or data)
     for i, dtype in enumerate(op.output_dtypes(node.attrs, data, node.n_outputs)):
         if dtype is not None:
             found[node, i] = as_dtype(dtype)
@@ -341,12 +361,14 @@ def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
 
     MXNetError for an unknown name and for contradicting shapes, with the node and its line.
     """
-    return _or_warn(self, _shapes(self, args, kwargs), is_known, "shape")
+    results = _shapes(self, args, kwargs)
+    results = _or_warn(self, results, lambda s: is_known(s) or isinstance(s, Sure), "shape")
+    return tuple([part and [tuple(s) for s in part] for part in results])
 
 
 def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """Like `infer_shape`, as far as known: () for an unknown shape, 0 for an unknown size."""
-    return tuple([[() if s is None else s for s in part] for part in _shapes(self, args, kwargs)])
+    return tuple([[tuple(s or ()) for s in part] for part in _shapes(self, args, kwargs)])
 
 
 def _types(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -37,7 +37,7 @@ def _draw(
         attrs["shape"] = shape
     elif tracer.capture is not None and not isinstance(values[0], Symbol):
         attrs["shape"] = 1  # a net that is traced draws one number, as nd.random does
-    if dtype is not None:
+    if dtype is not ...:
         attrs["dtype"] = dtype
     if all(isinstance(v, Symbol) for v in values):
         return compose(registry[f"_sample_{name}"], values, attrs)
@@ -50,14 +50,14 @@ def _draw(
 
 
 def uniform(
-    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+    low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any
 ) -> Symbol:
     """Evenly between low (included) and high (excluded)."""
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
 def normal(
-    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+    loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any
 ) -> Symbol:
     """Gaussian with mean loc and standard deviation scale."""
     return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, kwargs)
@@ -69,43 +69,43 @@ def randn(*shape: int, loc: Any = 0, scale: Any = 1, **kwargs: Any) -> Symbol:
 
 
 def gamma(
-    alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+    alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any
 ) -> Symbol:
     """Gamma with shape alpha and scale beta: mean alpha * beta."""
     return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, kwargs)
 
 
-def exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def exponential(scale: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any) -> Symbol:
     """Exponential with mean `scale`."""
     return _draw("exponential", {"lam": 1.0 / scale}, shape, dtype, kwargs)
 
 
-def poisson(lam: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def poisson(lam: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any) -> Symbol:
     """Poisson with mean lam."""
     return _draw("poisson", {"lam": lam}, shape, dtype, kwargs)
 
 
 def negative_binomial(
-    k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+    k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any
 ) -> Symbol:
     """Failures before the k-th success of probability p."""
     return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, kwargs)
 
 
 def generalized_negative_binomial(
-    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = ..., **kwargs: Any
 ) -> Symbol:
     """Negative binomial with mean mu and dispersion alpha."""
     parameters = {"mu": mu, "alpha": alpha}
     return _draw("generalized_negative_binomial", parameters, shape, dtype, kwargs)
 
 
-def randint(low: Any, high: Any, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+def randint(low: Any, high: Any, shape: Any = None, dtype: Any = "int32", **kwargs: Any) -> Symbol:
     """Integers from low (included) to high (excluded), int32 by default."""
     for bound in (low, high):
         if isinstance(bound, Symbol):
             raise TypeError(f"random.randint: low and high must be numbers, got {bound!r}")
-    return _draw("randint", {"low": low, "high": high}, shape, dtype or "int32", kwargs)
+    return _draw("randint", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
 def multinomial(

@@ -309,7 +309,10 @@ def test_sparse_kinds():
     for what in ("stype", "grad_stype"):
         with pytest.raises(AssertionError, match=f"^{what} for Parameter 'w' must be one of"):
             Parameter("w", shape=(1,), **{what: "foo"})
-    parameter = made(stype="row_sparse", grad_stype="row_sparse")
+    for stype in ("row_sparse", "csr"):
+        with pytest.raises(MXNetError, match=f"'{stype}' is left out .* use 'default'"):
+            Parameter("w", shape=(1,), stype=stype)
+    parameter = made(grad_stype="row_sparse")
     assert parameter.data().stype == "default"
     with pytest.raises(RuntimeError, match=r"row_sparse_data.* left out .* use data"):
         parameter.row_sparse_data(nd.zeros(1))

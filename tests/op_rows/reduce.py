@@ -218,6 +218,8 @@ def _rows_of_positions():
     yield Case("cumsum", (x,), running, {"axis": -1}, mxnet=False, why="MXNet 1.9.1 fails for -1")
     yield Case("cumsum", (draw((2, 3), 0, 9, "int32").astype("float32"),), running,
                {"dtype": "int32"})  # fmt: skip
+    yield Case("cumsum", (x,), lambda x, dtype: running(x, dtype=dtype or "float64"),
+               {"dtype": None})  # fmt: skip
     for shape in EDGE_SHAPES:
         mxnet = bool(shape) and 0 not in shape
         yield Case("cumsum", (draw(shape),), running, mxnet=mxnet, why="" if mxnet else EMPTY)

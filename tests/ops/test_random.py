@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from oracle import Oracle
 
+import d2lmini
 from d2lmini import MXNetError, cpu, engine, nd, random
 
 N = 200_000
@@ -176,3 +178,21 @@ def test_bad_parameters_are_raised_at_the_wait(draw, message: str, engine_kind: 
 def test_dtype_is_checked_at_the_call():
     with pytest.raises(MXNetError, match="dtype int32 is not floating"):
         nd.random.uniform(shape=(2,), dtype="int32")
+
+
+def dtypes_of_none(mx):
+    """Of random numbers and others, with `dtype=None` written out."""
+    r, one = mx.nd.random, mx.nd.ones(1)
+    arrays = [
+        *(r.uniform(dtype=None), r.normal(one, one, dtype=None), r.gamma(shape=2, dtype=None)),
+        *(r.poisson(dtype=None), r.exponential(dtype=None), r.negative_binomial(dtype=None)),
+        *(mx.nd.linspace(0, 1, 3, dtype=None), mx.nd.cumsum(one, dtype=None)),
+        *(mx.nd.softmax(one, dtype=None), mx.nd.zeros(2, dtype=None)),
+    ]
+    return [np.dtype(array.dtype).name for array in arrays]
+
+
+def test_none_as_dtype_is_that_of_numpy(mxnet: Oracle):
+    assert dtypes_of_none(d2lmini) == mxnet.ask(dtypes_of_none)
+    with pytest.raises(MXNetError):
+        nd.random.randint(0, 3, dtype=None)

@@ -91,12 +91,6 @@ LISTED = [
         program="grad_req='add'",
     ),
     Listed(
-        "`dtype=None`, written out, is float64 in MXNet (NumPy's default), here as if left out",
-        "nd.* sym.* random.*",
-        kind="dtype|value|shape",
-        program="dtype=None",
-    ),
-    Listed(
         "`nag` with `wd` and momentum: the momentum decays by the old weight",
         "nd.*nag* optimizer.NAG",
         kind="value",
@@ -176,11 +170,6 @@ LISTED = [
         "*.gamma *.gammaln",
         kind="grad",
         words="inf",
-    ),
-    Listed(
-        "`adamw_update` of MXNet overwrites the gradient",
-        "*adamw_update",
-        kind="value of grad",
     ),
     Listed(
         "layers and products of integers are an error that says how to convert them",

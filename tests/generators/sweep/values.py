@@ -36,6 +36,7 @@ class Scene:
         self.window = rng.choice([len(self.shape) - 2] * 4 + [1, 2]) if len(self.shape) > 2 else 2
         self.of_distribution = False  # arrays and numbers are parameters inside their range
         self.of_shares = False  # the numbers of a row add up to 1
+        self.unchecked = False  # MXNet does not see whether shapes fit
         self.tensors = rng.choice([1, 1, 2, 3])  # that an optimizer updates at once
         self.count = self.tensors * rng.choice([1, 2, 2, 3, 4])  # of a list of arrays
 
@@ -48,6 +49,8 @@ class Scene:
         if self.of_distribution:
             content = "above" if name == "high" else "unit"
             dtype = dtype if "float" in dtype else "float32"
+        if name == "index_vector":
+            content = "index"
         if content is None:
             content = self.content
             if self.arrays and self.varied and rng.random() < 0.4:
@@ -62,7 +65,7 @@ class Scene:
     def related(self):
         """A shape for a further array."""
         rng, shape = self.rng, self.shape
-        if rng.random() < 0.15:
+        if rng.random() < 0.15 and not self.unchecked:
             return tuple(rng.choice(SIZES) for _ in range(rng.choice(RANKS)))
         if self.relation == "broadcast":
             kept = tuple(n if rng.random() < 0.6 else 1 for n in shape)
