@@ -10,6 +10,7 @@ import numpy as np
 from d2lmini.graph.ir import Node
 from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.scalar_cache import fit
 
 
 @converts("_identity_with_attr_like_rhs")
@@ -97,7 +98,10 @@ def _clip(w: Writer, node: Node, x: str) -> str:
     if dtype.kind in "iu":  # bounds beyond what the dtype holds say nothing
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
         low, high = np.clip([low, high], least, most)
-    return w.add("Min", w.add("Max", x, w.number(low, dtype)), w.number(high, dtype))
+    bottom, top = w.number(low, dtype), w.number(high, dtype)
+    if low > high:
+        return w.add("Where", w.add("Greater", x, top), top, w.add("Max", x, bottom))
+    return w.add("Min", w.add("Max", x, bottom), top)
 
 
 @converts("smooth_l1")
@@ -110,9 +114,20 @@ def _smooth_l1(w: Writer, node: Node, x: str) -> str:
     return w.add("Where", w.add("Less", size, w.number(turn, dtype)), near, far)
 
 
-@converts("cast", "amp_cast")
+@converts("cast")
 def _cast(w: Writer, node: Node, x: str) -> str:
     return w.cast(x, w.spec((node, 0)).dtype)
+
+
+@converts("amp_cast")
+def _amp_cast(w: Writer, node: Node, x: str) -> str:
+    dtype, target = _dtype(w, node), w.spec((node, 0)).dtype
+    if dtype == np.float32 and target.kind in "iu" and target.itemsize < 8:
+        ends = np.iinfo(target)
+        most = np.nextafter(np.float32(ends.max), 0) if target.itemsize == 4 else ends.max
+        least, most = w.number(ends.min, dtype), w.number(most, dtype)
+        x = w.add("Min", w.add("Max", w.add("Round", x), least), most)
+    return w.cast(x, target)
 
 
 @converts("logical_not")
@@ -190,7 +205,9 @@ def _scalar(w: Writer, node: Node, x: str) -> str:
     family = node.op.family
     dtype, value = _dtype(w, node), node.attrs["scalar"]
     wide = dtype
-    if dtype.kind in "iu" and family.numbers != "fit":
+    if dtype.kind in "iu" and family.numbers == "fit":
+        value = fit[np][dtype][value].item()
+    elif dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if value != value or value % 1 or not limits.min <= value <= limits.max:
             wide = np.dtype("float64")  # a number that the dtype does not hold

@@ -236,11 +236,13 @@ def _l2(w: Writer, node: Node, x: str) -> str:
     spec, mode = w.spec(first(node)), node.attrs["mode"]
     ndim = len(spec.shape)
     first_axis, end = {
-        "instance": (min(1, ndim - 1), ndim),
+        "instance": (1, ndim),
         "channel": (1, 2),
         "spatial": (2, ndim),
     }[mode]
-    squares = w.reduce("ReduceSum", w.add("Mul", x, x), range(first_axis, end), keepdims=True)
+    squares = w.add("Mul", x, x)
+    if first_axis < end:  # each element of a vector is an instance
+        squares = w.reduce("ReduceSum", squares, range(first_axis, end), keepdims=True)
     length = w.add("Sqrt", w.add("Add", squares, w.number(node.attrs["eps"], spec.dtype)))
     return w.add("Div", x, length)
 
