@@ -12,6 +12,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2lmini.draw.picture import Picture
@@ -87,6 +88,7 @@ def timeline_of(
     picture = timeline(lanes, title, length_s, unit="ms")
     zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
     axes = picture.figure.axes[0]
+    axes.set_xlabel("\n".join([axes.get_xlabel(), *wrap(str(trace.bounds()), 100)]), fontsize=8)
     for n, row in enumerate(rows.values(), start=len(lanes) - len(rows)):
         write_into_bars(axes, n, row, zero_s, label)
     return Picture(picture.figure, _text_of(rows))

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
+    from d2lmini.profiler.schedule_bounds import ScheduleBounds
     from d2lmini.profiler.stragglers import Stragglers
     from d2lmini.profiler.summary import Summary
 
@@ -336,6 +337,13 @@ class Trace(OutsideRecorder):
         `profile(sample_hz=...)`."""
         thread = self.thread
         return PythonTime(self.samples, [wait for wait in self.waits if wait.thread == thread])
+
+    def bounds(self) -> ScheduleBounds:
+        """How short the run could have been: work over workers, the longest chain, the links, and
+        Graham's bound; prints as a sentence. ValueError if nothing ran."""
+        from d2lmini.profiler.schedule_bounds import bounds_of
+
+        return bounds_of(self)
 
     def critical_path(self) -> CriticalPath:
         """The longest chain of operations, pushes and waits; prints as a table."""

@@ -1,0 +1,108 @@
+"""How short could the run have been? Bounds that no order of the same operations beats.
+
+    print(trace.bounds())
+
+    work      the operations of a place, on all its workers at once: T1 / p
+    chain     the longest chain of operations that come one after the other: the critical path of
+              the operations alone, on any number of workers
+    link      the copies over a link, one after the other
+
+Each takes the recorded durations; the program's own Python is not in them. The largest is the
+bound. The other way round, R. L. Graham (1966, "Bounds for certain multiprocessing anomalies")
+showed that workers which are never idle while an operation is ready need at most
+T1 / p + (1 - 1 / p) chain, whatever their order: where a run takes longer, something held them up.
+
+>>> from d2lmini import engine, nd, profile
+>>> with engine.stepped(workers=2, times=1000), profile() as trace:
+...     x, y = nd.ones((2, 2)), nd.ones((2, 2))
+...     z = x + y
+...     nd.waitall()
+>>> print(trace.bounds())
+2.00 ms; no order of these operations takes less than 2.00 ms (the longest chain); workers that \
+are never idle without need take at most 2.50 ms
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.tracing import Trace
+
+
+class ScheduleBounds(NamedTuple):
+    """Bounds of a run, in ns.
+
+    wall_ns   how long the run took
+    work_ns   place -> the work of its operations over the number of its workers; links too
+    chain_ns  the longest chain
+    greedy_ns Graham's bound; None if operations ran at several places
+    """
+
+    wall_ns: int
+    work_ns: dict[str, float]
+    chain_ns: float
+    greedy_ns: float | None
+
+    @property
+    def least_ns(self) -> float:
+        """What no order of the operations beats."""
+        return max([self.chain_ns, *self.work_ns.values()])
+
+    @property
+    def reason(self) -> str:
+        """The bound that is the largest, in words."""
+        if self.chain_ns >= self.least_ns:
+            return "the longest chain"
+        place = max(self.work_ns, key=self.work_ns.__getitem__)
+        return f"the work of {place} on all its workers"
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.wall_ns / 1e6:.2f} ms; no order of these operations takes less than "
+            f"{self.least_ns / 1e6:.2f} ms ({self.reason})"
+        )
+        if self.greedy_ns is not None:
+            text += (
+                "; workers that are never idle without need take at most "
+                f"{self.greedy_ns / 1e6:.2f} ms"
+            )
+        return text
+
+
+def bounds_of(trace: Trace) -> ScheduleBounds:
+    """The bounds of a trace; ValueError if no operation ran."""
+    ran = [operation for operation in trace.operations if operation.ran]
+    if not ran:
+        raise ValueError("bounds: no operation ran while it was recorded")
+    workers = _workers(trace)
+    work: Counter[str] = Counter()
+    chain = [0.0] * (len(trace.operations) + 1)  # by number: the longest chain that ends there
+    for operation, (needs, room) in zip(trace.operations, trace.order):
+        whole = least = float(operation.run_ns)
+        if operation.number in trace.shared:  # idle workers took pieces
+            split = trace.shared[operation.number]
+            whole += split.work_ns - split.ns
+            least += split.work_ns / workers[operation.place] - split.ns
+        work[operation.place] += whole  # type: ignore[assignment]
+        before = (number for number in needs + room if number < operation.number)
+        chain[operation.number] = least + max((chain[number] for number in before), default=0.0)
+    shares = {place: ns / workers[place] for place, ns in work.items()}
+    longest = max(chain)
+    greedy = None
+    if len(work) == 1:
+        ((place, ns),) = work.items()
+        greedy = ns / workers[place] + (1 - 1 / workers[place]) * longest
+    return ScheduleBounds(trace.end_ns - trace.begin_ns, shares, longest, greedy)
+
+
+def _workers(trace: Trace) -> Counter[str]:
+    """The threads of each place that could compute: its workers, and the threads of the program
+    that computed inline."""
+    threads: Counter[str] = Counter({"cpu": 1, **trace.workers})
+    for operation in trace.operations:
+        threads[operation.place] = max(1, threads[operation.place])
+    callers = {operation.thread for operation in trace.operations if operation.inline}
+    threads["cpu"] += len(callers)
+    return threads

@@ -1,0 +1,66 @@
+"""Bounds of a schedule: by hand, and for random programs on the virtual clock."""
+
+import pytest
+from virtual_programs import draw, seeds, trace_of
+
+from d2lmini import engine, gpu, nd, profile, virtual_gpus
+
+
+def run(program, workers=2, **times):
+    with engine.stepped(workers=workers, times=times or 1000), profile() as trace:
+        program()
+        nd.waitall()
+    return trace
+
+
+def test_a_chain_bounds_the_run_on_any_number_of_workers():
+    def program():
+        x = nd.ones((2, 2))
+        for _ in range(4):
+            x = x + 1
+
+    bounds = run(program, workers=3).bounds()
+    assert bounds.chain_ns == bounds.least_ns == 5e6
+    assert bounds.work_ns == {"cpu": pytest.approx(5e6 / 3)}
+    assert bounds.reason == "the longest chain"
+    assert bounds.greedy_ns == pytest.approx(5e6 / 3 + 2 / 3 * 5e6)
+
+
+def test_work_bounds_the_run_of_operations_that_do_not_touch():
+    bounds = run(lambda: [nd.ones((2, 2)) for _ in range(7)]).bounds()
+    assert (bounds.least_ns, bounds.wall_ns) == (3.5e6, 4e6)
+    assert bounds.reason == "the work of cpu on all its workers"
+
+
+def test_copies_over_a_link_come_one_after_the_other():
+    with virtual_gpus(1, link_gb_s=1), engine.stepped(workers=4), profile() as trace:
+        sources = [nd.ones((500, 500)) for _ in range(3)]
+        copies = [source.copyto(gpu(0)) for source in sources]
+        nd.waitall()
+    assert len(copies) == 3
+    bounds = trace.bounds()
+    assert bounds.work_ns["gpu(0) in"] == 3e6
+    assert bounds.greedy_ns is None
+    assert bounds.wall_ns >= bounds.least_ns
+
+
+@seeds(20, 400)
+def test_no_random_program_beats_its_bounds(seed):
+    """Graham's holds where nothing but work and order delays an operation: without waits."""
+    bounds = trace_of(draw(seed)).bounds()
+    assert bounds.least_ns <= bounds.wall_ns
+    bounds = trace_of(draw(seed, waits=0, inner=0)).bounds()
+    assert bounds.least_ns <= bounds.wall_ns <= bounds.greedy_ns + 1
+
+
+def test_the_timeline_says_it():
+    trace = run(lambda: nd.ones((2, 2)) + 1)
+    label = trace.timeline().figure.axes[0].get_xlabel()
+    assert label.startswith("milliseconds\n2.00 ms; no order of these operations takes less")
+
+
+def test_nothing_ran():
+    with profile() as trace:
+        pass
+    with pytest.raises(ValueError, match="no operation ran"):
+        trace.bounds()
