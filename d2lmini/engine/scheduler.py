@@ -367,7 +367,7 @@ class Scheduler:
             instrument.emit("start", task, worker)
         outer, thread_state.task = thread_state.task, task
         try:
-            self._compute(task)
+            self._run_task(task)
         except BaseException as problem:
             if (self.serial or worker == "caller") and not isinstance(problem, Exception):
                 raise
@@ -376,7 +376,7 @@ class Scheduler:
             thread_state.task = outer
         return None, True
 
-    def _compute(self, task: Task) -> None:
+    def _run_task(self, task: Task) -> None:
         """Run a task, by the runner of its lane if there is one; on a simulated lane, return when
         the time of the lane has passed."""
         runner = None if task.ctx.is_cpu else self.runners.get((task.ctx, task.lane))

@@ -284,12 +284,12 @@ class SteppedEngine(View):
         self.schedule.ends[operation] = self.now_us + (duration_us if ran else 0.0)
         return self._remember_step(UndoRecord(event, task, self._outcomes[task], {}, []))
 
-    def _compute(self, task: Task) -> None:
+    def _run_task(self, task: Task) -> None:
         if self._duration_us is not None:
-            return super()._compute(task)
+            return super()._run_task(task)
         stopwatch = Stopwatch(sleeps=not task.defers)
         try:
-            super()._compute(task)
+            super()._run_task(task)
         finally:
             us = stopwatch.read_us()
             lane_time = find_lane_time(task)
