@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from d2lmini.base import MXNetError
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.activations import Activation
+from d2lmini.util import is_np_shape
 
 Size = int | tuple[int, ...]
 
@@ -128,7 +129,8 @@ class _Conv(HybridBlock):
 
     def __repr__(self) -> str:
         how = self._kwargs
-        come, go = (max(n, 0) for n in self.weight.shape[1::-1])  # negative: unknown
+        least = -1 if is_np_shape() else 0  # what stands for a size that is not known
+        come, go = (max(n, least) for n in self.weight.shape[1::-1])
         parts = [f"{come or None} -> {go}"]
         parts += [f"kernel_size={how['kernel']}", f"stride={how['stride']}"]
         if any(how["pad"]):
