@@ -24,6 +24,7 @@ import os
 import sys
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -115,7 +116,12 @@ class PythonTime:
     """
 
     def __init__(self, samples: Iterable[Sample], waits: Sequence[Wait]):
-        self.samples = [sample for sample in samples if not _within(sample.end_ns, waits)]
+        ends = [wait.end_ns for wait in waits]  # in order, as the waits of a thread are
+        self.samples = []
+        for sample in samples:
+            k = bisect_left(ends, sample.end_ns)
+            if k == len(ends) or waits[k].begin_ns > sample.end_ns:
+                self.samples.append(sample)
         self.seconds = sum(sample.end_ns - sample.begin_ns for sample in self.samples) / 1e9
         total: dict[Any, list[float]] = {}
         sites: dict[Any, Site] = {}
@@ -127,8 +133,8 @@ class PythonTime:
                 lines[key] = sites[key] = site
             for key in lines:
                 total.setdefault(key, [0.0, 0.0])[0] += seconds
-            if lines:
-                total[key][1] += seconds
+            if (own := innermost(sample.stack)) is not None:
+                total[own[0], callsite.line_of(own)][1] += seconds
         self.lines = [
             PythonLine(callsite.describe(sites[key]), *times)
             for key, times in sorted(total.items(), key=lambda item: (-item[1][1], -item[1][0]))
@@ -159,10 +165,6 @@ class PythonTime:
         root.draw(parts, svg.MARGIN, svg.MARGIN + height - _ROW, _WIDTH / root.ns, root.ns)
         page = svg.page(_WIDTH + 2 * svg.MARGIN, height + 2 * svg.MARGIN, parts)
         return Drawing(page, "flame graph of the issuing thread's Python time")
-
-
-def _within(moment_ns: int, waits: Sequence[Wait]) -> bool:
-    return any(wait.begin_ns <= moment_ns <= wait.end_ns for wait in waits)
 
 
 def _users(stack: Stack) -> list[Site]:

@@ -36,6 +36,24 @@ def test_own_time_is_that_of_the_innermost_line():
     assert (through.own_seconds, through.seconds) == (0.0, pytest.approx(0.02))
 
 
+def again(n):
+    return again_through_another_line(n - 1) if n else _stack_of(sys._getframe())
+
+
+def again_through_another_line(n):
+    return again(n)
+
+
+def test_a_line_that_calls_itself_has_its_own_time():
+    deep = again(0), again(1)
+    time_of = PythonTime([Sample(0, 10 * MS, deep[0]), Sample(10 * MS, 30 * MS, deep[1])], [])
+    own = {line.where.partition(": ")[2]: line.own_seconds for line in time_of.lines}
+    assert own["return again_through_another_line(n - 1) if n else _stack_of(sys._getframe())"] == (
+        pytest.approx(0.03)
+    )
+    assert own["return again(n)"] == 0.0
+
+
 def test_samples_in_a_wait_are_left_out():
     samples = [Sample(0, 10, STACKS[0]), Sample(10, 20, STACKS[0]), Sample(20, 30, STACKS[0])]
     time_of = PythonTime(samples, [SimpleNamespace(begin_ns=15, end_ns=25)])
