@@ -37,12 +37,12 @@ cause is listed if it lost time or if its removal saves time. The largest saving
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
@@ -50,6 +50,7 @@ from d2lmini.callsite import Site
 from d2lmini.profiler.bounds import alone, time_saved_by, without
 from d2lmini.profiler.cpu_time import OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
+from d2lmini.profiler.program import events_of
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.replay import Prediction, Recording
 from d2lmini.profiler.sampler import innermost
@@ -172,6 +173,7 @@ class _AccountBuilder:
         self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
         one_thread = all(operation.thread == trace.thread for operation in trace.operations)
         self.samples = trace.samples if one_thread else []
+        self.sampling_ns = [sample.begin_ns for sample in self.samples]
         self.sampled_ns = [sample.end_ns for sample in self.samples]
 
     def account(self) -> Account:
@@ -228,19 +230,20 @@ class _AccountBuilder:
             if cause != "issuing":
                 yield cause, site, begin, end
                 continue
-            for pause in self.trace.cpu.pauses:
-                if begin < pause.end_ns and pause.begin_ns < end:
-                    low, high = max(begin, pause.begin_ns), min(end, pause.end_ns)
-                    yield "gc", pause.site, low, high
-                    yield from self._issuing(site, begin, low)
-                    begin = high
+            pauses = self.trace.cpu.pauses
+            last = bisect_left(pauses, end, key=attrgetter("begin_ns"))
+            for k in range(bisect_right(pauses, begin, key=attrgetter("end_ns")), last):
+                low, high = max(begin, pauses[k].begin_ns), min(end, pauses[k].end_ns)
+                yield "gc", pauses[k].site, low, high
+                yield from self._issuing(site, begin, low)
+                begin = high
             yield from self._issuing(site, begin, end)
 
     def _issuing(self, site: Site | None, begin: int, end: int) -> Iterator[Segment]:
         """A time of issuing at `site`, or at the lines that the samples of that time show."""
-        for sample in self.samples[bisect_right(self.sampled_ns, begin) :]:
-            if sample.begin_ns >= end:
-                break
+        last = bisect_right(self.sampling_ns, end)
+        for k in range(bisect_right(self.sampled_ns, begin), last):
+            sample = self.samples[k]
             low, high = max(begin, sample.begin_ns), min(end, sample.end_ns)
             yield "issuing", site, begin, low
             yield "issuing", innermost(sample.stack) or site, low, high
@@ -295,18 +298,12 @@ class _AccountBuilder:
 def _lines_before(trace: Trace) -> dict[tuple[int, int], str]:
     """For each line that pushed operations: the line of the push or wait before, on its thread,
     from which most time passed until the push."""
-    events = defaultdict(list)
-    for operation in trace.operations:
-        end_ns = operation.ended_ns if operation.inline else operation.pushed_ns
-        events[operation.thread].append((operation.pushed_ns, end_ns, operation.site))
-    for wait in trace.waits:
-        events[wait.thread].append((wait.begin_ns, wait.end_ns, wait.site))
     passed: dict[tuple[int, int], dict[Site, int]] = defaultdict(lambda: defaultdict(int))
-    for thread in events.values():
-        thread.sort(key=itemgetter(0))
-        for (_, last_ns, last), (begin_ns, _, site) in pairwise(thread):
-            if site is not None and last is not None:
-                passed[id(site[0]), site[1]][last] += begin_ns - last_ns
+    for events in events_of(trace).values():
+        for last, event in pairwise(events):
+            before, site = last.site, event.site
+            if site is not None and before is not None:
+                passed[id(site[0]), site[1]][before] += event.begin_ns - last.end_ns
     return {
         key: callsite.describe(max(sites, key=sites.__getitem__)) for key, sites in passed.items()
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from d2lmini.engine.simulation import ProgramStep
 
 if TYPE_CHECKING:
+    from d2lmini.callsite import Site
     from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.tracing import Trace
 
@@ -33,6 +34,12 @@ class ThreadEvent(NamedTuple):
     wait: Wait | None = None
 
     @property
+    def site(self) -> Site | None:
+        """The line that issued or waited."""
+        step = self.operation or self.wait
+        return None if step is None else step.site
+
+    @property
     def is_step(self) -> bool:
         return self.operation is not None or self.wait is not None
 
@@ -48,7 +55,7 @@ def front_ends(
     recorded delay after the first thread's previous step. The first thread ends with a wait for
     everything.
     """
-    events = _events(trace, dropped, pauses)
+    events = events_of(trace, dropped, pauses)
     main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
     mine = events.setdefault(main, [])
     over = [operation.end_ns for operation in mine]
@@ -70,7 +77,9 @@ def front_ends(
     return steps, {name for names in starts.values() for name in names}
 
 
-def _events(trace: Trace, dropped: Collection[int], pauses: bool) -> dict[str, list[ThreadEvent]]:
+def events_of(
+    trace: Trace, dropped: Collection[int] = (), pauses: bool = True
+) -> dict[str, list[ThreadEvent]]:
     """The activities of each thread, in order."""
     events: dict[str, list[ThreadEvent]] = defaultdict(list)
     for operation in trace.operations:
