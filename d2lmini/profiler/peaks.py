@@ -75,8 +75,8 @@ def last_cache_bytes() -> int:
     """The size of the last cache of the first core; 32 MB where the system does not tell."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        number, unit = path.read_text().strip()[:-1], path.read_text().strip()[-1]
-        sizes.append(int(number) * {"K": 1 << 10, "M": 1 << 20}[unit])
+        size = path.read_text().strip()
+        sizes.append(int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]])
     return max(sizes, default=32 << 20)
 
 

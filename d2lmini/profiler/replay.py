@@ -102,7 +102,7 @@ class Recording:
         self.trace = trace
         operations = trace.operations
         self.recorded = Conditions(
-            _threads(trace, None),
+            recorded_threads(trace),
             [operation.place for operation in operations],
             [operation.run_ns for operation in operations],
             [operation.priority for operation in operations],
@@ -265,6 +265,14 @@ def replay(
 # -- arguments -------------------------------------------------------------------------------------
 
 
+def recorded_threads(trace: Trace) -> dict[str, int]:
+    """The number of worker threads of each place that occurs in the trace."""
+    return dict.fromkeys((operation.place for operation in trace.operations), 1) | {
+        "cpu": 1,
+        **trace.workers,
+    }
+
+
 def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str, int]:
     """The number of threads for each lane, as recorded or as requested."""
     if workers is not None and trace.engine_kind == "naive":
@@ -272,9 +280,7 @@ def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str,
             "replay: workers: the trace is of the naive engine, which has none: it runs every "
             "operation where it is called. Record the program on the threaded engine"
         )
-    threads = {"cpu": 1, **trace.workers}
-    for place in {operation.place for operation in trace.operations}:
-        threads.setdefault(place, 1)
+    threads = recorded_threads(trace)
     asked = {"cpu": workers} if isinstance(workers, int) else dict(workers or {})
     for place, n in asked.items():
         if place not in threads:

@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from d2lmini.profiler.replay import recorded_threads
+
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
@@ -97,12 +99,9 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
     return ScheduleBounds(trace.end_ns - trace.begin_ns, shares, longest, greedy)
 
 
-def _workers(trace: Trace) -> Counter[str]:
+def _workers(trace: Trace) -> dict[str, int]:
     """The threads of each place that could compute: its workers, and the threads of the program
     that computed inline."""
-    threads: Counter[str] = Counter({"cpu": 1, **trace.workers})
-    for operation in trace.operations:
-        threads[operation.place] = max(1, threads[operation.place])
-    callers = {operation.thread for operation in trace.operations if operation.inline}
-    threads["cpu"] += len(callers)
+    threads = recorded_threads(trace)
+    threads["cpu"] += len({operation.thread for operation in trace.operations if operation.inline})
     return threads

@@ -129,6 +129,11 @@ def generated(kind: str, folder: Path, with_sync_events: bool = True) -> Trace:
     return load(folder / "gpu.json")
 
 
+def test_the_trace_of_the_chapter_is_the_generated_one():
+    kept = gzip.decompress((DATA / "gpu-generated.json.gz").read_bytes())
+    assert json.loads(kept) == kineto_gpu.generate("item")
+
+
 def fields(events: list[dict]) -> dict[tuple, tuple[set, set]]:
     """Of each kind of event, the fields and the names of args that all of that kind have."""
     found: dict[tuple, tuple[set, set]] = {}

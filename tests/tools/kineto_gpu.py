@@ -11,20 +11,11 @@ trace. What only a GPU has follows Kineto's CuptiActivity.cpp: cuda_runtime with
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-#: The program of all three; the lines are what the traces are about.
-PROGRAM = """\
-def train(net, batches):
-    total = 0.0
-    for batch in batches:
-        X = batch.to("cuda")
-        loss = net(X).sum()
-        loss.backward()
-        total += loss.item()
-        prepare(batch)
-    return total
-"""
+#: The program of all four; the lines are what the traces are about.
+PROGRAM = (Path(__file__).parents[2] / "chapters" / "traces" / "gpu_loop.py").read_text()
 FILE, FIRST = "gpu_loop.py", 1
 STEPS = 5
 PID = 4242
