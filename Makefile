@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit memory chapters size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-cuda-stub test-gpu test-all clean
+.PHONY: help lab book install test lint types doctest unit memory chapters chapters-again size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-cuda-stub test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -43,7 +43,7 @@ types: $(VENV)/.test  ## type hints (mypy)
 	$(PY) -m mypy
 
 doctest: $(VENV)/.test  ## the examples in docstrings
-	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools/size_table.py
+	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools/size_table.py tests/tools/run_chapters.py
 
 # One process for each core: most tests wait for one thread or another.
 unit: $(VENV)/.test  ## the tests
@@ -61,6 +61,10 @@ memory: $(VENV)/.test  ## some of the tests once more, under the memory checker 
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
 	$(PY) -m pytest -q -n 2 --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
 		--nbval-sanitize-with chapters/nbval_sanitize.cfg chapters
+
+# Each cell twice, Run All twice, the sections backward: about a quarter of an hour.
+chapters-again: $(VENV)/.test  ## run the chapters as readers do who go back: nothing may fail or hang
+	for order in cells-twice twice backward; do $(PY) tests/tools/run_chapters.py . $(CHAPTERS) --order $$order || exit 1; done
 
 size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comments
 	$(PY) tests/tools/size_table.py

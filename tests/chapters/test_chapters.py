@@ -58,6 +58,10 @@ class TestShape:
         for heading, kind in zip(headings, KINDS_OF_EXERCISES):
             assert heading.startswith(kind)
 
+    def test_no_two_cells_have_one_id(self, path):
+        ids = [cell["id"] for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+        assert len(set(ids)) == len(ids)
+
     def test_folds_open_and_close(self, path):
         for text in cells_of(path, "markdown"):
             tags = re.findall(r"</?details>", text)
@@ -143,10 +147,11 @@ class TestExecute:
                 "language_info": {"name": "python", "version": "3.99.1"},
             },
         )
+        ids = [cell.id for cell in notebook.cells]
         normalise(notebook)
         nbformat.validate(notebook)
         assert "widgets" not in notebook.metadata and "3.99" not in nbformat.writes(notebook)
-        assert [cell.id for cell in notebook.cells] == ["cell-00", "cell-01"]
+        assert [cell.id for cell in notebook.cells] == ids
         assert notebook.cells[1].metadata == {"tags": ["raises-exception"]}
         stream, error = notebook.cells[1].outputs
         assert stream.text == "kept\n"

@@ -3,8 +3,8 @@
     python tests/tools/execute_chapters.py [chapter.ipynb ...]      (make outputs)
 
 What a reader should find, and nothing of the machine: no widget state, no clock times of cells, no
-version of Python, no path in a traceback, numbered cells. A chapter that stops with an error it
-does not announce (tag `raises-exception`) is not written.
+version of Python, no path in a traceback. A cell keeps its id for ever, wherever it moves. A
+chapter that stops with an error it does not announce (tag `raises-exception`) is not written.
 """
 
 import argparse
@@ -40,8 +40,7 @@ def normalise(notebook: nbformat.NotebookNode) -> None:
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
-    for number, cell in enumerate(notebook.cells):
-        cell.id = f"cell-{number:02d}"
+    for cell in notebook.cells:
         cell.metadata = {k: v for k, v in cell.metadata.items() if k in KEPT_CELL_METADATA}
         for output in cell.get("outputs", []):
             if output.output_type == "error":

@@ -2,42 +2,95 @@
 hold? Nothing is compared and nothing stored.
 
     python tests/tools/run_chapters.py FOLDER [index hybridize ...]     # FOLDER/chapters/*.ipynb
+    python tests/tools/run_chapters.py . --order cells-twice            # make chapters-again
+
+`--order` says how a reader goes through the cells:
+
+    once         from top to bottom
+    cells-twice  from top to bottom, each cell twice before the next (Ctrl-Enter)
+    twice        Run All, and again in the same kernel
+    backward     Run All, then the sections once more from the last to the first
 
 Outputs are compared strictly on one reference environment (`make chapters`); elsewhere this is
 what can be asked.
 """
 
+from __future__ import annotations
+
+import argparse
+import re
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+ORDERS = ("once", "cells-twice", "twice", "backward")
+
+
+def sections(cells: list) -> list[list[int]]:
+    """The positions of the code cells of each section; first those before the first heading."""
+    found: list[list[int]] = [[]]
+    for position, cell in enumerate(cells):
+        if cell.cell_type == "markdown" and re.match(r"## ", cell.source):
+            found.append([])
+        elif cell.cell_type == "code":
+            found[-1].append(position)
+    return found
+
+
+def run_order(cells: list, order: str) -> list[int]:
+    """The positions of code cells in the order in which they are run.
+
+    >>> from nbformat.v4 import new_code_cell as code, new_markdown_cell as text
+    >>> cells = [code(), text("## 1. A"), code(), code(), text("## 2. B"), code()]
+    >>> run_order(cells, "cells-twice"), run_order(cells, "backward")
+    ([0, 0, 2, 2, 3, 3, 5, 5], [0, 2, 3, 5, 5, 2, 3])
+    """
+    parts = sections(cells)
+    once = list(chain.from_iterable(parts))
+    return {
+        "once": once,
+        "cells-twice": [position for position in once for _ in range(2)],
+        "twice": once + once,
+        "backward": once + list(chain.from_iterable(parts[:0:-1])),
+    }[order]
+
 
 def main(words: list[str]) -> int:
-    folder, chosen = Path(words[0]) / "chapters", words[1:]
-    paths = sorted(folder.glob("*.ipynb"))
-    paths = [path for path in paths if not chosen or path.stem in chosen]
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("folder", type=Path)
+    options.add_argument("chosen", nargs="*", metavar="chapter")
+    options.add_argument("--order", default="once", choices=ORDERS)
+    asked = options.parse_args(words)
+    paths = sorted((asked.folder / "chapters").glob("*.ipynb"))
+    paths = [path for path in paths if not asked.chosen or path.stem in asked.chosen]
     if not paths:
-        print(f"no chapter of {folder} is named so: {' '.join(chosen)}", file=sys.stderr)
+        print(f"no chapter of {asked.folder} is named {asked.chosen}", file=sys.stderr)
         return 2
     failed = 0
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
+        client = NotebookClient(
+            notebook, kernel_name="python3", timeout=600,
+            resources={"metadata": {"path": str(asked.folder.resolve())}},
+        )  # fmt: skip
+        positions = run_order(notebook.cells, asked.order)
         begin_s = time.perf_counter()
+        position = -1
         try:
-            NotebookClient(
-                notebook, kernel_name="python3", timeout=600,
-                resources={"metadata": {"path": str(folder.resolve())}},
-            ).execute()  # fmt: skip
+            with client.setup_kernel():
+                for position in positions:
+                    client.execute_cell(notebook.cells[position], position)
         except CellExecutionError as error:
             failed += 1
-            print(f"FAILED   {path.stem}\n{error}", flush=True)
+            print(f"FAILED   {path.stem}, cell {position}\n{error}", flush=True)
             continue
-        cells = sum(cell.cell_type == "code" for cell in notebook.cells)
-        print(f"ok       {path.stem}: {cells} cells in {time.perf_counter() - begin_s:.0f} s")
+        seconds = time.perf_counter() - begin_s
+        print(f"ok       {path.stem}: {len(positions)} cells in {seconds:.0f} s", flush=True)
     print(f"{len(paths) - failed} passed, {failed} failed")
     return int(failed > 0)
 
