@@ -5,22 +5,24 @@ or devices they meet others, with which they share memory, caches, cores and Pyt
 interpreter lock. A prediction estimates how long each operation takes alone, simulates which
 operations meet, and stretches these.
 
-    alone      the duration on one worker. Of several workers: the CPU time, or where this is not
-               known the duration, less what meeting others has cost
-    meeting    an operation waits for a core, for memory and caches, and for the interpreter lock if
-               it runs Python. Its Python is at most the part that its predicted time does not
+    alone      the duration on one worker. An operation of several workers waited for the
+               interpreter lock while it was off the CPU, and came back to cold caches: its CPU time
+               is longer than alone by the share of its duration that it was off the CPU. Where no
+               CPU time is known, as on virtual devices, its Python took longer next to others
+    meeting    an operation waits for memory and caches, for the interpreter lock if it runs Python,
+               and for a core. Its Python is at most the part that its predicted time does not
                explain, and all of a function that the program pushed
     several    with more than one worker, each operation finds cold caches and wakes a thread
 
-A trace does not tell how often an operation asks for the interpreter lock. So the prediction is a
-band: the program is simulated with the least and with the most that this may cost. A trace of
-several workers has the cost in its times, so its band is narrower.
+A trace of one worker does not tell how often an operation asks for the interpreter lock. So the
+program is simulated with the least and with the most that this may cost. A trace of several workers
+has that cost in its times, so its band is narrower.
 
 >>> from d2lmini.profiler.contention import _overlaps
 >>> _overlaps([(0, 10), (5, 15)], [1.0, 1.0])      # each meets the other for half of its time
 [0.5, 0.5]
 
-The constants were fitted to half of the programs in `tests/benchmarks/bands.py`, on two cores.
+The constants were fitted to 46 programs on two cores (`tests/benchmarks/band_programs.py`).
 docs/ask-a-trace.md says how often the bands were right for other programs.
 """
 
@@ -40,17 +42,15 @@ if TYPE_CHECKING:
     from d2lmini.profiler.replay import Conditions, Recording
 
 #: Next to another operation, an operation takes this much longer, as a share of its duration.
-_BESIDE = 0.34
+_BESIDE = 0.22
 #: The same for Python: the least, and the most.
-_PYTHON = 0.4, 2.6
+_PYTHON = 0.4, 3.0
 #: With several workers each operation takes so much longer.
-_SEVERAL_NS = 78e3
-#: What meeting others adds to a CPU time: a fixed part, and a share if it runs Python.
-_HELD_NS, _HELD_PYTHON = 22e3, 0.45
-#: While several workers compute, the program's own Python takes this share of its time longer.
-_HELD_ISSUING = 0.2
-#: An operation alone takes at least this share of its CPU time.
-_LEAST_ALONE = 0.5
+_SEVERAL_NS = 110e3
+#: The share by which Python was longer next to others, in an operation without a known CPU time.
+_HELD_PYTHON = 0.9
+#: On one worker the program's own Python takes less time than next to several, by this share.
+_HELD_ISSUING = 0.4
 #: A prediction is wrong by this factor for reasons of which the model knows nothing.
 _NOISE = 1.25
 
@@ -150,22 +150,22 @@ class Bands:
         return round(ns * (1 + alone.computes * slower) + fixed_ns)
 
     def _alone_of(self, operation: Operation, beside: float) -> Alone:
-        run_ns, cpu = float(operation.run_ns), self.recording.trace.cpu.times.get(operation.number)
+        run_ns = float(operation.run_ns)
         if not self._contends(operation):
             return Alone(run_ns, run_ns, 0.0, 0.0)
+        cpu = self.recording.trace.cpu.times.get(operation.number)
         computes = self._computes(operation)
-        sleeps_ns = self._sleeps.get(operation.number, 0)
-        took_ns = run_ns
-        if self._several and cpu is not None:
-            took_ns = min(run_ns, cpu.ns + sleeps_ns)
         pushed = operation.footprint is None
-        python = 1.0 if pushed else max(0.0, 1 - operation.predicted_us * 1e3 / max(1.0, took_ns))
-        if not self._several:
-            return Alone(run_ns, run_ns, python, computes)
-        beside *= computes
-        low_ns = max(took_ns - beside * _HELD_NS, took_ns * _LEAST_ALONE)
-        low_ns /= 1 + beside * python * _HELD_PYTHON
-        return Alone(low_ns, took_ns if pushed and cpu is None else low_ns, python, computes)
+        if not self._several or cpu is None:
+            python = _python(operation, run_ns)
+            if not self._several:
+                return Alone(run_ns, run_ns, python, computes)
+            low_ns = run_ns / (1 + min(1.0, beside) * python * _HELD_PYTHON)
+            return Alone(low_ns, run_ns if pushed else low_ns, python, computes)
+        worked_ns = min(run_ns, cpu.ns + self._sleeps.get(operation.number, 0))
+        off = max(0.0, run_ns - worked_ns - (cpu.delayed_ns or 0)) / run_ns
+        alone_ns = worked_ns if cpu.pushed else worked_ns / (1 + off)
+        return Alone(alone_ns, alone_ns, _python(operation, alone_ns), computes)
 
     def _computes(self, operation: Operation) -> float:
         """The share of its duration in which it computes on the machine's cores."""
@@ -188,6 +188,14 @@ class Bands:
             if self._contends(operation)
         }
         return sum(conditions.workers[place] for place in places)
+
+
+def _python(operation: Operation, took_ns: float) -> float:
+    """The share of the operation that its predicted time does not explain; 1 if the program pushed
+    it."""
+    if operation.footprint is None:
+        return 1.0
+    return max(0.0, 1 - operation.predicted_us * 1e3 / max(1.0, took_ns))
 
 
 def _overlaps(spans: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[float]:
