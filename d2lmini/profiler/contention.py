@@ -2,8 +2,8 @@
 
 A trace has the durations of operations next to those that they happened to meet. On other workers
 or devices they meet others, with which they share memory, caches, cores and Python's global
-interpreter lock. A prediction estimates how long each operation takes alone, simulates which
-operations meet, and stretches these.
+interpreter lock. A prediction simulates which operations meet, and stretches these; for one worker,
+it estimates how long each takes alone.
 
     alone      the duration on one worker. An operation of several workers waited for the
                interpreter lock while it was off the CPU, and came back to cold caches: its CPU time
@@ -12,7 +12,7 @@ operations meet, and stretches these.
     meeting    an operation waits for memory and caches, for the interpreter lock if it runs Python,
                and for a core. Its Python is at most the part that its predicted time does not
                explain, and all of a function that the program pushed
-    several    with more than one worker, each operation finds cold caches and wakes a thread
+    several    with two workers instead of one, each operation finds cold caches and wakes a thread
 
 A trace of one worker does not tell how often an operation asks for the interpreter lock. So the
 program is simulated with the least and with the most that this may cost. A trace of several workers
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
@@ -51,24 +51,10 @@ _SEVERAL_NS = 110e3
 _HELD_PYTHON = 0.9
 #: On one worker the program's own Python takes less time than next to several, by this share.
 _HELD_ISSUING = 0.4
-#: A prediction is wrong by this factor for reasons of which the model knows nothing.
-_NOISE = 1.25
+#: A prediction may be wrong by this factor for reasons of which the model knows nothing.
+_NOISE = 1.4
 
 _PASSES = 2  # simulations that find which operations meet
-
-
-class Alone(NamedTuple):
-    """An operation as if it ran alone.
-
-    low_ns, high_ns  the duration; equal, unless it is not known whether the operation sleeps
-    python    the share of its work that may need the interpreter lock
-    computes  the share of its duration in which it computes
-    """
-
-    low_ns: float
-    high_ns: float
-    python: float
-    computes: float
 
 
 class Bands:
@@ -87,15 +73,15 @@ class Bands:
             for operation in operations
             if operation.number in off and trace.cpu.times[operation.number].pushed
         }
+        #: The share of its duration in which each operation computes.
+        self._computes = list(map(self._computes_for, operations))
         spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
-        met = _overlaps(spans, [self._computes(operation) for operation in operations])
-        self._alone = [
-            self._alone_of(operation, min(1.0, beside))
-            for operation, beside in zip(operations, met, strict=True)
-        ]
+        self._met = _overlaps(spans, self._computes)
+        self._alone = list(map(self._alone_ns, operations, self._computes, self._met))
+        self._python = list(map(_python, operations, self._alone))
         worked_ns = sum(
-            operation.run_ns * alone.computes
-            for operation, alone in zip(operations, self._alone, strict=True)
+            operation.run_ns * computes
+            for operation, computes in zip(operations, self._computes, strict=True)
             if not operation.inline
         )
         self._busy = min(1.0, worked_ns / max(1, trace.end_ns - trace.begin_ns))
@@ -103,74 +89,75 @@ class Bands:
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
         simulate = self.recording.simulate
-        ends = [simulate(self._meet(conditions, most)).ended for most in (False, True)]
+        ends = [simulate(self._meet(conditions, python)).ended for python in _PYTHON]
         return min(ends) / _NOISE, max(ends) * _NOISE
 
     def run(self, conditions: Conditions) -> Simulation:
-        """A run within the band: with durations between the least and the most."""
-        least, most = (self._meet(conditions, end) for end in (False, True))
-        run_ns = [round((low + high) / 2) for low, high in zip(least.run_ns, most.run_ns)]
-        return self.recording.simulate(replace(least, run_ns=run_ns))
+        """A run within the band."""
+        return self.recording.simulate(self._meet(conditions, sum(_PYTHON) / 2))
 
-    def _meet(self, conditions: Conditions, most: bool) -> Conditions:
-        """The conditions with the durations of operations that meet others, with the least or the
-        most contention."""
-        recording = self.recording
-        base = [
-            (alone.high_ns if most else alone.low_ns) * (new / old if old else 1.0)
-            for alone, new, old in zip(
-                self._alone, conditions.run_ns, recording.recorded.run_ns, strict=True
-            )
-        ]
-        now = replace(conditions, run_ns=list(map(round, base)))
+    def _meet(self, conditions: Conditions, python: float) -> Conditions:
+        """The conditions with the durations of operations that meet others; Python takes `python`
+        times longer then."""
         if self._lanes(conditions) == 1:
             if not self._several:
-                return now
-            issuing = conditions.issuing * (1 - _HELD_ISSUING * self._busy)
-            return replace(now, issuing=issuing, usual=True)
-        for _ in range(_PASSES):
-            spans = [(job.began, job.ended) for job in recording.simulate(now).jobs]
-            met = _overlaps(spans, [alone.computes for alone in self._alone])
+                return conditions
+            recorded = self.recording.recorded.run_ns
             run_ns = [
-                self._stretch(operation, alone, ns, beside, _PYTHON[most])
-                for operation, alone, ns, beside in zip(
-                    recording.trace.operations, self._alone, base, met, strict=True
+                round(ns * new / old) if old else 0
+                for ns, new, old in zip(self._alone, conditions.run_ns, recorded, strict=True)
+            ]
+            issuing = conditions.issuing * (1 - _HELD_ISSUING * self._busy)
+            return replace(conditions, run_ns=run_ns, issuing=issuing, usual=True)
+        before = self._slower(self._met, python) if self._several else [1.0] * len(self._met)
+        now = conditions
+        for _ in range(_PASSES):
+            spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
+            after = self._slower(_overlaps(spans, self._computes), python)
+            run_ns = [
+                round(ns * new / old + self._fixed_ns(operation))
+                for operation, ns, new, old in zip(
+                    self.recording.trace.operations, conditions.run_ns, after, before, strict=True
                 )
             ]
             now = replace(now, run_ns=run_ns)
         return now
 
-    def _stretch(
-        self, operation: Operation, alone: Alone, ns: float, beside: float, python: float
-    ) -> int:
-        """The duration of an operation with so many others beside it."""
-        slower = min(1.0, beside) * (_BESIDE + python * alone.python)
-        slower += max(0.0, (beside + 1) / self._cores - 1)
-        fixed_ns = _SEVERAL_NS if ns and self._contends(operation) and not operation.inline else 0
-        return round(ns * (1 + alone.computes * slower) + fixed_ns)
+    def _slower(self, met: Sequence[float], python: float) -> list[float]:
+        """How many times longer each operation takes with so many others beside it."""
+        return [
+            1
+            + computes
+            * (
+                min(1.0, beside) * (_BESIDE + python * share)
+                + max(0.0, (beside + 1) / self._cores - 1)
+            )
+            for beside, computes, share in zip(met, self._computes, self._python, strict=True)
+        ]
 
-    def _alone_of(self, operation: Operation, beside: float) -> Alone:
+    def _fixed_ns(self, operation: Operation) -> float:
+        """What one of several workers adds, unless the recording has it."""
+        if self._several or operation.inline or not self._contends(operation):
+            return 0.0
+        return _SEVERAL_NS
+
+    def _alone_ns(self, operation: Operation, computes: float, beside: float) -> float:
+        """The duration on one worker."""
         run_ns = float(operation.run_ns)
-        if not self._contends(operation):
-            return Alone(run_ns, run_ns, 0.0, 0.0)
+        if not self._several or not computes:
+            return run_ns
         cpu = self.recording.trace.cpu.times.get(operation.number)
-        computes = self._computes(operation)
-        pushed = operation.footprint is None
-        if not self._several or cpu is None:
-            python = _python(operation, run_ns)
-            if not self._several:
-                return Alone(run_ns, run_ns, python, computes)
-            low_ns = run_ns / (1 + min(1.0, beside) * python * _HELD_PYTHON)
-            return Alone(low_ns, run_ns if pushed else low_ns, python, computes)
+        if cpu is None:
+            return run_ns / (1 + min(1.0, beside) * _python(operation, run_ns) * _HELD_PYTHON)
         worked_ns = min(run_ns, cpu.ns + self._sleeps.get(operation.number, 0))
         off = max(0.0, run_ns - worked_ns - (cpu.delayed_ns or 0)) / run_ns
-        alone_ns = worked_ns if cpu.pushed else worked_ns / (1 + off)
-        return Alone(alone_ns, alone_ns, _python(operation, alone_ns), computes)
+        return worked_ns if cpu.pushed else worked_ns / (1 + off)
 
-    def _computes(self, operation: Operation) -> float:
-        """The share of its duration in which it computes on the machine's cores."""
+    def _computes_for(self, operation: Operation) -> float:
         if not self._contends(operation):
             return 0.0
+        if operation.footprint is None and operation.number not in self.recording.trace.cpu.times:
+            return 0.0  # a function of the program without a known CPU time; it may as well sleep
         return 1 - self._sleeps.get(operation.number, 0) / operation.run_ns
 
     def _contends(self, operation: Operation) -> bool:
