@@ -88,13 +88,28 @@ class Bands:
 
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
-        simulate = self.recording.simulate
-        ends = [simulate(self._meet(conditions, python)).ended for python in _PYTHON]
-        return min(ends) / _NOISE, max(ends) * _NOISE
+        least, most = _PYTHON
+        low = self._err(self._meet(conditions, least), 1 / _NOISE)
+        high = self._err(self._meet(conditions, most), _NOISE)
+        ends = [self.recording.simulate(end).ended for end in (low, high)]
+        return min(ends), max(ends)
 
     def run(self, conditions: Conditions) -> Simulation:
         """A run within the band."""
         return self.recording.simulate(self._meet(conditions, sum(_PYTHON) / 2))
+
+    def _err(self, conditions: Conditions, times: float) -> Conditions:
+        """The conditions with all that computes so many times as long. A function of which it is
+        not known whether it computes may take less time alone, not more."""
+        run_ns = [
+            round(ns * (1 + (times - 1) * (computes if times > 1 or computes else 1.0)))
+            if self._contends(operation)
+            else ns
+            for operation, ns, computes in zip(
+                self.recording.trace.operations, conditions.run_ns, self._computes, strict=True
+            )
+        ]
+        return replace(conditions, run_ns=run_ns, issuing=conditions.issuing * times)
 
     def _meet(self, conditions: Conditions, python: float) -> Conditions:
         """The conditions with the durations of operations that meet others; Python takes `python`
@@ -115,11 +130,12 @@ class Bands:
             spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
             after = self._slower(_overlaps(spans, self._computes), python)
             run_ns = [
-                round(ns * new / old + self._fixed_ns(operation))
-                for operation, ns, new, old in zip(
-                    self.recording.trace.operations, conditions.run_ns, after, before, strict=True
+                round(ns * new / old + self._fixed_ns(operation, computes))
+                for operation, computes, ns, new, old in zip(
+                    self.recording.trace.operations, self._computes, conditions.run_ns, after,
+                    before, strict=True,
                 )
-            ]
+            ]  # fmt: skip
             now = replace(now, run_ns=run_ns)
         return now
 
@@ -135,11 +151,9 @@ class Bands:
             for beside, computes, share in zip(met, self._computes, self._python, strict=True)
         ]
 
-    def _fixed_ns(self, operation: Operation) -> float:
+    def _fixed_ns(self, operation: Operation, computes: float) -> float:
         """What one of several workers adds, unless the recording has it."""
-        if self._several or operation.inline or not self._contends(operation):
-            return 0.0
-        return _SEVERAL_NS
+        return 0.0 if self._several or operation.inline else _SEVERAL_NS * computes
 
     def _alone_ns(self, operation: Operation, computes: float, beside: float) -> float:
         """The duration on one worker."""
