@@ -30,6 +30,10 @@ FORGIVEN = [
         "verdict: no measurable difference (0.9-1.1, 10 rounds)",
     ),
     (
+        "verdict: a is faster",
+        "verdict: no measurable difference\nreference: a is faster; a quiet machine with 2 cores",
+    ),
+    (
         "machine: 2 cores, 8 GB of memory\na call 50 ns",
         "machine: 64 cores, 512 GB of memory\nmachine: gpu(0): 64 MB at 25 GB/s\na call 30 ns",
     ),
@@ -51,6 +55,7 @@ COMPARED = [
     ("10 products", "11 products"),
     ("verdict: a is faster\nsum = 1", "verdict: b is faster\nsum = 2"),
     ("the verdict: 1", "the verdict: 2"),
+    ("a\nthe reference: 1", "a\nthe reference: 2"),
     ("machine: 2 cores\nsum = 1", "machine: 4 cores\nsum = 2"),
     ("the machine: 1", "the machine: 2"),
     ("memory\n5 MB", "memory\n6 MB"),
