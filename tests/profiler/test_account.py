@@ -387,12 +387,14 @@ def judge(program):
     return account.causes[0] == most, f"{program}\nsaved in ms: {saved}\n{account}"
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_the_cause_named_first_is_the_one_whose_removal_saves_most():
     found = [judge(draw(random.Random(seed))) for seed in range(2000, 2010)]
     wrong = [story for right, story in found if not right]
     assert len(wrong) <= 1, "\n\n".join(wrong)
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_every_kind_of_cause_is_named():
     """Not left to the draw: each alone, in one program; once more where the machine was busy."""
     program = Planted(5, 3, 0.002, 0.01, 40_000)
