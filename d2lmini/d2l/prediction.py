@@ -32,8 +32,7 @@ _made: dict[str, str] = {}
 class Prediction(Widget):
     """The box of one question; made by `predict`.
 
-    question    the text above the box
-    text        what was typed, "" so far; `make(text)` types it in a script
+    question    the text before the box
     """
 
     script = "prediction"
@@ -45,6 +44,7 @@ class Prediction(Widget):
 
     @property
     def text(self) -> str:
+        """What was typed; "" so far."""
         return _made.get(self.question, "")
 
     @property
