@@ -1,4 +1,6 @@
-"""The programs that judge the bands of predictions: written after the last constant was fitted.
+"""The programs that judge the bands of predictions: written after the constants were fitted.
+
+The width (`_NOISE`) was set later, from the programs in `band_programs` alone.
 
 Whoever changes the model fits it to these, too, and writes new ones.
 """
