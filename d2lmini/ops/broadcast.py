@@ -24,7 +24,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.reduce import reshape_to, sum_, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------
@@ -186,9 +186,8 @@ def _infer_repeat(data: Spec, *, repeats: int, axis: int | None = None) -> Spec:
         raise MXNetError(f"repeats={repeats}, need a number >= 0")
     if axis is None:
         return Spec((data.size * repeats,), data.dtype)
-    shape = list(data.shape)
-    shape[normalize_axis(axis, len(shape))] *= repeats
-    return Spec(tuple(shape), data.dtype)
+    axis = normalize_axis(axis, len(data.shape))
+    return Spec(with_axis(data.shape, axis, data.shape[axis] * repeats), data.dtype)
 
 
 @op(infer=_infer_repeat, flops=0)
@@ -201,10 +200,10 @@ def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
     if axis is None:
         data, axis = data.reshape(-1), 0
     axis %= data.ndim
-    before, n, after = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
+    n = data.shape[axis]
     if out is None:
-        out = xp.empty((*before, n * repeats, *after), data.dtype)
-    apart = out.reshape(*before, n, repeats, *after)
+        out = xp.empty(with_axis(data.shape, axis, n * repeats), data.dtype)
+    apart = out.reshape(with_axis(data.shape, axis, n, repeats))
     chunking.copy(xp, xp.expand_dims(data, axis + 1), apart)
     return out
 
@@ -214,5 +213,5 @@ def _(g, shape, *, repeats, axis):
     if axis is None:
         return reshape_to(sum_(reshape_to(g, (prod(shape), repeats)), axis=1), shape)
     axis %= len(shape)
-    apart = reshape_to(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+    apart = reshape_to(g, with_axis(shape, axis, shape[axis], repeats))
     return reshape_to(sum_(apart, axis=axis + 1), shape)

@@ -43,8 +43,8 @@ def split_evenly(length: int, n: int) -> list[slice]:
     return [slice(length * i // n, length * (i + 1) // n) for i in range(n)]
 
 
-def along(axis: int, part: slice) -> tuple[slice, ...]:
-    """The index of slice `part` along one axis, and of everything along the axes before it."""
+def along(axis: int, part: Any) -> tuple[Any, ...]:
+    """The index of `part` along one axis, and of everything along the axes before it."""
     return (slice(None),) * axis + (part,)
 
 

@@ -56,11 +56,6 @@ def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
     return Spec(data.shape, dtype) if data.dtype.kind == "f" else data
 
 
-def _amp_dtype(attrs: Any, data: Any, n: int) -> list[Any]:
-    """MXNet infers that only the dtypes of mixed precision change."""
-    return [attrs["dtype"] if data in (np.float16, np.float32) else data]
-
-
 @op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
 def amp_cast(xp, data, *, dtype: DType, out=None):
     """`cast` of a floating point array; integer arrays do not change. float32 is rounded to

@@ -33,7 +33,18 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import refuse_gradient
-from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import (
+    ALL,
+    NOWHERE,
+    DType,
+    Shape,
+    Spec,
+    as_three_axes,
+    normalize_axis,
+    op,
+    registry,
+    with_axis,
+)
 from d2lmini.ops.kernels import kind_of, with_kernels
 
 # -- from indices to positions -------------------------------------------------------------------
@@ -99,7 +110,7 @@ def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") ->
     _check_mode("take", mode, ("clip", "wrap", "raise"))
     axis = normalize_axis(axis, len(a.shape), "take: axis")
     _check_not_empty("take", a.shape[axis], indices)
-    return Spec(a.shape[:axis] + indices.shape + a.shape[axis + 1 :], a.dtype)
+    return Spec(with_axis(a.shape, axis, *indices.shape), a.dtype)
 
 
 @op(infer=_infer_take, flops=0, free_dtypes=("indices",))
@@ -121,11 +132,10 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
 @op(infer=lambda g, indices, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `take`: g added up at the positions of the selected elements."""
-    axis %= len(shape)
-    n, after = shape[axis], prod(shape[axis + 1 :])
+    before, n, after = as_three_axes(shape, axis)
     places = positions(xp, indices, n, mode).reshape(-1, 1)
-    before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)
-    places = (before * n + places) * after + xp.arange(after)
+    rows = xp.arange(before).reshape(-1, 1, 1)
+    places = (rows * n + places) * after + xp.arange(after)
     return scatter_add(xp, places, g, shape, out)
 
 
@@ -196,8 +206,7 @@ def _infer_pick(
     if axis is None:
         raise MXNetError("pick: axis=None is not supported, give the axis to pick along")
     axis = normalize_axis(axis, len(data.shape), "pick: axis")
-    dropped = data.shape[:axis] + data.shape[axis + 1 :] or (1,)
-    kept = data.shape[:axis] + (1,) + data.shape[axis + 1 :]
+    dropped, kept = _picked_shapes(data.shape, axis)
     if index.shape not in (dropped, kept) and not len(data.shape) == 1 == index.size:
         raise MXNetError(
             f"pick: index is {index.shape}, need {dropped} or {kept}: one index for each element "
@@ -207,10 +216,14 @@ def _infer_pick(
     return Spec(kept if keepdims else dropped, data.dtype)
 
 
+def _picked_shapes(shape: Shape, axis: Any) -> tuple[Shape, Shape]:
+    """`shape` without `axis`, and with size 1 there."""
+    return with_axis(shape, axis) or (1,), with_axis(shape, axis, 1)
+
+
 def _pick_places(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
     """Flat positions of the picked elements in an array of `shape`, as (before, after)."""
-    axis %= len(shape)
-    before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    before, n, after = as_three_axes(shape, axis)
     found = positions(xp, index, n, mode).reshape(before, after)
     rows = xp.arange(before).reshape(-1, 1) * n + found
     return rows if after == 1 else rows * after + xp.arange(after)
@@ -229,10 +242,8 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     >>> nd.pick(nd.array([[1, 2], [3, 4]]), nd.array([0, 1])).asnumpy().tolist()
     [1.0, 4.0]
     """
-    shape = data.shape
-    before, after = shape[: axis % data.ndim], shape[axis % data.ndim + 1 :]
-    y = data.reshape(-1)[_pick_places(xp, shape, index, axis, mode)]
-    return y.reshape((*before, 1, *after) if keepdims else (before + after or (1,)))
+    y = data.reshape(-1)[_pick_places(xp, data.shape, index, axis, mode)]
+    return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
 
 
 @pick.infer_inputs
@@ -241,10 +252,8 @@ def _(given, out, attrs):
     if not data or attrs["axis"] is None:
         return {}
     axis = normalize_axis(attrs["axis"], len(data), "pick: axis")
-    dropped = data[:axis] + data[axis + 1 :] or (1,)
-    kept = data[:axis] + (1,) + data[axis + 1 :]
-    found = {"out": kept if attrs["keepdims"] else dropped}
-    return found if given["index"] else {**found, "index": kept if attrs["keepdims"] else dropped}
+    picked = _picked_shapes(data, axis)[attrs["keepdims"]]
+    return {"out": picked} if given["index"] else {"out": picked, "index": picked}
 
 
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)

@@ -34,8 +34,8 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
-from d2lmini.ops.chunking import share
-from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
+from d2lmini.ops.chunking import along, share
+from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, with_axis
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.normalization_backward import (
     GRAIN,
@@ -64,7 +64,7 @@ def normalize_into(
     share_of_each = wide.type(1 / max(prod(x.shape[a] for a in axes), 1))
 
     def body(piece: slice) -> None:
-        part = (slice(None),) * split + (piece,)
+        part = along(split, piece)
         block = x[part].astype(wide, copy=False)
         mean = total(block, axes) * share_of_each
         block = np.subtract(block, along_rows(mean, block), out=room("centered", block, wide))
@@ -100,12 +100,6 @@ def _gradients(
 # -- LayerNorm ------------------------------------------------------------------------------------
 
 
-def as_three_axes(shape: Shape, axis: int) -> Shape:
-    """The shape as (axes before, axis, axes after)."""
-    axis %= len(shape)
-    return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
-
-
 def _infer_layer_norm(
     data: Spec, gamma: Spec, beta: Spec, *, axis: int, output_mean_var: bool, **_: Any
 ) -> Spec | list[Spec]:
@@ -113,7 +107,7 @@ def _infer_layer_norm(
     axis = normalize_axis(axis, len(data.shape))
     for name, spec in (("gamma", gamma), ("beta", beta)):
         check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
-    kept = Spec((*data.shape[:axis], 1, *data.shape[axis + 1 :]), data.dtype)
+    kept = Spec(with_axis(data.shape, axis, 1), data.dtype)
     return [data, kept, kept] if output_mean_var else data
 
 
@@ -137,8 +131,7 @@ def LayerNorm(
     mean, var = normalize_into(xp, data.reshape(view), (1,), 0, eps, scale, shift, y.reshape(view))
     if not output_mean_var:
         return y
-    axis %= data.ndim
-    kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    kept = with_axis(data.shape, axis, 1)
     return all_outputs(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
 
 

@@ -24,14 +24,8 @@ import numpy as np
 
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.chunking import share
-from d2lmini.ops.core import Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Shape, Spec, as_three_axes, normalize_axis, op
 from d2lmini.ops.normalization import GRAIN
-
-
-def _view(shape: Shape, axis: int) -> Shape:
-    """(axes before the channels merged, C, axes after merged)."""
-    axis %= len(shape)
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def _wide(dtype: Any) -> np.dtype:
@@ -60,7 +54,7 @@ def channel_moments(xp, data, *, axis: int = 1):
 
     Both are 0 for empty data.
     """
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     x = data.reshape(view)
     out = xp.zeros((2, view[1]), _wide(data.dtype))
 
@@ -100,7 +94,7 @@ def normalize_by(
     for moving, batch in zip((moving_mean, moving_var), moments):
         moving *= moving.dtype.type(momentum)
         moving += batch.astype(moving.dtype) * moving.dtype.type(1 - momentum)
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     column = (1, view[1], 1)
     y = xp.empty(data.shape, data.dtype) if out is None else out
     x, place = data.reshape(view), y.reshape(view)
@@ -128,7 +122,7 @@ def _infer_sums(g: Spec, data: Spec, moments: Spec, *, axis: int, eps: float) ->
 def norm_sums(xp, g, data, moments, *, axis: int = 1, eps: float = 1e-5):
     """For each channel the sums of g and of g h: (2, C), where h is data normalized by `moments`.
     These sums are the gradients of beta and gamma."""
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     g, x = g.reshape(view), data.reshape(view)
     mean, var = (v.reshape(1, -1, 1) for v in moments)
     inverse = (1 / xp.sqrt(var + var.dtype.type(eps))).reshape(-1)
@@ -161,7 +155,7 @@ def norm_gradient(
 
     moments: mean and var, means: mean(g) and mean(g h), both (2, C) and of the whole batch.
     """
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     dx = xp.empty(data.shape, data.dtype) if out is None else out
     g, x, place = g.reshape(view), data.reshape(view), dx.reshape(view)
     mean, var = (v.reshape(1, -1, 1) for v in moments)
