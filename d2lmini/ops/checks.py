@@ -44,9 +44,9 @@ def check_one_dtype(*specs: Spec | None) -> None:
         raise MXNetError(f"all inputs must share one dtype, got {names}; convert with .astype()")
 
 
-def check_shape(name: str, spec: Spec, *shapes: Shape, why: str = "") -> None:
-    """Input `name` has one of these shapes."""
-    if spec.shape not in shapes:
+def check_shape(name: str, spec: Spec | None, *shapes: Shape, why: str = "") -> None:
+    """Input `name` has one of these shapes, if it is given."""
+    if spec is not None and spec.shape not in shapes:
         need = " or ".join(map(str, dict.fromkeys(shapes)))
         raise MXNetError(f"{name} is {spec.shape}, need {need}{why and ': ' + why}")
 

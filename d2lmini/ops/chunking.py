@@ -43,9 +43,9 @@ def split_evenly(length: int, n: int) -> list[slice]:
     return [slice(length * i // n, length * (i + 1) // n) for i in range(n)]
 
 
-def along(axis: int, part: Any) -> tuple[Any, ...]:
-    """The index of `part` along one axis, and of everything along the axes before it."""
-    return (slice(None),) * axis + (part,)
+def along(axis: int, *parts: Any) -> tuple[Any, ...]:
+    """The index of `parts` along the axes from `axis` on, and of everything along those before."""
+    return (slice(None),) * axis + parts
 
 
 def share(xp: Any, length: int, n: int, body: Callable[[slice], None]) -> None:

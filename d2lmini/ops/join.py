@@ -122,7 +122,7 @@ def stack(xp, *data, axis: int = 0, out=None):
         return xp.stack(data, axis=axis)
     at = axis % out.ndim
     for i, part in enumerate(data):
-        chunking.copy(xp, part, out[(*chunking.along(at, i), ...)])
+        chunking.copy(xp, part, out[chunking.along(at, i, ...)])
     return out
 
 

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, with_axis
@@ -41,7 +42,6 @@ from d2lmini.ops.normalization_backward import (
     GRAIN,
     along_rows,
     normalize_backward,
-    room,
     total,
 )
 from d2lmini.ops.partial import Partial
@@ -67,8 +67,10 @@ def normalize_into(
         part = along(split, piece)
         block = x[part].astype(wide, copy=False)
         mean = total(block, axes) * share_of_each
-        block = np.subtract(block, along_rows(mean, block), out=room("centered", block, wide))
-        square = np.multiply(block, block, out=room("product", block, wide))
+        block = np.subtract(
+            block, along_rows(mean, block), out=scratch.array("centered", block.shape, wide)
+        )
+        square = np.multiply(block, block, out=scratch.array("product", block.shape, wide))
         variance = total(square, axes) * share_of_each
         means[part], variances[part] = mean, variance
         scale, shift = (v[part] if v.shape[split] > 1 else v for v in (gamma, beta))

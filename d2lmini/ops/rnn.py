@@ -132,8 +132,7 @@ def _infer(
         raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
     sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, sizes.state, why="layers times directions, batch, state_size")
-    if state_cell is not None:
-        check_shape("state_cell", state_cell, sizes.state, why="as state")
+    check_shape("state_cell", state_cell, sizes.state, why="as state")
     size = parameter_size(mode, sizes.I, state_size, num_layers, bidirectional)
     check_shape(
         "parameters", parameters, (size,),

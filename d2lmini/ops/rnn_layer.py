@@ -45,7 +45,7 @@ def _infer(
     for name, spec, shape in (
         ("i2h_weight", i2h_weight, (G, data.shape[-1])), ("h2h_weight", h2h_weight, (G, H)),
         ("i2h_bias", i2h_bias, (G,)), ("h2h_bias", h2h_bias, (G,)), ("state", state, (N, H)),
-        ("state_cell", state_cell or state, (N, H)),
+        ("state_cell", state_cell, (N, H)),
     ):  # fmt: skip
         check_shape(name, spec, shape, why=why)
     reserve = prod(data.shape[:-1]) * H * sum(KINDS[mode].keeps)
