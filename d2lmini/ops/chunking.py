@@ -89,6 +89,15 @@ def place_view(xp: Any, view: Any, out: Any) -> Any:
     return view if out is None else copy(xp, view, out)
 
 
+def place(xp: Any, y: Any, dtype: Any, out: Any, copy: bool = False) -> Any:
+    """An op's result y in the op's dtype: converted (`copy`: never y itself), or written to `out`
+    if given."""
+    if out is None:
+        return y.astype(dtype, copy=copy)
+    xp.copyto(out, y, casting="unsafe")
+    return out
+
+
 def over_lines(
     xp: Any, shape: Shape, axis: int, body: Callable[[Any], Any], grain: int = GRAIN
 ) -> None:

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
 
 
@@ -33,22 +34,24 @@ def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=
     return out
 
 
+def filled(xp: Any, value: int, shape: Shape, dtype: Any, out: Any) -> Any:
+    """Zeros or ones: a new array, or `out`."""
+    if out is None:
+        return (xp.ones if value else xp.zeros)(shape, dtype)
+    out.fill(value)
+    return out
+
+
 @op("_zeros", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
 def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     """Zeros."""
-    if out is None:
-        return xp.zeros(shape, dtype)
-    out.fill(0)
-    return out
+    return filled(xp, 0, shape, dtype, out)
 
 
 @op("_ones", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
 def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     """Ones."""
-    if out is None:
-        return xp.ones(shape, dtype)
-    out.fill(1)
-    return out
+    return filled(xp, 1, shape, dtype, out)
 
 
 def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
@@ -125,10 +128,7 @@ def _infer_cast(data: Spec, *, dtype: Any) -> Spec:
 )  # fmt: skip
 def copyto(xp, data, *, dtype: DType, out=None):
     """The same elements in new memory, perhaps on another device, converted to `dtype`."""
-    if out is None:
-        return data.astype(dtype)
-    xp.copyto(out, data, casting="unsafe")
-    return out
+    return place(xp, data, dtype, out, copy=True)
 
 
 @copyto.gradient(saves="data.dtype data.context")

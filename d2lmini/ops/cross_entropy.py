@@ -25,7 +25,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
-from d2lmini.ops.chunking import share
+from d2lmini.ops.chunking import place, share
 from d2lmini.ops.core import (
     ALL,
     Shape,
@@ -117,10 +117,7 @@ def softmax_cross_entropy_mean(
     _in_blocks(xp, data, axis, body)
     y = losses.reshape(kept).sum(axis=other_axes(data, batch_axis))
     y *= wide.type(factor_of(data.shape, axis, batch_axis, scale))
-    if out is None:
-        return y.astype(data.dtype, copy=False)
-    out[...] = y
-    return out
+    return place(xp, y, data.dtype, out)
 
 
 def other_axes(data: Any, batch_axis: int) -> tuple[int, ...]:

@@ -20,7 +20,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
+from d2lmini.ops.create import filled
 from d2lmini.ops.partial import alike, is_known
 
 # -- copies and casts ----------------------------------------------------------------------------
@@ -30,10 +32,7 @@ def cast_into(xp: Any, y: Any, dtype: np.dtype, out: Any) -> Any:
     """`y` in another dtype: floats are truncated towards zero and integers wrap around."""
     if dtype.itemsize == 1 and dtype.kind in "iu" and y.dtype.kind == "f":
         y = y.astype(np.int64)  # -7.0 as uint8 is undefined in C; -7 as uint8 is not
-    if out is None:
-        return y.astype(dtype)
-    xp.copyto(out, y, casting="unsafe")
-    return out
+    return place(xp, y, dtype, out, copy=True)
 
 
 def _cast(data: Spec, *, dtype: np.dtype) -> Spec:
@@ -45,11 +44,6 @@ def cast(xp, data, *, dtype: DType, out=None):
     """Every element as `dtype`: floats are truncated towards zero, integers wrap around (-7 as
     uint8 is 249), everything but 0 is True. The gradient is cast back."""
     return cast_into(xp, data, np.dtype(dtype), out)
-
-
-@cast.gradient(saves="data.dtype")
-def _(g, data_dtype):
-    return cast(g, dtype=data_dtype)
 
 
 def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
@@ -68,6 +62,7 @@ def amp_cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, target, out)
 
 
+@cast.gradient(saves="data.dtype")
 @amp_cast.gradient(saves="data.dtype")
 def _(g, data_dtype):
     return cast(g, dtype=data_dtype)
@@ -87,11 +82,6 @@ def copy(xp, data, *, out=None):
     return copy_values(xp, data, out)
 
 
-@copy.gradient()
-def _(g):
-    return g
-
-
 def _dense(data: Spec, *, stype: str) -> Spec:
     check_storage(stype)
     return data
@@ -103,6 +93,7 @@ def cast_storage(xp, data, *, stype: str, out=None):
     return copy_values(xp, data, out)
 
 
+@copy.gradient()
 @cast_storage.gradient()
 def _(g):
     return g
@@ -131,19 +122,13 @@ def _(g):
 @op(flops=0, elementwise=True, grad=None)
 def zeros_like(xp, data, *, out=None):
     """Zeros in the shape and dtype of data."""
-    if out is None:
-        return xp.zeros(data.shape, data.dtype)
-    out.fill(0)
-    return out
+    return filled(xp, 0, data.shape, data.dtype, out)
 
 
 @op(flops=0, elementwise=True, grad=None)
 def ones_like(xp, data, *, out=None):
     """Ones in the shape and dtype of data."""
-    if out is None:
-        return xp.ones(data.shape, data.dtype)
-    out.fill(1)
-    return out
+    return filled(xp, 1, data.shape, data.dtype, out)
 
 
 # -- where gradients stop and start ----------------------------------------------------------------

@@ -209,16 +209,6 @@ def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = Fal
     return _split(xp, data, axis, _equal_ends(data.shape[axis], num_outputs), squeeze_axis, out)
 
 
-@split.gradient()
-def _(g, *, axis, squeeze_axis):
-    return _join(g, axis, squeeze_axis)
-
-
-def _join(g: Any, axis: int, squeeze_axis: bool) -> Any:
-    parts = g if isinstance(g, (list, tuple)) else [g]
-    return stack(*parts, axis=axis) if squeeze_axis else concat(*parts, dim=axis)
-
-
 def _v2_ends(size: int, indices_or_sections: Any) -> list[int]:
     if isinstance(indices_or_sections, int):
         return _equal_ends(size, indices_or_sections)
@@ -290,6 +280,8 @@ def split_v2(
     return _split(xp, ary, axis, ends, squeeze_axis, out)
 
 
+@split.gradient()
 @split_v2.gradient()
 def _(g, *, axis, squeeze_axis):
-    return _join(g, axis, squeeze_axis)
+    parts = g if isinstance(g, (list, tuple)) else [g]
+    return stack(*parts, axis=axis) if squeeze_axis else concat(*parts, dim=axis)

@@ -19,7 +19,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_numbers, check_one_dtype
-from d2lmini.ops.chunking import share
+from d2lmini.ops.chunking import place, share
 from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, registry
 from d2lmini.ops.shape import reshape_like
 
@@ -78,10 +78,7 @@ def squared_error(xp, pred, label, *, scale: float = 1.0, batch_axis: int = 0, o
 
     _over_examples(xp, pred, label, batch_axis, body)
     y *= y.dtype.type(_factor(pred.shape, batch_axis, scale))
-    if out is None:
-        return y.astype(pred.dtype, copy=False)
-    xp.copyto(out, y, casting="unsafe")
-    return out
+    return place(xp, y, pred.dtype, out)
 
 
 @op("_squared_error_backward", infer=lambda g, pred, label, **_: pred, flops=2)
