@@ -24,7 +24,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, with_axis
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, shape_rule, with_axis
 from d2lmini.ops.reduce import reshape_to, sum_, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------
@@ -41,16 +41,16 @@ def _broadcast_shape(shape: Shape, target: Shape) -> Shape:
     return target
 
 
-def _to(shape: Shape, target: Shape) -> Shape:
-    extra = len(target) - len(shape)
+def _to(data: Shape, shape: Shape = ()) -> Shape:
+    extra = len(shape) - len(data)
     if extra >= 0:  # 0 keeps the size
-        sizes = (1,) * extra + shape
-        keeps = [t == 0 and a >= extra for a, t in enumerate(target)]
-        target = tuple(s if keep else t for s, t, keep in zip(sizes, target, keeps))
-    return _broadcast_shape(shape, target)
+        sizes = (1,) * extra + data
+        keeps = [n == 0 and a >= extra for a, n in enumerate(shape)]
+        shape = tuple(s if keep else n for s, n, keep in zip(sizes, shape, keeps))
+    return _broadcast_shape(data, shape)
 
 
-@op(infer=lambda data, *, shape=(): Spec(_to(data.shape, shape), data.dtype), flops=0)
+@op(infer=shape_rule(_to), flops=0)
 def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     """Copies along every axis of size 1 up to `shape`, where 0 keeps the size of the data.
 
@@ -63,7 +63,7 @@ def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     return chunking.place_view(xp, xp.broadcast_to(data, _to(data.shape, shape)), out)
 
 
-def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
+def _axes_to(shape: Shape, axis: Any = (), size: Any = ()) -> Shape:
     axes = (axis,) if isinstance(axis, int) else axis
     sizes = (size,) if isinstance(size, int) else size
     if len(axes) != len(sizes):
@@ -77,12 +77,7 @@ def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
     return tuple(target)
 
 
-@op(
-    aliases=["broadcast_axes"],
-    infer=lambda data, *, axis=(), size=(): Spec(_axes_to(data.shape, axis, size), data.dtype),
-    flops=0,
-    whole=True,
-)
+@op(aliases=["broadcast_axes"], infer=shape_rule(_axes_to), flops=0, whole=True)
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
 

@@ -491,6 +491,11 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
     return data
 
 
+def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
+    """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
+    return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
+
+
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
     """`axis` counted from the front; MXNetError if out of range."""
     if not -ndim <= axis < ndim:

@@ -23,9 +23,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry, shape_rule
 from d2lmini.ops.create import progression
-from d2lmini.ops.reduce import reshape_to, spread
+from d2lmini.ops.reduce import distinct_axes, reshape_to, spread
 from d2lmini.ops.reshape_codes import complete_reshape, infer_older, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
@@ -40,11 +40,7 @@ def _target(
     return infer_reshape(data, shape, reverse)
 
 
-def _infer_reshape(data: Spec, **attrs: Any) -> Spec:
-    return Spec(_target(data.shape, **attrs), data.dtype)
-
-
-@op(mxnet_name="Reshape", infer=_infer_reshape, flops=0)
+@op(mxnet_name="Reshape", infer=shape_rule(_target), flops=0)
 def reshape(
     xp, data, *, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
     keep_highest: bool = False, out=None,
@@ -151,7 +147,7 @@ def _expand_shape(shape: Shape, axis: int) -> Shape:
     return (*shape[:at], 1, *shape[at:])
 
 
-@op(infer=lambda data, *, axis: Spec(_expand_shape(data.shape, axis), data.dtype), flops=0)
+@op(infer=shape_rule(_expand_shape), flops=0)
 def expand_dims(xp, data, *, axis: int, out=None):
     """Insert an axis of size 1 at position `axis` of the result; -1 is the last.
 
@@ -161,13 +157,11 @@ def expand_dims(xp, data, *, axis: int, out=None):
     return chunking.place_view(xp, data.reshape(_expand_shape(data.shape, axis)), out)
 
 
-def _squeeze_shape(shape: Shape, axis: Any) -> Shape:
+def _squeeze_shape(shape: Shape, axis: Any = None) -> Shape:
     if axis is None:
         axes = [a for a, n in enumerate(shape) if n == 1]
     else:
-        axes = [normalize_axis(a, len(shape)) for a in ((axis,) if isinstance(axis, int) else axis)]
-        if len(set(axes)) < len(axes):
-            raise MXNetError(f"axis={axis} names an axis twice")
+        axes = distinct_axes(axis, len(shape))
         for a in axes:
             if shape[a] != 1:
                 raise MXNetError(f"axis {a} of {shape} has size {shape[a]}; only 1 can go")
@@ -175,10 +169,7 @@ def _squeeze_shape(shape: Shape, axis: Any) -> Shape:
     return left if left or not shape else (1,)
 
 
-@op(
-    infer=lambda data, *, axis=None: Spec(_squeeze_shape(data.shape, axis), data.dtype), flops=0,
-    whole=True,
-)  # fmt: skip
+@op(infer=shape_rule(_squeeze_shape), flops=0, whole=True)
 def squeeze(xp, data, *, axis: Axes = None, out=None):
     """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
@@ -227,11 +218,11 @@ def _order(axes: Shape | None, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def _infer_transpose(data: Spec, *, axes: Shape | None = ()) -> Spec:
-    return Spec(tuple(data.shape[a] for a in _order(axes, len(data.shape))), data.dtype)
+def _transposed(shape: Shape, axes: Shape | None = ()) -> Shape:
+    return tuple(shape[a] for a in _order(axes, len(shape)))
 
 
-@op(infer=_infer_transpose, flops=0)
+@op(infer=shape_rule(_transposed), flops=0)
 def transpose(xp, data, *, axes: Shape | None = (), out=None):
     """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them.
 
@@ -255,11 +246,7 @@ def _(g, shape, *, axes):
     return transpose(g, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
-def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
-    return Spec(_swapped(data.shape, dim1, dim2), data.dtype)
-
-
-def _swapped(shape: Shape, dim1: int, dim2: int) -> Shape:
+def _swapped(shape: Shape, dim1: int = 0, dim2: int = 0) -> Shape:
     """`shape` with two sizes exchanged."""
     a, b = (normalize_axis(d, len(shape), "dim") for d in (dim1, dim2))
     sizes = list(shape)
@@ -267,7 +254,7 @@ def _swapped(shape: Shape, dim1: int, dim2: int) -> Shape:
     return tuple(sizes)
 
 
-@op(mxnet_name="SwapAxis", infer=_infer_swapaxes, flops=0)
+@op(mxnet_name="SwapAxis", infer=shape_rule(_swapped), flops=0)
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
     return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)

@@ -125,7 +125,7 @@ def multi_lars(
     g = xp.sqrt(grads_sum_sq) * rescale_grad
     rate = lrs * eta * w / (g + wds * w + eps)
     rate = xp.where((w > 0) & (grads_sum_sq > 0), rate, lrs)
-    return place(xp, rate, lrs.dtype, out)
+    return place(xp, rate, rate.dtype, out)
 
 
 def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
