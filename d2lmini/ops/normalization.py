@@ -102,6 +102,12 @@ def _gradients(
 # -- LayerNorm ------------------------------------------------------------------------------------
 
 
+#: Facts of the ops that return the moments, too, if asked to.
+_MOMENTS: dict[str, Any] = dict(
+    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1, mxnet_outputs=3
+)
+
+
 def _infer_layer_norm(
     data: Spec, gamma: Spec, beta: Spec, *, axis: int, output_mean_var: bool, **_: Any
 ) -> Spec | list[Spec]:
@@ -115,8 +121,7 @@ def _infer_layer_norm(
 
 @op(
     infer=_infer_layer_norm, flops=8,
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
-    output_names=("output", "mean", "std"), mxnet_outputs=3, mixed_dtypes=True,
+    output_names=("output", "mean", "std"), mixed_dtypes=True, **_MOMENTS,
 )  # fmt: skip
 def LayerNorm(
     xp, data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False,
@@ -243,8 +248,7 @@ def _infer_group_norm(
 
 @op(
     infer=_infer_group_norm, flops=8,
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
-    output_names=("output", "mean", "std"), mxnet_outputs=3,
+    output_names=("output", "mean", "std"), **_MOMENTS,
 )  # fmt: skip
 def GroupNorm(
     xp, data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5,
@@ -321,11 +325,10 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
 
 @op(
     infer=_infer_batch_norm, flops=8, mutates=_find_mutated,
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
     auxiliary=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
-    output_names=("output", "mean", "var"), mxnet_outputs=3,
+    output_names=("output", "mean", "var"), **_MOMENTS,
 )  # fmt: skip
 def BatchNorm(
     xp, data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
@@ -354,10 +357,7 @@ def BatchNorm(
     shift = beta.reshape(column)
     if training and not use_global_stats:
         mean, var = normalize_into(xp, x, (0, 2), 1, eps, scale, shift, place)
-        kind = moving_mean.dtype.type
-        for moving, batch in ((moving_mean, mean), (moving_var, var)):
-            moving *= kind(momentum)
-            moving += batch.reshape(-1).astype(moving.dtype) * kind(1 - momentum)
+        update_moving(moving_mean, moving_var, (mean.reshape(-1), var.reshape(-1)), momentum)
     else:
         wide = xp.promote_types(x.dtype, "float32")
         mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
@@ -371,6 +371,13 @@ def BatchNorm(
         share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
     return all_outputs(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
+
+
+def update_moving(mean: Any, var: Any, batch: Iterable[Any], momentum: float) -> None:
+    """moving = momentum * moving + (1 - momentum) * batch, for both moments, in place."""
+    for moving, now in zip((mean, var), batch):
+        moving *= moving.dtype.type(momentum)
+        moving += now.astype(moving.dtype) * moving.dtype.type(1 - momentum)
 
 
 @BatchNorm.infer_inputs

@@ -24,8 +24,15 @@ from d2lmini.base import MXNetError
 from d2lmini.callsite import warn
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import refuse_gradient
-from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
-from d2lmini.ops.reduce import check_elements, reads_all, reduced_axes, reduced_shape, reshape_to
+from d2lmini.ops.core import DType, Spec, normalize_axis, op
+from d2lmini.ops.reduce import (
+    check_elements,
+    kept_shape,
+    reads_all,
+    reduced_axes,
+    reduced_shape,
+    reshape_to,
+)
 from d2lmini.ops.slicing import reverse
 
 # -- positions -------------------------------------------------------------------------------------
@@ -67,7 +74,7 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
     if data.size < chunking.GRAIN:
         out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
         return out
-    place = out if keepdims else xp.expand_dims(out.reshape(_without(data.shape, axes)), axes)
+    place = out.reshape(kept_shape(data.shape, axes))
 
     def piece(index: Any) -> None:
         lines = chunking.lines(xp, data[index], axes[0])
@@ -75,10 +82,6 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
 
     chunking.over_lines(xp, data.shape, axes[0], piece, 4 * chunking.GRAIN)
     return out
-
-
-def _without(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    return tuple(n for a, n in enumerate(shape) if a not in axes)
 
 
 def _flat_position(xp: Any, flat: Any, method: str) -> int:

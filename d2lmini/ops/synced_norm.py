@@ -25,7 +25,7 @@ import numpy as np
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.chunking import share
 from d2lmini.ops.core import Shape, Spec, as_three_axes, normalize_axis, op
-from d2lmini.ops.normalization import GRAIN
+from d2lmini.ops.normalization import GRAIN, update_moving
 
 
 def _wide(dtype: Any) -> np.dtype:
@@ -91,9 +91,7 @@ def normalize_by(
 ):  # fmt: skip
     """gamma (data - mean) / sqrt(var + eps) + beta, with the moments (2, C) of the channels; shape
     and dtype of data. Both moving arrays become momentum moving + (1 - momentum) moments."""
-    for moving, batch in zip((moving_mean, moving_var), moments):
-        moving *= moving.dtype.type(momentum)
-        moving += batch.astype(moving.dtype) * moving.dtype.type(1 - momentum)
+    update_moving(moving_mean, moving_var, moments, momentum)
     view = as_three_axes(data.shape, axis)
     column = (1, view[1], 1)
     y = xp.empty(data.shape, data.dtype) if out is None else out
