@@ -20,6 +20,7 @@ from d2lmini.ndarray import exchange
 from d2lmini.np.shapes import broadcast_to, reshape, stack
 from d2lmini.np.values import as_type, check_array, dtype_of, fill, full_shape, is_number
 from d2lmini.ops.core import Value, as_dtype, registry
+from d2lmini.ops.signature import named
 
 
 def array(object: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
@@ -111,9 +112,8 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
         check_array(f"{make.__name__}_like", a)
         return fill(out, make(a.shape, dtype or dtype_of(a), order, ctx or a.ctx))
 
-    function.__name__ = function.__qualname__ = f"{make.__name__}_like"
-    function.__doc__ = f"`{make.__name__}` in the shape, dtype and context of `a`."
-    return function
+    means = f"`{make.__name__}` in the shape, dtype and context of `a`."
+    return named(function, __name__, f"{make.__name__}_like", means)
 
 
 zeros_like, ones_like = _like(zeros), _like(ones)
@@ -228,10 +228,7 @@ def _window(name: str) -> Callable[..., Any]:
     def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
         return array(getattr(onp, name)(M), _default(dtype), ctx)
 
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "d2lmini.np"
-    function.__doc__ = f"The {name} window of M points."
-    return function
+    return named(function, "d2lmini.np", name, f"The {name} window of M points.")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

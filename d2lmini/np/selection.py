@@ -35,6 +35,7 @@ from d2lmini.np.values import (
 )
 from d2lmini.ops.chunking import along
 from d2lmini.ops.core import Value, normalize_axis, registry, with_axis
+from d2lmini.ops.signature import named
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 
 
@@ -158,9 +159,8 @@ def _triangle(name: str) -> Callable[..., Any]:
         mask = array(getattr(onp, name)(onp.ones((rows, columns), bool), k), ctx=m.ctx)
         return where(mask, m, 0)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {'lower' if name == 'tril' else 'upper'} triangle, from diagonal k."
-    return function
+    side = "lower" if name == "tril" else "upper"
+    return named(function, __name__, name, f"The {side} triangle, from diagonal k.")
 
 
 tril, triu = _triangle("tril"), _triangle("triu")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.shapes import first, slice_axis
+from d2lmini.onnx.shapes import slice_axis
 from d2lmini.onnx.writer import Writer, converts
 
 _OPERATOR = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
@@ -47,17 +47,13 @@ def layers_of(vector: np.ndarray, C: int, H: int, layers: int, dirs: int, mode: 
 def _rnn(
     w: Writer, node: Node, x: str, parameters: str, state: str, cell: str = "", lengths: str = ""
 ) -> Any:
-    a, mode, H, L = (
-        node.attrs,
-        node.attrs["mode"],
-        node.attrs["state_size"],
-        node.attrs["num_layers"],
-    )
+    a = node.attrs
+    mode, H, L = a["mode"], a["state_size"], a["num_layers"]
     if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
         raise w.problem("projections and clipped states have no converter")
     vector = w.require_known(node.inputs[1], "the parameters")
     dirs = 2 if a["bidirectional"] else 1
-    sizes, dtype = w.sizes(first(node)), w.spec(first(node)).dtype
+    sizes, dtype = w.x_sizes, w.x.dtype
     C = sizes[2]
     assert C is not None
     lengths = w.cast(lengths, "int32") if lengths else ""
@@ -100,12 +96,12 @@ def _rnn_layer(
     w: Writer, node: Node, x: str, _w: str, _r: str, _b: str, _c: str, state: str, cell: str = ""
 ) -> Any:
     """A cell over one step or all of them, whose parameters are apart."""
-    mode, H = node.attrs["mode"], w.spec((node, 0)).shape[-1]
+    mode, H = node.attrs["mode"], w.y.shape[-1]
     parts = [w.require_known(entry, "a parameter") for entry in node.inputs[1:5]]
     vector = np.concatenate([part.ravel() for part in parts])
     [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
-    dtype = w.spec(first(node)).dtype
-    one_step = len(w.spec(first(node)).shape) == 2
+    dtype = w.x.dtype
+    one_step = len(w.x.shape) == 2
     states = []
     for entry, name in zip(node.inputs[5:], (state, cell)):
         zeros = entry in w.values and not w.values[entry].any()
@@ -124,7 +120,7 @@ def _rnn_layer(
 def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return w.add("Identity", x)
-    axis, sizes = node.attrs["axis"], w.sizes(first(node))
+    axis, sizes = node.attrs["axis"], w.x_sizes
     T = sizes[axis]
     if T is None:
         raise w.problem("masks along the batch; export it not dynamic")
@@ -133,14 +129,14 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     inside = w.add("Less", steps, ends)
     if len(sizes) > 2:
         inside = w.unsqueeze(inside, *range(2, len(sizes)))
-    return w.add("Where", inside, x, w.number(node.attrs["value"], w.spec(first(node)).dtype))
+    return w.add("Where", inside, x, w.number(node.attrs["value"], w.x.dtype))
 
 
 @converts("SequenceReverse")
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return slice_axis(w, x, (None,), (None,), (-1,), (0,))
-    T = w.sizes(first(node))[0]
+    T = w.x_sizes[0]
     if T is None:
         raise w.problem("reverses along the batch; export it not dynamic")
     ends = w.clip(w.cast(lengths[0], "int64"), 0, T)
@@ -154,9 +150,9 @@ def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
         y = slice_axis(w, x, (-1,), (None,), (1,), (axis,))
         return w.squeeze(y, axis)
     if axis == 0:
-        ndim = len(w.spec(first(node)).shape)
+        ndim = len(w.x.shape)
         x = w.transpose(x, 1, 0, *range(2, ndim))
-    T = w.sizes(first(node))[axis]
+    T = w.x_sizes[axis]
     if T is None:
         raise w.problem("reads along the batch; export it not dynamic")
     ends = w.clip(w.cast(lengths[0], "int64"), 1, T)
