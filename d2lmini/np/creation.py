@@ -73,22 +73,20 @@ def _check_order(order: str) -> None:
         raise NotImplementedError(f"only order='C' is supported, got {order!r}")
 
 
-def zeros(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
-    """An array of zeros."""
-    _check_order(order)
-    return nd.zeros(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
+def _of_shape(name: str, means: str) -> Callable[..., Any]:
+    make = getattr(nd, name)
+
+    def function(
+        shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None
+    ) -> Any:
+        _check_order(order)
+        return make(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
+
+    return named(function, __name__, name, f"An array {means}.")
 
 
-def ones(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
-    """An array of ones."""
-    _check_order(order)
-    return nd.ones(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
-
-
-def empty(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
-    """An array with undefined contents."""
-    _check_order(order)
-    return nd.empty(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
+zeros, ones = _of_shape("zeros", "of zeros"), _of_shape("ones", "of ones")
+empty = _of_shape("empty", "with undefined contents")
 
 
 def full(

@@ -28,11 +28,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     and 'fro', 1, -1, inf, -inf, 'nuc', 2 for matrices. ValueError for others."""
     x = as_float(check_array("linalg.norm", x))
     absolute = ELEMENTWISE["abs"](x)
-    if axis is None and ord is None:
+    if axis is None:
         axis = tuple(range(len(x.shape)))
-    elif axis is None:
-        axis = tuple(range(len(x.shape)))
-        if len(axis) > 2:
+        if ord is not None and len(axis) > 2:
             raise ValueError("Improper number of dimensions to norm.")
     axes = reductions.normalized(axis, len(x.shape))
     if ord in (None, "fro") or (ord == 2 and len(axes) == 1):

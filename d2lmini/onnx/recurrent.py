@@ -53,7 +53,7 @@ def _rnn(
         raise w.problem("projections and clipped states have no converter")
     vector = w.require_known(node.inputs[1], "the parameters")
     dirs = 2 if a["bidirectional"] else 1
-    sizes, dtype = w.x_sizes, w.x.dtype
+    sizes = w.x_sizes
     C = sizes[2]
     assert C is not None
     lengths = w.cast(lengths, "int32") if lengths else ""
@@ -62,14 +62,7 @@ def _rnn(
         states = [
             _layer_of(w, node, i, name, k, L, dirs) for i, name in ((2, state), (3, cell)) if name
         ]
-        constants = [w.array(v, dtype) for v in (W, R, B)]
-        activation = ["Relu"] * dirs if mode == "rnn_relu" else None
-        y, *ends = w.add(
-            _OPERATOR[mode], x, *constants, lengths, *states, hidden_size=H, activations=activation,
-            direction="bidirectional" if dirs == 2 else None,
-            linear_before_reset=1 if mode == "gru" else None,
-            outputs=3 if mode == "lstm" else 2,
-        )  # fmt: skip
+        y, *ends = _add(w, mode, x, (W, R, B), lengths, states, H, dirs)
         # (T, dirs, N, H) -> (T, N, dirs H)
         x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
         last_h.append(ends[0])
@@ -78,6 +71,19 @@ def _rnn(
         return x
     lasts = [last_h, last_c] if mode == "lstm" else [last_h]
     return [x, *(w.add("Concat", *last_states, axis=0) for last_states in lasts)]
+
+
+def _add(
+    w: Writer, mode: str, x: str, weights: tuple, lengths: str, states: list[str], H: int,
+    dirs: int = 1,
+) -> Any:  # fmt: skip
+    """Write the operator of a layer; its outputs."""
+    return w.add(
+        _OPERATOR[mode], x, *[w.array(v, w.x.dtype) for v in weights], lengths, *states,
+        hidden_size=H, activations=["Relu"] * dirs if mode == "rnn_relu" else None,
+        direction="bidirectional" if dirs == 2 else None,
+        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
+    )  # fmt: skip
 
 
 def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dirs: int) -> str:
@@ -100,18 +106,13 @@ def _rnn_layer(
     parts = [w.require_known(entry, "a parameter") for entry in node.inputs[1:5]]
     vector = np.concatenate([part.ravel() for part in parts])
     [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
-    dtype = w.x.dtype
     one_step = len(w.x.shape) == 2
     states = []
     for entry, name in zip(node.inputs[5:], (state, cell)):
         zeros = entry in w.values and not w.values[entry].any()
         states.append("" if zeros or not name else w.unsqueeze(name, 0))
-    y, *ends = w.add(
-        _OPERATOR[mode], w.unsqueeze(x, 0) if one_step else x,
-        *(w.array(v, dtype) for v in (W, R, B)), "", *states, hidden_size=H,
-        activations=["Relu"] if mode == "rnn_relu" else None,
-        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
-    )  # fmt: skip
+    x = w.unsqueeze(x, 0) if one_step else x
+    y, *ends = _add(w, mode, x, (W, R, B), "", states, H)
     y = w.squeeze(y, 0, 1) if one_step else w.squeeze(y, 1)
     return [y, w.squeeze(ends[1], 0)] if mode == "lstm" else y
 

@@ -51,6 +51,12 @@ def check_shape(name: str, spec: Spec | None, *shapes: Shape, why: str = "") -> 
         raise MXNetError(f"{name} is {spec.shape}, need {need}{why and ': ' + why}")
 
 
+def check_shapes(*shapes: Shape, why: str, **inputs: Spec) -> None:
+    """All these inputs, by name, have one of these shapes."""
+    for name, spec in inputs.items():
+        check_shape(name, spec, *shapes, why=why)
+
+
 def check_optional(name: str, given: Any, wanted: bool, because: str) -> None:
     """An input that exists only for some values of an attribute; `because` states that value."""
     if wanted and given is None:

@@ -29,7 +29,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape, Spec, normalize_axis, op
-from d2lmini.ops.index import integers, scatter_add, within
+from d2lmini.ops.index import coordinate, flatten_places, integers, scatter_add, within
 
 # -- by coordinates --------------------------------------------------------------------------------
 
@@ -108,9 +108,7 @@ def _(given, out, attrs):
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
     """Like `scatter_nd`, but adds up several values for one place."""
     m = indices.shape[0]
-    row: Any = 0
-    for column, n in zip(_columns(xp, indices, shape), shape):
-        row = row * n + column
+    row = flatten_places(_columns(xp, indices, shape), shape)
     after = prod(shape[m:])
     return scatter_add(xp, row[..., None] * after + xp.arange(after), g, shape, out)
 
@@ -159,13 +157,9 @@ def index_array(xp, data, *, axes: Shape | None = None):
     With `axes` only those axes, in that order. MXNetError at the call for an axis out of range.
     """
     chosen = range(data.ndim) if axes is None else axes
-    grid = [
-        xp.broadcast_to(xp.arange(n).reshape((n,) + (1,) * (data.ndim - 1 - axis)), data.shape)
-        for axis, n in enumerate(data.shape)
-    ]
     if not len(chosen):
         return xp.empty((*data.shape, 0), np.int64)
-    return xp.stack([grid[a] for a in chosen], axis=-1)
+    return xp.stack([coordinate(xp, data.shape, a % data.ndim) for a in chosen], axis=-1)
 
 
 # -- flat numbers and coordinates ------------------------------------------------------------------
@@ -195,10 +189,7 @@ def ravel_multi_index(xp, data, *, shape: Shape = ()):
 
     The first size may be -1. Nothing is checked: coordinates outside give numbers outside.
     """
-    flat: Any = 0
-    for column, n in zip(integers(xp, data), shape):
-        flat = flat * n + column
-    return flat.astype(data.dtype)
+    return flatten_places(integers(xp, data), shape).astype(data.dtype)
 
 
 @op(

@@ -26,6 +26,7 @@ The gradient of a selection is a scatter-add: an element that was selected twice
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -78,6 +79,21 @@ def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     if mode == "raise" and ((index < 0) | (index >= size)).any():
         raise MXNetError(f"take: an index is not in [0, {size})")
     return xp.minimum(xp.maximum(index, 0), size - 1)
+
+
+def flatten_places(columns: Iterable[Any], shape: Shape) -> Any:
+    """Positions in the flattened array of the elements at these coordinates, an array for each
+    axis."""
+    places: Any = 0
+    for column, n in zip(columns, shape):
+        places = places * n + column
+    return places
+
+
+def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
+    """For each element of an array of `shape` its position along `axis`."""
+    steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return xp.broadcast_to(steps, shape)
 
 
 @with_kernels

@@ -34,7 +34,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.scratch import scratch
-from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
+from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, with_axis
 from d2lmini.ops.kernels import kind_of, with_kernels
@@ -113,8 +113,8 @@ def _infer_layer_norm(
 ) -> Spec | list[Spec]:
     check_float(data, gamma, beta)
     axis = normalize_axis(axis, len(data.shape))
-    for name, spec in (("gamma", gamma), ("beta", beta)):
-        check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
+    why = f"axis {axis} of data {data.shape}"
+    check_shapes((data.shape[axis],), why=why, gamma=gamma, beta=beta)
     kept = Spec(with_axis(data.shape, axis, 1), data.dtype)
     return [data, kept, kept] if output_mean_var else data
 
@@ -189,8 +189,8 @@ def _check_image(data: Spec) -> None:
 def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
     check_float(data, gamma, beta)
     _check_image(data)
-    for name, spec in (("gamma", gamma), ("beta", beta)):
-        check_shape(name, spec, data.shape[1:2], why=f"the channels of data {data.shape}")
+    why = f"the channels of data {data.shape}"
+    check_shapes(data.shape[1:2], why=why, gamma=gamma, beta=beta)
     return data
 
 
@@ -240,8 +240,8 @@ def _infer_group_norm(
     N, C = data.shape[:2]
     if num_groups < 1 or C % num_groups:
         raise MXNetError(f"{C} channels cannot be cut into num_groups={num_groups} equal groups")
-    for name, spec in (("gamma", gamma), ("beta", beta)):
-        check_shape(name, spec, (num_groups,), (C,), why="one number per group or channel")
+    why = "one number per group or channel"
+    check_shapes((num_groups,), (C,), why=why, gamma=gamma, beta=beta)
     kept = Spec((N, num_groups), data.dtype)
     return [data, kept, kept] if output_mean_var else data
 
@@ -312,9 +312,10 @@ def _infer_batch_norm(
     if len(data.shape) < 2:
         raise MXNetError(f"needs data of two axes or more, got {data.shape}")
     axis = normalize_axis(axis, len(data.shape))
-    specs = (gamma, beta, moving_mean, moving_var)
-    for name, spec in zip(("gamma", "beta", "moving_mean", "moving_var"), specs):
-        check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
+    check_shapes(
+        (data.shape[axis],), why=f"axis {axis} of data {data.shape}", gamma=gamma, beta=beta,
+        moving_mean=moving_mean, moving_var=moving_var,
+    )  # fmt: skip
     return [data, gamma, gamma]
 
 

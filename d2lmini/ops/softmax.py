@@ -227,18 +227,13 @@ def _infer_softmax_output(
     return data
 
 
-def _as_rows(shape: Shape) -> Shape:
-    """One row for each instance: all axes but the first merged."""
-    return (shape[0], prod(shape[1:]))
-
-
 def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> Shape:
     """The shape with the classes on axis 1: (instances, classes, places)."""
     if multi_output:
         return (shape[0], shape[1], prod(shape[2:]))
     if preserve_shape:
         return (prod(shape[:-1]), shape[-1], 1)
-    return (*_as_rows(shape), 1)
+    return (shape[0], prod(shape[1:]), 1)
 
 
 @op(
@@ -364,11 +359,6 @@ def LinearRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None
     return xp.positive(data, out=out)
 
 
-@LinearRegressionOutput.gradient(saves="y y.shape label")
-def _(g, y, shape, label, *, grad_scale):
-    return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None
-
-
 @_regression(flops=0)
 def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """data forward; backward sign(data - label) * grad_scale / m: gradient of the absolute error.
@@ -389,6 +379,7 @@ def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=No
     return registry["sigmoid"].compute(xp, data, out=out)
 
 
+@LinearRegressionOutput.gradient(saves="y y.shape label")
 @LogisticRegressionOutput.gradient(saves="y y.shape label")
 def _(g, y, shape, label, *, grad_scale):
     return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None

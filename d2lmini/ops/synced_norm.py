@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.checks import check_float, check_shapes
 from d2lmini.ops.chunking import share
 from d2lmini.ops.core import Shape, Spec, as_three_axes, normalize_axis, op
 from d2lmini.ops.normalization import GRAIN, update_moving
@@ -39,8 +39,8 @@ def _pair(data: Spec, axis: int) -> Spec:
     return Spec((2, data.shape[normalize_axis(axis, len(data.shape))]), _wide(data.dtype))
 
 
-def _check_pair(name: str, spec: Spec, data: Spec, axis: int) -> None:
-    check_shape(name, spec, _pair(data, axis).shape, why=f"axis {axis} of data {data.shape}")
+def _check_pairs(data: Spec, axis: int, **inputs: Spec) -> None:
+    check_shapes(_pair(data, axis).shape, why=f"axis {axis} of data {data.shape}", **inputs)
 
 
 def _each(xp: Any, view: Shape, body: Any) -> None:
@@ -74,10 +74,11 @@ def _infer_normalize(
     data: Spec, gamma: Spec, beta: Spec, moving_mean: Spec, moving_var: Spec, moments: Spec, *,
     axis: int, **_: Any,
 ) -> Spec:  # fmt: skip
-    _check_pair("moments", moments, data, axis)
-    for name, spec in (("gamma", gamma), ("beta", beta), ("moving_mean", moving_mean),
-                       ("moving_var", moving_var)):  # fmt: skip
-        check_shape(name, spec, moments.shape[1:], why=f"axis {axis} of data {data.shape}")
+    _check_pairs(data, axis, moments=moments)
+    check_shapes(
+        moments.shape[1:], why=f"axis {axis} of data {data.shape}", gamma=gamma, beta=beta,
+        moving_mean=moving_mean, moving_var=moving_var,
+    )  # fmt: skip
     return data
 
 
@@ -112,7 +113,7 @@ def normalize_by(
 
 
 def _infer_sums(g: Spec, data: Spec, moments: Spec, *, axis: int, eps: float) -> Spec:
-    _check_pair("moments", moments, data, axis)
+    _check_pairs(data, axis, moments=moments)
     return _pair(data, axis)
 
 
@@ -139,8 +140,7 @@ def norm_sums(xp, g, data, moments, *, axis: int = 1, eps: float = 1e-5):
 def _infer_gradient(
     g: Spec, data: Spec, gamma: Spec, moments: Spec, means: Spec, *, axis: int, **_: Any
 ) -> Spec:
-    for name, spec in (("moments", moments), ("means", means)):
-        _check_pair(name, spec, data, axis)
+    _check_pairs(data, axis, moments=moments, means=means)
     return data
 
 

@@ -29,8 +29,7 @@ from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Spec, op
 from d2lmini.ops.diag import undiag
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.linalg import gemm2
-from d2lmini.ops.products import matmul
+from d2lmini.ops.linalg import gemm2, scaled_product
 
 
 @with_kernels
@@ -217,10 +216,8 @@ def trmm(
     (..., m, n) -> the shape of B. op transposes if `transpose`.
     """
     A = operand(xp, A, lower, transpose)
-    out = matmul(xp, B, A, out) if rightside else matmul(xp, A, B, out)
-    if alpha != 1.0:
-        out *= alpha
-    return out
+    left, right = (B, A) if rightside else (A, B)
+    return scaled_product(xp, left, right, out, alpha)
 
 
 @trmm.gradient(saves="A B")
