@@ -284,11 +284,9 @@ _truth(
 )  # fmt: skip
 
 
+@refuse_gradient
 @op("_contrib_allclose", infer=lambda a, b, **_: Spec(equal_any(a, b).shape[:0], "uint8"),
-    flops=lambda a, b, **_: 4 * a.size, grad=None)  # fmt: skip
+    flops=lambda a, b, **_: 4 * a.size)  # fmt: skip
 def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True):
     """1 if abs(a - b) <= atol + rtol * abs(b) everywhere, else 0; shape (), uint8."""
     return xp.asarray(xp.allclose(a, b, rtol, atol, equal_nan)).astype(xp.uint8)
-
-
-refuse_gradient(allclose)

@@ -73,12 +73,14 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         )
 
 
-def refuse_gradient(declared: Any) -> None:
+def refuse_gradient(declared: Any) -> Any:
     """Attach the rule of an op that is not differentiable in MXNet: backward raises MXNetError."""
 
     @declared.gradient()
     def _(g: Any) -> Any:
         raise MXNetError(f"{declared.name} is non-differentiable; pass its inputs with .detach()")
+
+    return declared
 
 
 def check_storage(stype: str | None) -> None:

@@ -331,7 +331,8 @@ def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
     return lhs
 
 
-@op(infer=_infer_fill, flops=0, grad=None, symbolic=False)
+@refuse_gradient
+@op(infer=_infer_fill, flops=0, symbolic=False)
 def fill_element_0index(xp, lhs, mhs, rhs):
     """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
 
@@ -408,6 +409,3 @@ def index_copy(xp, old_tensor, index_vector, new_tensor):
 def _(g, index_vector):
     rows = take(g, index_vector, axis=0)
     return index_copy(g, index_vector, registry["zeros_like"](rows)), None, rows
-
-
-refuse_gradient(fill_element_0index)

@@ -127,7 +127,8 @@ def _infer_channel(data: Spec) -> Spec:
     return _infer_position(data, axis=1)
 
 
-@op(infer=_infer_channel, flops=reads_all, grad=None, whole=True)
+@refuse_gradient
+@op(infer=_infer_channel, flops=reads_all, whole=True)
 def argmax_channel(xp, data, *, out=None):
     """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
     return _position(xp, data, "argmax", 1, False, out)
@@ -192,6 +193,3 @@ def _(g, shape, a_dtype, *, axis, dtype):
     if dtype is not None:
         back = back.astype(a_dtype)
     return reshape_to(back, shape) if axis is None else back
-
-
-refuse_gradient(argmax_channel)

@@ -114,7 +114,8 @@ def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
     return lrs
 
 
-@op(infer=_like_first, elementwise=True, flops=10, grad=None)
+@refuse_gradient
+@op(infer=_like_first, elementwise=True, flops=10)
 def multi_lars(
     xp, lrs, weights_sum_sq, grads_sum_sq, wds, *, eta: float, eps: float,
     rescale_grad: float = 1.0, out=None,
@@ -157,8 +158,9 @@ def _array_names(attrs: dict[str, Any]) -> list[str]:
     return [f"array_{i}" for i in range(attrs["num_arrays"])]
 
 
+@refuse_gradient
 @op(
-    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data), grad=None,
+    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data),
     always_written=("num_arrays",), counted_inputs=_array_names,
     output_dtypes=_float32,
 )  # fmt: skip
@@ -183,8 +185,9 @@ def multi_sum_sq(xp, *data, num_arrays: int):
 # -- finite gradients ------------------------------------------------------------------------------
 
 
+@refuse_gradient
 @op(
-    infer=_one, flops=_reads_all, grad=None, reads_out=True,
+    infer=_one, flops=_reads_all, reads_out=True,
     output_dtypes=_float32,
 )  # fmt: skip
 def all_finite(xp, data, *, init_output: bool = True, out=None):
@@ -193,8 +196,9 @@ def all_finite(xp, data, *, init_output: bool = True, out=None):
     return _all_finite(xp, (data,), init_output, out)
 
 
+@refuse_gradient
 @op(
-    infer=_one, flops=_reads_all, grad=None, reads_out=True,
+    infer=_one, flops=_reads_all, reads_out=True,
     counted_inputs=_array_names, output_dtypes=_float32,
     free_dtypes=("data",),
 )  # fmt: skip
@@ -213,9 +217,3 @@ def _all_finite(xp, data, init_output, out):
         finite = finite & (out[0] != 0)
     out[0] = finite
     return out
-
-
-refuse_gradient(multi_lars)
-refuse_gradient(multi_sum_sq)
-refuse_gradient(all_finite)
-refuse_gradient(multi_all_finite)
