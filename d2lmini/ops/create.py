@@ -34,24 +34,22 @@ def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=
     return out
 
 
-def filled(xp: Any, value: int, shape: Shape, dtype: Any, out: Any) -> Any:
-    """Zeros or ones: a new array, or `out`."""
-    if out is None:
-        return (xp.ones if value else xp.zeros)(shape, dtype)
-    out.fill(value)
-    return out
-
-
 @op("_zeros", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
 def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     """Zeros."""
-    return filled(xp, 0, shape, dtype, out)
+    if out is None:
+        return xp.zeros(shape, dtype)
+    out.fill(0)
+    return out
 
 
 @op("_ones", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
 def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
     """Ones."""
-    return filled(xp, 1, shape, dtype, out)
+    if out is None:
+        return xp.ones(shape, dtype)
+    out.fill(1)
+    return out
 
 
 def _range_length(start: float, stop: float, step: float, repeat: int) -> int:

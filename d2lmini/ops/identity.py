@@ -22,7 +22,6 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
-from d2lmini.ops.create import filled
 from d2lmini.ops.partial import alike, is_known
 
 # -- copies and casts ----------------------------------------------------------------------------
@@ -122,13 +121,19 @@ def _(g):
 @op(flops=0, elementwise=True, grad=None)
 def zeros_like(xp, data, *, out=None):
     """Zeros in the shape and dtype of data."""
-    return filled(xp, 0, data.shape, data.dtype, out)
+    if out is None:
+        return xp.zeros(data.shape, data.dtype)
+    out.fill(0)
+    return out
 
 
 @op(flops=0, elementwise=True, grad=None)
 def ones_like(xp, data, *, out=None):
     """Ones in the shape and dtype of data."""
-    return filled(xp, 1, data.shape, data.dtype, out)
+    if out is None:
+        return xp.ones(data.shape, data.dtype)
+    out.fill(1)
+    return out
 
 
 # -- where gradients stop and start ----------------------------------------------------------------
