@@ -109,23 +109,23 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     return out
 
 
-def _check_mode(name: str, mode: str, known: tuple[str, ...]) -> None:
+def _check_mode(mode: str, known: tuple[str, ...]) -> None:
     if mode not in known:
-        raise MXNetError(f"{name}: mode={mode!r} is not one of {', '.join(known)}")
+        raise MXNetError(f"mode={mode!r} is not one of {', '.join(known)}")
 
 
-def _check_not_empty(name: str, size: int, indices: Spec) -> None:
+def _check_not_empty(size: int, indices: Spec) -> None:
     if size == 0 and indices.size:
-        raise MXNetError(f"{name}: no index fits an axis of size 0, got {indices.size} indices")
+        raise MXNetError(f"no index fits an axis of size 0, got {indices.size} indices")
 
 
 # -- take ------------------------------------------------------------------------------------------
 
 
 def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") -> Spec:
-    _check_mode("take", mode, ("clip", "wrap", "raise"))
-    axis = normalize_axis(axis, len(a.shape), "take: axis")
-    _check_not_empty("take", a.shape[axis], indices)
+    _check_mode(mode, ("clip", "wrap", "raise"))
+    axis = normalize_axis(axis, len(a.shape))
+    _check_not_empty(a.shape[axis], indices)
     return Spec(with_axis(a.shape, axis, *indices.shape), a.dtype)
 
 
@@ -172,10 +172,9 @@ def _infer_embedding(
 ) -> Spec:
     if weight.shape != (input_dim, output_dim):
         raise MXNetError(
-            f"Embedding: weight is {weight.shape}, need (input_dim, output_dim) = "
-            f"{(input_dim, output_dim)}"
+            f"weight is {weight.shape}, need (input_dim, output_dim) = {(input_dim, output_dim)}"
         )
-    _check_not_empty("Embedding", input_dim, data)
+    _check_not_empty(input_dim, data)
     return Spec((*data.shape, output_dim), weight.dtype)
 
 
@@ -218,17 +217,17 @@ def _(given, out, attrs):
 def _infer_pick(
     data: Spec, index: Spec, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"
 ) -> Spec:
-    _check_mode("pick", mode, ("clip", "wrap"))
+    _check_mode(mode, ("clip", "wrap"))
     if axis is None:
-        raise MXNetError("pick: axis=None is not supported, give the axis to pick along")
-    axis = normalize_axis(axis, len(data.shape), "pick: axis")
+        raise MXNetError("axis=None is not supported, give the axis to pick along")
+    axis = normalize_axis(axis, len(data.shape))
     dropped, kept = _picked_shapes(data.shape, axis)
     if index.shape not in (dropped, kept) and not len(data.shape) == 1 == index.size:
         raise MXNetError(
-            f"pick: index is {index.shape}, need {dropped} or {kept}: one index for each element "
+            f"index is {index.shape}, need {dropped} or {kept}: one index for each element "
             f"of data {data.shape} without axis {axis}"
         )
-    _check_not_empty("pick", data.shape[axis], index)
+    _check_not_empty(data.shape[axis], index)
     return Spec(kept if keepdims else dropped, data.dtype)
 
 
@@ -293,12 +292,10 @@ def _(gg, shape, index, *, axis, mode):
 
 def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
     if len(a.shape) < 2 or indices.size != prod(a.shape[:-1]):
-        raise MXNetError(
-            f"batch_take: indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a"
-        )
+        raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")
     if indices.dtype != np.int32:
-        raise MXNetError(f"batch_take: indices are int32, got {indices.dtype.name}; use pick()")
-    _check_not_empty("batch_take", a.shape[-1], indices)
+        raise MXNetError(f"indices are int32, got {indices.dtype.name}; use pick()")
+    _check_not_empty(a.shape[-1], indices)
     return Spec(indices.shape, a.dtype)
 
 
@@ -325,8 +322,7 @@ def _(g, shape, indices):
 def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
     if len(lhs.shape) != 2 or not mhs.shape == rhs.shape == lhs.shape[:1]:
         raise MXNetError(
-            f"fill_element_0index: lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, "
-            "need (N, n), (N,), (N,)"
+            f"lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, need (N, n), (N,), (N,)"
         )
     return lhs
 
@@ -347,7 +343,7 @@ def fill_element_0index(xp, lhs, mhs, rhs):
 
 def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: Any) -> Spec:
     if depth < 0:
-        raise MXNetError(f"one_hot: depth={depth}, need 0 or more")
+        raise MXNetError(f"depth={depth}, need 0 or more")
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 

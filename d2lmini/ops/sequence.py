@@ -28,23 +28,23 @@ from d2lmini.ops.partial import Partial
 
 
 def _check(
-    name: str, axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
+    axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
     use_sequence_length: bool = False, axis: int = 0, **_: Any,
 ) -> Spec:  # fmt: skip
     lengths, used = sequence_length, use_sequence_length
     if axis not in axes:
-        raise MXNetError(f"{name}: axis={axis}, need {' or '.join(map(str, axes))}")
+        raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
     if len(data.shape) < 2:
-        raise MXNetError(f"{name}: data is {data.shape}, need two axes or more: time and batch")
+        raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
     if used != (lengths is not None):
         raise MXNetError(
-            f"{name}: use_sequence_length={used}, but sequence_length is "
+            f"use_sequence_length={used}, but sequence_length is "
             f"{'given' if lengths else 'missing'}; give both or neither"
         )
     batch = data.shape[1 - axis]
     if lengths is not None and lengths.shape != (batch,):
         raise MXNetError(
-            f"{name}: sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
+            f"sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
         )
     return data
 
@@ -79,7 +79,7 @@ _of_sequences = partial(
 )
 
 
-@_of_sequences(infer=partial(_check, "SequenceMask", (0, 1)), flops=1)
+@_of_sequences(infer=partial(_check, (0, 1)), flops=1)
 def SequenceMask(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
     axis: int = 0,
@@ -113,9 +113,9 @@ def _(g, sequence_length, *, use_sequence_length, axis):
 
 
 def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
-    data = _check("SequenceLast", (0, 1), *specs, axis=axis, **attrs)
+    data = _check((0, 1), *specs, axis=axis, **attrs)
     if data.shape[axis] == 0:
-        raise MXNetError(f"SequenceLast: data is {data.shape}: the time axis is empty")
+        raise MXNetError(f"data is {data.shape}: the time axis is empty")
     return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
 
 
@@ -166,7 +166,7 @@ def _(gg, sequence_length, *, axis):
 # -- reverse ---------------------------------------------------------------------------------------
 
 
-@_of_sequences(infer=partial(_check, "SequenceReverse", (0,)), flops=0)
+@_of_sequences(infer=partial(_check, (0,)), flops=0)
 def SequenceReverse(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):
