@@ -16,6 +16,7 @@ with codes. All ops keep the dtype.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -288,7 +289,7 @@ def _infer_blocks(data: Spec, block_size: int, to_space: bool) -> Spec:
 
 
 @op(
-    infer=lambda data, *, block_size: _infer_blocks(data, block_size, True), flops=0,
+    infer=partial(_infer_blocks, to_space=True), flops=0,
     onnx="DepthToSpace(blocksize=block_size)",
 )  # fmt: skip
 def depth_to_space(xp, data, *, block_size: int):
@@ -304,7 +305,7 @@ def depth_to_space(xp, data, *, block_size: int):
 
 
 @op(
-    infer=lambda data, *, block_size: _infer_blocks(data, block_size, False), flops=0,
+    infer=partial(_infer_blocks, to_space=False), flops=0,
     onnx="SpaceToDepth(blocksize=block_size)",
 )  # fmt: skip
 def space_to_depth(xp, data, *, block_size: int):
@@ -328,14 +329,13 @@ def _(g, *, block_size):
 # -- results that do not depend on the elements ----------------------------------------------------
 
 
-def _int64(attrs: dict[str, Any], data: Any, n: int) -> list[str]:
-    return ["int64"] * n
-
-
-@op(
-    infer=lambda data: Spec((len(data.shape),), np.dtype(np.int64)), flops=0, grad=None,
-    free_dtypes=("data",), output_dtypes=_int64, onnx="Shape",
+_of_shape = partial(
+    op, flops=0, grad=None, free_dtypes=("data",),
+    output_dtypes=lambda attrs, data, n: ["int64"] * n,
 )  # fmt: skip
+
+
+@_of_shape(infer=lambda data: Spec((len(data.shape),), "int64"), onnx="Shape")
 def shape_array(xp, data):
     """The shape as an int64 array, (ndim,)."""
     return xp.asarray(data.shape, dtype=np.int64)
@@ -346,10 +346,7 @@ def _(given, out, attrs):
     return {"out": (0,)}
 
 
-@op(
-    infer=lambda data: Spec((1,), np.dtype(np.int64)), flops=0, grad=None, free_dtypes=("data",),
-    output_dtypes=_int64,
-)  # fmt: skip
+@_of_shape(infer=lambda data: Spec((1,), "int64"))
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)
