@@ -22,6 +22,7 @@ from typing import Any
 import numpy
 
 from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_label_shapes, register
+from d2lmini.signatures import with_defaults
 
 
 class _Tables(EvalMetric):
@@ -43,7 +44,10 @@ class _Tables(EvalMetric):
 class _Binary(_Tables):
     """Base class: a score of the four counts of two classes, averaged or over all updates."""
 
-    def __init__(self, name: str, output_names: Names, label_names: Names, average: str):
+    def __init__(
+        self, name: str, output_names: Names = None, label_names: Names = None,
+        average: str = "macro",
+    ):  # fmt: skip
         if average not in ("macro", "micro"):
             raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
         self.average = average
@@ -92,11 +96,7 @@ class F1(_Binary):
     over updates, or "micro", from all counts together. Waits.
     """
 
-    def __init__(
-        self, name: str = "f1", output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        super().__init__(name, output_names, label_names, average)
+    __init__ = with_defaults(_Binary.__init__, name="f1")
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:
@@ -114,11 +114,7 @@ class MCC(_Binary):
     Arguments and ValueError as for F1. Waits.
     """
 
-    def __init__(
-        self, name: str = "mcc", output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        super().__init__(name, output_names, label_names, average)
+    __init__ = with_defaults(_Binary.__init__, name="mcc")
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:

@@ -25,6 +25,7 @@ from d2lmini.metric.base import (
     check_label_shapes,
     register,
 )
+from d2lmini.signatures import with_defaults
 
 
 class _Difference(EvalMetric):
@@ -33,7 +34,7 @@ class _Difference(EvalMetric):
     #: The methods that compute the number from the differences, in order.
     _methods: tuple[str, ...]
 
-    def __init__(self, name: str, output_names: Names, label_names: Names):
+    def __init__(self, name: str, output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Any, preds: Any) -> None:
@@ -58,10 +59,7 @@ class MAE(_Difference):
 
     _methods = ("abs", "mean")
 
-    def __init__(
-        self, name: str = "mae", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(_Difference.__init__, name="mae")
 
 
 @register
@@ -70,10 +68,7 @@ class MSE(_Difference):
 
     _methods = ("square", "mean")
 
-    def __init__(
-        self, name: str = "mse", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(_Difference.__init__, name="mse")
 
 
 @register
@@ -82,10 +77,7 @@ class RMSE(_Difference):
 
     _methods = ("square", "mean", "sqrt")
 
-    def __init__(
-        self, name: str = "rmse", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(_Difference.__init__, name="rmse")
 
 
 @alias("pearsonr")
@@ -159,17 +151,11 @@ class Loss(EvalMetric):
 class Torch(Loss):
     """`Loss` under an old name."""
 
-    def __init__(
-        self, name: str = "torch", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(Loss.__init__, name="torch")
 
 
 @register
 class Caffe(Loss):
     """`Loss` under an old name."""
 
-    def __init__(
-        self, name: str = "caffe", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(Loss.__init__, name="caffe")

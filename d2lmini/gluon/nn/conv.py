@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from d2lmini.base import MXNetError
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.activations import Activation
+from d2lmini.signatures import with_parameters_of
 from d2lmini.util import is_np_shape
 
 Size = int | tuple[int, ...]
@@ -171,27 +172,12 @@ class _ConvTranspose(_Conv):
 
     _op_name = "Deconvolution"
 
+    @with_parameters_of(_Conv.__init__)
     def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        layout: str | None = None,
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        in_channels: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation,
-            use_bias, weight_initializer, bias_initializer, in_channels, **kwargs,
-        )  # fmt: skip
+        self, channels: int, kernel_size: Size, strides: Size = 1, padding: Size = 0,
+        output_padding: Size = 0, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(channels, kernel_size, strides, padding, **kwargs)
         self.outpad = each_axis(output_padding, self.ndim)
         if any(more >= s for more, s in zip(self.outpad, self._kwargs["stride"])):
             raise MXNetError(
