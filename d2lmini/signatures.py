@@ -28,13 +28,16 @@ from typing import Any
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def with_parameters_of(other: Callable[..., Any]) -> _Decorator:
-    """Decorator: the function's `**kwargs` stand for the parameters of `other` that it lacks.
+def with_parameters_of(other: Callable[..., Any], *, without: str = "") -> _Decorator:
+    """Decorator: the function's `**kwargs` stand for the parameters of `other` that it lacks, but
+    those named in `without`.
 
     The order is: the function's own parameters, those of `other`, then the function's keyword-only
     ones; all may be given by position. The function gets the parameters of `other` by name.
     """
-    theirs = inspect.signature(other).parameters
+    theirs = dict(inspect.signature(other).parameters)
+    for name in without.split():
+        del theirs[name]
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         *mine, _ = inspect.signature(function).parameters.values()  # the last is **kwargs
