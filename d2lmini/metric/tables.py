@@ -21,7 +21,15 @@ from typing import Any
 
 import numpy
 
-from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_label_shapes, register
+from d2lmini.metric.base import (
+    Averaged,
+    EvalMetric,
+    Names,
+    as_numpy,
+    batches,
+    check_label_shapes,
+    register,
+)
 from d2lmini.signatures import with_defaults
 
 
@@ -41,17 +49,8 @@ class _Tables(EvalMetric):
         self._table = numpy.zeros_like(self._global_table)
 
 
-class _Binary(_Tables):
+class _Binary(_Tables, Averaged):
     """Base class: a score of the four counts of two classes, averaged or over all updates."""
-
-    def __init__(
-        self, name: str, output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
-        self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
@@ -96,7 +95,7 @@ class F1(_Binary):
     over updates, or "micro", from all counts together. Waits.
     """
 
-    __init__ = with_defaults(_Binary.__init__, name="f1")
+    __init__ = with_defaults(Averaged.__init__, name="f1")
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:
@@ -114,7 +113,7 @@ class MCC(_Binary):
     Arguments and ValueError as for F1. Waits.
     """
 
-    __init__ = with_defaults(_Binary.__init__, name="mcc")
+    __init__ = with_defaults(Averaged.__init__, name="mcc")
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:

@@ -16,6 +16,7 @@ import numpy
 
 from d2lmini import ndarray as nd
 from d2lmini.metric.base import (
+    Averaged,
     EvalMetric,
     Names,
     alias,
@@ -81,7 +82,7 @@ class RMSE(_Difference):
 
 
 @alias("pearsonr")
-class PearsonCorrelation(EvalMetric):
+class PearsonCorrelation(Averaged):
     """Correlation of all elements of label and pred, which have equal shapes.
 
     average: "macro", the mean of the updates' correlations, or "micro", the correlation of all
@@ -89,14 +90,7 @@ class PearsonCorrelation(EvalMetric):
     ValueError for another word. Waits.
     """
 
-    def __init__(
-        self, name: str = "pearsonr", output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
-        self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=True)
+    __init__ = with_defaults(Averaged.__init__, name="pearsonr")
 
     def reset(self) -> None:
         super().reset()

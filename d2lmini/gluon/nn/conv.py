@@ -18,8 +18,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from d2lmini.base import MXNetError
-from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.nn.activations import Activation
+from d2lmini.gluon.nn.basic import Affine
 from d2lmini.signatures import with_parameters_of
 from d2lmini.util import is_np_shape
 
@@ -34,13 +33,11 @@ def each_axis(value: Any, ndim: int) -> Any:
     return value if isinstance(value, (tuple, list, str)) else (value,) * ndim
 
 
-class _Conv(HybridBlock):
+class _Conv(Affine):
     """Base class of the convolutions: weight, bias, and the call of the op."""
 
     ndim: ClassVar[int]
     _op_name: ClassVar[str] = "Convolution"
-
-    weight: Any
 
     def __init__(
         self,
@@ -90,21 +87,10 @@ class _Conv(HybridBlock):
                 f"{type(self).__name__}: groups={groups} must divide channels={channels} and "
                 f"in_channels={in_channels}"
             )
-        with self.name_scope():
-            self.weight = self.params.get(
-                "weight",
-                shape=self._weight_shape(in_channels),
-                init=weight_initializer,
-                allow_deferred_init=True,
-            )
-            self.bias = None
-            if use_bias:
-                self.bias = self.params.get(
-                    "bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True
-                )
-            self.act = None
-            if activation is not None:
-                self.act = Activation(activation, prefix=activation + "_")
+        self._declare(
+            self._weight_shape(in_channels), channels, weight_initializer, bias_initializer,
+            use_bias, activation,
+        )  # fmt: skip
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
         how = self._kwargs
