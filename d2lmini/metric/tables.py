@@ -52,6 +52,8 @@ class _Tables(EvalMetric):
 class _Binary(_Tables, Averaged):
     """Base class: a score of the four counts of two classes, averaged or over all updates."""
 
+    _score: Any  #: the score of a table
+
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
         for label, pred in batches(labels, preds):
@@ -79,10 +81,6 @@ class _Binary(_Tables, Averaged):
         self.global_num_inst = int(self._global_table.sum())
         self.sum_metric = self._score(self._table) * self.num_inst
         self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
-
-    @staticmethod
-    def _score(table: numpy.ndarray) -> float:
-        raise NotImplementedError
 
 
 @register

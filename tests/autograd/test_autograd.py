@@ -63,6 +63,16 @@ def test_setters_return_what_was():
     assert autograd.set_training(False) is True
 
 
+def test_a_scope_that_is_dropped_open_is_left():
+    scope = autograd.record()
+    scope.__enter__()
+    assert modes() == (True, True)
+    del scope
+    assert modes() == (False, False)
+    with pytest.raises(AttributeError, match="did you mean 'record'"):
+        autograd.recordd
+
+
 def test_an_error_leaves_the_switches_as_they_were():
     with pytest.raises(ZeroDivisionError):
         with autograd.record():
