@@ -131,7 +131,8 @@ class LARS(_StateWithMasterLast):
             "multi_lars", rates, *squares, decays, eta=float(self.eta), eps=float(self.eps),
             rescale_grad=float(self.rescale_grad),
         )  # fmt: skip
-        plain = [float(self._is_plain(i)) for i in index]
+        ends = ("gamma", "beta", "bias")
+        plain = [float(self.idx2name.get(i, "").endswith(ends)) for i in index]
         if any(plain):
             scaled = _call("where", array(plain, ctx=ctx), rates, scaled)
         attrs: dict[str, Any] = {
@@ -142,17 +143,11 @@ class LARS(_StateWithMasterLast):
         name = "preloaded_multi_mp_sgd" if mixed else "preloaded_multi_sgd"
         if self.momentum:
             name += "_mom"
-            attrs["momentum"] = float(self.momentum) * self._correction()
+            attrs["momentum"] = float(self.momentum)
+            if self.momentum_correction and self.last_lr and self.cur_lr is not None:
+                attrs["momentum"] *= self.cur_lr / self.last_lr
         data: list[NDArray] = []
         for w, g, s in zip(weight, grad, state, strict=True):
             states = s if isinstance(s, (tuple, list)) else (s,)
             data += (w, g, *(x for x in states if x is not None))
         _call(name + "_update", *data, scaled, decays, out=list(weight), **attrs)
-
-    def _correction(self) -> float:
-        if self.momentum_correction and self.last_lr and self.cur_lr is not None:
-            return self.cur_lr / self.last_lr
-        return 1.0
-
-    def _is_plain(self, index: Any) -> bool:
-        return self.idx2name.get(index, "").endswith(("gamma", "beta", "bias"))
