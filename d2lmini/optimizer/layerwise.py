@@ -19,8 +19,10 @@ import numpy as np
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update import sgd_mom_update
-from d2lmini.optimizer.optimizer import Optimizer, register, zeros_like
+from d2lmini.optimizer.adaptive import Means
+from d2lmini.optimizer.optimizer import register, zeros_like
 from d2lmini.optimizer.sgd import _StateWithMasterLast
+from d2lmini.signatures import with_parameters_of
 
 
 def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
@@ -29,25 +31,16 @@ def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
 
 
 @register
-class LAMB(Optimizer):
+class LAMB(Means):
     """Adam's direction, scaled to the norm of the weight times lr: `lamb_update_phase1`, norms,
     `lamb_update_phase2`. lower_bound, upper_bound: clip the norm of the weight."""
 
+    @with_parameters_of(Means.__init__)
     def __init__(
-        self,
-        learning_rate: float = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        lower_bound: float | None = None,
-        upper_bound: float | None = None,
-        bias_correction: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
+        self, *, epsilon: float = 1e-6, lower_bound: float | None = None,
+        upper_bound: float | None = None, bias_correction: bool = True, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(epsilon=epsilon, **kwargs)
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
         self.bias_correction = bias_correction
