@@ -850,6 +850,22 @@ def test_function_outputs_that_nobody_used_have_the_gradient_zero():
     assert values(x.grad, z.grad) == [[3, 4], [1, 2]]
 
 
+def test_function_may_save_what_is_no_array():
+    class Scale(autograd.Function):
+        def forward(self, x):
+            self.save_for_backward(3, x)
+            return x * 3
+
+        def backward(self, g):
+            return g * self.saved_tensors[0]
+
+    x = leaf([1, 2])
+    with autograd.record():
+        y = Scale()(x)
+    y.backward()
+    assert values(x.grad) == [[3, 3]]
+
+
 def test_function_outside_record_is_only_computed():
     x = leaf([1, 2])
     p, s = ProductAndSum()(x, x)
