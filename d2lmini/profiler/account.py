@@ -36,7 +36,6 @@ cause is listed if it lost time or if its removal saves time. The largest saving
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +46,7 @@ from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
+from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.bounds import alone, time_saved_by, without
 from d2lmini.profiler.cpu_time import OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
@@ -150,14 +150,7 @@ def _weight(part: Part) -> tuple[float, float]:
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
     """See the module. cores: of the recording machine; None: those of this process."""
-    return _AccountBuilder(trace, cores or _cores()).account()
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS, Windows
-        return os.cpu_count() or 1
+    return _AccountBuilder(trace, cores or count_cores()).account()
 
 
 class _AccountBuilder:
