@@ -227,13 +227,13 @@ class Trace(OutsideRecorder):
         if not self._closing:
             serial = None if target is None else serial_of(target)
             call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
-            self._waits.pending += (
+            self._waits.pending.append((
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
-            )  # fmt: skip
+            ))  # fmt: skip
 
     def _count_waits(self) -> int:
-        return len(self._waits) + len(self._waits.pending) // 9
+        return len(self._waits) + len(self._waits.pending)
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         operation = self._open.get(thread_state.task)

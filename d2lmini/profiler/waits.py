@@ -22,18 +22,19 @@ it could issue them before it knows the value.)
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite
+from d2lmini import callsite, forks
 from d2lmini.callsite import Site
 from d2lmini.profiler.lint import why_hidden
-from d2lmini.profiler.records import Operation, Records, Wait
+from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -42,16 +43,25 @@ if TYPE_CHECKING:
 _pushed_ns = attrgetter("pushed_ns")
 
 
-class WaitList(Records[Wait]):
-    """The waits of a trace, in the order of their ends. A call returns the ledger."""
+class WaitList(list[Wait]):
+    """The waits of a trace, in the order of their ends. A call returns the ledger. A hook appends
+    to `pending` the values from which `_wait` makes a record, when the waits are asked for."""
 
     def __init__(self, trace: Trace):
-        super().__init__(9, self._wait)
+        super().__init__()
+        self.pending: deque[tuple[Any, ...]] = deque()
         self._trace = trace
         self._pushed: dict[str, int] = {}  # by thread, when its last wait ended
+        self._lock = forks.guard(threading.Lock())
 
     def __call__(self) -> Ledger:
         return ledger_of(self._trace)
+
+    def catch_up(self) -> None:
+        """Make records of the values appended since."""
+        with self._lock:
+            for _ in range(len(self.pending)):
+                self.append(self._wait(*self.pending.popleft()))
 
     def _wait(
         self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
