@@ -353,12 +353,10 @@ def _who(holder: LineAllocation) -> tuple[str, str]:
 
 
 def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
-    from matplotlib.figure import Figure
-
     from d2lmini.draw.picture import Picture
-    from d2lmini.draw.timeline import STYLES
+    from d2lmini.draw.timeline import STYLES, figure_of
 
-    figure = Figure(figsize=(6.6, 2.2), layout="constrained")
+    figure = figure_of(2.2)
     axes = figure.add_subplot(xlabel="milliseconds", ylabel="MB", title=f"memory of {device.ctx}")
     last_ms = (end_ns - begin_ns) / 1e6
 

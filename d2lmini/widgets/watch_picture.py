@@ -15,7 +15,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.draw.picture import Picture
 from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of
-from d2lmini.profiler.draw import names_of, rows_of, write_into_bars
+from d2lmini.profiler.draw import names_of, rows_of, span_of, write_into_bars
 from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
 from d2lmini.widgets.watch_records import RecentRecords, Sample, WatchedOperation
@@ -42,9 +42,10 @@ def picture_of(recent: RecentRecords) -> Picture | None:
     threads = list(dict.fromkeys(wait.thread for wait in waits))
     rows = rows_of(operations)
     lanes = [
-        (front_end(thread), _spans([w for w in waits if w.thread == thread])) for thread in threads
+        (front_end(thread), by_kind(span_of(w) for w in waits if w.thread == thread))
+        for thread in threads
     ]
-    lanes += [(name, _spans(row)) for name, row in zip(names_of(rows), rows.values())]
+    lanes += [(n, by_kind(map(span_of, row))) for n, row in zip(names_of(rows), rows.values())]
     place = {key: len(threads) + n for n, key in enumerate(rows)}
 
     begin_s, length_s = begin_ns / 1e9, (end_ns - begin_ns) / 1e9
@@ -83,15 +84,6 @@ def _label(letter_s: float, operation: WatchedOperation) -> str:
 def front_end(thread: str) -> str:
     """The name of the lane of one of the program's threads."""
     return "front end" if thread == "MainThread" else f"front end, {thread}"
-
-
-def _spans(row: Sequence[Wait] | Sequence[WatchedOperation]) -> dict[str, np.ndarray]:
-    return by_kind(
-        ("wait", operation.begin_ns / 1e9, operation.end_ns / 1e9)
-        if isinstance(operation, Wait)
-        else ("copy" if operation.is_copy else "compute", operation.began_s, operation.ended_s)
-        for operation in row
-    )
 
 
 def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> None:
