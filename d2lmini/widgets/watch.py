@@ -119,13 +119,13 @@ class Watch(Widget):
     def start(self) -> None:
         """Start watching; another active watch is stopped. `watch()` calls this."""
         global _watching
+        self.show()  # first, because it fails without the packages of the view
         before = None if _watching is None else _watching()
         if before is not None:
             before.stop()
         _watching = weakref.ref(self)
         self._watches = True
         instrument.add(self._recent)
-        self.show()
         self.live()
         _follow_cells(self)
 

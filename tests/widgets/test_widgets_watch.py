@@ -17,7 +17,7 @@ import d2lmini
 from d2lmini import cpu, engine, gpu, instrument, nd, virtual_gpus
 from d2lmini.base import MXNetError
 from d2lmini.engine.order import order_of
-from d2lmini.widgets import sampler
+from d2lmini.widgets import base, sampler
 from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
 from d2lmini.widgets.watch_records import RecentRecords, waiting_now
 
@@ -38,6 +38,14 @@ def nothing_is_left():
 def kind(request):
     with engine.use(request.param):
         yield request.param
+
+
+def test_without_the_packages_of_the_view_it_does_not_begin(monkeypatch):
+    monkeypatch.setattr(base, "in_notebook", lambda: True)
+    monkeypatch.setattr(base, "_front_class", lambda script: base.need("a_package_that_is_missing"))
+    with pytest.raises(ImportError, match="pip install"):
+        d2lmini.watch()
+    assert not any(isinstance(listener, RecentRecords) for listener in instrument.listeners)
 
 
 def large():
