@@ -144,7 +144,8 @@ class Trace(OutsideRecorder):
                 older[role] = older.get(role, 0) + var.nbytes
         self.thread = this_thread()
         self._timing = engine.current.clock is time.perf_counter_ns
-        self.cpu.begin()
+        if self._timing:
+            self.cpu.begin()
         self.begin_ns = engine.current.clock()
         instrument.add(self)
 
@@ -152,7 +153,8 @@ class Trace(OutsideRecorder):
         """Stop listening."""
         instrument.remove(self)
         self.end_ns = engine.current.clock()
-        self.cpu.finish()
+        if self._timing:
+            self.cpu.finish()
         self._gpu_times.resolve()
         self._resolve_waits()
 
