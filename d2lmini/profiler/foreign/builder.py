@@ -131,6 +131,9 @@ class TraceBuilder:
             trace.memory.add(when_ns, ctx, nbytes, number, serial, site, live, cached)
         if not self._changes:
             trace.lacks["memory()"] = "the file has no memory events"
+        if not any(operation.is_copy and operation.nbytes for operation in trace.operations):
+            reason = "the file shows no copy between devices with its bytes"
+            trace.lacks["replay(link_gb_s=)"] = reason
         self._set_facts()
         return trace
 
