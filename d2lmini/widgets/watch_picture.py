@@ -90,7 +90,7 @@ def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> Non
     """Write the waiting line into bars that have room for it."""
     room_ms = axes.get_xlim()[1] / 60  # for a character
     for wait in waits:
-        word = callsite.describe(wait.site).partition(": ")[0].rpartition("/")[2]
+        word = callsite.without_folder(wait.where).partition(": ")[0]
         if 1e3 * wait.seconds > room_ms * (len(word) + 1):
             middle_ms = 1e3 * ((wait.begin_ns + wait.end_ns) / 2e9 - begin_s)
             box = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 1.0}
@@ -142,22 +142,25 @@ def waited_for(
     return last if last is not None and last.ended_ns > operation.pushed_ns else None
 
 
+def _label_plot(axes: Any, words: str) -> None:
+    """The name of a plot beside its axis, which begins at 0."""
+    axes.set_ylabel(words, rotation=0, ha="right", va="center")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     times = [(sample.when_ns - begin_ns) / 1e6 for sample in samples]
     axes.fill_between(
         times, [sample.queued for sample in samples], step="post", facecolor="#a9c7ea",
         edgecolor="#1f4e8c", linewidth=0.8,
     )  # fmt: skip
-    axes.set_ylabel("queued\noperations", rotation=0, ha="right", va="center")
-    axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
+    _label_plot(axes, "queued\noperations")
 
 
 def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     """A colour for each device, a dash for each kind of memory; only for the devices that hold
     most, because a picture has room for few names."""
-    axes.set_ylabel("memory\nMB", rotation=0, ha="right", va="center")
-    axes.spines[["top", "right"]].set_visible(False)
     contexts = dict.fromkeys(ctx for sample in samples for ctx, *_ in sample.held)
     held_mb = {
         ctx: np.array([_bytes_held(sample, ctx) for sample in samples]) / 1e6 for ctx in contexts
@@ -172,7 +175,7 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
                     times, held[:, column], dash, color=COLOURS[n % len(COLOURS)], linewidth=1.2,
                     drawstyle="steps-post", label=f"{kind} {ctx}",
                 )  # fmt: skip
-    axes.set_ylim(bottom=0)
+    _label_plot(axes, "memory\nMB")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
 
@@ -184,9 +187,7 @@ def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     axes.plot(
         times, [sample.process / 1e6 for sample in asked], "-.", color="#777777", linewidth=1.0
     )
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("process\nMB", rotation=0, ha="right", va="center")
-    axes.spines[["top", "right"]].set_visible(False)
+    _label_plot(axes, "process\nMB")
 
 
 #: Of the devices' lines.
@@ -204,20 +205,14 @@ def _longest(waits: Sequence[Wait]) -> list[str]:
     """The lines that waited longest, in words."""
     by_line: dict[str, tuple[float, int]] = {}
     for wait in waits:
-        where = callsite.describe(wait.site)
-        seconds, n = by_line.get(where, (0.0, 0))
-        by_line[where] = (seconds + wait.seconds, n + 1)
+        seconds, n = by_line.get(wait.where, (0.0, 0))
+        by_line[wait.where] = (seconds + wait.seconds, n + 1)
     longest = sorted(by_line.items(), key=lambda entry: -entry[1][0])[:MOST_WAITS]
     found = []
     for where, (seconds, n) in longest:
-        where = _without_folder(where)
+        where = callsite.without_folder(where)
         where = where if len(where) <= LETTERS else where[: LETTERS - 1] + "…"
         found.append(
             f"waited {1e3 * seconds:.1f} ms" + (f" ({n} times)" if n > 1 else "") + f" at {where}"
         )
     return found
-
-
-def _without_folder(where: str) -> str:
-    place, colon, text = where.partition(": ")
-    return place.rpartition("/")[2] + colon + text
