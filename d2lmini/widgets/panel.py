@@ -14,7 +14,8 @@
     panel.wait()
 
 The view (`js/panel.js`) shows the state that `whole` returns, and sends button presses. Nothing
-runs in a callback: presses go to the sampler's thread, which starts a run on its own thread (`job`)
+runs in a callback: presses go to the sampler's thread, which starts a run on its own thread
+(`background_job`)
 or cancels it, so a panel responds while a cell computes. One run at a time.
 """
 
