@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from d2lmini.profiler.obstacles import Obstacles
@@ -181,8 +181,9 @@ def _with_fresh_array(trace: Trace, number: int) -> Trace:
     """The trace as it would be if operation `number` wrote fresh arrays, which the later operations
     use in place of the old ones."""
     edited = copy(trace)
-    fresh = {serial: -serial - 1_000_000 * number for serial in trace[number].writes}
-    fresh = {old: new for old, new in fresh.items() if old not in trace[number].reads}
+    lowest = min([0, *(serial for operation in trace.operations for serial in operation.writes)])
+    replaced = [serial for serial in trace[number].writes if serial not in trace[number].reads]
+    fresh = dict(zip(replaced, count(lowest - 1, -1)))
     operations = [copy(operation) for operation in trace.operations]
     for operation in operations[number - 1 :]:
         operation.reads = tuple(fresh.get(serial, serial) for serial in operation.reads)
