@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.foreign.stack import Call, SourceLines
 from d2lmini.profiler.lint import HIDDEN
-from d2lmini.profiler.own_reader import RecordedCost
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
