@@ -57,6 +57,7 @@ class PathStep(NamedTuple):
 class ProgramEvent(NamedTuple):
     """A push or a wait, as a thread of the program reaches it.
 
+    what     the pushed operation, or the wait
     number   of the pushed operation; 0: a wait
     thread   the number of the thread; -1: an operation pushed it, as it ran
     before   the number of the previous event on this thread, or of that operation's; -1: none
@@ -67,6 +68,7 @@ class ProgramEvent(NamedTuple):
     inline   the operation runs on the calling thread
     """
 
+    what: Operation | Wait
     number: int
     thread: int
     before: int
@@ -94,7 +96,6 @@ class Walk:
     def __init__(self, trace: Trace):
         self.trace = trace
         self.events: list[ProgramEvent] = []
-        self.what: list[Operation | Wait] = []
         self.event_of = [0] * (len(trace.operations) + 1)
         self.durations: list[float] = [operation.run_ns for operation in trace.operations]
         completions = Completions(trace)
@@ -119,9 +120,8 @@ class Walk:
                 threads[what.thread] = (thread, len(self.events), left_ns)
             gap_ns = max(0, came_ns - recorded)
             self.events.append(
-                ProgramEvent(number, thread, before, gap_ns, after, went_on_ns, inline)
+                ProgramEvent(what, number, thread, before, gap_ns, after, went_on_ns, inline)
             )
-            self.what.append(what)
         self._threads = len(threads)
         self._run()
 
@@ -132,7 +132,7 @@ class Walk:
         self.held: list[int] = []
         clocks = [0.0] * self._threads
         latest, last_ns = 0, 0.0
-        for number, thread, before, gap_ns, after, went_on_ns, inline in self.events:
+        for _, number, thread, before, gap_ns, after, went_on_ns, inline in self.events:
             if thread < 0:
                 parent = self.events[before].number
                 now = over[parent] - self.durations[parent - 1] + gap_ns
@@ -197,7 +197,8 @@ class CriticalPath:
         if not runs:  # the path ends with a thread of the program
             event = max(range(len(walk.events)), key=walk.reached.__getitem__, default=-1)
         while event >= 0:
-            this, held, what = walk.events[event], walk.held[event], walk.what[event]
+            this, held = walk.events[event], walk.held[event]
+            what = this.what
             before = (this.before, this.before >= 0 and walk.events[this.before].inline)
             if runs:
                 node = (walk.event_of[held], True) if held else (event, False)
@@ -205,7 +206,7 @@ class CriticalPath:
             elif this.thread < 0:  # the part of the other operation's run before the push
                 event_of_parent, held = this.before, walk.held[this.before]
                 node = (walk.event_of[held], True) if held else (event_of_parent, False)
-                parent = walk.what[event_of_parent]
+                parent = walk.events[event_of_parent].what
                 self._add(walk, parent, "operation", node, walk.reached[event])
             elif this.number:
                 node = before

@@ -31,6 +31,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
 from d2lmini import callsite
@@ -232,7 +233,7 @@ class _Makers:
         for operation in trace.operations:
             for serial in operation.writes:
                 self.first.setdefault(serial, operation.number)
-        self.lines: dict[Site | None, Any] = {}
+        self.line = cache(callsite.same_line)  # a key that all sites of one line share
 
     def number(self, change: Change) -> int:
         """The number of the operation; 0: the program filled the array itself."""
@@ -245,12 +246,6 @@ class _Makers:
         if known is None and self.trace.recording[number - 1 : number] == b"\1":
             return "activations"
         return known or "other"
-
-    def line(self, site: Site | None) -> Any:
-        """A key that all sites of one line share."""
-        if site not in self.lines:
-            self.lines[site] = callsite.same_line(site)
-        return self.lines[site]
 
     def key(self, change: Change) -> tuple[str, Site | None]:
         """The operation's name, and the line."""
