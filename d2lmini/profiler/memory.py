@@ -349,10 +349,10 @@ def _who(holder: LineAllocation) -> tuple[str, str]:
 
 def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
     from d2lmini.draw.picture import Picture
-    from d2lmini.draw.timeline import STYLES, figure_of
+    from d2lmini.draw.timeline import STYLES, legend_beside, plot_of
 
-    figure = figure_of(2.2)
-    axes = figure.add_subplot(xlabel="milliseconds", ylabel="MB", title=f"memory of {device.ctx}")
+    title = f"memory of {device.ctx}"
+    figure, axes = plot_of(2.2, xlabel="milliseconds", ylabel="MB", title=title)
     last_ms = (end_ns - begin_ns) / 1e6
 
     def points(curve: Curve) -> tuple[list[float], list[float]]:
@@ -371,9 +371,8 @@ def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
     peak_ms = (device.peak_ns - begin_ns) / 1e6
     axes.plot([peak_ms], [device.peak_bytes / 1e6], "v", color=STYLES["accent"][0], label="peak")
     axes.set(xlim=(0, last_ms), ylim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    return Picture(figure, f"memory of {device.ctx} over time: live, pending, cached")
+    legend_beside(axes)
+    return Picture(figure, f"{title} over time: live, pending, cached")
 
 
 def _stack(axes: Any, device: DeviceMemory, points: Any, colour: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d2lmini.draw.picture import Picture
-from d2lmini.draw.timeline import STYLES, figure_of
+from d2lmini.draw.timeline import STYLES, plot_of
 
 if TYPE_CHECKING:
     from d2lmini.widgets.dial import DialRun
@@ -26,9 +26,7 @@ DASHES, MARKERS = ("-", "--", "-."), "sD^"
 
 def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
     """Pending MB of each run over its seconds; for the last run also array memory and the limit."""
-    figure = figure_of(3.1)
-    axes = figure.add_subplot(xlabel="seconds", ylabel="MB")
-    axes.spines[["top", "right"]].set_visible(False)
+    figure, axes = plot_of(3.1, xlabel="seconds", ylabel="MB")
     *earlier, last = runs[-MOST:]
     for at, run in enumerate(earlier):
         seconds, pending, _, _ = _columns(run)

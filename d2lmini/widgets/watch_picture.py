@@ -14,7 +14,7 @@ import numpy as np
 
 from d2lmini import callsite
 from d2lmini.draw.picture import Picture
-from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of
+from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of, legend_beside
 from d2lmini.profiler.draw import names_of, rows_of, span_of, write_into_bars
 from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
@@ -122,14 +122,10 @@ def _draw_arrows(
             },
         )  # fmt: skip
     if drawn:
-        legend = axes.get_legend()
         arrow = Line2D(
             [], [], color="#a35a0b", lw=0.8, marker=">", markersize=4, label="waited for"
         )
-        axes.legend(
-            handles=[*legend.legend_handles, arrow], loc="center left", bbox_to_anchor=(1, 0.5),
-            frameon=False,
-        )  # fmt: skip
+        legend_beside(axes, handles=[*axes.get_legend().legend_handles, arrow])
 
 
 def waited_for(
@@ -177,7 +173,7 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
                 )  # fmt: skip
     _label_plot(axes, "memory\nMB")
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+        legend_beside(axes, fontsize=8)
 
 
 def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
