@@ -1,7 +1,7 @@
 """Live views in a notebook, and the pictures that remain in the saved notebook.
 
 base       what all widgets share: show, update, receive messages, close; a picture beneath
-sampler    the thread that updates live widgets, ten times a second
+refresher  the thread that updates live widgets, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
 graph_widget `graph_view(net)`: a graph, before and after each pass of the compiler
