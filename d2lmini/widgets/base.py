@@ -21,8 +21,8 @@ A widget in Python:
     clock.still()       # stop sending; the notebook stores the last picture
     clock.say({...})    # send a message at once, from any thread
 
-`changes`, `whole` and `received` are called on the refresher's thread, one after the other: they need
-no locks among themselves, must be quick and must not wait for arrays.
+`changes`, `whole` and `received` are called on the refresher's thread, one after the other: they
+need no locks among themselves, must be quick and must not wait for arrays.
 
 The same widget in JavaScript, `js/clock.js` (`js/shared.js` is prepended; its functions are
 available):

@@ -167,7 +167,7 @@ class Watch(Widget):
             self._drawn = self.count
             self.update_picture()
 
-    # -- what the refresher asks ---------------------------------------------------------------------
+    # -- what the refresher asks -------------------------------------------------------------------
 
     def changes(self) -> Message | None:
         with self._door:

@@ -166,7 +166,7 @@ class RecentRecords(Recorder):
         self._sampled_ns = now
         self._sampled.append(Sample(now, len(self._open), held, process))
 
-    # -- what the refresher asks ---------------------------------------------------------------------
+    # -- what the refresher asks -------------------------------------------------------------------
 
     def look(self, process: int = 0) -> Snapshot:
         """The news since the last call; called by one thread at a time. `process`: bytes, for a
