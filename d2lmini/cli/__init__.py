@@ -24,6 +24,9 @@ import d2lmini
 from d2lmini.cli import assign, bench, info, lab, programs, selftest
 from d2lmini.cli.errors import CommandError
 
+#: The modules of the commands, in the order of `--help`.
+COMMANDS = (lab, selftest, bench, programs, info, assign)
+
 #: The meaning of each exit status.
 STATUS = """exit status:
   0    all went well
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"d2lmini {d2lmini.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (lab, assign, selftest, bench, programs, info):
+    for module in COMMANDS:
         module.add_to(commands)
     options = parser.parse_args(arguments)
     try:

@@ -68,7 +68,10 @@ def add_to(commands: Any) -> None:
         "answers for students, with the chapter's answers for teachers, or for a grading tool.",
     )
     parser.add_argument("chapter", help="a name such as auto-parallelism, or a notebook")
-    parser.add_argument("--format", choices=list(FORMATS), default="plain")
+    parser.add_argument(
+        "--format", choices=list(FORMATS), default="plain",
+        help="plain (default): two notebooks; nbgrader, otter: what the tool of that name reads",
+    )  # fmt: skip
     parser.add_argument("--points", type=int, default=10, help="of each exercise; default: 10")
     parser.add_argument("--out", type=Path, default=Path(), help="the folder; default: this one")
     parser.set_defaults(do=assign)
