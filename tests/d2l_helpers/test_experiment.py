@@ -18,7 +18,7 @@ from d2lmini import d2l, engine, instrument, nd
 from d2lmini.d2l.experiment import Experiment
 from d2lmini.d2l.experiment_plot import MOST, picture_of
 from d2lmini.d2l.experiment_results import amount, result_of
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME
 
 SOON_S = 20
@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 def nothing_stays():
     yield
     until = time.monotonic() + SOON_S
-    while sampler.running() and time.monotonic() < until:
+    while refresher.running() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not {NAME, sampler.NAME} & {thread.name for thread in threading.enumerate()}
+    assert not {NAME, refresher.NAME} & {thread.name for thread in threading.enumerate()}
 
 
 def add(x, y=2):

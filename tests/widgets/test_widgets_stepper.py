@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lmini import autograd, engine, gluon, instrument, nd
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.stepper import Stepper
 from d2lmini.widgets.stepper_play import Playback
@@ -428,8 +428,8 @@ def test_nothing_runs_when_it_is_there():
     stepper.show()  # outside of a notebook
     stepper.step()
     until = time.monotonic() + 5
-    while sampler.running() and time.monotonic() < until:
+    while refresher.running() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not sampler.running()
+    assert not refresher.running()
     stepper.close()
     stepper.close()
