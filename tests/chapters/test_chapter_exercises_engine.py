@@ -123,6 +123,29 @@ def grant(var, task, writes):
     var.writer = task
     return True
 """,
+    "one by one": """
+def leave(var, task):
+    var.readers.discard(task)
+    if var.writer is task:
+        var.writer = None
+    if var.queue and grant(var, *var.queue[0]):
+        return [var.queue.popleft()[0]]
+    return []
+""",
+    "overtakes": """
+def leave(var, task):
+    var.readers.discard(task)
+    if var.writer is task:
+        var.writer = None
+    granted = []
+    while var.queue:
+        first = next((pair for pair in var.queue if pair[1]), var.queue[0])
+        if not grant(var, *first):
+            break
+        var.queue.remove(first)
+        granted.append(first[0])
+    return granted
+""",
     "hangs": """
 def leave(var, task):
     var.readers.discard(task)
@@ -150,6 +173,90 @@ def finish(task):
     return ready
 """,
 }
+
+
+def test_the_newest_first_is_a_jump():
+    newest_first = """
+def claim(var, task, writes):
+    if not var.queue and grant(var, task, writes):
+        return True
+    var.queue.appendleft((task, writes))
+    return False
+"""
+    assert hint_of(engine_with(newest_first)["Engine"](), errors=True) == "jumps"
+
+
+RIGHT_LINES = {
+    "a list of those let in": """
+def leave(var, task):
+    var.readers, var.writer = var.readers - {task}, None if var.writer is task else var.writer
+    count = 0
+    while count < len(var.queue) and grant(var, *var.queue[count]):
+        count += 1
+    return [var.queue.popleft()[0] for _ in range(count)]
+""",
+    "one holder list": """
+def holders(var):
+    return var.readers | ({var.writer} - {None})
+
+def grant(var, task, writes):
+    if writes and holders(var) or var.writer:
+        return False
+    if writes:
+        var.writer = task
+    else:
+        var.readers |= {task}
+    return True
+""",
+    "a generator": """
+def leave(var, task):
+    var.readers -= {task}
+    if var.writer is task:
+        var.writer = None
+    while var.queue and grant(var, *var.queue[0]):
+        yield var.queue.popleft()[0]
+""",
+    "recursion": """
+def leave(var, task=None):
+    var.readers.discard(task)
+    if task is not None and var.writer is task:
+        var.writer = None
+    if not var.queue or not grant(var, *var.queue[0]):
+        return []
+    return [var.queue.popleft()[0], *leave(var)]
+""",
+    "readers first, then at most a writer": """
+def leave(var, task):
+    var.readers.discard(task)
+    if var.writer is task:
+        var.writer = None
+    granted = []
+    while var.queue and not var.queue[0][1] and grant(var, *var.queue[0]):
+        granted.append(var.queue.popleft()[0])
+    if not granted and var.queue and grant(var, *var.queue[0]):
+        granted.append(var.queue.popleft()[0])
+    return granted
+""",
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT_LINES))
+def test_an_unusual_right_rule_passes(name):
+    d2l.check_engine(engine_with(RIGHT_LINES[name])["Engine"](), errors=True, patience_s=5)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def leave(var, task):\n    return lets_go(var)",
+        "def claim(var, task, writes):\n    return granted",
+        "def execute(task):\n    task.fnc()",
+    ],
+)
+def test_an_error_in_an_answer_is_raised_as_it_is(source):
+    with pytest.raises((NameError, AttributeError), match=r"lets_go|granted|fnc"):
+        d2l.check_engine(engine_with(source)["Engine"](), patience_s=1)
 
 
 @pytest.mark.parametrize("hint", list(WRONG_LINES))
@@ -242,6 +349,69 @@ def bounded_by(source: str) -> Any:
 def test_the_bound():
     said = d2l.check_engine(bounded_by(solutions()[1]), most=8, patience_s=5)
     assert said.startswith("at most 8 tasks pending; ")
+
+
+RIGHT_BOUNDS = {
+    "a semaphore": """
+def bounded(engine, most):
+    slots, push = threading.Semaphore(most), engine.push
+    def limited(fn, reads=(), writes=()):
+        slots.acquire()
+        def run():
+            try:
+                fn()
+            finally:
+                slots.release()
+        push(run, reads, writes)
+    engine.push = limited
+    return engine
+""",
+    "a queue of slots": """
+def bounded(engine, most):
+    slots, push = queue.Queue(most), engine.push
+    def limited(fn, reads=(), writes=()):
+        slots.put(None)
+        push(lambda: (fn(), slots.get()), reads=reads, writes=writes)
+    engine.push = limited
+    return engine
+""",
+    "one lock over both": """
+def bounded(engine, most):
+    push = engine.push
+    def limited(fn, reads=(), writes=()):
+        with engine.lock:
+            while not engine.pending < most:
+                engine.lock.wait()
+            push(fn, reads, writes)
+    engine.push = limited
+    return engine
+""",
+    "a class": """
+def bounded(engine, most):
+    class Bounded(type(engine)):
+        def push(self, *args, **kwargs):
+            with self.lock:
+                self.lock.wait_for(lambda: self.pending <= most - 1)
+            return super().push(*args, **kwargs)
+    engine.__class__ = Bounded
+    return engine
+""",
+    "looking again and again": """
+def bounded(engine, most):
+    push = engine.push
+    def limited(fn, reads=(), writes=()):
+        while engine.pending >= most:
+            time.sleep(1e-4)
+        push(fn, reads, writes)
+    engine.push = limited
+    return engine
+""",
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT_BOUNDS))
+def test_an_unusual_right_bound_passes(name):
+    d2l.check_engine(bounded_by(RIGHT_BOUNDS[name]), most=8, patience_s=5)
 
 
 WRONG_BOUNDS = {
