@@ -9,10 +9,14 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from d2lmini import d2l
 from d2lmini.d2l.check import Wrong
@@ -39,7 +43,7 @@ def definitions() -> dict[str, ast.stmt]:
 def engine_with(changed: str = "") -> dict[str, Any]:
     """The names of the chapter, with what `changed` defines anew."""
     place: dict[str, Any] = {}
-    exec(CELLS[1][0], place)
+    exec(next(source for source, kind in CELLS if kind == "code"), place)
     for name in PARTS:
         exec(ast.unparse(definitions()[name]), place)
     exec(changed, place)
@@ -75,6 +79,39 @@ def test_the_engine_is_as_short_as_the_chapter_says():
 
 def test_the_engine_keeps_its_promises():
     d2l.check_engine(engine_with()["Engine"](), errors=True)
+
+
+def names_of_the_check() -> dict[str, Any]:
+    """The names of the chapter, with those by which it checks an engine."""
+    (source,) = [source for source, _ in CELLS if "def ask(" in source]
+    return engine_with(source.partition("\n\nwith engine.use")[0])
+
+
+def test_ask_raises_for_a_wrong_engine_and_prints_for_a_right_one(capsys):
+    place = names_of_the_check()
+    place["ask"]("ours", place["Engine"]())
+    assert capsys.readouterr().out.startswith("ours: every task runs once")
+    with pytest.raises(Wrong, match="a writer began while a reader was running"):
+        place["ask"]("without queues", place["NoQueues"]())
+    assert capsys.readouterr().out == ""
+    assert place["broken_promise"](place["NoQueues"]()).startswith("NO (room) a writer began")
+
+
+@pytest.mark.parametrize(("engine", "status"), [("Engine", 0), ("NoQueues", 1)])
+def test_a_wrong_answer_in_a_notebook_ends_a_run_with_1(tmp_path, engine, status):
+    """`d2lmini run`, as docs/grading.md says."""
+    place = names_of_the_check()
+    cells = [source for source, kind in CELLS if kind == "code"][:1]
+    cells += [ast.unparse(definitions()[name]) for name in PARTS if name != "execute"]
+    cells += [ast.unparse(definitions()["execute"])]
+    (check,) = [source for source, _ in CELLS if "def ask(" in source]
+    cells += [check.partition("\n\nwith engine.use")[0], f'ask("mine", {engine}())']
+    assert engine in place
+    path = tmp_path / "exercise.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell(cell) for cell in cells]), path)
+    command = [sys.executable, "-m", "d2lmini", "run", str(path)]
+    job = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert job.returncode == status, job.stdout + job.stderr
 
 
 def test_there_are_two_exercises_to_build_with_an_answer():

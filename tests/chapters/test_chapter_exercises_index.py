@@ -42,7 +42,7 @@ def with_numpy(widths, batch):
 
 
 def as_float(widths, batch):
-    return float(batch) * sum(n * (1 + 2 * m) for m, n in zip(widths, widths[1:]))
+    return float(batch) * sum(n * (1 + 2 * m) for m, n in pairwise(widths))
 
 
 def from_the_end(widths, batch):
