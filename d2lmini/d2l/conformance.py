@@ -37,6 +37,7 @@ _ON_PURPOSE = "on purpose"
 _A_MOMENT_S = 0.05
 
 _HINTS = {
+    "engine": "an engine has new_var, push and waitall; this {kind} has no {name}",
     "hangs": "{what} is not over after {patience_s:g} s. Was a task not put among the ready ones "
     "when its last Var was granted, was one not counted off, or was the waiting thread not woken?",
     "waits": "push(...) does not return: it has to queue the task and must not wait for it",
@@ -93,10 +94,13 @@ def check_engine(
 
     The engine is idle afterwards if it passes. An error in the engine itself, such as a NameError,
     is raised as it is, also if a worker thread ended with it. Hints, in the order of the checks:
-    "unbounded", "off by one", "timid", "stuck", "dropped" (these if `most` is given), "hangs",
-    "early", "twice", "waits", "lock", "readers", "one by one", "room", "needs", "jumps",
-    "overtakes", "itself", "order", "worker", "lost", "skips" (these if `errors`).
+    "engine", "unbounded", "off by one", "timid", "stuck", "dropped" (the last five if `most` is
+    given), "hangs", "early", "twice", "waits", "lock", "readers", "one by one", "room", "needs",
+    "jumps", "overtakes", "itself", "order", "worker", "lost", "skips" (these if `errors`).
     """
+    for name in ("new_var", "push", "waitall"):
+        if not hasattr(engine, name):
+            raise _wrong("engine", kind=type(engine).__name__, name=name)
     asked = _EngineUnderTest(engine, patience_s)
     with asked.listen_to_threads():
         if most is not None:

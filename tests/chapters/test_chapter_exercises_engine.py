@@ -500,6 +500,11 @@ def bounded(engine, most):
 }
 
 
+def test_a_bound_that_returns_nothing_is_no_engine():
+    nothing = "def bounded(engine, most):\n    engine.most = most"
+    assert hint_of(bounded_by(nothing), most=8) == "engine"
+
+
 @pytest.mark.parametrize("hint", list(WRONG_BOUNDS))
 def test_a_wrong_bound_is_told_from_the_others(hint):
     assert hint_of(bounded_by(WRONG_BOUNDS[hint]), most=8) == hint
