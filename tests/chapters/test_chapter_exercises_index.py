@@ -31,6 +31,16 @@ def test_every_chapter_is_named_and_every_link_leads_somewhere():
         assert (CHAPTERS / picture).is_file(), picture
 
 
+def test_every_row_of_the_hardware_table_has_a_source():
+    text = words_of(NAME)
+    table = text.partition("| from | latency |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines()[2:] if line.startswith("|")]
+    known = set(re.findall(r"^(\d)\. ", text.partition("\n## Sources\n")[2], re.M))
+    named = [set(re.findall(r"\[(\d)\]", row)) for row in rows]
+    assert len(rows) >= 10 and all(named), rows
+    assert set().union(*named) <= known == set("123456")
+
+
 def test_the_solution_is_right(chapter):
     assert chapter["check_flops"](chapter["flops"]).startswith("right")
 
