@@ -97,6 +97,24 @@ class LabPage:
         self.page.wait_for_function("() => window.jupyterapp", timeout=LOAD_SECONDS * 1000)
         self.wait_for_notebook()
 
+    def restart_kernel(self) -> None:
+        """Restart the notebook's kernel."""
+        kernel = "jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+        self.page.evaluate(f"() => {kernel}.restart()")
+
+    def wait_until_disabled(self, view: Locator) -> None:
+        """Until a widget says that its kernel has restarted and can no longer be operated."""
+        banner = view.locator("xpath=ancestor-or-self::*[contains(@class, 'd2l-widget')]").locator(
+            ".d2l-restarted"
+        )
+        self.wait(banner.count, "the banner after the restart")
+        assert banner.inner_text() == "The kernel has restarted: run the cell again."
+        assert banner.count() == 1
+        for control in view.locator("button, input, [tabindex]").all():
+            assert control.evaluate("each => each.closest('[inert]') !== null")
+            control.focus()
+            assert control.evaluate("each => each !== document.activeElement")
+
     def run_all(self) -> None:
         """Run menu, "Run All Cells"; returns when they are queued."""
         self.page.locator(".lm-MenuBar-itemLabel", has_text="Run").first.click()

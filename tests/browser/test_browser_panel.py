@@ -43,8 +43,9 @@ def test_panel_runs_cancels_and_keeps_the_runs(page):
 
     size.press("ArrowRight")
     assert size.evaluate("slider => slider.value") == "2"
-    run.click()
+    run.press("Enter")
     page.wait(lambda: rows.count() == 2, "a second run")
+    assert run.evaluate("each => each === document.activeElement"), "Run has lost the focus"
     values = [row.locator("td").nth(1).inner_text() for row in rows.all()]
     assert values == ["200", "400"]
     image = panel.locator("img")
@@ -81,4 +82,12 @@ def test_panel_runs_cancels_and_keeps_the_runs(page):
     problem = panel.get_by_role("alert")
     page.wait(lambda: "ZeroDivisionError" in problem.inner_text(), "the error")
     page.picture("error", panel, themes=["light"])
+    assert panel.locator(".d2l-restarted").count() == 0
     page.assert_clean()
+
+    page.restart_kernel()
+    page.wait_until_disabled(panel)
+    page.picture("restarted", panel)
+    page.run_cell(0)
+    panel = page.shown(0, ".d2l-panel[data-runs='1']")
+    assert panel.locator(".d2l-restarted, [inert]").count() == 0

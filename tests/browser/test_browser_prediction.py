@@ -27,3 +27,9 @@ def test_what_is_typed_is_compared_and_stays(page):
     page.run_cell(0)
     again = page.shown(0, ".d2l-prediction").get_by_role("textbox")
     page.wait(lambda: again.input_value() == "12", "what was typed before")
+    page.assert_clean()
+
+    box = page.shown(0, ".d2l-prediction")
+    page.restart_kernel()
+    page.wait_until_disabled(box)
+    page.picture("restarted", box)

@@ -70,3 +70,7 @@ def test_stepper_steps_and_asks(page):
     # The cell that follows computes on the engine of the notebook, not on the stepper's.
     assert page.python("print((nd.ones(2) * 3).asnumpy())") == "[3. 3.]\n"
     page.assert_clean()
+
+    page.restart_kernel()
+    page.wait_until_disabled(box)
+    page.picture("restarted", box)

@@ -188,6 +188,7 @@ export default () => {
       el.classList.add("d2l-widget");
       const update = graphView(held, el);
       views.add(update);
+      onRestart(model, el);
       return () => views.delete(update);
     },
   };

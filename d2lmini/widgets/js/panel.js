@@ -39,6 +39,7 @@ export default () => {
       const view = (whole) => parts.update(whole);
       views.add(view);
       if (panel.told) view(true);
+      onRestart(model, el);
       return () => {
         views.delete(view);
         parts.end();
@@ -79,9 +80,9 @@ function build(model, panel, el) {
   function update(whole) {
     const { told, values } = panel;
     const { state } = told;
-    run.disabled = state.running;
-    cancel.disabled = !state.running;
-    clear.disabled = state.running || !told.rows.length;
+    enable(run, !state.running);
+    enable(cancel, state.running);
+    enable(clear, !state.running && told.rows.length);
     text.textContent = state.text;
     bar.hidden = !state.running;
     if (state.total) [bar.max, bar.value] = [state.total, Math.min(state.done, state.total)];
@@ -165,6 +166,7 @@ function control(each, values, turned) {
     label.append(input, shown);
   }
   input.addEventListener("change", turned);
+  input.setAttribute("aria-label", each.name);
   // So that the arrows move the slider and not the notebook, whose keys JupyterLab takes first.
   input.dataset.lmSuppressShortcuts = "true";
   const set = (value) => {

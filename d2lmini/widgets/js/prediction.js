@@ -28,6 +28,7 @@ export default () => {
       };
       views.add(view);
       view();
+      onRestart(model, el);
       return () => views.delete(view);
     },
   };

@@ -49,6 +49,17 @@ function onTheme(changed) {
   };
 }
 
+// When the kernel restarts, say so at the top of the view and disable everything below: nothing
+// answers it any more. To be called by `render` when the view is in `el`.
+function onRestart(model, el) {
+  model.on("comm_live_update", () => {
+    if (el.querySelector(":scope > .d2l-restarted")) return;
+    for (const part of el.children) part.inert = true;
+    const words = "The kernel has restarted: run the cell again.";
+    el.prepend(element("div", { class: "d2l-restarted", role: "status" }, words));
+  });
+}
+
 // An element: element("button", { class: "d2l-button", title: "..." }, "text", child, ...).
 // Attributes that begin with "on" are listeners.
 function element(tag, attributes = {}, ...children) {
@@ -64,7 +75,16 @@ function element(tag, attributes = {}, ...children) {
 
 // A button with a word, what it does as a tooltip and for screen readers, and what it calls.
 function button(word, title, onclick) {
-  return element("button", { class: "d2l-button", type: "button", title, onclick }, word);
+  const press = (event) => {
+    if (made.getAttribute("aria-disabled") !== "true") onclick(event);
+  };
+  const made = element("button", { class: "d2l-button", type: "button", title, onclick: press }, word);
+  return made;
+}
+
+// Enable or disable a button. A disabled button keeps the keyboard's focus.
+function enable(each, on) {
+  each.setAttribute("aria-disabled", !on);
 }
 
 // A canvas of this height that is as wide as its place and sharp on dense screens.

@@ -250,9 +250,9 @@ function stepperView(stepper, model, el) {
     clock.textContent = `move ${state.step}, at ${Number(state.us.toPrecision(4))} us`;
     if (document.activeElement !== seed) seed.value = state.seed ?? "";
     guessing.setAttribute("aria-pressed", state.guessing);
-    back.disabled = reset.disabled = state.step === 0;
-    forward.disabled = run.disabled = state.over || state.guessing;
-    runTo.disabled = selected === null || state.guessing;
+    for (const each of [back, reset]) enable(each, state.step > 0);
+    for (const each of [forward, run]) enable(each, !state.over && !state.guessing);
+    enable(runTo, selected !== null && !state.guessing);
     box.dataset.step = state.step;
   }
 
@@ -284,6 +284,7 @@ export default () => {
       el.classList.add("d2l-widget");
       const view = stepperView(stepper, model, el);
       views.add(view);
+      onRestart(model, el);
       return () => {
         view.end();
         views.delete(view);

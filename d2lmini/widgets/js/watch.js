@@ -902,9 +902,10 @@ export default () => {
         if (!window_.paused) views.forEach((each) => each());
       });
     },
-    render({ el }) {
+    render({ model, el }) {
       const view = show(known, window_, el, views);
       views.add(view.renew);
+      onRestart(model, el);
       return () => {
         views.delete(view.renew);
         view.end();
