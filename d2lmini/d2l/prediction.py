@@ -21,6 +21,7 @@ A cell that is run again shows the prediction that was typed before.
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import Any
 
 from d2lmini.widgets.base import Message, Widget
@@ -57,6 +58,7 @@ class Prediction(Widget):
         """Predict `text`, as if typed into the box."""
         _made[self.question] = str(text).strip()
         self.say_whole()
+        self.update_picture()
 
     def compare(self, outcome: Any, *, measured: str | None = None) -> None:
         """Print the prediction beside the outcome, a number or anything that can be printed.
@@ -83,6 +85,9 @@ class Prediction(Widget):
 
     def whole(self) -> Message:
         return {"question": self.question, "text": self.text}, []
+
+    def below(self) -> str:
+        return f"<p>{escape(self.question)} <b>{escape(self.text)}</b></p>"
 
     def received(self, message: dict[str, Any]) -> None:
         if message.get("kind") == "predict":

@@ -66,6 +66,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from d2lmini.widgets import refresher
+from d2lmini.widgets.stored_html import stored_html, style
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -95,6 +96,7 @@ class Widget:
         self._front: Any = None  # the ipywidgets widget, once shown
         self._views: list[Any] = []  # handles of its outputs in the notebook
         self._pictures: list[Any] = []
+        self._stored: tuple[dict[str, Any], dict[str, Any]] = {}, {}  # what these show
         self._shown_in: str | None = None  # the last run of a cell that shows it
         self._closed = False
         self._sending = threading.Lock()
@@ -119,6 +121,10 @@ class Widget:
         """The picture that remains when the widget is not live; None: nothing to show yet."""
         return None
 
+    def below(self) -> str:
+        """HTML that a saved notebook shows below the picture."""
+        return ""
+
     # -- what it is used by ------------------------------------------------------------------------
 
     @property
@@ -139,13 +145,15 @@ class Widget:
 
         The view and the picture are two outputs, one right after the other: where the view cannot
         run (no kernel, a code host) the picture is still visible. While the view runs, style.css
-        hides the picture."""
+        hides the picture. When a view has reported, the picture is stored as HTML too
+        (`stored_html.py`)."""
         if not in_notebook():
             return
         display = importlib.import_module("IPython.display").display
         self._shown_in = _execution()
         self._views.append(display(self._view(), raw=True, display_id=True))
-        data, metadata = self._still()
+        self._stored = self._still()
+        data, metadata = self._to_store()
         self._pictures.append(display(data, metadata=metadata, raw=True, display_id=True))
         _keep(self)
 
@@ -175,9 +183,13 @@ class Widget:
     def update_picture(self) -> None:
         """Store the present picture in the notebook."""
         if self._pictures:
-            data, metadata = self._still()
-            for handle in self._pictures:
-                handle.update(data, metadata=metadata, raw=True)
+            self._stored = self._still()
+            self._store()
+
+    def _store(self) -> None:
+        data, metadata = self._to_store()
+        for handle in self._pictures:
+            handle.update(data, metadata=metadata, raw=True)
 
     def say(self, header: dict[str, Any], buffers: Sequence[Any] = (), whole: bool = False) -> None:
         """Send a message to the views, from any thread; without a view nothing happens."""
@@ -221,6 +233,15 @@ class Widget:
             return data, {}
         image, size = picture._repr_png_()
         return {**data, "image/png": b64encode(image).decode("ascii")}, {"image/png": size}
+
+    def _to_store(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The last picture, as HTML too if a view has reported."""
+        data, metadata = self._stored
+        if self._heard:
+            size = metadata.get("image/png", {})
+            html = stored_html(self.words, data.get("image/png"), size, self.below())
+            data = {**data, "text/html": html}
+        return data, metadata
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = self._still()
@@ -275,12 +296,13 @@ def _front_class(script: str) -> Any:
     text = "\n".join(
         (_JS / f"{name}.js").read_text(encoding="utf-8") for name in ("shared", script)
     )
-    style = "\n".join(
+    rules = "\n".join(
         _expand_dark(path.read_text(encoding="utf-8"))
         for path in (_JS / "style.css", _JS / f"{script}.css")
         if path.exists()
     )
-    return type(f"d2lmini_{script}", (anywidget.AnyWidget,), {"_esm": text, "_css": style})
+    members = {"_esm": text, "_css": f"{rules}\n{style()}"}
+    return type(f"d2lmini_{script}", (anywidget.AnyWidget,), members)
 
 
 def _expand_dark(style: str) -> str:
@@ -315,8 +337,10 @@ def _answer(ref: weakref.ref[Widget], message: dict[str, Any]) -> None:
     if widget is None:
         return
     if message.get("kind") == "ready":
-        widget._heard = True
+        first, widget._heard = not widget._heard, True
         widget.say_whole()
+        if first:
+            widget._store()
     else:
         widget.received(message)
 

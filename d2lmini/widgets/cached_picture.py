@@ -9,11 +9,10 @@ matplotlib takes a quarter of a second for a picture, and two threads must not d
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 
-from d2lmini.draw.picture import Picture
+from d2lmini.draw.picture import MARK, Picture
 
 
 class CachedPicture(Picture):
@@ -41,6 +40,5 @@ def _stack(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
     ]
     whole = np.concatenate(rows)
     file = io.BytesIO()
-    software: Any = {"Software": None}  # no version: the same bytes everywhere
-    image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=software)
+    image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=MARK)
     return file.getvalue(), {"width": wide // 2, "height": whole.shape[0] // 2}

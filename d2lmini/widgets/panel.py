@@ -33,6 +33,7 @@ from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.captured_output import capture_prints
 from d2lmini.widgets.controls import Control
+from d2lmini.widgets.stored_html import table_html
 
 #: This many characters of a run's printed output are shown, the last ones.
 SHOWN = 4000
@@ -200,6 +201,10 @@ class Panel(Widget):
                 self._stale = False
                 self._drawn = self.draw()
             return self._drawn
+
+    def below(self) -> str:
+        head, rows = self.table()
+        return table_html(head, rows) if len(rows) > 1 else ""
 
     def changes(self) -> Message | None:
         return ({"state": self.state()}, []) if self.running else None

@@ -48,6 +48,11 @@ WIDTHS = """place => {
 }"""
 
 
+# In JavaScript: the notebook in front, and whether its first output is trusted.
+PATH = "() => jupyterapp.shell.currentWidget?.context?.path"
+TRUST = "() => jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
+
+
 def pictures_in(place: Locator) -> list[int]:
     """The widths, as they were made, of the pictures that are to be seen, once it is scrolled to.
 
@@ -81,6 +86,45 @@ def test_what_jupyterlab_saved_shows_the_pictures_without_a_kernel(page):
     # Asked last: a kernel takes a second or two to be listed.
     assert page.lab.api("kernels") == []
     assert page.strangers == []
+
+
+def test_opened_again_with_a_new_kernel_it_shows_pictures_and_tables_and_no_error(page):
+    ask = "d2l.predict('How many?').make('12')"
+    page.lab.write("again.ipynb", [*CELLS.values(), ask])
+    page.open("again.ipynb")
+    page.run_all()
+    page.wait_until_done()
+    panel = page.shown(1, ".d2l-panel[data-runs='1']")
+    panel.get_by_role("slider").press("ArrowRight")
+    panel.get_by_role("button", name="Run", exact=True).click()
+    page.shown(1, ".d2l-panel[data-runs='2'][data-state=idle]")
+    stored = "() => jupyterapp.shell.currentWidget.model.toJSON().cells[1].outputs.at(-1).data"
+    page.wait(
+        lambda: "<td>36</td>" in str(page.page.evaluate(stored).get("text/html")), "the table"
+    )
+    page.save()
+    page.picture("live", themes=["light", "dark"])
+    page.assert_clean()
+    saved = page.lab.read("again.ipynb")
+    saved.cells[0].source += "\n"  # another text: not what this user has run
+    nbformat.write(saved, page.lab.root / "stranger.ipynb")
+
+    for name, trusted in {"again.ipynb": True, "stranger.ipynb": False}.items():
+        page.page.goto("about:blank")
+        page.lab.stop_kernels()
+        page.open(name)
+        page.wait(lambda: page.page.evaluate(PATH) == name, name)
+        assert page.page.evaluate(TRUST) is trusted
+        for number, what in enumerate(CELLS):
+            wait_for_picture(page, number, what)
+        if trusted:
+            page.wait(lambda: "not found" in page.output(0).text_content(), "the lost view")
+        for number in range(len(CELLS) + 1):
+            assert "model" not in page.output(number).inner_text()
+        assert page.output(1).locator("tbody tr").last.inner_text().split() == ["2", "6", "36"]
+        assert "How many? 12" in page.output(len(CELLS)).inner_text()
+        page.page.evaluate("() => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, 0)")
+        page.picture("trusted" if trusted else "untrusted")
 
 
 def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, context):
