@@ -123,8 +123,7 @@ def test_opened_again_with_a_new_kernel_it_shows_pictures_and_tables_and_no_erro
             assert "model" not in page.output(number).inner_text()
         assert page.output(1).locator("tbody tr").last.inner_text().split() == ["2", "6", "36"]
         assert "How many? 12" in page.output(len(CELLS)).inner_text()
-        page.page.evaluate("() => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, 0)")
-        page.picture("trusted" if trusted else "untrusted")
+        page.picture("trusted" if trusted else "untrusted", page.output(1))
 
 
 def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, context):
@@ -151,3 +150,34 @@ def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, con
     page.wait(lambda: len(pictures_in(body)) >= len(CELLS), "a picture of each widget")
     assert min(pictures_in(body)) > 200
     page.page.screenshot(path=page.pictures / f"{page.name}-html.png", full_page=True)
+
+
+STATIC = """
+from d2lmini import d2l, sym
+
+d2l.timeline([("caller", [("push", 0.0, 2e-6), ("wait", 2e-6, 9e-6)])])
+"""
+PHOTO = """
+%matplotlib inline
+d2l.show_images([[[0.0, 1.0], [0.5, 0.2]]], 1, 1);
+"""
+
+
+def test_a_dark_theme_turns_the_pictures_of_d2lmini_and_leaves_others(page):
+    graph = "sym.relu(sym.var('x') * 2 + sym.var('y')).picture()"
+    page.lab.write("dark.ipynb", [STATIC, graph, PHOTO, "d2l.predict('How many?');"])
+    page.open("dark.ipynb")
+    page.run_all()
+    page.wait_until_done()
+    page.shown(3, ".d2l-prediction")
+    pictures = [page.output(number).locator("img") for number in range(3)]
+    filters = {}
+    for theme in ("light", "dark"):
+        page.set_theme(theme)
+        filters[theme] = [
+            picture.evaluate("image => getComputedStyle(image).filter !== 'none'")
+            for picture in pictures
+        ]
+    page.picture("static")
+    assert filters == {"light": [False, False, False], "dark": [True, True, False]}
+    page.assert_clean()

@@ -2,17 +2,21 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 import weakref
+from urllib.parse import quote
 
 import pytest
 from worlds import until
 
+from d2lmini.draw.svg import page
 from d2lmini.draw.timeline import timeline
-from d2lmini.widgets import base, refresher
+from d2lmini.widgets import base, refresher, stored_html
+from d2lmini.widgets.stored_html import table_html
 
 anywidget = pytest.importorskip("anywidget")
 
@@ -252,6 +256,34 @@ def test_view_and_picture_are_two_outputs_and_the_last_picture_is_kept(notebook)
     assert data["text/plain"] == "" and len(data["image/png"]) > 1000
     assert set(metadata["image/png"]) == {"width", "height"}
     assert len(view.versions) == 1, "the view is not made anew"
+
+
+def test_once_a_view_has_reported_the_picture_is_stored_as_html_too(notebook):
+    class Noted(Count):
+        words = "a < b"
+
+        def below(self):
+            return table_html(["run"], [["1 < 2"]])
+
+    widget = Noted()
+    widget.show()
+    widget.beat()
+    widget.update_picture()
+    _, picture = notebook
+    plain, metadata = picture.versions[-1]
+    assert "text/html" not in plain
+    for _ in range(2):
+        base._answer(weakref.ref(widget), {"kind": "ready"})
+    assert len(picture.versions) == 3, "once, not at each view"
+    data, again = picture.versions[-1]
+    html = data.pop("text/html")
+    assert (data, again) == (plain, metadata)
+    assert plain["image/png"] in html and 'alt="a &lt; b" width="660"' in html
+    assert "<td>1 &lt; 2</td>" in html
+    # The style finds pictures of d2lmini by their data, as JupyterLab puts it into the page.
+    of_png, of_svg = re.findall(r'img\[src\*="(.+)"\]', stored_html.style())
+    assert of_png in plain["image/png"]
+    assert of_svg in quote(page(30, 20, []), safe="")
 
 
 def test_a_cell_that_ends_with_its_name_does_not_show_it_twice(notebook):
