@@ -9,6 +9,7 @@ folders `chapters`, `img` and `d2lmini` side by side, the last as a link to the 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -60,6 +61,8 @@ def copy(folder: Path) -> list[str]:
             else:
                 with replace_atomically(target) as [place]:
                     shutil.copyfile(path, place)
+                    if path.suffix == ".ipynb":
+                        _name_kernel(Path(place))
         _library_beside(folder)
         before = note.read_text(encoding="utf-8").strip() if note.exists() else None
         if before is None:
@@ -77,6 +80,25 @@ def copy(folder: Path) -> list[str]:
             "name another folder for new ones"
         )
     return told
+
+
+def _name_kernel(notebook: Path) -> None:
+    """Describe this Python's kernel in a notebook, as JupyterLab does when it opens a notebook:
+    JupyterLab calls a notebook unsaved whose description differs. Without a kernel do nothing."""
+    try:
+        from ipykernel.ipkernel import IPythonKernel
+        from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+    except ImportError:
+        return
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    own = content["metadata"]["kernelspec"]
+    try:
+        spec = KernelSpecManager().get_kernel_spec(own["name"])
+    except NoSuchKernel:
+        return
+    own |= {"display_name": spec.display_name, "language": spec.language}
+    content["metadata"]["language_info"] = IPythonKernel.language_info
+    write(notebook, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def _library_beside(folder: Path) -> None:

@@ -40,6 +40,7 @@ def test_panel_runs_cancels_and_keeps_the_runs(page):
     )
     size, n = (panel.get_by_role("slider", name=name, exact=True) for name in ("size", "n"))
     page.wait(lambda: rows.count() == 1, "the first run, with the defaults")
+    assert [slider.get_attribute("aria-label") for slider in (size, n)] == ["size", "n"]
 
     size.press("ArrowRight")
     assert size.evaluate("slider => slider.value") == "2"

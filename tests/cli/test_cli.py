@@ -7,6 +7,7 @@ import argparse
 import io
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -354,6 +355,20 @@ def test_what_chapters_show_and_link_to_is_in_the_copy(tmp_path):
         text = path.read_text(encoding="utf-8")
         for link in set(re.findall(r'(?:src=\\"|\]\()(\.\./[\w/.-]+|[\w-]+\.ipynb)', text)):
             assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+def test_a_copy_names_the_kernel_of_this_python(tmp_path):
+    """JupyterLab calls a notebook unsaved that names another."""
+    pytest.importorskip("ipykernel")
+    files.copy(tmp_path)
+    for path in (tmp_path / "chapters").glob("*.ipynb"):
+        copied, original = (
+            json.loads((folder / "chapters" / path.name).read_text(encoding="utf-8"))
+            for folder in (tmp_path, files.originals())
+        )
+        assert copied["cells"] == original["cells"]
+        assert copied["metadata"]["language_info"]["version"] == platform.python_version()
+        assert copied["metadata"]["kernelspec"]["display_name"]
 
 
 def test_where_links_are_not_allowed_the_library_is_copied(tmp_path, monkeypatch):
