@@ -48,8 +48,8 @@ WIDTHS = """place => {
 }"""
 
 
-# In JavaScript: the notebook in front, and whether its first output is trusted.
-PATH = "() => jupyterapp.shell.currentWidget?.context?.path"
+# In JavaScript: is this the notebook in front? Is its first cell trusted?
+IN_FRONT = "path => jupyterapp.shell.currentWidget?.context?.path === path"
 TRUST = "() => jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
 
 
@@ -113,7 +113,7 @@ def test_opened_again_with_a_new_kernel_it_shows_pictures_and_tables_and_no_erro
         page.page.goto("about:blank")
         page.lab.stop_kernels()
         page.open(name)
-        page.wait(lambda: page.page.evaluate(PATH) == name, name)
+        page.page.wait_for_function(IN_FRONT, arg=name)
         assert page.page.evaluate(TRUST) is trusted
         for number, what in enumerate(CELLS):
             wait_for_picture(page, number, what)
