@@ -125,6 +125,13 @@ def no_gc_callbacks():
     gc.callbacks.extend(callbacks)
 
 
+@pytest.fixture
+def frozen_heap():
+    """What other tests left behind costs no time of the collector: for tests of what costs time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(params=["threaded", "naive"])
 def engine_kind(request):
     """Runs the test on the threaded engine and on its serial twin."""

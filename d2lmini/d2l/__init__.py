@@ -4,6 +4,7 @@
     compare     times candidates against each other and returns a Verdict
     Verdict     which is faster, by how much, how surely; one sentence
     Experiment  a function to be tried: sliders, Run, Cancel, all results kept and compared
+    predict     the reader's prediction, in a box; compared with the outcome later
     get_mem     resident memory of this process in MB
     timeline    a picture of which lane was busy with what, and when
     recording   the engine's work in a scope: each operation, what it waits for, its worker
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from d2lmini.d2l.hardware import Machine, machine
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
+    from d2lmini.d2l.prediction import Prediction, predict
     from d2lmini.d2l.programs import folding
     from d2lmini.d2l.recorder import Recording, dependency_graph, recording
     from d2lmini.d2l.text import (
@@ -114,6 +116,7 @@ _FILES = {
     "hardware": "Machine machine",
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
+    "prediction": "Prediction predict",
     "programs": "folding",
     "conformance": "check_engine",
     "recorder": "Recording dependency_graph recording",

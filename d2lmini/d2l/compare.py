@@ -28,14 +28,13 @@ Common measurement errors, and how each is avoided:
 - one lucky run                                             -> median and interval of all rounds
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from d2lmini import callsite, engine
-from d2lmini.d2l import claims
+from d2lmini.d2l import claims, load, reference
 from d2lmini.d2l.observed import Observed, summarize
 from d2lmini.d2l.verdict import Verdict
 from d2lmini.device import blas
@@ -85,12 +84,12 @@ def compare(
 
     laps: dict[str, list[Lap]] = {name: [] for name in candidates}
     names = list(candidates)
-    begin = _machine()
+    begin = load.snapshot()
     for _ in range(rounds):
         for name in names:
             laps[name].append(_measure(candidates[name], repeats[name]))
         names.append(names.pop(0))
-    elsewhere = _elsewhere(begin, _machine())
+    elsewhere = load.cores_elsewhere(begin, load.snapshot())
     late = max(names, key=lambda name: max(lap.pending for lap in laps[name]))
     if any(lap.pending for lap in laps[late]):
         _warn_of_pending(late, max(lap.pending for lap in laps[late]))
@@ -98,6 +97,9 @@ def compare(
     seen = {n: _observe(candidates[n], repeats[n]) for n in candidates} if explain else {}
     verdict = _verdict_on(laps, repeats, seen, margin)
     verdict = replace(verdict, cores=begin.cores, elsewhere=elsewhere)
+    key = reference.key_of(candidates.values(), *candidates)
+    reference.keep(key, verdict.sentence, begin.cores, elsewhere)
+    verdict = replace(verdict, reference=reference.line(key))
     if claim is not None and holds is not None:
         verdict = replace(verdict, claim=claim, holds=bool(holds(verdict)))
         claims.record(verdict)
@@ -198,42 +200,6 @@ def _warn_of_pending(name: str, pending: int) -> None:
         "stopped, though all that it had pushed was done: another thread pushes meanwhile. Its "
         "work is in these times; let it end before the race."
     )
-
-
-class Machine(NamedTuple):
-    """A snapshot: the cores this process may use, the seconds they have been busy, the seconds this
-    process has been running on them, and the time."""
-
-    cores: int
-    busy_s: float | None
-    ours_s: float
-    now_s: float
-
-
-def _machine() -> Machine:
-    import psutil
-
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    cores = psutil.cpu_times(percpu=True)
-    if allowed is not None and max(allowed) < len(cores):
-        cores = [cores[core] for core in allowed]
-    idle = sum(core.idle + getattr(core, "iowait", 0.0) for core in cores)
-    # The time of a virtual machine's guest is also counted as user time.
-    guest = sum(getattr(core, "guest", 0.0) + getattr(core, "guest_nice", 0.0) for core in cores)
-    busy_s = sum(map(sum, cores)) - idle - guest if cores else None
-    return Machine(
-        len(cores) or (os.cpu_count() or 1), busy_s, time.process_time(), time.perf_counter()
-    )
-
-
-def _elsewhere(begin: Machine, end: Machine) -> float | None:
-    """How many cores were busy with other programs in between, on average; None if the system does
-    not tell or the time was too short for its clock, which ticks a hundred times a second."""
-    passed_s = end.now_s - begin.now_s
-    if begin.busy_s is None or end.busy_s is None or passed_s < 0.1:
-        return None
-    others_s = end.busy_s - begin.busy_s - (end.ours_s - begin.ours_s)
-    return min(max(others_s / passed_s, 0.0), float(begin.cores))
 
 
 def _blas_threads() -> int | None:

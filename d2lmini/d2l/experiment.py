@@ -33,10 +33,13 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from d2lmini import engine
+from d2lmini.d2l import load, reference
 from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
+from d2lmini.d2l.verdict import Verdict
 from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.controls import MISSING, Control, control, word
@@ -45,13 +48,15 @@ from d2lmini.widgets.panel import Panel
 
 @dataclass
 class Run:
-    """One run: the value of each parameter, the function's result, the result as numbers."""
+    """One run: the value of each parameter, the function's result, the result as numbers, and what
+    a quiet run of the same found (`reference.py`)."""
 
     number: int
     parameters: dict[str, Any]
     value: Any
     result: Result
     elapsed_s: float
+    reference: str = ""
 
 
 class Experiment(Panel):
@@ -109,6 +114,7 @@ class Experiment(Panel):
     # -- a run, as `Panel` asks for it -------------------------------------------------------------
 
     def work(self, job: BackgroundJob, values: dict[str, Any]) -> Run:
+        begin = load.snapshot()
         given = {name: (self._fixed | values)[name] for name in self._order}
         own = _takes(self._f, "progress") and "progress" not in given
         value = self._f(**given, progress=job.progress) if own else self._f(**given)
@@ -118,7 +124,16 @@ class Experiment(Panel):
         if value is None and not points:
             engine.waitall()
         elapsed_s = time.perf_counter() - job.begin_s
-        return Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
+        run = Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
+        # A verdict has a reference of its own.
+        if not isinstance(value, Verdict) and "s" in map(
+            partial(self.unit_of, run), run.result.values
+        ):
+            key = reference.key_of([self._f], _arguments(given))
+            elsewhere = load.cores_elsewhere(begin, load.snapshot())
+            reference.keep(key, self._found(run), begin.cores, elsewhere)
+            run.reference = reference.line(key)
+        return run
 
     def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         run: Run = job.result
@@ -142,7 +157,11 @@ class Experiment(Panel):
         else:
             width = max(map(len, lines))
             text = "\n".join([head, *(f"  {n.ljust(width)}  {line}" for n, line in lines.items())])
-        return f"{text}\n{result.text}" if result.text else text
+        return "\n".join(filter(None, [text, result.text, run.reference]))
+
+    def _found(self, run: Run) -> str:
+        """The results in one line."""
+        return ", ".join(f"{name} {self._told(run, name)}".strip() for name in run.result.values)
 
     def _told(self, run: Run, name: str) -> str:
         curve = run.result.curves.get(name, ())

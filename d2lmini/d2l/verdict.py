@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from d2lmini.d2l import explain
+from d2lmini.d2l.load import LOADED
 from d2lmini.d2l.observed import Observed
 
 Relation = Literal["faster", "slower", "no measurable difference", "too few rounds"]
@@ -35,8 +36,6 @@ Times = Mapping[str, Iterable[float]]
 MIN_ROUNDS = 5
 # No call takes less than a nanosecond; a clock that says so has not ticked.
 SHORTEST_S = 1e-9
-# From this many cores on, busy with other programs, a sentence names the load.
-LOADED = 0.25
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,8 @@ class Verdict:
     observed              one round of each candidate as a trace shows it (`observed.py`)
     cores                 how many this process may use
     elsewhere             how many of them, on average, were busy with other programs
+    reference             a line with the finding of a quiet run of the same program
+                          (`reference.py`), printed beneath; "" if there is none
     """
 
     times: dict[str, list[float]]
@@ -88,6 +89,7 @@ class Verdict:
     observed: dict[str, Observed] = field(default_factory=dict)
     cores: int | None = None
     elsewhere: float | None = None
+    reference: str = ""
 
     def __post_init__(self) -> None:
         lengths = {name: len(times) for name, times in self.times.items()}
@@ -247,7 +249,7 @@ class Verdict:
         words = {"times": f"{times:.{_digits(times)}f} times", "why": self.explanation}
         # Fill in all three, so that a mistake in any sentence shows wherever the text is run.
         sentence = {r: text.format(**words) for r, text in texts.items()}[relation]
-        return f"verdict: {sentence}" + (f" ({self._load})" if self.loaded else "")
+        return self._line(sentence + (f" ({self._load})" if self.loaded else ""))
 
     @property
     def table(self) -> str:
@@ -304,8 +306,11 @@ class Verdict:
         return words, f"{ratio.low:.{digits}f}-{ratio.high:.{digits}f}", ""
 
     def __str__(self) -> str:
-        # One line with a fixed head, so that the test of the chapters can leave it out.
-        return "verdict: " + self.sentence
+        return self._line(self.sentence)
+
+    def _line(self, sentence: str) -> str:
+        # Lines with fixed heads, so that the test of the chapters can leave them out.
+        return f"verdict: {sentence}" + (f"\n{self.reference}" if self.reference else "")
 
     __repr__ = __str__
 

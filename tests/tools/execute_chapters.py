@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT_CELL_METADATA = {"tags", "jupyter"}
 
 
-def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
-    """Run all cells in `folder`, with this checkout's library, and keep their outputs."""
+def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") -> None:
+    """Run all cells in `folder`, with this checkout's library, and keep their outputs; what its
+    comparisons find becomes their reference (`d2lmini/d2l/reference.py`)."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     NotebookClient(
         notebook,
@@ -31,7 +32,14 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
         resources={"metadata": {"path": str(folder)}},
         store_widget_state=False,
         coalesce_streams=True,
-    ).execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    ).execute(
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "D2LMINI_REFERENCE": str(folder / "reference.json"),
+            "D2LMINI_CHAPTER": chapter,
+        }
+    )
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
@@ -65,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     for path in options.parse_args(argv).chapters or sorted((ROOT / "chapters").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         try:
-            execute(notebook, path.resolve().parent)
+            execute(notebook, path.resolve().parent, path.stem)
         except CellExecutionError as error:
             failed += 1
             print(f"{path.name}: not written, it stopped:\n{error}", file=sys.stderr)

@@ -11,6 +11,7 @@ import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from d2lmini.d2l import load
 from d2lmini.profiler.records import Wait
 
 TIMERS = ("d2lmini.d2l.benchmark", "d2lmini.d2l.compare")
@@ -94,8 +95,9 @@ class VirtualEngine:
             monkeypatch.setattr(module, "engine", self)
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(module, "profile", self.profile)
-        monkeypatch.setattr(module, "_machine", lambda: self.machine(module.Machine))
+        monkeypatch.setattr(load, "snapshot", self.snapshot)
         return self
 
-    def machine(self, kind):
-        return kind(self.cores, self.cpu + self.elsewhere * self.now, self.cpu, self.now)
+    def snapshot(self) -> load.Snapshot:
+        busy_s = self.cpu + self.elsewhere * self.now
+        return load.Snapshot(self.cores, busy_s, self.cpu, self.now)

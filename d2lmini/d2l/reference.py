@@ -1,0 +1,99 @@
+"""The figures of a quiet run, shown beneath the reader's own.
+
+A busy machine often measures no difference where there is one. So `make outputs` keeps what each
+comparison and experiment of a chapter found on a quiet machine in `reference.json` beside the
+chapters, and wherever the same program is measured again, its figure stands below:
+
+    verdict: no measurable difference between a and b (0.9-1.2, 10 rounds): ...
+    reference: b is 1.9 times faster than a (1.8-2.0, ...); a quiet machine with 2 cores, DATE
+
+"The same program" is decided by `key_of`: the source of its functions, and the numbers, strings
+and shapes of arrays that they refer to. Whoever changes one of these has a program of their own,
+and sees no reference.
+
+D2LMINI_REFERENCE names the file to write to; while it is set, nothing is shown. A figure of a busy
+machine is not written: the older one of the same program stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from d2lmini.d2l.load import LOADED
+from d2lmini.ndarray import NDArray
+
+FILE = "reference.json"
+
+
+def key_of(functions: Iterable[Callable[..., object]], *words: str) -> str:
+    """A short name of a program, the same in every process.
+
+    >>> n = 3
+    >>> one, two = key_of([lambda: n + 1], "a"), key_of([lambda: n + 1], "b")
+    >>> len(one), one == two
+    (12, False)
+    """
+    text = "\n".join([*words, *map(_describe_function, functions)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _describe_function(function: Callable[..., object]) -> str:
+    try:
+        source = inspect.getsource(function)
+        names = inspect.getclosurevars(function)
+    except (OSError, TypeError, ValueError):  # no source, or not a Python function
+        return repr(getattr(function, "__name__", type(function).__name__))
+    values = {**names.globals, **names.nonlocals}
+    known = [f"{name}={_describe(values[name])}" for name in sorted(values)]
+    defaults = [_describe(value) for value in getattr(function, "__defaults__", None) or ()]
+    return "\n".join([source, *known, *defaults])
+
+
+def _describe(value: Any) -> str:
+    """A value as far as it is the same in every process."""
+    if isinstance(value, NDArray):
+        return f"{value.dtype.__name__}{value.shape}@{value.context}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_describe, value))}]"
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return repr(value)
+    return type(value).__name__
+
+
+def line(key: str) -> str:
+    """The line of a quiet run of this program, "reference: ..."; "" if there is none."""
+    if os.environ.get("D2LMINI_REFERENCE"):
+        return ""
+    for folder in (Path(), Path("chapters")):
+        for rows in _read(folder / FILE).values():
+            if key in rows:
+                row = rows[key]
+                machine = f"a quiet machine with {row['cores']} cores, {row['date']}"
+                return f"reference: {row['found']}; {machine}"
+    return ""
+
+
+def keep(key: str, found: str, cores: int | None, elsewhere: float | None) -> None:
+    """Write what this program has shown to the file that D2LMINI_REFERENCE names, under the
+    chapter that D2LMINI_CHAPTER names; nothing when unset, or if the machine was busy."""
+    path = os.environ.get("D2LMINI_REFERENCE")
+    if not path or elsewhere is None or elsewhere >= LOADED:
+        return
+    rows = _read(Path(path))
+    chapter = rows.setdefault(os.environ.get("D2LMINI_CHAPTER", ""), {})
+    chapter[key] = {"found": found, "cores": cores, "date": time.strftime("%Y-%m-%d")}
+    Path(path).write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}

@@ -1,0 +1,137 @@
+"""A quiet run's figure stands beneath the reader's, for the same program and no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from d2lmini import d2l, gpu, nd, virtual_gpus
+from d2lmini.d2l import Verdict, load, reference
+
+QUIET, BUSY = 0.0, 1.0
+
+
+def quick():
+    return sum(range(9))
+
+
+def long():
+    return sum(range(9999))
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Sets the load that the machine seems to have; the file of references is in its folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("D2LMINI_REFERENCE", raising=False)
+    now = {"elsewhere": QUIET}
+    monkeypatch.setattr(load, "cores_elsewhere", lambda begin, end: now["elsewhere"])
+
+    def record(program, chapter="one"):
+        with monkeypatch.context() as context:
+            context.setenv("D2LMINI_REFERENCE", str(tmp_path / "reference.json"))
+            context.setenv("D2LMINI_CHAPTER", chapter)
+            return program()
+
+    now["record"] = record
+    return now
+
+
+def race(**options) -> Verdict:
+    return d2l.compare({"long": long, "quick": quick}, min_time=1e-4, explain=False, **options)
+
+
+def test_a_comparison_shows_what_the_quiet_run_found(machine, tmp_path):
+    assert race().reference == ""
+    found = machine["record"](race)
+    assert found.reference == "", "the run that makes the reference shows none"
+    machine["elsewhere"] = BUSY
+    again = race()
+    assert str(again).splitlines()[0].startswith("verdict: quick is")
+    assert str(again).splitlines()[1].startswith(f"reference: {found.sentence}; a quiet machine")
+    told = again.tell(faster="so {times}", slower="", no_difference="")
+    assert told.splitlines()[1] == again.reference
+
+
+def test_a_busy_machine_leaves_the_older_figure(machine, tmp_path):
+    machine["record"](race)
+    kept = (tmp_path / "reference.json").read_text()
+    for busy in (BUSY, None):
+        machine["elsewhere"] = busy
+        machine["record"](lambda: race(rounds=5))
+        assert (tmp_path / "reference.json").read_text() == kept
+
+
+def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path):
+    machine["record"](race, "one")
+    machine["record"](lambda: d2l.compare({"a": quick, "b": long}, explain=False), "two")
+    assert list(json.loads((tmp_path / "reference.json").read_text())) == ["one", "two"]
+    (tmp_path / "reference.json").write_text("{")
+    assert race().reference == ""
+
+
+def programs() -> dict[str, object]:
+    x, n = nd.ones((2, 3)), 5
+    y = nd.ones((3, 2))
+    with virtual_gpus(1):
+        z = nd.ones((2, 3), ctx=gpu(0))
+    return {
+        "x": lambda: x + 1,
+        "y": lambda: y + 1,
+        "z": lambda: z + 1,
+        "n": lambda: n + 1,
+        "list": lambda: [x, n] + 1,
+        "default": lambda k=4: k + 1,
+        "other default": lambda k=5: k + 1,
+        "builtin": len,
+    }
+
+
+def test_the_same_program_has_the_same_key_and_others_have_others():
+    keys = {name: reference.key_of([function], "words") for name, function in programs().items()}
+    again = {name: reference.key_of([function], "words") for name, function in programs().items()}
+    assert keys == again
+    assert len(set(keys.values())) == len(keys)
+    assert reference.key_of([quick], "a") != reference.key_of([quick], "b")
+
+
+def test_the_key_is_the_same_in_another_process():
+    code = (
+        "import test_reference as t; from d2lmini.d2l import reference;"
+        "print(*[reference.key_of([f]) for f in t.programs().values()])"
+    )
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "3"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [reference.key_of([f]) for f in programs().values()]
+
+
+def test_an_experiment_has_one_for_each_choice_of_its_parameters(machine, capsys):
+    def wait(n=3):
+        return n / 1000
+
+    def make():
+        experiment = d2l.Experiment(wait, n=(1, 5), unit="s")
+        experiment.run(n=5)
+
+    machine["record"](make)
+    assert "reference" not in capsys.readouterr().out
+    make()
+    experiment = d2l.Experiment(wait, n=(1, 5), unit="s")
+    experiment.run(n=4)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "reference" in line]
+    assert [line.split(";")[0] for line in lines] == [
+        "reference: 3.00 ms", "reference: 5.00 ms", "reference: 3.00 ms"
+    ]  # fmt: skip
+
+
+def test_a_count_has_no_reference(machine, capsys):
+    machine["record"](lambda: d2l.Experiment(lambda n=3: n * n, n=(1, 5)))
+    d2l.Experiment(lambda n=3: n * n, n=(1, 5))
+    assert "reference" not in capsys.readouterr().out
