@@ -37,6 +37,7 @@ FORGIVEN = [
         "measured prediction: none was made; it is 1.90 times",
         "measured prediction: 2 times; it is 1.40 times (0.7 times as much)",
     ),
+    ("measured: 7 of 10 copies overlapped", "measured: 9 of 10 copies overlapped"),
     (
         "machine: 2 cores, 8 GB of memory\na call 50 ns",
         "machine: 64 cores, 512 GB of memory\nmachine: gpu(0): 64 MB at 25 GB/s\na call 30 ns",
@@ -59,6 +60,7 @@ COMPARED = [
     ("10 products", "11 products"),
     ("verdict: a is faster\nsum = 1", "verdict: b is faster\nsum = 2"),
     ("the verdict: 1", "the verdict: 2"),
+    ("it is measured: 1", "it is measured: 2"),
     ("prediction: 12; it is 14", "prediction: 12; it is 15"),
     ("a\nthe reference: 1", "a\nthe reference: 2"),
     ("machine: 2 cores\nsum = 1", "machine: 4 cores\nsum = 2"),
