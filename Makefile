@@ -18,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit memory chapters chapters-again size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-cuda-stub test-gpu test-all clean
+.PHONY: help lab book install test lint types doctest unit memory chapters chapters-again size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-graders test-cuda-stub test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -96,6 +96,13 @@ test-mxnet: $(VENV)/.test  ## the tests that ask the real MXNet, and a sweep of 
 	@test -n "$$D2LMINI_MXNET_PYTHON" || { echo "set D2LMINI_MXNET_PYTHON to a Python that has mxnet==1.9.1 and numpy==1.23.5"; exit 1; }
 	$(PY) -m pytest -q $$(grep -rl 'mxnet: Oracle' --include='test_*.py' tests)
 	$(PY) tests/generators/sweep/run.py --seeds 1 --first 1 --least 0.97 --list $(SWEEPFLAGS)
+
+# Each in an environment of its own, made once: they bring versions of Jupyter with them.
+test-graders: $(VENV)/.test  ## grade an assignment of three chapters by nbgrader's and otter's own commands
+	for grader in nbgrader otter-grader; do test -x build/graders/$$grader/bin/python || { \
+		$(PYTHON) -m venv build/graders/$$grader && build/graders/$$grader/bin/python -m pip install $(PIPFLAGS) $$grader ipykernel -e ".[lab]"; } || exit 1; done
+	D2LMINI_NBGRADER_PYTHON=build/graders/nbgrader/bin/python D2LMINI_OTTER_PYTHON=build/graders/otter-grader/bin/python \
+		$(PY) -m pytest -q tests/cli/test_assign_graders.py
 
 # 77: something that it needs is not on this machine, and it has said so.
 test-cuda-stub: $(VENV)/.test  ## CuPy itself on stand-ins for CUDA's libraries, built here: no GPU, but a C++ compiler

@@ -1,6 +1,7 @@
 """The command line: `d2lmini COMMAND`, or `python -m d2lmini COMMAND`.
 
 $ d2lmini lab                         # the chapters in JupyterLab, in a folder of your own
+$ d2lmini assign auto-parallelism     # a chapter's exercises for a class
 $ d2lmini test                        # does the library, as installed here, work on this machine?
 $ d2lmini bench                       # what it costs beside plain NumPy, on this machine
 $ d2lmini run train.py --epochs 3     # an old MXNet program or notebook; its arguments follow
@@ -20,8 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import d2lmini
-from d2lmini.cli import bench, info, lab, programs, selftest
+from d2lmini.cli import assign, bench, info, lab, programs, selftest
 from d2lmini.cli.errors import CommandError
+
+#: The modules of the commands, in the order of `--help`.
+COMMANDS = (lab, selftest, bench, programs, info, assign)
 
 #: The meaning of each exit status.
 STATUS = """exit status:
@@ -47,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"d2lmini {d2lmini.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (lab, selftest, bench, programs, info):
+    for module in COMMANDS:
         module.add_to(commands)
     options = parser.parse_args(arguments)
     try:

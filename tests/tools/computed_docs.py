@@ -26,7 +26,7 @@ MARKS = ("<!-- computed: begin -->\n", "<!-- computed: end -->\n")
 def commands() -> str:
     """The commands, and the words that each takes, as Markdown: read off the parsers themselves."""
     parsers = argparse.ArgumentParser().add_subparsers()
-    for module in (cli.lab, cli.selftest, cli.bench, cli.programs, cli.info):
+    for module in cli.COMMANDS:
         module.add_to(parsers)
     parts = []
     for name, parser in parsers.choices.items():
