@@ -270,7 +270,7 @@ def test_one_of_several_operations_is_not_most_of_a_call(others_ms, causes):
         longest=("dot", 23 * MS),
     )  # fmt: skip
     times = {name: [26 * MS] * 10 for name in ("one after the other", "both at once")}
-    parts = dict.fromkeys(("issue", "wait", "drain"), {name: [0.0] * 10 for name in times})
+    parts = {part: {name: [0.0] * 10 for name in times} for part in ("issue", "wait", "drain")}
     assert Verdict(times, **parts, observed=dict.fromkeys(times, seen)).causes() == causes
 
 
