@@ -154,6 +154,7 @@ def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
     Wrong, with a hint: "ahead" (issued faster than computed), "kept" (many results of one line),
     "large" (a single array), "many" (none of these); "missing".
     """
+    _check_something_ran(trace)
     report = trace.memory()
     if ctx not in report.devices:
         raise Wrong("missing", f"nothing was computed on {ctx}; pass ctx={ctx}, or as_in_context")
@@ -239,10 +240,16 @@ def _choose(trace: Trace, what: str) -> list[Operation]:
     return found
 
 
+def _check_something_ran(trace: Trace) -> None:
+    if not any(operation.began_ns for operation in trace.operations):
+        raise Wrong("missing", "nothing was computed: no operation ran within the trace")
+
+
 def _ends(trace: Trace, per: str) -> list[int]:
     """The numbers of the operations that end a batch, or another unit."""
     if per != "batch":
         return [operation.number for operation in _choose(trace, per)]
+    _check_something_ran(trace)
     ends = find_ends(trace)
     if not ends:
         raise Wrong(

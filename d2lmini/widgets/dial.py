@@ -57,7 +57,8 @@ class DialRun:
                                devices: the sum of each device's peak)
     paused    pushes that had to wait for room
     turned    was the limit changed during the run?
-    points    ten times a second: (seconds, pending, in arrays, limit)
+    points    ten times a second: (seconds, pending, in arrays, limit); after the run also the
+              peaks, so that every picture of the run shows the peaks that the table shows
     """
 
     number: int
@@ -143,6 +144,7 @@ class MemoryDial(Panel):
             self._take_peaks(run)
             self._sample(run)
             self._idle, self._now = run, None
+            _add_peaks(run)
         return run
 
     def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
@@ -270,6 +272,16 @@ def _control(megabytes: float) -> Control:
     if abs(nearest / megabytes - 1) > 0.02:
         choices = sorted([*choices, nearest := megabytes])
     return Control("limit", "choice", nearest, choices=tuple(choices), unit="MB pending at most")
+
+
+def _add_peaks(run: DialRun) -> None:
+    """Insert each exact peak, which lies between two samples, after the largest sample."""
+    for column, peak in ((1, run.peak_pending), (2, run.peak_live)):
+        largest = max(range(len(run.points)), key=lambda index: run.points[index][column])
+        if run.points[largest][column] < peak:
+            seconds, pending, live, limit = run.points[largest]
+            point = (seconds, peak, live, limit) if column == 1 else (seconds, pending, peak, limit)
+            run.points.insert(largest + 1, point)
 
 
 def _set_limit(budget: Any, limit: int | None) -> None:

@@ -80,11 +80,7 @@ def _name(run: DialRun) -> str:
 
 
 def _columns(run: DialRun) -> Any:
-    """Seconds, and MB: pending, in arrays, limit. A peak between two samples is inserted next to
-    the largest sample."""
-    points = np.array(run.points, float).reshape(-1, 4)
-    columns = points.T.copy()
+    """Seconds, and MB: pending, in arrays, limit."""
+    columns = np.array(run.points, float).reshape(-1, 4).T.copy()
     columns[1:] /= 1e6
-    if run.number and run.peak_pending / 1e6 > columns[1].max():
-        columns[1, np.argmax(columns[1])] = run.peak_pending / 1e6
     return columns

@@ -91,7 +91,13 @@ def test_light_and_dark_and_a_small_screen(book, sheet, pictures):
     sheet.locator("a[rel=prev]").click()
     sheet.wait_for_load_state()
     assert sheet.evaluate(BACKGROUND) == dark
+    assert sheet.locator(".part").first.is_visible()
     sheet.set_viewport_size({"width": 400, "height": 800})
+    sheet.wait_for_function("() => !document.getElementById('menu').open")
+    assert sheet.locator("main h1").bounding_box()["y"] < 250  # the contents are folded
+    sheet.screenshot(path=pictures / "book-phone.png")
+    sheet.get_by_text("Contents", exact=True).click()
+    assert sheet.locator(".part").first.is_visible()
     for each in book.all_pages:
         sheet.goto((book.out / each.file).as_uri())
         assert sheet.evaluate(TOO_WIDE) <= 0, each.file

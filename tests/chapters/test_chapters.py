@@ -44,7 +44,7 @@ class TestShape:
             range(1, len(sections) + 1)
         )
         for heading, text in sections.items():
-            assert heading.endswith(("?", "? (more)")), heading
+            assert heading.removesuffix(" (more)").endswith("?"), heading
             for part in ("Your prediction.", "What happened.", "Keep.", "Exercise."):
                 assert f"**{part}**" in text, (heading, part)
             # Answered in a fold, or by the section that follows.

@@ -314,3 +314,13 @@ def test_the_words_that_choose(kind):
     assert check._choose(trace, "ones")[0].name == "_ones"
     with pytest.raises(check.Wrong, match="no operation 'conv' ran; there were _ones, _mul_scalar"):
         check.overlaps(trace, "conv", "dot")
+
+
+def test_a_program_that_computes_nothing_is_told_so():
+    with engine.stepped(remember=0), profile() as trace:
+        sum(range(10))
+    for find in (lambda: check.peak_bytes(trace, cpu(), 10),
+                 lambda: check.at_most_waits(trace, 0, per="batch")):  # fmt: skip
+        with pytest.raises(check.Wrong, match="nothing was computed") as caught:
+            find()
+        assert caught.value.hint == "missing"

@@ -53,6 +53,13 @@ def hint_of(check: Callable[..., Any], *given: Any, **options: Any) -> str:
     return caught.value.hint
 
 
+def refusal_of(check: Callable[..., Any], *given: Any) -> str:
+    """The hint and the words by which a check turns a wrong answer down."""
+    with pytest.raises(AssertionError) as caught:
+        check(*given)
+    return f"{getattr(caught.value, 'hint', '')}: {caught.value}"
+
+
 def _sources(name: str, kind: str) -> list[str]:
     cells = json.loads((CHAPTERS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]

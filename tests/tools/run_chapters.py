@@ -11,6 +11,7 @@ hold? Nothing is compared and nothing stored.
     twice        Run All, and again in the same kernel
     backward     Run All, then the sections once more from the last to the first
 
+A chapter runs in its own folder, as in Jupyter, and imports the library of FOLDER if there is one.
 Outputs are compared strictly on one reference environment (`make chapters`); elsewhere this is
 what can be asked.
 """
@@ -18,6 +19,7 @@ what can be asked.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -71,18 +73,20 @@ def main(words: list[str]) -> int:
     if not paths:
         print(f"no chapter of {asked.folder} is named {asked.chosen}", file=sys.stderr)
         return 2
+    library = [str(asked.folder.resolve()), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(library)}
     failed = 0
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
         client = NotebookClient(
             notebook, kernel_name="python3", timeout=600,
-            resources={"metadata": {"path": str(asked.folder.resolve())}},
+            resources={"metadata": {"path": str(path.resolve().parent)}},
         )  # fmt: skip
         positions = run_order(notebook.cells, asked.order)
         begin_s = time.perf_counter()
         position = -1
         try:
-            with client.setup_kernel():
+            with client.setup_kernel(env=environment):
                 for position in positions:
                     client.execute_cell(notebook.cells[position], position)
         except CellExecutionError as error:

@@ -216,8 +216,11 @@ def test_the_picture_says_what_the_view_says(runs_ahead):
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == ["pending, run 1 (limit 1,000 MB)", "pending, run 2 (limit 10 MB)",
                      "in arrays, run 2", "limit of run 2"]  # fmt: skip
-    # Peaks between two looks are in it.
+    # Peaks between two samples are in it, and in the points that the view draws.
     assert axes.lines[0].get_ydata().max() == dial.runs[0].peak_pending / 1e6
+    for run in dial.runs:
+        _, pending, live, _ = np.array(run.points).T
+        assert (pending.max(), live.max()) == (run.peak_pending, run.peak_live)
     assert len(dial.picture()._repr_png_()[0]) < 150_000
     dial.close()
 

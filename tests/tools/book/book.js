@@ -23,16 +23,26 @@ function themeButton(button) {
 
 const MOST = 20, AROUND = 60;
 
+/** Where words begin like this one: "log" is found in `log_softmax`, not in "catalog". (Chinese has
+    no spaces between words.) */
+function beginning(word, flags) {
+  const escaped = word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return RegExp((/^[a-z0-9]/i.test(word) ? "(?<![a-z0-9])" : "") + `(${escaped})`, flags);
+}
+
 /** Sections that hold every word, those first that have them in their heading, or are it. */
 function search(index, query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
+  const finds = words.map(word => beginning(word, "g"));
   const found = [];
   for (const [page, anchor, heading, text] of index.sections) {
     const title = heading.toLowerCase(), all = text.toLowerCase();
-    if (!words.every(word => all.includes(word) || title.includes(word))) continue;
-    const inTitle = words.filter(word => title.includes(word)).length;
-    const times = words.reduce((sum, word) => sum + Math.min(5, all.split(word).length - 1), 0);
+    const counts = finds.map(find => (all.match(find) ?? []).length);
+    const titled = finds.map(find => title.search(find) >= 0);
+    if (!words.every((_, at) => counts[at] || titled[at])) continue;
+    const inTitle = titled.filter(Boolean).length;
+    const times = counts.reduce((sum, count) => sum + Math.min(5, count), 0);
     const name = heading.split(".").at(-1), asked = query.trim();  // gluon.Trainer is Trainer
     const same = [name, heading].includes(asked) ? 60 : [name, heading].some(
       each => each.toLowerCase() === asked.toLowerCase()) ? 40 : 0;
@@ -44,17 +54,21 @@ function search(index, query) {
 /** The place of the first word with what stands around it, every word marked. */
 function excerpt({ text, words }) {
   const line = document.createElement("small");
-  const places = words.map(word => text.toLowerCase().indexOf(word)).filter(at => at >= 0);
+  const places = words.map(word => text.search(beginning(word, "i"))).filter(at => at >= 0);
   const near = Math.max(0, Math.min(...places, text.length) - AROUND);
   const from = near && text.indexOf(" ", near) + 1;  // where a word begins
-  const escaped = words.map(word => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const pieces = text.slice(from, from + 3 * AROUND).split(RegExp(`(${escaped.join("|")})`, "i"));
-  line.append(from ? "… " : "", ...pieces.map((piece, at) => {
-    if (at % 2 === 0) return piece;
+  const shown = text.slice(from, from + 3 * AROUND);
+  const marks = words.flatMap(word => [...shown.matchAll(beginning(word, "gi"))]);
+  let end = 0;
+  line.append(from ? "… " : "");
+  for (const { 0: piece, index } of marks.sort((a, b) => a.index - b.index)) {
+    if (index < end) continue;  // inside of the mark before
     const mark = document.createElement("mark");
     mark.textContent = piece;
-    return mark;
-  }), " …");
+    line.append(shown.slice(end, index), mark);
+    end = index + piece.length;
+  }
+  line.append(shown.slice(end), " …");
   return line;
 }
 
@@ -97,6 +111,11 @@ function searchBox(box) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  // Beside the text where there is room; on a phone the contents are folded.
+  const wide = matchMedia("(min-width: 60rem)"), menu = document.getElementById("menu");
+  const fold = () => { menu.open = wide.matches };
+  wide.addEventListener("change", fold);
+  fold();
   themeButton(document.getElementById("theme"));
   searchBox(document.getElementById("search"));
 });
