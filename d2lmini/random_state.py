@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from operator import index
 from typing import Any, NamedTuple
 
@@ -157,31 +157,27 @@ def rewound() -> Iterator[None]:
 
 
 @contextmanager
-def use_key(key: Key) -> Iterator[None]:
+def _use(name: str, value: Any) -> Iterator[None]:
+    """A scope with this value in the thread's state."""
+    before = getattr(_thread_state, name)
+    setattr(_thread_state, name, value)
+    try:
+        yield
+    finally:
+        setattr(_thread_state, name, before)
+
+
+def use_key(key: Key) -> AbstractContextManager[None]:
     """A scope in which this thread's operations draw with `key`: to repeat an operation exactly."""
-    before, _thread_state.key = _thread_state.key, key
-    try:
-        yield
-    finally:
-        _thread_state.key = before
+    return _use("key", key)
 
 
-@contextmanager
-def refusing(reason: str | None) -> Iterator[None]:
+def refusing(reason: str | None) -> AbstractContextManager[None]:
     """A scope in which drawing raises an MXNetError with this reason; None: drawing is allowed."""
-    before, _thread_state.part = _thread_state.part, reason
-    try:
-        yield
-    finally:
-        _thread_state.part = before
+    return _use("part", reason)
 
 
-@contextmanager
-def part_of(key: Key, number: int) -> Iterator[None]:
+def part_of(key: Key, number: int) -> AbstractContextManager[None]:
     """A scope in which this thread's operations draw from part `number` of `key`, independent of
     other threads: a DataLoader's batches stay the same for any number of workers."""
-    before, _thread_state.part = _thread_state.part, [key, number, 0]
-    try:
-        yield
-    finally:
-        _thread_state.part = before
+    return _use("part", [key, number, 0])

@@ -30,7 +30,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -40,7 +40,7 @@ from d2lmini import callsite
 #: Reports an event of `Instrument`.
 _report: Callable[..., None] | None = None
 _tokens = count(1)
-#: The functions that were replaced: (class, name, function).
+#: The functions that were replaced: (class, name, function or None if the class inherits it).
 _replaced: list[tuple[Any, str, Any]] = []
 #: For threads and futures a list that gets the token of their end; for conditions the last token.
 _ends: WeakKeyDictionary[Any, list[int]] = WeakKeyDictionary()
@@ -49,12 +49,15 @@ _ends: WeakKeyDictionary[Any, list[int]] = WeakKeyDictionary()
 def follow(report: Callable[..., None] | None) -> None:
     """Report from now on what threads tell each other; None: no longer."""
     global _report
-    was_on, _report = _report is not None, report
-    if was_on == (report is not None):
-        return
+    _report = report
     if report is None:
         while _replaced:
-            setattr(*_replaced.pop())
+            owner, name, own = _replaced.pop()
+            if own is None:  # the class inherits it
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+    if report is None or _replaced:
         return
     from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -75,17 +78,17 @@ def follow(report: Callable[..., None] | None) -> None:
         ]
     for owner, name, function in methods:
         original = getattr(owner, name)
-        _replaced.append((owner, name, original))
+        _replaced.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, _method(function, original))
 
 
 def _method(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """A method that calls `function` with the original method first."""
 
+    @wraps(original)
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return function(original, self, *args, **kwargs)
 
-    method.__name__, method.__doc__ = original.__name__, original.__doc__
     return method
 
 
@@ -122,7 +125,9 @@ def _start(original: Any, self: threading.Thread) -> None:
     begin, end, origin, run = [_tell()], [], callsite.find(), self.run  # type: ignore[var-annotated]
 
     def run_once() -> None:
-        del self.run  # type: ignore[misc]
+        vars(self).pop(
+            "run", None
+        )  # None: a start failed for want of threads, and this is the next
         _run(begin, end, origin, run)
 
     self.run = run_once  # type: ignore[method-assign]

@@ -126,7 +126,7 @@ class NullLeaf(Leaf):
         super().__init__(grad, "null")
 
     def release(self) -> None:
-        self.parents = None
+        Node.release(self)
         self.grad = None
 
 

@@ -125,19 +125,18 @@ def as_text(outcome: Outcome, name: str) -> str:
         words = ": ".join(filter(None, [failure["place"], failure["error"]]))
         advice = f"hint: {failure['advice']}" if failure["advice"] else ""
         for text, indent in ((words, ""), (advice, "  ")):
-            lines += textwrap.wrap(
-                text,
-                width(),
-                initial_indent=" " * len(begin) + indent,
-                subsequent_indent=" " * len(begin) + indent + "  ",
-                break_on_hyphens=False,
-            )
+            first = " " * len(begin) + indent
+            lines += wrap(text, first, first + "  ")
     return "\n".join(lines)
 
 
-def width() -> int:
-    """The characters of a line: as many as the terminal has, between 60 and 100."""
-    return min(100, max(60, shutil.get_terminal_size((100, 24)).columns - 1))
+def wrap(text: str, first: str, then: str) -> list[str]:
+    """The text in lines as wide as the terminal, between 60 and 100; how the `first` begins, and
+    how the others do."""
+    width = min(100, max(60, shutil.get_terminal_size((100, 24)).columns - 1))
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=then, break_on_hyphens=False
+    )
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, int]:

@@ -6,16 +6,15 @@ A check that cannot run says what is missing, and how to install it.
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
-import d2lmini
 from d2lmini import gluon, nd
 from d2lmini.cli.check import Check, CheckSkipped
+from d2lmini.cli.files import environment
 
 _PROGRAM = """
 import mxnet as mx
@@ -33,18 +32,16 @@ print(kv.num_workers, total.asnumpy().tolist())
 
 
 def needs(module: str, extra: str) -> None:
-    """Raise NotRun if `module` is not installed."""
+    """Raise CheckSkipped if `module` is not installed."""
     if importlib.util.find_spec(module) is None:
         raise CheckSkipped(f"{module} is not installed: pip install 'd2lmini[{extra}]'")
 
 
 def _command(*words: str) -> str:
     """The output of `python -m d2lmini WORDS`; AssertionError if the command fails."""
-    paths = [str(Path(d2lmini.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "d2lmini", *words],
-        capture_output=True, text=True, timeout=100,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True, text=True, timeout=100, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr}"
     return done.stdout

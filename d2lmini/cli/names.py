@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -39,7 +38,7 @@ def show(path: str, as_json: bool) -> int:
         raise CommandError(problem) from None
     if as_json:
         pairs = zip(programs, found, strict=True)
-        print(json.dumps([{"file": name, **asdict(each)} for name, each in pairs], indent=2))
+        print(json.dumps([{"file": name, **asdict(program)} for name, program in pairs], indent=2))
     else:
         shown = batch.names_to_show(programs)
         texts = [as_text(*pair) for pair in zip(shown, found, strict=True)]
@@ -48,7 +47,7 @@ def show(path: str, as_json: bool) -> int:
         # A blank line only before and after what is longer than a line.
         for before, text in zip(["", *texts], texts, strict=False):
             print("\n" * ("\n" in before or (bool(before) and "\n" in text)) + text)
-    return int(any(each.missing for each in found))
+    return int(any(program.missing for program in found))
 
 
 def as_text(name: str, found: Any) -> str:
@@ -56,11 +55,12 @@ def as_text(name: str, found: Any) -> str:
     lines = [f"{name}: {_headline(found)}"]
     for title, names in (("missing", found.missing), ("works differently", found.differs)):
         lines += ["", title] if names else []
-        for each in names:
-            lines += _wrap(f"{each.name}  ({_list(each.places)})", "  ", "      ")
-            lines += _wrap(each.reason, "      ", "      ")
+        for name_used in names:
+            places = _list(name_used.places)
+            lines += batch.wrap(f"{name_used.name}  ({places})", "  ", "      ")
+            lines += batch.wrap(name_used.reason, "      ", "      ")
     if found.not_python:
-        lines += ["", *_wrap(f"not Python 3: {_list(found.not_python)}", "", "  ")]
+        lines += ["", *batch.wrap(f"not Python 3: {_list(found.not_python)}", "", "  ")]
     return "\n".join(lines)
 
 
@@ -78,8 +78,8 @@ def _headline(found: Any) -> str:
 
 def closing(found: Sequence[Any]) -> str:
     """The last line about a folder."""
-    lacking = sum(bool(each.missing) for each in found)
-    names = {name.name for each in found for name in each.missing}
+    lacking = sum(bool(program.missing) for program in found)
+    names = {name.name for program in found for name in program.missing}
     if not names:
         return f"{len(found)} programs: no name is missing"
     verb = "lacks" if lacking == 1 else "lack"
@@ -93,9 +93,3 @@ def _list(places: Sequence[str]) -> str:
     more = len(counted) - _PLACES
     shown = "; ".join(list(counted)[: _PLACES if more > 1 else None])
     return f"{shown}; {more} more" if more > 1 else shown
-
-
-def _wrap(text: str, first: str, then: str) -> list[str]:
-    return textwrap.wrap(
-        text, batch.width(), initial_indent=first, subsequent_indent=then, break_on_hyphens=False
-    )

@@ -106,15 +106,11 @@ def run(options: argparse.Namespace) -> int:
 
 def launch(options: argparse.Namespace) -> int:
     """Run a job of several processes; 0 if all ended well."""
-    _look_for(options.file)
+    if not os.path.isfile(options.file):
+        raise CommandError(f"there is no file {options.file!r}")
     if options.n < 1:
         raise CommandError(f"-n is the number of processes, 1 or more, got {options.n}")
     try:
         return addons.find("launch")(options.n, options.file, options.args)
     except ValueError as problem:
         raise CommandError(problem) from None
-
-
-def _look_for(file: str) -> None:
-    if not os.path.isfile(file):
-        raise CommandError(f"there is no file {file!r}")

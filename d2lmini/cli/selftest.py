@@ -21,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import d2lmini
@@ -98,16 +98,9 @@ def _outcome(check: Check) -> Outcome:
         result, said = "not run", str(why)
     except Exception as problem:
         result, said = "FAILED", "".join(traceback.format_exception(problem)).rstrip()
-        _calm()
+        with suppress(Exception):  # so that a failed check does not affect the next
+            d2lmini.engine.waitall()
     return Outcome(check.name, result, said, time.perf_counter() - begin_s)
-
-
-def _calm() -> None:
-    """Wait for everything and drop its errors, so that a failed check does not affect the next."""
-    try:
-        d2lmini.engine.waitall()
-    except Exception:
-        pass
 
 
 def _line(outcome: Outcome) -> str:

@@ -21,6 +21,7 @@ import itertools
 from collections import namedtuple
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,29 +64,22 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
         return [DataDesc(name, shape, known.get(name, np.float32)) for name, shape in shapes]
 
 
+@dataclass(eq=False, repr=False)
 class DataBatch:
     """One batch: lists of NDArrays, and the number of padding elements at its end."""
 
-    def __init__(
-        self,
-        data: Any,
-        label: Any = None,
-        pad: int | None = None,
-        index: Any = None,
-        bucket_key: Any = None,
-        provide_data: list[DataDesc] | None = None,
-        provide_label: list[DataDesc] | None = None,
-    ):
-        for name, value in (("data", data), ("label", label)):
+    data: Any
+    label: Any = None
+    pad: int | None = None
+    index: Any = None
+    bucket_key: Any = None
+    provide_data: list[DataDesc] | None = None
+    provide_label: list[DataDesc] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("data", self.data), ("label", self.label)):
             if value is not None and not isinstance(value, (list, tuple)):
                 raise TypeError(f"DataBatch: {name} must be a list of NDArrays, got {value!r}")
-        self.data = data
-        self.label = label
-        self.pad = pad
-        self.index = index
-        self.bucket_key = bucket_key
-        self.provide_data = provide_data
-        self.provide_label = provide_label
 
     def __str__(self) -> str:
         shapes = [x.shape for x in self.data]

@@ -109,7 +109,3 @@ class CudaPool(Pool):
         with lock:
             self.drain()
         self.device.ask(self.device.trim, "empty_cache")
-
-    def explain(self, nbytes: int) -> str:
-        """The text of a MemoryError for an allocation of `nbytes`."""
-        return self._explain(nbytes)

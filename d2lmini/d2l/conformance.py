@@ -21,7 +21,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from d2lmini.d2l.check import Sentence, Wrong
@@ -29,35 +30,43 @@ from d2lmini.d2l.check import Sentence, Wrong
 #: The variables that a task reads and writes.
 Touches = tuple[list[Any], list[Any]]
 
+#: The text of the error that a task raises for the test.
+_ON_PURPOSE = "on purpose"
+
 #: How long a task that must not begin gets to begin all the same.
 _A_MOMENT_S = 0.05
 
 _HINTS = {
+    "engine": "an engine has new_var, push and waitall; this {kind} has no {name}",
     "hangs": "{what} is not over after {patience_s:g} s. Was a task not put among the ready ones "
     "when its last Var was granted, was one not counted off, or was the waiting thread not woken?",
-    "waits": "push(...) does not come back: it has to queue the task, not to wait for it",
-    "early": "waitall() was over before all tasks were: {n} of {all} had run",
+    "waits": "push(...) does not return: it has to queue the task and must not wait for it",
+    "early": "waitall() returned before all tasks were done: {n} of {all} had run",
     "twice": "20 tasks were pushed and {n} ran: some of them ran twice",
-    "lock": "two tasks that have nothing to do with each other do not run side by side: is a lock "
-    "held while a task runs, or is there one worker only?",
-    "readers": "two readers of one Var do not run side by side; only a writer has to be alone",
-    "room": "a writer began while a reader was at work: it has to wait until the last is gone",
-    "needs": "a reader began while a writer was at work: the value was not there yet",
-    "jumps": "a reader went past a writer that was in line before it, and sees the value of before",
-    "itself": "a task that reads what it writes, as x += 1 does, waits for itself: let it get in "
-    "line for each Var once, as a writer",
+    "lock": "two independent tasks do not run at the same time: is a lock held while a task runs, "
+    "or is there one worker only?",
+    "readers": "two readers of one Var do not run at the same time; only a writer has to be alone",
+    "one by one": "two readers in the queue behind a writer do not run at the same time: when the "
+    "writer leaves, grant the Var to all readers up to the next writer",
+    "room": "a writer began while a reader was running: it has to wait until all readers are done",
+    "needs": "a reader began while a writer was running: the value was not there yet",
+    "jumps": "a reader went past a writer that was before it in the queue: it reads an old value",
+    "overtakes": "a writer went past a reader that was before it in the queue: the reader finds a "
+    "value that the program writes later",
+    "itself": "a task that reads what it writes, as x += 1 does, waits for itself: let it claim "
+    "each Var once, as a writer",
     "order": "random program {seed}: {n} of 8 values are not those of program order: a task began "
-    "before one that it depends on had ended",
-    "worker": "a task raised an error, and what came after it never ran: did the worker die of it? "
-    "Catch it, keep it, and let go of the Vars all the same",
-    "lost": "a task raised an error, and a wait for {what} says nothing of it",
-    "skips": "a task ran whose input was missing: skip it, and pass the error on",
-    "unbounded": "{n} tasks were pending; the bound is {most}: nothing stops the one who pushes",
-    "off by one": "{n} tasks were pending; the bound is {most}: look when it begins to wait",
+    "before a task that it depends on had ended",
+    "worker": "a task raised an error, and the tasks after it never ran: did the worker end? Catch "
+    "the error, keep it, and release the Vars all the same",
+    "lost": "a task raised an error, and a wait for {what} does not raise it",
+    "skips": "a task ran although its input is missing: skip the task, and pass the error on",
+    "unbounded": "{n} tasks were pending; the bound is {most}: no push waited",
+    "off by one": "{n} tasks were pending; the bound is {most}: at which count does a push wait?",
     "timid": "a push waited while {n} tasks were pending; {most} are allowed",
-    "stuck": "a push waits for ever, though tasks are done: does it hold the lock while it waits, "
+    "stuck": "a push never returns although tasks are done: does it hold the lock while it waits, "
     "or is the waiting thread not woken?",
-    "dropped": "{n} of {all} tasks ran: a push that finds no room has to wait, not to go away",
+    "dropped": "{n} of {all} tasks ran: a push at the bound has to wait; it must not drop the task",
 }
 
 
@@ -83,25 +92,30 @@ def check_engine(
     most        a push waits while this many tasks, 4 or more, are pending; None: no limit is needed
     patience_s  anything that takes longer counts as a hang
 
-    The engine is idle afterwards if it passes. Hints, in the order in which they are looked for:
-    "unbounded", "off by one", "timid", "stuck", "dropped" (these if `most` is given), "hangs",
-    "early", "twice", "waits", "lock", "readers", "room", "needs", "jumps", "itself", "order",
-    "worker", "lost", "skips" (these if `errors`).
+    The engine is idle afterwards if it passes. An error in the engine itself, such as a NameError,
+    is raised as it is, also if a worker thread ended with it. Hints, in the order of the checks:
+    "engine", "unbounded", "off by one", "timid", "stuck", "dropped" (the last five if `most` is
+    given), "hangs", "early", "twice", "waits", "lock", "readers", "one by one", "room", "needs",
+    "jumps", "overtakes", "itself", "order", "worker", "lost", "skips" (these if `errors`).
     """
+    for name in ("new_var", "push", "waitall"):
+        if not hasattr(engine, name):
+            raise _wrong("engine", kind=type(engine).__name__, name=name)
     asked = _EngineUnderTest(engine, patience_s)
-    if most is not None:
-        _check_bound(asked, most)
-    _every_task_once(asked)
-    if parallel:
-        _push_returns(asked)
-        _waitall_waits(asked)
-        _side_by_side(asked)
-        _in_line(asked)
-    _itself(asked)
-    for number in range(programs):
-        _random_program(asked, seed + number)
-    if errors:
-        _errors(asked)
+    with asked.listen_to_threads():
+        if most is not None:
+            _check_bound(asked, most)
+        _every_task_once(asked)
+        if parallel:
+            _push_returns(asked)
+            _waitall_waits(asked)
+            _side_by_side(asked)
+            _in_line(asked)
+        _itself(asked)
+        for number in range(programs):
+            _random_program(asked, seed + number)
+        if errors:
+            _errors(asked)
     said = [f"at most {most} tasks pending"] * (most is not None)
     said += ["every task runs once, a writer alone, readers together"]
     said += [f"{programs} random programs as in program order", *["errors travel"] * errors]
@@ -114,6 +128,23 @@ class _EngineUnderTest:
     def __init__(self, engine: Any, patience_s: float):
         self.engine = engine
         self.patience_s = patience_s
+        self.thread_errors: list[BaseException] = []
+
+    @contextmanager
+    def listen_to_threads(self) -> Iterator[None]:
+        """Keep the errors with which threads end in the meantime; they are printed as usual."""
+        print_error = threading.excepthook
+
+        def keep(args: threading.ExceptHookArgs) -> None:
+            if args.exc_value is not None and _ON_PURPOSE not in str(args.exc_value):
+                self.thread_errors.append(args.exc_value)
+            print_error(args)
+
+        threading.excepthook = keep
+        try:
+            yield
+        finally:
+            threading.excepthook = print_error
 
     def vars(self, n: int) -> list[Any]:
         return [self.engine.new_var() for _ in range(n)]
@@ -140,6 +171,8 @@ class _EngineUnderTest:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join(self.patience_s)
+        if thread.is_alive() and self.thread_errors:
+            raise self.thread_errors[0]
         if thread.is_alive():
             raise _wrong(hint, patience_s=self.patience_s, **words)
         if raised:
@@ -211,8 +244,12 @@ def _waitall_waits(asked: _EngineUnderTest) -> None:
 
 
 def _side_by_side(asked: _EngineUnderTest) -> None:
+    """Two tasks each wait until the other has begun: tasks of no Var, two readers, and two readers
+    that a writer made wait."""
     (var,) = asked.vars(1)
-    for reads, hint in (([], "lock"), ([var], "readers")):
+    for reads, behind_writer, hint in (
+        ([], False, "lock"), ([var], False, "readers"), ([var], True, "one by one")
+    ):  # fmt: skip
         meeting = threading.Barrier(2)
         met: list[int] = []
 
@@ -222,33 +259,43 @@ def _side_by_side(asked: _EngineUnderTest) -> None:
             except threading.BrokenBarrierError:
                 pass
 
-        asked.push(meet, reads)
-        asked.push(meet, reads)
+        with ExitStack() as writer:
+            if behind_writer:
+                writer.enter_context(_BlockedTask(asked, [], [var]))
+            asked.push(meet, reads)
+            asked.push(meet, reads)
         asked.waitall()
         if len(met) < 2:
             raise _wrong(hint)
 
 
 def _in_line(asked: _EngineUnderTest) -> None:
-    """True if the last of some other tasks waits in the queue while a task holds a Var."""
+    """While a task holds a Var, the last of some others must not begin; afterwards all of them run
+    in the order in which they were pushed."""
     (var,) = asked.vars(1)
     read: Touches = ([var], [])
     write: Touches = ([], [var])
-    situations: dict[str, list[Touches]] = {
-        "room": [read, write],
-        "needs": [write, read],
-        "jumps": [read, write, read],
-    }
-    for hint, (first, *others) in situations.items():
-        begun = threading.Event()
+    situations: list[tuple[str, list[Touches]]] = [
+        ("room", [read, write]),
+        ("needs", [write, read]),
+        ("jumps", [read, write, read]),
+        ("overtakes", [write, read, write]),
+    ]
+    for hint, (first, *others) in situations:
+        begun, ran = threading.Event(), list[int]()
         with _BlockedTask(asked, *first) as held:
-            for reads, writes in others[:-1]:
-                asked.push(_nothing, reads, writes)
-            asked.push(begun.set, *others[-1])
+            for number, touches in enumerate(others[:-1]):
+                asked.push(lambda number=number, ran=ran: ran.append(number), *touches)  # type: ignore[misc]
+
+            def last(ran: list[int] = ran, begun: threading.Event = begun) -> None:
+                ran.append(-1)
+                begun.set()
+
+            asked.push(last, *others[-1])
             held.begun.wait(asked.patience_s)
             too_soon = begun.wait(_A_MOMENT_S)
         asked.waitall()
-        if too_soon:
+        if too_soon or ran[-1] != -1:
             raise _wrong(hint)
 
 
@@ -260,7 +307,7 @@ def _itself(asked: _EngineUnderTest) -> None:
 
 
 def _nothing() -> None:
-    """A task with nothing to do."""
+    """Do nothing."""
 
 
 def _check_bound(asked: _EngineUnderTest, most: int) -> None:
@@ -336,8 +383,6 @@ def _random_program(asked: _EngineUnderTest, seed: int) -> None:
 
 # -- errors ----------------------------------------------------------------------------------------
 
-_ON_PURPOSE = "on purpose"
-
 
 def _errors(asked: _EngineUnderTest) -> None:
     a, b, c = asked.vars(3)
@@ -350,12 +395,12 @@ def _errors(asked: _EngineUnderTest) -> None:
     asked.push(lambda: ran.append("reader"), [a], [b])
     asked.push(lambda: ran.append("other"), [], [c])
     if not _raises(lambda: asked.wait_for_var(a)):
-        raise _wrong("lost", what="what the task wrote")
+        raise _wrong("lost", what="the result of the task")
     passed_on = _raises(lambda: asked.wait_for_var(b))
     if "reader" in ran:
         raise _wrong("skips")
     if not passed_on:
-        raise _wrong("lost", what="what was to be made of it")
+        raise _wrong("lost", what="a value computed from its result")
     asked.push(lambda: ran.append("again"), [], [a])
     asked.wait_for_var(a)  # a full overwrite has cleared the failure
     _raises(asked.waitall)

@@ -17,13 +17,15 @@ from d2lmini.d2l.data import get_fashion_mnist_labels
 from d2lmini.ndarray import NDArray
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Matplotlib, imported when a figure is drawn."""
     import matplotlib.pyplot
 
     return matplotlib.pyplot
 
 
-def _numpy(x: Any) -> Any:
+def as_numpy(x: Any) -> Any:
+    """An array as NumPy has it; waits."""
     return x.asnumpy() if isinstance(x, NDArray) else x
 
 
@@ -41,7 +43,7 @@ def use_svg_display() -> None:
 def set_figsize(figsize: tuple[float, float] = (3.5, 2.5)) -> None:
     """The size of the figures to come, in inches."""
     use_svg_display()
-    _pyplot().rcParams["figure.figsize"] = figsize
+    pyplot().rcParams["figure.figsize"] = figsize
 
 
 def semilogy(
@@ -56,7 +58,7 @@ def semilogy(
 ) -> None:
     """One or two curves over a logarithmic y axis; the second is dotted."""
     set_figsize(figsize)
-    plt = _pyplot()
+    plt = pyplot()
     plt.xlabel(x_label)
     plt.ylabel(y_label)
     plt.semilogy(x_vals, y_vals)
@@ -69,7 +71,7 @@ def semilogy(
 def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
     """Losses taken at equal distances over the epochs."""
     set_figsize()
-    plt = _pyplot()
+    plt = pyplot()
     plt.plot(np.linspace(0, num_epochs, len(losses)), losses)
     plt.xlabel("epoch")
     plt.ylabel("loss")
@@ -78,7 +80,7 @@ def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
 def show_trace_2d(f: Callable[..., Any], res: Iterable[tuple[Any, Any]]) -> None:
     """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it."""
     set_figsize()
-    plt = _pyplot()
+    plt = pyplot()
     places = np.array([[float(x1), float(x2)] for x1, x2 in res])
     plt.plot(places[:, 0], places[:, 1], "-o", color="#ff7f0e")
     x1, x2 = np.meshgrid(np.arange(-5.5, 1.0, 0.1), np.arange(-3.0, 1.0, 0.1))
@@ -90,9 +92,9 @@ def show_trace_2d(f: Callable[..., Any], res: Iterable[tuple[Any, Any]]) -> None
 def show_images(imgs: Sequence[Any], num_rows: int, num_cols: int, scale: float = 2) -> Any:
     """Images in a grid, row by row; returns its axes."""
     size = (num_cols * scale, num_rows * scale)
-    _, axes = _pyplot().subplots(num_rows, num_cols, figsize=size, squeeze=False)
+    _, axes = pyplot().subplots(num_rows, num_cols, figsize=size, squeeze=False)
     for ax, image in zip(axes.flat, imgs):
-        ax.imshow(_numpy(image))
+        ax.imshow(as_numpy(image))
         ax.set_axis_off()
     return axes
 
@@ -102,9 +104,9 @@ def show_fashion_mnist(images: Iterable[Any], labels: Iterable[Any]) -> None:
     use_svg_display()
     images = list(images)
     names = [x if isinstance(x, str) else get_fashion_mnist_labels([x])[0] for x in labels]
-    _, axes = _pyplot().subplots(1, len(images), figsize=(12, 12), squeeze=False)
+    _, axes = pyplot().subplots(1, len(images), figsize=(12, 12), squeeze=False)
     for ax, image, name in zip(axes.flat, images, names):
-        ax.imshow(_numpy(image).reshape((28, 28)))
+        ax.imshow(as_numpy(image).reshape((28, 28)))
         ax.set_title(name)
         ax.set_axis_off()
 
@@ -112,7 +114,7 @@ def show_fashion_mnist(images: Iterable[Any], labels: Iterable[Any]) -> None:
 def bbox_to_rect(bbox: Sequence[float], color: str) -> Any:
     """(left, top, right, bottom) as a rectangle of matplotlib."""
     left, top, right, bottom = (float(v) for v in bbox)
-    return _pyplot().Rectangle(
+    return pyplot().Rectangle(
         (left, top), right - left, bottom - top, fill=False, edgecolor=color, linewidth=2
     )
 
@@ -128,7 +130,7 @@ def show_bboxes(
     words = [labels] if isinstance(labels, str) else list(labels or [])
     for i, bbox in enumerate(bboxes):
         color = palette[i % len(palette)]
-        box = bbox_to_rect(_numpy(bbox), color)
+        box = bbox_to_rect(as_numpy(bbox), color)
         axes.add_patch(box)
         if i < len(words):
             axes.text(

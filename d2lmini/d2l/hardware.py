@@ -11,7 +11,6 @@ other programs may use the machine; each is what Python and NumPy reach, not a d
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import timeit
@@ -27,6 +26,7 @@ from d2lmini import engine, nd
 from d2lmini.context import Context
 from d2lmini.d2l.explain import duration
 from d2lmini.device import devices
+from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.spec import Cost
 from d2lmini.profiler.peaks import Peak, peak
 
@@ -135,7 +135,7 @@ def machine() -> Machine:
     seconds on a separate engine; after that the figures are cached for the life of the process."""
     import psutil
 
-    cores = _cores()
+    cores = count_cores()
     one, together = _agreeing(peak(1), peak(cores))
     four, place = np.ones(4, np.float32), np.empty(4, np.float32)
     x: Any = nd.ones((4,))
@@ -152,13 +152,6 @@ def machine() -> Machine:
         {nbytes: _measure_random_read_s(nbytes) for nbytes in ROOMS},
         tuple(_link(device.ctx) for device in devices.gpus() if device.kind == "cuda"),
     )  # fmt: skip
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def _agreeing(one: Peak, together: Peak) -> tuple[Peak, Peak]:

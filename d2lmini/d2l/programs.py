@@ -106,11 +106,10 @@ class _Calls(ast.NodeTransformer):
             # Parsed anew, so that no two places share a node of the tree.
             copy = ast.parse(ast.unparse(line.value), mode="eval").body
             value = self.visit(_Names(values).visit(copy))
-            if isinstance(line, ast.Return):
-                return value
-            assert isinstance(line.targets[0], ast.Name)
-            values[line.targets[0].id] = value
-        raise AssertionError("a known function ends with return")
+            if isinstance(line, ast.Assign):
+                assert isinstance(line.targets[0], ast.Name)
+                values[line.targets[0].id] = value
+        return value  # that of the last line, the only `return`
 
 
 class _Names(ast.NodeTransformer):

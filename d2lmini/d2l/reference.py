@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from d2lmini import files
 from d2lmini.d2l.load import LOADED
 from d2lmini.ndarray import NDArray
 
@@ -89,7 +90,7 @@ def keep(key: str, found: str, cores: int | None, elsewhere: float | None) -> No
     rows = _read(Path(path))
     chapter = rows.setdefault(os.environ.get("D2LMINI_CHAPTER", ""), {})
     chapter[key] = {"found": found, "cores": cores, "date": time.strftime("%Y-%m-%d")}
-    Path(path).write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    files.write(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
 def _read(path: Path) -> dict[str, dict[str, dict[str, Any]]]:

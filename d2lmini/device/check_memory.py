@@ -215,7 +215,7 @@ class Checker:
         """Scratch memory of this name. A request while the last array of this name is in use is a
         fault: two uses share one name."""
         frame: Any = sys._getframe(2)
-        while frame.f_back is not None and frame.f_code.co_name in ("_room", "room"):
+        while frame.f_back is not None and frame.f_code.co_name == "_room":
             frame = frame.f_back
         asking = f"{frame.f_code.co_name} ({frame.f_globals.get('__name__')}:{frame.f_lineno})"
         block = memory.pop(name, None)

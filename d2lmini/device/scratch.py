@@ -50,20 +50,23 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self.memory: dict[str, np.ndarray] = {}
 
-    def array(self, name: str, n: int, dtype: Any, most: int = MOST_BYTES) -> np.ndarray:
-        """Room for n elements with undefined contents; kept if it takes no more than `most`
-        bytes."""
+    def array(
+        self, name: str, shape: int | tuple[int, ...], dtype: Any, most: int = MOST_BYTES
+    ) -> np.ndarray:
+        """Room for an array of this shape (or length), contents undefined; kept if it takes no more
+        than `most` bytes."""
         dtype = np.dtype(dtype)
-        nbytes = n * dtype.itemsize
+        nbytes = (shape if isinstance(shape, int) else prod(shape)) * dtype.itemsize
         if storage.checker is not None:
-            return storage.checker.scratch(self.memory, name, nbytes).view(dtype)
+            block = storage.checker.scratch(self.memory, name, nbytes)
+            return block.view(dtype).reshape(shape)
         memory = self.memory.get(name)
         # Three references: the dict, this call, and getrefcount's; any more is a view in use.
         if memory is None or memory.nbytes < nbytes or getrefcount(self.memory[name]) > 3:
             if nbytes > most:
-                return np.empty(n, dtype)
+                return np.empty(shape, dtype)
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
-        return memory[:nbytes].view(dtype)
+        return memory[:nbytes].view(dtype).reshape(shape)
 
 
 scratch = Scratch()

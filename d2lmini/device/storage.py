@@ -125,7 +125,7 @@ class Pool(ByteAccount):
                 break
             except MemoryError:
                 if attempt == 2:
-                    raise MemoryError(self._explain(nbytes)) from None
+                    raise MemoryError(self.explain(nbytes)) from None
                 self.release_cached()
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
         block = raw[start : start + size]
@@ -148,7 +148,7 @@ class Pool(ByteAccount):
         if self.limit is not None and self.live + nbytes > self.limit:
             self.drain()
             if self.live + nbytes > self.limit:
-                raise MemoryError(self._explain(nbytes))
+                raise MemoryError(self.explain(nbytes))
 
     def drain(self) -> None:
         """Take back the memory that finalizers have freed (lock held)."""
@@ -213,7 +213,8 @@ class Pool(ByteAccount):
             self.review()
             return Memory(self.live, self.cached, self.peak, self.limit)
 
-    def _explain(self, nbytes: int) -> str:
+    def explain(self, nbytes: int) -> str:
+        """The text of the error that so many bytes are not there."""
         bound = "" if self.limit is None else f" of {self.limit / 1e6:.1f} MB allowed"
         return (
             f"out of memory on {self.ctx}: {nbytes / 1e6:.1f} MB asked for, "

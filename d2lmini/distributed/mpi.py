@@ -94,7 +94,7 @@ class World:
         float16 arrays are also added up as float32.
         """
         dtype, n = sources[0].dtype, self.size
-        wire = np.dtype(np.float16) if half and dtype.kind == "f" else dtype
+        wire = dtype_on_wire(dtype, half)
         share = -(-sum(x.size for x in sources) // n)
         mine, parts = self.space(0, n * share, wire), self.space(1, n * share, wire)
         end = 0
@@ -211,6 +211,12 @@ def wait_until(
         if waited > SPIN_S and meanwhile is not None:
             meanwhile()
         time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
+
+
+def dtype_on_wire(dtype: Any, half: bool) -> np.dtype:
+    """The dtype in which an array travels; `half`: floats as float16."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float16) if half and dtype.kind == "f" else dtype
 
 
 def _difference(plans: Sequence[Plan]) -> str:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.distributed import throttle
-from d2lmini.distributed.mpi import SLEEP_S, World, wait_until
+from d2lmini.distributed.mpi import SLEEP_S, World, dtype_on_wire, wait_until
 from d2lmini.engine.core import Task
 from d2lmini.engine.scheduler import thread_state
 
@@ -81,7 +81,7 @@ def pull(job: World, request: Request, targets: Sequence[Sequence[np.ndarray]]) 
 
 def pack(job: World, arrays: Sequence[np.ndarray], half: bool) -> np.ndarray:
     """The bytes of the arrays, one array after the other."""
-    wires = [_wire(x, half) for x in arrays]
+    wires = [dtype_on_wire(x.dtype, half) for x in arrays]
     sizes = [x.size * wire.itemsize for x, wire in zip(arrays, wires)]
     buffer, end = job.space(0, sum(sizes), np.dtype(np.uint8)), 0
     for x, wire, nbytes in zip(arrays, wires, sizes):
@@ -95,16 +95,10 @@ def unpack(buffer: np.ndarray, like: Sequence[Spec], half: bool) -> Iterator[np.
     """The arrays in `buffer`; views."""
     end = 0
     for spec in like:
-        wire = _wire(spec, half)
+        wire = dtype_on_wire(spec.dtype, half)
         nbytes = spec.size * wire.itemsize
         yield np.frombuffer(buffer, wire, spec.size, end).reshape(spec.shape)
         end += nbytes
-
-
-def _wire(spec: Spec, half: bool) -> np.dtype:
-    """The dtype in which an array travels."""
-    dtype = np.dtype(spec.dtype)
-    return np.dtype(np.float16) if half and dtype.kind == "f" else dtype
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -149,7 +143,7 @@ class Server:
             store = self.stores[request.store]
             specs = [store.spec(k) for k in request.keys]
             if request.what == "push":
-                nbytes = sum(s.size * _wire(s, request.half).itemsize for s in specs)
+                nbytes = sum(s.size * dtype_on_wire(s.dtype, request.half).itemsize for s in specs)
                 buffer = np.empty(nbytes, np.uint8)
                 wait_until(comm.Irecv(buffer, rank, _GRADS).Test)
                 grads = list(unpack(buffer, specs, request.half))

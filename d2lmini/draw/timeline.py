@@ -110,6 +110,19 @@ def figure_of(height: float) -> Any:
     return Figure(figsize=(6.6, height), layout="constrained")
 
 
+def plot_of(height: float, **labels: str) -> tuple[Any, Any]:
+    """A Figure with a plot, without a frame on top and on the right; `labels` of its axes."""
+    figure = figure_of(height)
+    axes = figure.add_subplot(**labels)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def legend_beside(axes: Any, **options: Any) -> None:
+    """Draw the legend on the right of a plot."""
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, **options)
+
+
 def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: str) -> None:
     """Draw bars and legend of a timeline that begins at `begin_s` on empty axes."""
     from matplotlib.patches import Patch
@@ -129,7 +142,7 @@ def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: st
     for kind in [kind for kind in STYLES if kind in kinds]:
         face, edge, hatch = STYLES[kind]
         patches.append(Patch(facecolor=face, edgecolor=edge, hatch=hatch, label=kind))
-    axes.legend(handles=patches, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    legend_beside(axes, handles=patches)
 
 
 def by_kind(spans: Iterable[Span]) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@
 Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
-`meeting`, `failure`, `road`, `waits`, `engine`, `threaded` (the threads), `naive`,
+`rendezvous`, `failure`, `scheduler`, `waits`, `engine`, `threaded` (the threads), `naive`,
 `lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
 next), `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
 `stepped_orders`, `stepped_blame`, `stepped_explore`, `stepped_audit`), `order` (dependencies of

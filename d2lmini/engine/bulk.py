@@ -92,5 +92,5 @@ class BulkSegment(Task):
 
     def close_and_claim(self) -> bool:
         """Count the Vars that a closed segment waits for; True if none, so that it is ready."""
-        self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
+        self.waits = core.count_missing(self)
         return self.waits == 0

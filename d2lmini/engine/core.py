@@ -18,7 +18,7 @@ Fields
     Var.writer     the task that holds the Var for writing, or None
     Var.queue      tasks not yet granted, in program order: (task, writes?) from oldest to newest
     Var.version    number of writes pushed so far (a number may be skipped, none comes twice)
-    Var.error      why the value is missing (a Failure; an Unchanged one lifts), or None
+    Var.error      why the value is missing (a Failure; a WriteSkipped lifts), or None
     Var.order      on a device that runs asynchronously to the host: the device work that a wait
                    must also wait for, or None
     Task.waits     number of its Vars not yet granted, 0 ... number of Vars
@@ -46,7 +46,7 @@ Transitions, all under the one lock of this module
 Writes in place that did not happen. A skipped task changes nothing: the arrays it would have
 changed in place (`x += failed`, `x[:] = failed`, the weights of an update) keep their values. If
 the task also has results of its own (BatchNorm has results and running statistics), only the
-results carry the failure. Otherwise the Var gets the failure as `Unchanged`: the value counts as
+results carry the failure. Otherwise the Var gets a `WriteSkipped`: the value counts as
 missing until a wait, on any Var, has raised that failure; tasks pushed after that wait see the old
 value. So no result is computed from an update that did not happen before the user knows of the
 failure, and one failed batch costs the batches up to the next wait, as in MXNet. A result that was
@@ -122,7 +122,8 @@ class Task:
     writes        Vars the task changes; a Var also in `reads` is changed in place, a Var only here
                   is overwritten whole
     ctx           the context whose workers run the task
-    lane          which of these workers: "compute", or "in" and "out" for copies (see `lanes`)
+    lane          which of these workers: "compute", or "in" and "out" for copies (see
+                  `worker_pools`)
     priority      among ready tasks, higher runs first
     predicted_us  predicted run time; below `engine.inline_below` the task may run on the caller's
                   thread
@@ -155,7 +156,7 @@ class Task:
         self.waits = 0
 
     lane = "compute"
-    #: True for a bulk segment or a meeting that is queued while it can still grow (see `bulk`).
+    #: True for a bulk segment or a rendezvous that is queued while it can still grow (see `bulk`).
     open = False
     #: Ctrl-C waits until the task has run on the caller's thread. False if it may never end.
     defers = False
@@ -239,7 +240,7 @@ class FunctionTask(Task):
 class WaitRequest(Task):
     """A user thread's wait, queued like a task: granted when all earlier tasks on its Var are done.
 
-    The thread claims one Var, as reader or writer, and blocks on the gate's lock.
+    The thread claims one Var, as reader or writer, and blocks on the lock `opened`.
     """
 
     __slots__ = ("opened", "var")
@@ -332,6 +333,11 @@ def in_line(task: Task, var: Var) -> bool:
     return holds(task, var) or any(waiting is task for waiting, _ in var.queue)
 
 
+def count_missing(task: Task) -> int:
+    """The number of Vars of `task` that it has not been granted."""
+    return sum(not holds(task, var) for var in (*task.shared, *task.writes))
+
+
 def release(task: Task) -> list[Task]:
     """Take a finished task from its Vars; returns the tasks that become ready."""
     ready: list[Task] = []
@@ -387,7 +393,7 @@ def mend(variables: Iterable[Var]) -> list[Task]:
         )
     for task in tasks:
         if not task.open:
-            task.waits = sum(not holds(task, var) for var in (*task.shared, *task.writes))
+            task.waits = count_missing(task)
     for var in variables:
         if var.queue and var.writer is None:
             _pass_on(var, [])

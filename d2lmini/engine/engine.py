@@ -1,7 +1,7 @@
 """The rest of an engine's interface: counts, bounds, cancelling, checking.
 
 `ThreadedEngine` and `NaiveEngine` differ only in the threads that run ready tasks; they share three
-layers: `road` (push and run), `waits`, and this one.
+layers: `scheduler` (push and run), `waits`, and this one.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Engine(Waits):
         self._sequence = sequence
 
     def reset_lanes(self) -> None:
-        """The devices or the numbers of workers have changed; see `lanes`."""
+        """The devices or the numbers of workers have changed; see `worker_pools`."""
 
     def stop(self) -> None:
         """Let the workers end when no task is left; for engines made by `engine.use`."""
@@ -142,6 +142,6 @@ class Engine(Waits):
             assert there <= in_line, "a task in line is not pending"
             assert var.writer is None or var.writer in in_line, "a writer is not pending"
         for task in in_line:
-            missing = sum(not core.holds(task, v) for v in (*task.shared, *task.writes))
+            missing = core.count_missing(task)
             assert task.open or task.waits == missing, "I4: a wrong count of Vars not granted"
         assert self.running <= self.pending, "I6: a running task is not pending"

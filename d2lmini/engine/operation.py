@@ -22,14 +22,18 @@ from d2lmini.callsite import Site
 from d2lmini.context import Context
 
 
-class _Cost(NamedTuple):
-    """What a footprint returns; an op's own is `ops.spec.Cost`."""
+class RecordedCost(NamedTuple):
+    """FLOPs and bytes; also the footprint of a recorded operation, which is a function, and its
+    value. An op's own cost is `ops.spec.Cost`."""
 
     flops: float
     nbytes: float
 
+    def __call__(self) -> RecordedCost:
+        return self
 
-_UNKNOWN = _Cost(0.0, 0.0)
+
+_UNKNOWN = RecordedCost(0.0, 0.0)
 
 
 def place_of(ctx: Context, lane: str) -> str:

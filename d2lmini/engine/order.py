@@ -22,12 +22,13 @@ the second, so that dependency is implied.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from d2lmini.engine.operation import Operation
 
 #: Numbers of operations: those whose results an operation needs, those it only makes room for.
 Before = tuple[tuple[int, ...], tuple[int, ...]]
+Edge = tuple[int, int]
 
 
 class Ordering:
@@ -87,7 +88,7 @@ def order_of(
                 writers.setdefault(serial, []).append(operation.number)
         for number, serials in joined.items():
             ready_ns = operations[number - 1].ready_ns
-            pushed = bisect_right(operations, ready_ns, key=lambda each: each.pushed_ns)
+            pushed = bisect_right(operations, ready_ns, key=lambda operation: operation.pushed_ns)
             found = set(order[number - 1][0])
             for serial in serials:
                 numbers = writers.get(serial, [])
@@ -114,6 +115,22 @@ def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
         comes_after.append(bits)
         found.append((set(needs), left))
     return found
+
+
+def edges_of(after: Iterable[tuple[set[int], set[int]]], first: int = 1) -> dict[Edge, bool]:
+    """The edges of a picture of operations `first` and on, of what `drop_implied` gives for each:
+    (from, to), counted from 0 -> does it carry a value? A rendezvous may depend on higher numbers;
+    it is drawn above them all the same.
+
+    >>> edges_of([(set(), set()), ({1}, set()), (set(), {2})])
+    {(0, 1): True, (1, 2): False}
+    """
+    return {
+        (number - first, at): number in needs
+        for at, (needs, room) in enumerate(after)
+        for number in sorted(needs | room)
+        if first <= number < first + at
+    }
 
 
 def ancestors(order: Sequence[Before], number: int) -> set[int]:

@@ -29,9 +29,9 @@ UNKNOWN_US = 1e8
 MOST_NAMED = 4
 
 
-def describe(task: Task) -> str:
-    """The task and the line that issued it."""
-    return f"{task.name} (issued at {callsite.describe(task.site)})"
+def describe(task: Task, more: str = "") -> str:
+    """The task and the line that issued it, and `more`."""
+    return f"{task.name} (issued at {callsite.describe(task.site)}{more})"
 
 
 def explain(var: Var) -> str:
@@ -46,8 +46,7 @@ def explain(var: Var) -> str:
 
 def _describe_wait(task: Task) -> str:
     waits = f", waiting for {task.waits} more" if task.waits else ""
-    waits = ", more may join it" if task.open else waits
-    return f"{task.name} (issued at {callsite.describe(task.site)}{waits})"
+    return describe(task, ", more may join it" if task.open else waits)
 
 
 def describe_work(engine: Scheduler, workers: int) -> str:

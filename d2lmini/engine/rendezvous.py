@@ -1,17 +1,17 @@
 """Rendezvous: a task that runs once n pushes have each supplied one input.
 
-    y0 = norm(x0)      # on one device: opens the meeting, and reads its future result
-    y1 = norm(x1)      # on another: supplies the last part, so the meeting may run
+    y0 = norm(x0)      # on one device: opens the rendezvous, and reads its future result
+    y1 = norm(x1)      # on another: supplies the last part, so the rendezvous may run
 
-A meeting (a rendezvous) claims the Var it writes when it opens, so a reader of that Var waits for
-the meeting as for any task; it claims each part when the part arrives. While parts are missing the
-meeting is `open` and cannot become ready. No worker ever blocks on a meeting: it is a task that is
-not ready.
+A rendezvous claims the Var it writes when it opens, so a reader of that Var waits for the
+rendezvous as for any task; it claims each part when the part arrives. While parts are missing the
+rendezvous is `open` and cannot become ready. No worker ever blocks on a rendezvous: it is a task
+that is not ready.
 
-No deadlock. When a wait finds that nothing runs and nothing can begin, the missing part cannot
-come any more, because the thread that would supply it is the one that waits: the meeting ends,
-and the wait raises the message of `missing`. The same happens when meetings wait for each other in
-a circle. If the user has other living threads, they get `PATIENCE_S` to supply the part.
+No deadlock. When a wait finds that nothing runs and nothing can begin, the missing part cannot come
+any more, because the thread that would supply it is the one that waits: the rendezvous ends, and
+the wait raises the message of `missing`. The same happens when several of them wait for each other
+in a circle. If the user has other living threads, they get `PATIENCE_S` to supply the part.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Time that a wait which finds everything at rest gives other threads to supply the missing part.
 PATIENCE_S = 2.0
-#: While there are meetings, a wait checks at this interval whether everything is at rest.
+#: While there are rendezvous, a wait checks at this interval whether everything is at rest.
 LOOK_S = 0.02
 
 
@@ -64,52 +64,52 @@ class Rendezvous(FunctionTask):
             raise self.problem
         super().run()
 
-    def join(self, road: Scheduler, part: Var) -> None:
-        """Supply `part`, as it is after the pushes so far. The first part opens the meeting, the
-        last completes it. A meeting that was ended ignores the part."""
-        if road.recorder is not None:
-            road.recorder.run_for_wait(self.name, part)
-        with road.lock:
+    def join(self, scheduler: Scheduler, part: Var) -> None:
+        """Supply `part`, as it is after the pushes so far. The first part opens the rendezvous, the
+        last completes it. A rendezvous that was ended ignores the part."""
+        if scheduler.recorder is not None:
+            scheduler.recorder.run_for_wait(self.name, part)
+        with scheduler.lock:
             if self.open:
-                self._join(road, part)
-        road._work_off()
+                self._join(scheduler, part)
+        scheduler._work_off()
 
-    def give_up(self, road: Scheduler) -> None:
+    def give_up(self, scheduler: Scheduler) -> None:
         """Fail if parts are missing: the thread that supplies them said that they do not come."""
-        with road.lock:
+        with scheduler.lock:
             if self.open and self.seq:
-                self.end(road)
-        road._work_off()
+                self.end(scheduler)
+        scheduler._work_off()
 
-    def _join(self, road: Scheduler, part: Var) -> None:
-        road._flush((part,))
+    def _join(self, scheduler: Scheduler, part: Var) -> None:
+        scheduler._flush((part,))
         try:
             if not self.seq:
-                road._sequence += 1
-                self.seq = road._sequence
+                scheduler._sequence += 1
+                self.seq = scheduler._sequence
                 core.claim_var(self, self.writes[0], True)
                 self.writes[0].version += 1
-                road.meetings.add(self)
-                road.pending.add(self)
+                scheduler.rendezvous.add(self)
+                scheduler.pending.add(self)
                 if instrument.listeners:
                     instrument.emit("push", self)
             self.shared = self.reads = (*self.shared, part)
             core.claim_var(self, part, False)
-            road.budget.pin(self)
+            scheduler.budget.pin(self)
             if len(self.shared) == self.n:
-                self.close(road)
+                self.close(scheduler)
         except BaseException:
-            road._mend(self)
+            scheduler._mend(self)
             raise
 
-    def close(self, road: Scheduler) -> None:
+    def close(self, scheduler: Scheduler) -> None:
         """Accept no more parts (lock held)."""
         self.open = False
-        self.waits = sum(not core.holds(self, var) for var in (*self.shared, *self.writes))
+        self.waits = core.count_missing(self)
         if self.waits == 0:
-            road._dispatch((self,))
+            scheduler._dispatch((self,))
 
-    def end(self, road: Scheduler) -> None:
+    def end(self, scheduler: Scheduler) -> None:
         """Fail with the parts that are there: the rest will never come (lock held)."""
         self.problem = MXNetError(self.missing())
         if not self.open:  # it waits in a circle
@@ -118,52 +118,52 @@ class Rendezvous(FunctionTask):
             self.reads = shared
             for var in left:
                 core.leave(self, var)
-        self.close(road)
+        self.close(scheduler)
 
 
-def at_rest(road: Scheduler) -> bool:
-    """True if nothing runs, and nothing can begin, because of meetings (lock held). Then only later
-    pushes can make room, so they are admitted whatever is pending."""
-    road.meetings &= road.pending  # type: ignore[arg-type]
-    if not road.meetings or road.running or road.segments:
+def at_rest(scheduler: Scheduler) -> bool:
+    """True if nothing runs, and nothing can begin, because of rendezvous (lock held). Then only
+    later pushes can make room, so they are admitted whatever is pending."""
+    scheduler.rendezvous &= scheduler.pending  # type: ignore[arg-type]
+    if not scheduler.rendezvous or scheduler.running or scheduler.segments:
         return False
-    return all(task.waits for task in road.pending)
+    return all(task.waits for task in scheduler.pending)
 
 
 class StallDetector:
-    """A wait's view of the meetings: since when everything is at rest."""
+    """A wait's view of the rendezvous: since when everything is at rest."""
 
-    def __init__(self, road: Scheduler):
-        self.road = road
+    def __init__(self, scheduler: Scheduler):
+        self.scheduler = scheduler
         self.since: tuple[float, int] | None = None
 
     def until(self, deadline: float | None) -> float | None:
-        """When to look next, if there are meetings; else `deadline`."""
-        if not self.road.meetings:
+        """When to look next, if there are rendezvous; else `deadline`."""
+        if not self.scheduler.rendezvous:
             return deadline
         soon = time.monotonic() + LOOK_S
         return soon if deadline is None else min(soon, deadline)
 
     def look(self) -> None:
-        """End the meetings if waiting for them is in vain."""
-        road = self.road
-        with road.lock:
-            if not at_rest(road):
+        """End the rendezvous if waiting for them is in vain."""
+        scheduler = self.scheduler
+        with scheduler.lock:
+            if not at_rest(scheduler):
                 self.since = None
                 return
             now = time.monotonic()
-            if self.since is None or self.since[1] != road._sequence:
-                self.since = now, road._sequence
+            if self.since is None or self.since[1] != scheduler._sequence:
+                self.since = now, scheduler._sequence
             if now - self.since[0] < _patience_s():
                 return
             self._end()
         self.since = None
-        road._work_off()
+        scheduler._work_off()
 
     def _end(self) -> None:
-        meetings = sorted(self.road.meetings, key=lambda meeting: meeting.seq)
-        for meeting in [meeting for meeting in meetings if meeting.open] or meetings[:1]:
-            meeting.end(self.road)
+        oldest_first = sorted(self.scheduler.rendezvous, key=lambda task: task.seq)
+        for task in [task for task in oldest_first if task.open] or oldest_first[:1]:
+            task.end(self.scheduler)
 
 
 def _patience_s() -> float:

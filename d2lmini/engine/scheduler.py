@@ -35,7 +35,7 @@ class _ThreadState(threading.local):
     """State of a thread: the task it runs, its bulk size, its added priority.
 
     A worker always has a `task` (itself, between tasks), and a thread that waits for a Var has its
-    Gate: a finalizer may run on such a thread at any time, and must not wait either.
+    WaitRequest: a finalizer may run on such a thread at any time, and must not wait either.
     """
 
     task: Any = None
@@ -70,7 +70,7 @@ class Scheduler:
     running     those of them that have begun
     gates       the waits that are queued for a Var now
     segments    open bulk segments, by thread
-    meetings    those that have not run, perhaps some that have (`meeting.at_rest` removes them)
+    rendezvous  those that have not run, perhaps some that have (`rendezvous.at_rest` removes them)
     idle_locks  each blocks a wait for everything
     room_locks  each blocks a push for which too much is pending
     """
@@ -104,7 +104,7 @@ class Scheduler:
         self.running: set[Task] = set()
         self.gates: set[WaitRequest] = set()
         self.segments: dict[int, BulkSegment] = {}
-        self.meetings: set[Rendezvous] = set()
+        self.rendezvous: set[Rendezvous] = set()
         self.idle_locks: list[threading.Lock] = []
         self.room_locks: list[threading.Lock] = []
         self.reports = Reports()

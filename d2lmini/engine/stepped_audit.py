@@ -37,10 +37,8 @@ from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.operation import Operation
-from d2lmini.engine.stepped_blame import bits_of
+from d2lmini.engine.stepped_blame import Program, bits_of, outcome_of
 from d2lmini.engine.stepped_engine import SteppedEngine
-
-Program = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -179,14 +177,7 @@ class _Auditor:
         with self.use("stepped", order=()) as engine:
             run = _Run(engine, scrambles, self.left)
             with instrument.listening(run):
-                try:
-                    outcome: object = bits_of(self.program())
-                except Exception as error:
-                    outcome = "error", type(error).__name__, str(error).splitlines()[:1]
-                engine.wait_idle("audit")
-            with engine.lock:
-                engine.take_unreported()  # later waits must not raise these errors
-            return outcome, run
+                return outcome_of(self.program, engine, "audit"), run
 
     def audit(self) -> Audit:
         """See `engine.audit`."""

@@ -21,10 +21,12 @@ import numpy as np
 
 from d2lmini import instrument
 from d2lmini.engine.core import Task, Var
+from d2lmini.engine.engine import Engine
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.stepped_engine import SteppedEngine
 
 Order = tuple[int, ...]
+Program = Callable[[], object]
 #: The number of a Var, and a sentence with a placeholder for its name.
 Blame = tuple[int | None, str]
 
@@ -40,6 +42,20 @@ def bits_of(value: Any) -> object:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.shape, value.dtype.str, value.tobytes()
     return value
+
+
+def outcome_of(program: Program, engine: Engine, why: str) -> object:
+    """What `program` returns when `engine` runs it, in a form comparable to the bit, or the error
+    that it raises; `why` names the wait for its end. Later waits do not raise its errors."""
+    outcome: object
+    try:
+        outcome = bits_of(program())
+    except Exception as error:
+        outcome = "error", type(error).__name__, str(error).splitlines()[:1]
+    engine.wait_idle(why)
+    with engine.lock:
+        engine.take_unreported()
+    return outcome
 
 
 class Watch(instrument.Instrument):
@@ -142,8 +158,8 @@ def find_collision(engine: SteppedEngine) -> tuple[Operation, Operation, int] | 
     """Check the promise in the log: of two operations that name a Var, one of them to write it,
     the second begins after the first has ended. Returns two operations that break it, and the Var.
 
-    (A meeting claims its Vars before it is complete and in the log, so operations that are logged
-    late are not checked.)
+    (A rendezvous claims its Vars before it is complete and in the log, so operations that are
+    logged late are not checked.)
     """
     last = 0
     checked: set[int] = set()

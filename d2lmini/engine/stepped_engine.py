@@ -169,7 +169,7 @@ class SteppedEngine(View):
         self._operation(task)
 
     def _operation(self, task: Task) -> SteppedOperation:
-        """The record of `task`, made when the task is pushed (for a meeting: complete)."""
+        """The record of `task`, made when the task is pushed (for a rendezvous: complete)."""
         operation = self.operations.get(task.seq)
         if operation is None:
             by = getattr(thread_state.task, "seq", 0)
@@ -402,9 +402,7 @@ class SteppedEngine(View):
                 behind.add(waiting)
         for waiting in behind:
             if not waiting.open:
-                waiting.waits = sum(
-                    not core.holds(waiting, v) for v in (*waiting.shared, *waiting.writes)
-                )
+                waiting.waits = core.count_missing(waiting)
             operation = self.operations.get(waiting.seq)
             if waiting.waits and operation is not None and self.schedule.is_ready(operation):
                 self.schedule.withdraw(operation)

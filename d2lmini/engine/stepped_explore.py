@@ -53,23 +53,22 @@ from typing import Any
 
 from d2lmini import instrument
 from d2lmini.base import MXNetError
-from d2lmini.engine.engine import Engine
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.stepped_blame import (
+    Order,
+    Program,
     Watch,
-    bits_of,
     find_collision,
     find_unnamed,
     find_unnamed_read,
     find_unnamed_write,
     list_begun,
+    outcome_of,
     vars_of_one,
 )
 from d2lmini.engine.stepped_engine import SteppedEngine
 from d2lmini.engine.stepped_orders import Orders
 
-Order = tuple[int, ...]
-Program = Callable[[], object]
 #: With `reduced`, all orders are tried if there are at most so many; else so many at random.
 _MORE, _DRAWN = 200, 20
 
@@ -135,12 +134,12 @@ class _Explorer:
     def serial(self) -> object:
         """The outcome of serial execution."""
         with self.use("naive") as engine:
-            return self._outcome(engine)
+            return outcome_of(self.program, engine, "explore")
 
     def run(self, **options: Any) -> tuple[object, SteppedEngine]:
         """The outcome on a stepped engine, and that engine."""
         with self.use("stepped", **options) as engine:
-            return self._outcome(engine), engine
+            return outcome_of(self.program, engine, "explore"), engine
 
     def fine(self, order: Order) -> bool:
         """True if `order` gives the outcome of serial execution."""
@@ -154,20 +153,8 @@ class _Explorer:
         with self.use("stepped", order=order) as engine:
             watch = Watch(engine, order, those, undo)
             with instrument.listening(watch):
-                self._outcome(engine)
+                outcome_of(self.program, engine, "explore")
         return watch
-
-    def _outcome(self, engine: Engine) -> object:
-        """The program's return value in a form comparable to the bit; or the error it raises."""
-        outcome: object
-        try:
-            outcome = bits_of(self.program())
-        except Exception as error:
-            outcome = "error", type(error).__name__, str(error).splitlines()[:1]
-        engine.wait_idle("explore")
-        with engine.lock:
-            engine.take_unreported()  # later waits must not raise these errors
-        return outcome
 
     def explore(self, most: int, reduced: bool, seeds: int) -> Exploration:
         """See `engine.explore`."""

@@ -1,9 +1,10 @@
 """Waiting: every wait passes through `Waits._wait`, so that no wait stays hidden.
 
 A user thread that needs a value queues for its Var with a `WaitRequest`, like any task, and blocks
-until the Gate is granted. A wait for everything blocks until nothing is pending; a push that finds
-too much pending blocks until the bound admits it. Ctrl-C interrupts all three, and all three are
-refused where blocking could never end: on a worker, and in a finalizer that runs inside the engine.
+until the request is granted. A wait for everything blocks until nothing is pending; a push that
+finds too much pending blocks until the bound admits it. Ctrl-C interrupts all three, and all three
+are refused where blocking could never end: on a worker, and in a finalizer that runs inside the
+engine.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Waits(Scheduler):
                 raise
 
     def _raise_error(self, by: str, var: Var) -> None:
-        """Raise the error of `var`, unless the Var has its old value (the error is `Unchanged`)
-        and a wait has raised the failure already."""
+        """Raise the error of `var`, unless the Var has its old value (a `WriteSkipped`) and a wait
+        has raised the failure already."""
         with core.lock:
             failure = var.error
             if failure is None or not failure.blocks(self):
@@ -245,7 +246,7 @@ class Waits(Scheduler):
             block(opened, StallDetector(self).until(None))
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
-        """`block`; while there are meetings, end them if waiting is in vain."""
+        """`block`; while there are rendezvous, end them if waiting is in vain."""
         watch = StallDetector(self)
         while not block(lock, soon := watch.until(deadline)):
             if soon == deadline:

@@ -185,7 +185,8 @@ class Recorder:
             scope,
         )
         with engine_lock:
-            _count_versions(task)
+            for var in task.writes:
+                var.version += 1
         self.live.add(step)
         scope.recorded += 1
         # From here on it has happened, also if Ctrl-C comes now.
@@ -372,11 +373,6 @@ def _pure(task: OpTask) -> bool:
 def _place(step: RecordedCall) -> Context:
     """The device of a step; all contexts of the CPU are one."""
     return cpu() if step.ctx.is_cpu else step.ctx
-
-
-def _count_versions(task: Task) -> None:
-    for var in task.writes:
-        var.version += 1
 
 
 def _reads(step: RecordedCall, old: set[Chunk], new: set[tuple[RecordedCall, int]]) -> bool:

@@ -148,6 +148,20 @@ class EvalMetric:
     global_num_inst = _sums("_global_count", "The global count")
 
 
+class Averaged(EvalMetric):
+    """Base class: `average` says whether scores of updates are averaged ("macro") or one score is
+    computed from all updates together ("micro"); ValueError for another word."""
+
+    def __init__(
+        self, name: str, output_names: Names = None, label_names: Names = None,
+        average: str = "macro",
+    ):  # fmt: skip
+        if average not in ("macro", "micro"):
+            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
+        self.average = average
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+
 def _number(x: Any) -> Any:
     if isinstance(x, NDArray):
         x = x.asscalar()

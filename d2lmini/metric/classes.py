@@ -26,6 +26,7 @@ from d2lmini.metric.base import (
     check_label_shapes,
     register,
 )
+from d2lmini.signatures import with_defaults
 
 
 @alias("acc")
@@ -82,10 +83,17 @@ class TopKAccuracy(EvalMetric):
             self._add(int((best == label[:, None]).sum()), len(label))
 
 
-class _LogLikelihood(EvalMetric):
-    """Mean of -log(pred[label] + eps) over the examples: probabilities (N, C), N labels. Waits."""
+@alias("ce")
+class CrossEntropy(EvalMetric):
+    """Mean of -log(pred[label] + eps) over the examples: probabilities (N, C), N labels. Waits.
 
-    def __init__(self, eps: float, name: str, output_names: Names, label_names: Names):
+    IndexError for a label outside the classes.
+    """
+
+    def __init__(
+        self, eps: float = 1e-12, name: str = "cross-entropy", output_names: Names = None,
+        label_names: Names = None,
+    ):  # fmt: skip
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
         self.eps = eps
 
@@ -97,29 +105,11 @@ class _LogLikelihood(EvalMetric):
             self._add(float((-numpy.log(probability + self.eps)).sum()), len(label))
 
 
-@alias("ce")
-class CrossEntropy(_LogLikelihood):
-    """Mean of -log(pred[label] + eps) over the examples: probabilities (N, C), N labels. Waits.
-
-    IndexError for a label outside the classes.
-    """
-
-    def __init__(
-        self, eps: float = 1e-12, name: str = "cross-entropy", output_names: Names = None,
-        label_names: Names = None,
-    ):  # fmt: skip
-        super().__init__(eps, name, output_names, label_names)
-
-
 @alias("nll_loss")
-class NegativeLogLikelihood(_LogLikelihood):
+class NegativeLogLikelihood(CrossEntropy):
     """CrossEntropy under another name."""
 
-    def __init__(
-        self, eps: float = 1e-12, name: str = "nll-loss", output_names: Names = None,
-        label_names: Names = None,
-    ):  # fmt: skip
-        super().__init__(eps, name, output_names, label_names)
+    __init__ = with_defaults(CrossEntropy.__init__, name="nll-loss")
 
 
 @register

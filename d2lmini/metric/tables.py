@@ -21,7 +21,16 @@ from typing import Any
 
 import numpy
 
-from d2lmini.metric.base import EvalMetric, Names, as_numpy, batches, check_label_shapes, register
+from d2lmini.metric.base import (
+    Averaged,
+    EvalMetric,
+    Names,
+    as_numpy,
+    batches,
+    check_label_shapes,
+    register,
+)
+from d2lmini.signatures import with_defaults
 
 
 class _Tables(EvalMetric):
@@ -40,14 +49,10 @@ class _Tables(EvalMetric):
         self._table = numpy.zeros_like(self._global_table)
 
 
-class _Binary(_Tables):
+class _Binary(_Tables, Averaged):
     """Base class: a score of the four counts of two classes, averaged or over all updates."""
 
-    def __init__(self, name: str, output_names: Names, label_names: Names, average: str):
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
-        self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=True)
+    _score: Any  #: the score of a table
 
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
@@ -77,10 +82,6 @@ class _Binary(_Tables):
         self.sum_metric = self._score(self._table) * self.num_inst
         self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
 
-    @staticmethod
-    def _score(table: numpy.ndarray) -> float:
-        raise NotImplementedError
-
 
 @register
 class F1(_Binary):
@@ -92,11 +93,7 @@ class F1(_Binary):
     over updates, or "micro", from all counts together. Waits.
     """
 
-    def __init__(
-        self, name: str = "f1", output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        super().__init__(name, output_names, label_names, average)
+    __init__ = with_defaults(Averaged.__init__, name="f1")
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:
@@ -114,11 +111,7 @@ class MCC(_Binary):
     Arguments and ValueError as for F1. Waits.
     """
 
-    def __init__(
-        self, name: str = "mcc", output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        super().__init__(name, output_names, label_names, average)
+    __init__ = with_defaults(Averaged.__init__, name="mcc")
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:

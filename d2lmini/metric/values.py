@@ -16,6 +16,7 @@ import numpy
 
 from d2lmini import ndarray as nd
 from d2lmini.metric.base import (
+    Averaged,
     EvalMetric,
     Names,
     alias,
@@ -25,6 +26,7 @@ from d2lmini.metric.base import (
     check_label_shapes,
     register,
 )
+from d2lmini.signatures import with_defaults
 
 
 class _Difference(EvalMetric):
@@ -33,7 +35,7 @@ class _Difference(EvalMetric):
     #: The methods that compute the number from the differences, in order.
     _methods: tuple[str, ...]
 
-    def __init__(self, name: str, output_names: Names, label_names: Names):
+    def __init__(self, name: str, output_names: Names = None, label_names: Names = None) -> None:
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, labels: Any, preds: Any) -> None:
@@ -58,10 +60,7 @@ class MAE(_Difference):
 
     _methods = ("abs", "mean")
 
-    def __init__(
-        self, name: str = "mae", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(_Difference.__init__, name="mae")
 
 
 @register
@@ -70,10 +69,7 @@ class MSE(_Difference):
 
     _methods = ("square", "mean")
 
-    def __init__(
-        self, name: str = "mse", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(_Difference.__init__, name="mse")
 
 
 @register
@@ -82,14 +78,11 @@ class RMSE(_Difference):
 
     _methods = ("square", "mean", "sqrt")
 
-    def __init__(
-        self, name: str = "rmse", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(_Difference.__init__, name="rmse")
 
 
 @alias("pearsonr")
-class PearsonCorrelation(EvalMetric):
+class PearsonCorrelation(Averaged):
     """Correlation of all elements of label and pred, which have equal shapes.
 
     average: "macro", the mean of the updates' correlations, or "micro", the correlation of all
@@ -97,14 +90,7 @@ class PearsonCorrelation(EvalMetric):
     ValueError for another word. Waits.
     """
 
-    def __init__(
-        self, name: str = "pearsonr", output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
-        self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=True)
+    __init__ = with_defaults(Averaged.__init__, name="pearsonr")
 
     def reset(self) -> None:
         super().reset()
@@ -159,17 +145,11 @@ class Loss(EvalMetric):
 class Torch(Loss):
     """`Loss` under an old name."""
 
-    def __init__(
-        self, name: str = "torch", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(Loss.__init__, name="torch")
 
 
 @register
 class Caffe(Loss):
     """`Loss` under an old name."""
 
-    def __init__(
-        self, name: str = "caffe", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names)
+    __init__ = with_defaults(Loss.__init__, name="caffe")

@@ -397,7 +397,8 @@ def queue(
         if not isinstance(x, Array):
             if isinstance(x, Value):  # a traced value: captures the arrays in its graph
                 return x._apply(op, inputs, attrs, out)
-            raise _not_an_array(op, x)
+            hint = "; make an NDArray of it with nd.array(...)" if hasattr(x, "__len__") else ""
+            raise TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")
         operands.append((x._chunk, x._offset, x._spec))
         reads.append(x._chunk)
         kind = kind or type(x)
@@ -487,8 +488,3 @@ def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
             )
         if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
             raise MXNetError(f"{op.name}: out= is on {x._ctx}, the inputs are on {ctx}")
-
-
-def _not_an_array(op: Op, x: Any) -> TypeError:
-    hint = "; make an NDArray of it with nd.array(...)" if hasattr(x, "__len__") else ""
-    return TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")

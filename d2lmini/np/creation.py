@@ -20,6 +20,7 @@ from d2lmini.ndarray import exchange
 from d2lmini.np.shapes import broadcast_to, reshape, stack
 from d2lmini.np.values import as_type, check_array, dtype_of, fill, full_shape, is_number
 from d2lmini.ops.core import Value, as_dtype, registry
+from d2lmini.ops.signature import named
 
 
 def array(object: Any, dtype: Any = None, ctx: Context | None = None) -> Any:
@@ -72,22 +73,20 @@ def _check_order(order: str) -> None:
         raise NotImplementedError(f"only order='C' is supported, got {order!r}")
 
 
-def zeros(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
-    """An array of zeros."""
-    _check_order(order)
-    return nd.zeros(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
+def _of_shape(name: str, means: str) -> Callable[..., Any]:
+    make = getattr(nd, name)
+
+    def function(
+        shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None
+    ) -> Any:
+        _check_order(order)
+        return make(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
+
+    return named(function, __name__, name, f"An array {means}.")
 
 
-def ones(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
-    """An array of ones."""
-    _check_order(order)
-    return nd.ones(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
-
-
-def empty(shape: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None) -> Any:
-    """An array with undefined contents."""
-    _check_order(order)
-    return nd.empty(full_shape(shape), ctx, _default(dtype)).as_np_ndarray()
+zeros, ones = _of_shape("zeros", "of zeros"), _of_shape("ones", "of ones")
+empty = _of_shape("empty", "with undefined contents")
 
 
 def full(
@@ -111,9 +110,8 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
         check_array(f"{make.__name__}_like", a)
         return fill(out, make(a.shape, dtype or dtype_of(a), order, ctx or a.ctx))
 
-    function.__name__ = function.__qualname__ = f"{make.__name__}_like"
-    function.__doc__ = f"`{make.__name__}` in the shape, dtype and context of `a`."
-    return function
+    means = f"`{make.__name__}` in the shape, dtype and context of `a`."
+    return named(function, __name__, f"{make.__name__}_like", means)
 
 
 zeros_like, ones_like = _like(zeros), _like(ones)
@@ -228,10 +226,7 @@ def _window(name: str) -> Callable[..., Any]:
     def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
         return array(getattr(onp, name)(M), _default(dtype), ctx)
 
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "d2lmini.np"
-    function.__doc__ = f"The {name} window of M points."
-    return function
+    return named(function, "d2lmini.np", name, f"The {name} window of M points.")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

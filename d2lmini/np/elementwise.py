@@ -31,6 +31,7 @@ from d2lmini.np.values import (
 )
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.signature import named
 
 # -- two operands ----------------------------------------------------------------------------------
 
@@ -78,7 +79,8 @@ def _binary(name: str, family: Family) -> Callable[..., Any]:
         result = inputs[0]._apply(op, tuple(inputs), attrs)
         return fill(out, as_type(result, bool) if family.truth else result)
 
-    return _named(function, name, f"{family.means}, element by element; shapes broadcast.")
+    means = f"{family.means}, element by element; shapes broadcast."
+    return named(function, "d2lmini.np", name, means)
 
 
 def _as_comparable(x: Any, number: Any) -> Any:
@@ -99,13 +101,6 @@ def _of_bools(name: str, op: Any, inputs: list[Any]) -> Any:
     if name == "subtract":
         raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal or astype")
     return as_type(op(*[as_type(x, "uint8") for x in inputs]), bool)
-
-
-def _named(function: Any, name: str, doc: str) -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "d2lmini.np"
-    function.__doc__ = doc
-    return function
 
 
 # -- one operand -----------------------------------------------------------------------------------
@@ -143,7 +138,8 @@ def _unary(name: str, op_name: str, truth: bool) -> Callable[..., Any]:
             return op(x, out=out)
         return fill(out, x._apply(op, (x,), op.defaults))
 
-    return _named(function, name, f"{(op.__doc__ or name).splitlines()[0]}")
+    means = f"{(op.__doc__ or name).splitlines()[0]}"
+    return named(function, "d2lmini.np", name, means)
 
 
 def _bitwise(name: str) -> Callable[..., Any]:
@@ -161,7 +157,8 @@ def _bitwise(name: str) -> Callable[..., Any]:
             x = as_type(x, "int64")
         return fill(out, op(x, how=how, scalar=int(other)))
 
-    return _named(function, name, f"Bitwise {how} of integers or bool; shapes broadcast.")
+    means = f"Bitwise {how} of integers or bool; shapes broadcast."
+    return named(function, "d2lmini.np", name, means)
 
 
 def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:

@@ -19,6 +19,7 @@ from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.creation import array
 from d2lmini.np.selection import read
 from d2lmini.ops.core import Value
+from d2lmini.ops.signature import named
 
 
 def by_numpy(
@@ -47,10 +48,8 @@ def by_numpy(
         result = function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
         return wrapped(result, next((x.ctx for x in args if isinstance(x, NDArray)), None))
 
-    call.__name__ = call.__qualname__ = name
-    call.__module__ = module
-    call.__doc__ = f"numpy.{name} of copies of the arrays: waits, has no gradient."
-    return call
+    doc = f"numpy.{name} of copies of the arrays: waits, has no gradient."
+    return named(call, module, name, doc)
 
 
 NAMES = """

@@ -20,6 +20,7 @@ from d2lmini.np.selection import where
 from d2lmini.np.shapes import expand_dims, moveaxis, ravel, squeeze, swapaxes
 from d2lmini.np.values import as_float, check_array, drop_axes
 from d2lmini.ops.core import registry
+from d2lmini.ops.signature import named
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -27,11 +28,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     and 'fro', 1, -1, inf, -inf, 'nuc', 2 for matrices. ValueError for others."""
     x = as_float(check_array("linalg.norm", x))
     absolute = ELEMENTWISE["abs"](x)
-    if axis is None and ord is None:
+    if axis is None:
         axis = tuple(range(len(x.shape)))
-    elif axis is None:
-        axis = tuple(range(len(x.shape)))
-        if len(axis) > 2:
+        if ord is not None and len(axis) > 2:
             raise ValueError("Improper number of dimensions to norm.")
     axes = reductions.normalized(axis, len(x.shape))
     if ord in (None, "fro") or (ord == 2 and len(axes) == 1):
@@ -81,9 +80,7 @@ def _batched(name: str, op: str, doc: str) -> Any:
             parts = [drop_axes(x) for x in parts]
         return parts[0] if count == 1 else tuple(parts)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    return named(function, __name__, name, doc)
 
 
 inv = _batched("inv", "_linalg_inverse", "The inverse of each matrix.")

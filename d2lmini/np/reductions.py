@@ -19,7 +19,6 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
-from d2lmini.np.elementwise import _named
 from d2lmini.np.values import (
     FLOAT32,
     as_float,
@@ -32,6 +31,7 @@ from d2lmini.np.values import (
     reshape_to,
 )
 from d2lmini.ops.core import normalize_axes, registry
+from d2lmini.ops.signature import named
 
 multiply, subtract, divide = (ELEMENTWISE[name] for name in ("multiply", "subtract", "divide"))
 
@@ -91,8 +91,11 @@ def _extreme(name: str) -> Callable[..., Any]:
             raise ValueError(f"np.{name}: an axis without elements has no extreme")
         return fill(out, reduce(name, a, axis, keepdims))
 
-    return _named(
-        function, name, f"The {name}imum over `axis`. ValueError for an axis without elements."
+    return named(
+        function,
+        "d2lmini.np",
+        name,
+        f"The {name}imum over `axis`. ValueError for an axis without elements.",
     )
 
 
@@ -167,7 +170,7 @@ def _position(name: str) -> Callable[..., Any]:
         return fill(out, drop_axes(found) if whole and not keepdims else found)
 
     means = "The position of the extreme along `axis`, or in the flat array. ValueError for none."
-    return _named(function, name, means)
+    return named(function, "d2lmini.np", name, means)
 
 
 argmax, argmin = _position("argmax"), _position("argmin")
@@ -187,7 +190,8 @@ def _of_truth(name: str, reduction: str) -> Callable[..., Any]:
         total = reduce("sum" if name == "any" else "prod", truth, axis, keepdims)
         return fill(out, as_type(total, bool))
 
-    return _named(function, name, f"True where {name} elements along `axis` are not zero.")
+    means = f"True where {name} elements along `axis` are not zero."
+    return named(function, "d2lmini.np", name, means)
 
 
 any, all = _of_truth("any", "max"), _of_truth("all", "min")
@@ -204,7 +208,8 @@ def _of_nan(name: str, neutral: float) -> Callable[..., Any]:
         )
         return base(clean, axis, dtype, out=out, keepdims=keepdims)
 
-    return _named(function, name, f"`{name[3:]}` of the elements that are not nan.")
+    means = f"`{name[3:]}` of the elements that are not nan."
+    return named(function, "d2lmini.np", name, means)
 
 
 def nanmean(

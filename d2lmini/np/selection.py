@@ -33,7 +33,9 @@ from d2lmini.np.values import (
     promote,
     reshape_to,
 )
-from d2lmini.ops.core import Value, normalize_axis, registry
+from d2lmini.ops.chunking import along
+from d2lmini.ops.core import Value, normalize_axis, registry, with_axis
+from d2lmini.ops.signature import named
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 
 
@@ -78,7 +80,7 @@ def take(
     )
     result = registry["take"](a, flat, axis=axis, mode=mode)
     if not indices.shape:
-        result = reshape_to(result, tuple(a.shape[:axis]) + tuple(a.shape[axis + 1 :]))
+        result = reshape_to(result, with_axis(a.shape, axis))
     return fill(out, result)
 
 
@@ -157,9 +159,8 @@ def _triangle(name: str) -> Callable[..., Any]:
         mask = array(getattr(onp, name)(onp.ones((rows, columns), bool), k), ctx=m.ctx)
         return where(mask, m, 0)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {'lower' if name == 'tril' else 'upper'} triangle, from diagonal k."
-    return function
+    side = "lower" if name == "tril" else "upper"
+    return named(function, __name__, name, f"The {side} triangle, from diagonal k.")
 
 
 tril, triu = _triangle("tril"), _triangle("triu")
@@ -177,7 +178,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
         arr, axis = ravel(arr), 0
     obj = read(obj, "delete").astype(int) if isinstance(obj, Value) else obj
     kept = onp.delete(onp.arange(arr.shape[axis]), obj)
-    return arr[(slice(None),) * normalize_axis(axis, len(arr.shape)) + (kept,)]
+    return arr[along(normalize_axis(axis, len(arr.shape)), kept)]
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
@@ -188,8 +189,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         )
     axis = normalize_axis(axis, len(check_array("diff", a).shape))
     for _ in range(n):
-        whole = (slice(None),) * axis
-        a = ELEMENTWISE["subtract"](a[(*whole, slice(1, None))], a[(*whole, slice(None, -1))])
+        later, earlier = (a[along(axis, part)] for part in (slice(1, None), slice(None, -1)))
+        a = ELEMENTWISE["subtract"](later, earlier)
     return a
 
 

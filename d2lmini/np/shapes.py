@@ -29,6 +29,7 @@ from d2lmini.np.values import (
     promote,
     reshape_to,
 )
+from d2lmini.ops.chunking import along
 from d2lmini.ops.core import normalize_axes, normalize_axis, registry
 
 
@@ -182,8 +183,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     else:
         cuts = [min(c + size if c < 0 else c, size) for c in map(int, indices_or_sections)]
         bounds = [0, *cuts, size]
-    whole = (slice(None),) * axis
-    return [ary[(*whole, slice(begin, end))] for begin, end in pairwise(bounds)]
+    return [ary[along(axis, slice(begin, end))] for begin, end in pairwise(bounds)]
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
@@ -226,7 +226,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
         size = a.shape[normalize_axis(axis, len(a.shape))]
         counts = onp.broadcast_to(onp.asarray(repeats, int), (size,))
         places = onp.repeat(onp.arange(size), counts)
-        return a[(slice(None),) * normalize_axis(axis, len(a.shape)) + (places,)]
+        return a[along(normalize_axis(axis, len(a.shape)), places)]
     return registry["repeat"](a, repeats=int(repeats), axis=axis)
 
 
@@ -259,8 +259,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         i = normalize_axis(i, len(a.shape))
         by = by % a.shape[i] if a.shape[i] else 0
         if by:
-            whole = (slice(None),) * i
-            a = concatenate([a[(*whole, slice(-by, None))], a[(*whole, slice(None, -by))]], i)
+            parts = slice(-by, None), slice(None, -by)
+            a = concatenate([a[along(i, part)] for part in parts], i)
     return a
 
 
@@ -287,7 +287,7 @@ def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: 
     for axis, (before, after) in enumerate(widths):
         if mode in modes[3:]:
             places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
-            x = x[(slice(None),) * axis + (places,)]
+            x = x[along(axis, places)]
             continue
         if mode == "constant":
             shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))

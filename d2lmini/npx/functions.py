@@ -16,7 +16,7 @@ from d2lmini.np.protocol import FUNCTIONS as NUMPY
 from d2lmini.np.shapes import reshape as np_reshape
 from d2lmini.np.values import check_array
 from d2lmini.ops.core import Op, Value, registry
-from d2lmini.ops.signature import text_of
+from d2lmini.ops.signature import named, text_of
 
 #: npx's name -> the op's.
 OPS = {
@@ -47,10 +47,8 @@ def _function(name: str, op: Op) -> Callable[..., Any]:
         kwargs.pop("name", None)
         return op(*args, **kwargs)
 
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "d2lmini.npx"
-    function.__doc__ = f"`nd.{op.name}`: `{op.usage}`\n\n{text_of(op)}"
-    return function
+    doc = f"`nd.{op.name}`: `{op.usage}`\n\n{text_of(op)}"
+    return named(function, "d2lmini.npx", name, doc)
 
 
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:

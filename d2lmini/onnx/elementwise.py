@@ -35,9 +35,8 @@ _WITH_CONSTANT = {
 
 @converts(*_WITH_CONSTANT)
 def _with_constant(w: Writer, node: Node, x: str) -> str:
-    assert node.op is not None
-    operator, value = _WITH_CONSTANT[node.op.name]
-    return w.add(operator, x, w.number(value, _floating(w, node) if value % 1 else _dtype(w, node)))
+    operator, value = _WITH_CONSTANT[w.op_name]
+    return w.add(operator, x, w.number(value, _floating(w) if value % 1 else w.x.dtype))
 
 
 @converts("rsqrt")
@@ -47,27 +46,25 @@ def _rsqrt(w: Writer, node: Node, x: str) -> str:
 
 @converts("cbrt", "rcbrt")
 def _cbrt(w: Writer, node: Node, x: str) -> str:
-    size = w.add("Pow", w.add("Abs", x), w.number(1 / 3, _dtype(w, node)))
+    size = w.add("Pow", w.add("Abs", x), w.number(1 / 3, w.x.dtype))
     y = w.add("Mul", w.add("Sign", x), size)
-    assert node.op is not None
-    return y if node.op.name == "cbrt" else w.add("Reciprocal", y)
+    return y if w.op_name == "cbrt" else w.add("Reciprocal", y)
 
 
 @converts("expm1")
 def _expm1(w: Writer, node: Node, x: str) -> str:
-    return w.add("Sub", w.add("Exp", x), w.number(1, _dtype(w, node)))
+    return w.add("Sub", w.add("Exp", x), w.number(1, w.x.dtype))
 
 
 @converts("log1p")
 def _log1p(w: Writer, node: Node, x: str) -> str:
-    return w.add("Log", w.add("Add", x, w.number(1, _dtype(w, node))))
+    return w.add("Log", w.add("Add", x, w.number(1, w.x.dtype)))
 
 
 @converts("log2", "log10")
 def _log_to_base(w: Writer, node: Node, x: str) -> str:
-    assert node.op is not None
-    base = 2 if node.op.name == "log2" else 10
-    return w.add("Div", w.add("Log", x), w.number(log(base), _dtype(w, node)))
+    base = 2 if w.op_name == "log2" else 10
+    return w.add("Div", w.add("Log", x), w.number(log(base), w.x.dtype))
 
 
 @converts("trunc", "fix")
@@ -77,13 +74,13 @@ def _trunc(w: Writer, node: Node, x: str) -> str:
 
 @converts("round")
 def _round(w: Writer, node: Node, x: str) -> str:
-    half = w.number(0.5, _dtype(w, node))
+    half = w.number(0.5, w.x.dtype)
     return w.add("Mul", w.add("Sign", x), w.add("Floor", w.add("Add", w.add("Abs", x), half)))
 
 
 @converts("rint")
 def _rint(w: Writer, node: Node, x: str) -> str:
-    return w.add("Ceil", w.add("Sub", x, w.number(0.5, _dtype(w, node))))
+    return w.add("Ceil", w.add("Sub", x, w.number(0.5, w.x.dtype)))
 
 
 @converts("hard_sigmoid")
@@ -93,7 +90,7 @@ def _hard_sigmoid(w: Writer, node: Node, x: str) -> str:
 
 @converts("clip")
 def _clip(w: Writer, node: Node, x: str) -> str:
-    dtype = _dtype(w, node)
+    dtype = w.x.dtype
     low, high = node.attrs["a_min"], node.attrs["a_max"]
     if dtype.kind in "iu":  # bounds beyond what the dtype holds say nothing
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -106,7 +103,7 @@ def _clip(w: Writer, node: Node, x: str) -> str:
 
 @converts("smooth_l1")
 def _smooth_l1(w: Writer, node: Node, x: str) -> str:
-    dtype, s2 = _floating(w, node), node.attrs["scalar"] ** 2
+    dtype, s2 = _floating(w), node.attrs["scalar"] ** 2
     turn = 1 / s2 if s2 else np.inf
     size = w.add("Abs", x)
     near = w.add("Mul", w.add("Mul", x, x), w.number(s2 / 2, dtype))
@@ -116,12 +113,12 @@ def _smooth_l1(w: Writer, node: Node, x: str) -> str:
 
 @converts("cast")
 def _cast(w: Writer, node: Node, x: str) -> str:
-    return w.cast(x, w.spec((node, 0)).dtype)
+    return w.cast(x, w.y.dtype)
 
 
 @converts("amp_cast")
 def _amp_cast(w: Writer, node: Node, x: str) -> str:
-    dtype, target = _dtype(w, node), w.spec((node, 0)).dtype
+    dtype, target = w.x.dtype, w.y.dtype
     if dtype == np.float32 and target.kind in "iu" and target.itemsize < 8:
         ends = np.iinfo(target)
         most = np.nextafter(np.float32(ends.max), 0) if target.itemsize == 4 else ends.max
@@ -132,21 +129,19 @@ def _amp_cast(w: Writer, node: Node, x: str) -> str:
 
 @converts("logical_not")
 def _not(w: Writer, node: Node, x: str) -> str:
-    zero = w.number(0, _dtype(w, node))
-    return w.cast(w.add("Equal", x, zero), w.spec((node, 0)).dtype)
+    zero = w.number(0, w.x.dtype)
+    return w.cast(w.add("Equal", x, zero), w.y.dtype)
 
 
 @converts("zeros_like", "ones_like")
 def _like(w: Writer, node: Node, x: str) -> str:
-    assert node.op is not None and node.inputs[0] is not None
-    value = w.number(node.op.name == "ones_like", _dtype(w, node))
+    value = w.number(w.op_name == "ones_like", w.x.dtype)
     return w.add("Expand", value, w.add("Shape", x))
 
 
 @converts("where")
 def _where(w: Writer, node: Node, condition: str, x: str, y: str) -> str:
     chosen, other = node.inputs[:2]
-    assert chosen is not None and other is not None
     mask = w.cast(condition, bool)
     missing = len(w.spec(other).shape) - len(w.spec(chosen).shape)
     if missing:  # a vector chooses among rows
@@ -196,14 +191,14 @@ def _binary(w: Writer, family: Family, a: str, b: str, dtype: np.dtype) -> str:
 @converts(*(op.name for f in _FAMILIES for op in (f.broadcast, f.equal)))
 def _two(w: Writer, node: Node, a: str, b: str) -> str:
     assert node.op is not None
-    return _binary(w, node.op.family, a, b, _dtype(w, node))
+    return _binary(w, node.op.family, a, b, w.x.dtype)
 
 
 @converts(*(op.name for f in _FAMILIES for op in f.ops if op not in (f.broadcast, f.equal)))
 def _scalar(w: Writer, node: Node, x: str) -> str:
     assert node.op is not None
     family = node.op.family
-    dtype, value = _dtype(w, node), node.attrs["scalar"]
+    dtype, value = w.x.dtype, node.attrs["scalar"]
     wide = dtype
     if dtype.kind in "iu" and family.numbers == "fit":
         value = fit[np][dtype][value].item()
@@ -218,15 +213,9 @@ def _scalar(w: Writer, node: Node, x: str) -> str:
     return y if wide == dtype else w.cast(y, dtype)
 
 
-def _dtype(w: Writer, node: Node) -> Any:
-    """The dtype of the first input."""
-    assert node.inputs[0] is not None
-    return w.spec(node.inputs[0]).dtype
-
-
-def _floating(w: Writer, node: Node) -> Any:
-    """The same, which must be a floating one."""
-    dtype = _dtype(w, node)
+def _floating(w: Writer) -> Any:
+    """The dtype of the first input, which must be a floating one."""
+    dtype = w.x.dtype
     if dtype.kind != "f":
         raise w.problem(f"has a converter for floating numbers only, got {dtype}: cast it before")
     return dtype

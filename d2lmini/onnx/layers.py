@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import Writer, converts
 
 # -- products --------------------------------------------------------------------------------------
@@ -16,7 +15,7 @@ from d2lmini.onnx.writer import Writer, converts
 
 @converts("FullyConnected")
 def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "") -> str:
-    ndim = len(w.spec(first(node)).shape)
+    ndim = len(w.x.shape)
     if node.attrs["flatten"] or ndim == 2:
         x = x if ndim == 2 else w.add("Flatten", x, axis=1)
         return w.add("Gemm", x, weight, *([bias] if bias else []), transB=1)
@@ -28,7 +27,6 @@ def _matrices(w: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
     """The two operands of batch_dot and its like, transposed if that is asked for."""
     results = []
     for x, entry, flag in zip((a, b), node.inputs, ("transpose_a", "transpose_b")):
-        assert entry is not None
         if node.attrs[flag]:
             order = list(range(len(w.spec(entry).shape)))
             order[-2:] = order[:-3:-1]
@@ -43,16 +41,13 @@ def _batch_dot(w: Writer, node: Node, a: str, b: str) -> str:
     if node.attrs.get("axis", -2) != -2:
         raise w.problem("axis other than -2 has no converter")
     y = w.add("MatMul", *_matrices(w, node, a, b))
-    return y if alpha == 1 else w.add("Mul", y, w.number(alpha, w.spec(first(node)).dtype))
+    return y if alpha == 1 else w.add("Mul", y, w.number(alpha, w.x.dtype))
 
 
 @converts("dot")
 def _dot(w: Writer, node: Node, a: str, b: str) -> str:
     """The last axis of a with the first of b; transposed, the first of a, the last of b."""
-    sizes = []
-    for entry in node.inputs:
-        assert entry is not None
-        sizes.append(w.sizes(entry))
+    sizes = [w.sizes(entry) for entry in node.inputs]
     if len(sizes[0]) == len(sizes[1]) == 1:
         return w.reshape_to(w.add("MatMul", a, b), (1,))
     # Both become matrices, whose product gets its axes back.
@@ -71,7 +66,7 @@ def _dot(w: Writer, node: Node, a: str, b: str) -> str:
             x = w.reshape_to(x, (None, inner) if at == -1 else (inner, None))
         parts.append(x)
     y = w.add("MatMul", *parts)
-    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.reshape_to(y, w.sizes((node, 0)))
+    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.reshape_to(y, w.y_sizes)
 
 
 # -- convolution and pooling -----------------------------------------------------------------------
@@ -111,7 +106,7 @@ def _deconvolution(w: Writer, node: Node, *xs: str) -> str:
 @converts("Pooling")
 def _pooling(w: Writer, node: Node, x: str) -> str:
     kind = node.attrs["pool_type"]
-    ndim = len(w.spec(first(node)).shape)
+    ndim = len(w.x.shape)
     if node.attrs["global_pool"]:
         if kind == "sum":
             return w.reduce("ReduceSum", x, range(2, ndim), keepdims=True)
@@ -119,8 +114,8 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
         return w.add(operator, x, p=node.attrs["p_value"] if kind == "lp" else None)
     window = _window(w, node)
     n = ndim - 2
-    inputs = w.spec(first(node)).shape[2:]
-    outputs = w.spec((node, 0)).shape[2:]
+    inputs = w.x.shape[2:]
+    outputs = w.y.shape[2:]
     before = window["pads"][:n]
     # What the last window reaches beyond the padding, where the convention is 'full'.
     beyond = [
@@ -139,7 +134,7 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     if kind == "avg" and (not any(after) or (padded and not any(beyond)) or not padded):
         return w.add("AveragePool", x, count_include_pad=int(padded), **window)
     y = w.add("AveragePool", x, count_include_pad=1, **window)
-    dtype, size = w.spec(first(node)).dtype, prod(window["kernel_shape"])
+    dtype, size = w.x.dtype, prod(window["kernel_shape"])
     if kind == "sum":
         return w.add("Mul", y, w.number(size, dtype))
     # An average over what lies inside the padding: how many that are, known per window.
@@ -174,7 +169,6 @@ def _per_channel(w: Writer, x: str, axis: int, ndim: int) -> str:
 @converts("BatchNorm")
 def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str, var: str) -> str:
     a, (data, scale) = node.attrs, node.inputs[:2]
-    assert data is not None and scale is not None
     if a["output_mean_var"]:
         raise w.problem("output_mean_var has no converter")
     spec = w.spec(scale)
@@ -198,7 +192,7 @@ def _normalize(w: Writer, x: str, axes: list[int], eps: float, dtype: np.dtype) 
 
 @converts("LayerNorm")
 def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
-    spec, a = w.spec(first(node)), node.attrs
+    spec, a = w.x, node.attrs
     if a["output_mean_var"]:
         raise w.problem("output_mean_var has no converter")
     axis = a["axis"] % len(spec.shape)
@@ -211,21 +205,14 @@ def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
 
 @converts("GroupNorm")
 def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
-    spec, groups, scale = w.spec(first(node)), node.attrs["num_groups"], node.inputs[1]
+    spec, groups, scale = w.x, node.attrs["num_groups"], node.inputs[1]
     if node.attrs["output_mean_var"]:
         raise w.problem("output_mean_var has no converter")
-    assert scale is not None
-    sizes = w.sizes(first(node))
+    sizes = w.x_sizes
     C, rest = spec.shape[1], prod(spec.shape[2:])
-    y = _normalize(
-        w,
-        w.reshape_to(x, (sizes[0], groups, C // groups * rest)),
-        [2],
-        node.attrs["eps"],
-        spec.dtype,
-    )
-    per_group = w.spec(scale).shape[0] == groups
-    view = (sizes[0], groups, C // groups * rest) if per_group else (sizes[0], C, rest)
+    grouped = (sizes[0], groups, C // groups * rest)
+    y = _normalize(w, w.reshape_to(x, grouped), [2], node.attrs["eps"], spec.dtype)
+    view = grouped if w.spec(scale).shape[0] == groups else (sizes[0], C, rest)
     gamma, beta = (_per_channel(w, v, 1, 3) for v in (gamma, beta))
     y = w.add("Add", w.add("Mul", w.reshape_to(y, view), gamma), beta)
     return w.reshape_to(y, sizes)
@@ -233,7 +220,7 @@ def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
 
 @converts("L2Normalization")
 def _l2(w: Writer, node: Node, x: str) -> str:
-    spec, mode = w.spec(first(node)), node.attrs["mode"]
+    spec, mode = w.x, node.attrs["mode"]
     ndim = len(spec.shape)
     first_axis, end = {
         "instance": (1, ndim),
@@ -252,17 +239,14 @@ def _l2(w: Writer, node: Node, x: str) -> str:
 
 @converts("Activation")
 def _activation(w: Writer, node: Node, x: str) -> str:
-    kinds = {
-        "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus",
-        "softsign": "Softsign",
-    }  # fmt: skip
-    return w.add(kinds[node.attrs["act_type"]], x)
+    kind: str = node.attrs["act_type"]
+    return w.add("Softplus" if kind == "softrelu" else kind.capitalize(), x)
 
 
 @converts("LeakyReLU")
 def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
     a, kind = node.attrs, node.attrs["act_type"]
-    spec = w.spec(first(node))
+    spec = w.x
     if kind == "prelu":
         return w.add("PRelu", x, _per_channel(w, gamma, 1, len(spec.shape)))
     if kind == "elu":
@@ -280,16 +264,15 @@ def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
 
 @converts("softmax", "log_softmax", "softmin")
 def _softmax(w: Writer, node: Node, x: str, *length: str) -> str:
-    a, spec = node.attrs, w.spec(first(node))
-    assert node.op is not None
+    a, spec = node.attrs, w.x
     if length:
         raise w.problem("lengths have no converter; mask with where before")
-    out = w.spec((node, 0)).dtype
+    out = w.y.dtype
     x = x if out == spec.dtype else w.cast(x, out)
-    x = w.add("Neg", x) if node.op.name == "softmin" else x
+    x = w.add("Neg", x) if w.op_name == "softmin" else x
     if a["temperature"]:
         x = w.add("Div", x, w.number(a["temperature"], out))
-    operator = "LogSoftmax" if node.op.name == "log_softmax" else "Softmax"
+    operator = "LogSoftmax" if w.op_name == "log_softmax" else "Softmax"
     return w.add(operator, x, axis=a["axis"])
 
 

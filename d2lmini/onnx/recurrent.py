@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.shapes import first, slice_axis
+from d2lmini.onnx.shapes import slice_axis
 from d2lmini.onnx.writer import Writer, converts
 
 _OPERATOR = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
@@ -47,17 +47,13 @@ def layers_of(vector: np.ndarray, C: int, H: int, layers: int, dirs: int, mode: 
 def _rnn(
     w: Writer, node: Node, x: str, parameters: str, state: str, cell: str = "", lengths: str = ""
 ) -> Any:
-    a, mode, H, L = (
-        node.attrs,
-        node.attrs["mode"],
-        node.attrs["state_size"],
-        node.attrs["num_layers"],
-    )
+    a = node.attrs
+    mode, H, L = a["mode"], a["state_size"], a["num_layers"]
     if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
         raise w.problem("projections and clipped states have no converter")
     vector = w.require_known(node.inputs[1], "the parameters")
     dirs = 2 if a["bidirectional"] else 1
-    sizes, dtype = w.sizes(first(node)), w.spec(first(node)).dtype
+    sizes = w.x_sizes
     C = sizes[2]
     assert C is not None
     lengths = w.cast(lengths, "int32") if lengths else ""
@@ -66,14 +62,7 @@ def _rnn(
         states = [
             _layer_of(w, node, i, name, k, L, dirs) for i, name in ((2, state), (3, cell)) if name
         ]
-        constants = [w.array(v, dtype) for v in (W, R, B)]
-        activation = ["Relu"] * dirs if mode == "rnn_relu" else None
-        y, *ends = w.add(
-            _OPERATOR[mode], x, *constants, lengths, *states, hidden_size=H, activations=activation,
-            direction="bidirectional" if dirs == 2 else None,
-            linear_before_reset=1 if mode == "gru" else None,
-            outputs=3 if mode == "lstm" else 2,
-        )  # fmt: skip
+        y, *ends = _add(w, mode, x, (W, R, B), lengths, states, H, dirs)
         # (T, dirs, N, H) -> (T, N, dirs H)
         x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
         last_h.append(ends[0])
@@ -82,6 +71,19 @@ def _rnn(
         return x
     lasts = [last_h, last_c] if mode == "lstm" else [last_h]
     return [x, *(w.add("Concat", *last_states, axis=0) for last_states in lasts)]
+
+
+def _add(
+    w: Writer, mode: str, x: str, weights: tuple, lengths: str, states: list[str], H: int,
+    dirs: int = 1,
+) -> Any:  # fmt: skip
+    """Write the operator of a layer; its outputs."""
+    return w.add(
+        _OPERATOR[mode], x, *[w.array(v, w.x.dtype) for v in weights], lengths, *states,
+        hidden_size=H, activations=["Relu"] * dirs if mode == "rnn_relu" else None,
+        direction="bidirectional" if dirs == 2 else None,
+        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
+    )  # fmt: skip
 
 
 def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dirs: int) -> str:
@@ -100,22 +102,17 @@ def _rnn_layer(
     w: Writer, node: Node, x: str, _w: str, _r: str, _b: str, _c: str, state: str, cell: str = ""
 ) -> Any:
     """A cell over one step or all of them, whose parameters are apart."""
-    mode, H = node.attrs["mode"], w.spec((node, 0)).shape[-1]
+    mode, H = node.attrs["mode"], w.y.shape[-1]
     parts = [w.require_known(entry, "a parameter") for entry in node.inputs[1:5]]
     vector = np.concatenate([part.ravel() for part in parts])
     [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
-    dtype = w.spec(first(node)).dtype
-    one_step = len(w.spec(first(node)).shape) == 2
+    one_step = len(w.x.shape) == 2
     states = []
     for entry, name in zip(node.inputs[5:], (state, cell)):
         zeros = entry in w.values and not w.values[entry].any()
         states.append("" if zeros or not name else w.unsqueeze(name, 0))
-    y, *ends = w.add(
-        _OPERATOR[mode], w.unsqueeze(x, 0) if one_step else x,
-        *(w.array(v, dtype) for v in (W, R, B)), "", *states, hidden_size=H,
-        activations=["Relu"] if mode == "rnn_relu" else None,
-        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
-    )  # fmt: skip
+    x = w.unsqueeze(x, 0) if one_step else x
+    y, *ends = _add(w, mode, x, (W, R, B), "", states, H)
     y = w.squeeze(y, 0, 1) if one_step else w.squeeze(y, 1)
     return [y, w.squeeze(ends[1], 0)] if mode == "lstm" else y
 
@@ -124,7 +121,7 @@ def _rnn_layer(
 def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return w.add("Identity", x)
-    axis, sizes = node.attrs["axis"], w.sizes(first(node))
+    axis, sizes = node.attrs["axis"], w.x_sizes
     T = sizes[axis]
     if T is None:
         raise w.problem("masks along the batch; export it not dynamic")
@@ -133,14 +130,14 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     inside = w.add("Less", steps, ends)
     if len(sizes) > 2:
         inside = w.unsqueeze(inside, *range(2, len(sizes)))
-    return w.add("Where", inside, x, w.number(node.attrs["value"], w.spec(first(node)).dtype))
+    return w.add("Where", inside, x, w.number(node.attrs["value"], w.x.dtype))
 
 
 @converts("SequenceReverse")
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return slice_axis(w, x, (None,), (None,), (-1,), (0,))
-    T = w.sizes(first(node))[0]
+    T = w.x_sizes[0]
     if T is None:
         raise w.problem("reverses along the batch; export it not dynamic")
     ends = w.clip(w.cast(lengths[0], "int64"), 0, T)
@@ -154,9 +151,9 @@ def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
         y = slice_axis(w, x, (-1,), (None,), (1,), (axis,))
         return w.squeeze(y, axis)
     if axis == 0:
-        ndim = len(w.spec(first(node)).shape)
+        ndim = len(w.x.shape)
         x = w.transpose(x, 1, 0, *range(2, ndim))
-    T = w.sizes(first(node))[axis]
+    T = w.x_sizes[axis]
     if T is None:
         raise w.problem("reads along the batch; export it not dynamic")
     ends = w.clip(w.cast(lengths[0], "int64"), 1, T)

@@ -8,7 +8,7 @@ import numpy as np
 
 from d2lmini.graph.ir import Entry, Node
 from d2lmini.onnx.writer import Sizes, Writer, converts
-from d2lmini.ops.core import normalize_axes
+from d2lmini.ops.reduce import reduced_axes
 
 #: "To the end" in a Slice.
 _FAR = np.iinfo(np.int64).max
@@ -24,7 +24,7 @@ def first(node: Node) -> Entry:
 def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
     """The attribute, counted from the front."""
     axis: int = node.attrs[name]
-    return axis % (len(w.spec(first(node)).shape) + extra)
+    return axis % (len(w.x.shape) + extra)
 
 
 # -- other shapes ----------------------------------------------------------------------------------
@@ -32,12 +32,12 @@ def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
 
 @converts("reshape", "_np_reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
 def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
-    return w.reshape_to(x, w.sizes((node, 0)))
+    return w.reshape_to(x, w.y_sizes)
 
 
 @converts("transpose")
 def _transpose(w: Writer, node: Node, x: str) -> str:
-    order = node.attrs["axes"] or range(len(w.spec(first(node)).shape))[::-1]
+    order = node.attrs["axes"] or range(len(w.x.shape))[::-1]
     if len(order) < 2:
         return w.add("Identity", x)
     return w.transpose(x, *(a % len(order) for a in order))
@@ -45,7 +45,7 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
 
 @converts("swapaxes")
 def _swapaxes(w: Writer, node: Node, x: str) -> str:
-    order = list(range(len(w.spec(first(node)).shape)))
+    order = list(range(len(w.x.shape)))
     a, b = node.attrs["dim1"], node.attrs["dim2"]
     order[a], order[b] = order[b], order[a]
     return w.transpose(x, *order)
@@ -53,7 +53,7 @@ def _swapaxes(w: Writer, node: Node, x: str) -> str:
 
 @converts("broadcast_to", "broadcast_axis", "broadcast_like")
 def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
-    before, after = w.sizes(first(node)), w.sizes((node, 0))
+    before, after = w.x_sizes, w.y_sizes
     before = (1,) * (len(after) - len(before)) + before
     if any(n is None and m is not None for n, m in zip(after, before)):
         raise w.problem("broadcasts to the size of the batch; export it not dynamic")
@@ -62,7 +62,7 @@ def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
 
 @converts("tile")
 def _tile(w: Writer, node: Node, x: str) -> str:
-    reps, sizes = node.attrs["reps"], w.sizes(first(node))
+    reps, sizes = node.attrs["reps"], w.x_sizes
     if len(reps) > len(sizes):
         x = w.unsqueeze(x, *range(len(reps) - len(sizes)))
     return w.add("Tile", x, w.array((1,) * (len(sizes) - len(reps)) + tuple(reps)))
@@ -70,7 +70,7 @@ def _tile(w: Writer, node: Node, x: str) -> str:
 
 @converts("repeat")
 def _repeat(w: Writer, node: Node, x: str) -> str:
-    sizes = w.sizes(first(node))
+    sizes = w.x_sizes
     if node.attrs["axis"] is None:
         sizes, axis = (int(np.prod(w.require_fixed(first(node), "repeat"))),), 0
         x = w.reshape_to(x, sizes)
@@ -79,13 +79,13 @@ def _repeat(w: Writer, node: Node, x: str) -> str:
     reps = [1] * (len(sizes) + 1)
     reps[axis + 1] = node.attrs["repeats"]
     y = w.add("Tile", w.unsqueeze(x, axis + 1), w.array(reps))
-    return w.reshape_to(y, w.sizes((node, 0)))
+    return w.reshape_to(y, w.y_sizes)
 
 
 @converts("pad")
 def _pad(w: Writer, node: Node, x: str) -> str:
     width = node.attrs["pad_width"]
-    value = w.number(node.attrs["constant_value"], w.spec(first(node)).dtype)
+    value = w.number(node.attrs["constant_value"], w.x.dtype)
     return w.add("Pad", x, w.array(width[::2] + width[1::2]), value, mode=node.attrs["mode"])
 
 
@@ -135,7 +135,7 @@ def _reverse(w: Writer, node: Node, x: str) -> str:
 @converts("split", "split_v2")
 def _split(w: Writer, node: Node, x: str) -> Any:
     axis = _axis(w, node)
-    whole = w.sizes(first(node))[axis]
+    whole = w.x_sizes[axis]
     if whole is None:
         raise w.problem("splits the batch; export it not dynamic")
     wanted = node.attrs.get("num_outputs") or node.attrs["indices_or_sections"]
@@ -167,12 +167,15 @@ def _stack(w: Writer, node: Node, *xs: str) -> str:
 
 def gather(w: Writer, data: str, indices: str, axis: int, size: int, mode: str = "clip") -> str:
     """data's places along an axis; numbers outside go to the border, or around."""
+    return w.add("Gather", data, _places(w, indices, size, mode), axis=axis)
+
+
+def _places(w: Writer, indices: str, size: int, mode: str) -> str:
+    """Indices as numbers below `size`."""
     places = w.cast(indices, "int64")
     if mode == "wrap":
-        places = w.add("Mod", places, w.array(size))
-    else:
-        places = w.clip(places, 0, size - 1)
-    return w.add("Gather", data, places, axis=axis)
+        return w.add("Mod", places, w.array(size))
+    return w.clip(places, 0, size - 1)
 
 
 @converts("take")
@@ -189,32 +192,26 @@ def _embedding(w: Writer, node: Node, data: str, weight: str) -> str:
 
 @converts("pick")
 def _pick(w: Writer, node: Node, data: str, index: str) -> str:
-    sizes = w.sizes(first(node))
+    sizes = w.x_sizes
     axis = len(sizes) - 1 if node.attrs["axis"] is None else _axis(w, node)
     size = sizes[axis]
     assert size is not None
-    places = w.cast(index, "int64")
-    if node.attrs["mode"] == "wrap":
-        places = w.add("Mod", places, w.array(size))
-    else:
-        places = w.clip(places, 0, size - 1)
+    places = _places(w, index, size, node.attrs["mode"])
     kept = (*sizes[:axis], 1, *sizes[axis + 1 :])
     y = w.add("GatherElements", data, w.reshape_to(places, kept), axis=axis)
-    return w.reshape_to(y, w.sizes((node, 0)))
+    return w.reshape_to(y, w.y_sizes)
 
 
 @converts("gather_nd")
 def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
-    places = node.inputs[1]
-    assert places is not None
-    n = len(w.spec(places).shape)
+    n = len(w.spec(node.inputs[1]).shape)
     return w.add("GatherND", data, w.transpose(w.cast(indices, "int64"), *range(1, n), 0))
 
 
 @converts("one_hot")
 def _one_hot(w: Writer, node: Node, indices: str) -> str:
     # OneHot would take -1 for the last.
-    a, ndim = node.attrs, len(w.spec(first(node)).shape)
+    a, ndim = node.attrs, len(w.x.shape)
     hit = w.add("Equal", w.unsqueeze(w.cast(indices, "int64"), ndim), w.array(range(a["depth"])))
     return w.add(
         "Where", hit, w.array(a["on_value"], a["dtype"]), w.array(a["off_value"], a["dtype"])
@@ -229,18 +226,10 @@ _REDUCTIONS = {
 }  # fmt: skip
 
 
-def _axes(w: Writer, node: Node) -> tuple[int, ...]:
-    ndim = len(w.spec(first(node)).shape)
-    axes = normalize_axes(node.attrs["axis"], ndim)
-    if node.attrs.get("exclude") and node.attrs["axis"] not in (None, ()):
-        axes = tuple(a for a in range(ndim) if a not in axes)
-    return axes
-
-
 def _reduce(w: Writer, node: Node, operator: str, x: str) -> str:
-    axes = _axes(w, node)
-    out: Sizes = w.sizes((node, 0))
-    ndim = len(w.spec(first(node)).shape)
+    ndim = len(w.x.shape)
+    axes = reduced_axes(node.attrs["axis"], ndim, node.attrs.get("exclude", False))
+    out: Sizes = w.y_sizes
     y = w.reduce(operator, x, axes, node.attrs["keepdims"]) if axes else w.add("Identity", x)
     left = ndim if node.attrs["keepdims"] else ndim - len(axes)
     return y if len(out) == left else w.reshape_to(y, out)
@@ -248,26 +237,24 @@ def _reduce(w: Writer, node: Node, operator: str, x: str) -> str:
 
 @converts(*_REDUCTIONS)
 def _reduction(w: Writer, node: Node, x: str) -> str:
-    assert node.op is not None
-    return _reduce(w, node, _REDUCTIONS[node.op.name], x)
+    return _reduce(w, node, _REDUCTIONS[w.op_name], x)
 
 
 @converts("norm")
 def _norm(w: Writer, node: Node, x: str) -> str:
     y = _reduce(w, node, {1: "ReduceL1", 2: "ReduceL2"}[node.attrs["ord"]], x)
-    out = w.spec((node, 0)).dtype
-    return y if out == w.spec(first(node)).dtype else w.cast(y, out)
+    out = w.y.dtype
+    return y if out == w.x.dtype else w.cast(y, out)
 
 
 @converts("argmax", "argmin")
 def _arg(w: Writer, node: Node, x: str) -> str:
-    assert node.op is not None
     axis, keep = node.attrs["axis"], int(node.attrs["keepdims"])
     if axis is None:
         x, axis = w.add("Flatten", x, axis=0), 1
-    operator = "ArgMax" if node.op.name == "argmax" else "ArgMin"
-    y = w.cast(w.add(operator, x, axis=axis, keepdims=keep), w.spec((node, 0)).dtype)
-    out, ndim = w.sizes((node, 0)), len(w.spec(first(node)).shape)
+    operator = "ArgMax" if w.op_name == "argmax" else "ArgMin"
+    y = w.cast(w.add(operator, x, axis=axis, keepdims=keep), w.y.dtype)
+    out, ndim = w.y_sizes, len(w.x.shape)
     plain = node.attrs["axis"] is not None and len(out) == ndim - 1 + keep
     return y if plain else w.reshape_to(y, out)
 
@@ -280,7 +267,7 @@ def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tup
         x, axis = w.reshape_to(x, (int(np.prod(w.require_fixed(first(node), "flat order"))),)), 0
     else:
         axis = _axis(w, node)
-    size = w.spec(first(node)).size if node.attrs["axis"] is None else w.sizes(first(node))[axis]
+    size = w.x.size if node.attrs["axis"] is None else w.x_sizes[axis]
     if size is None:
         raise w.problem("orders along the batch; export it not dynamic")
     k = min(k, size) if k > 0 else size

@@ -78,20 +78,20 @@ class Writer:
     here     the node that is being converted
     """
 
+    here: Node
+
     def __init__(self, opset: int):
         self.opset = opset
         self.nodes: list[tuple[str, list[str], list[str], dict[str, Any], str]] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.values: dict[Entry, np.ndarray] = {}
         self.varying: dict[Entry, Sizes] = {}
-        self.here: Node | None = None
         self._constants: dict[tuple, str] = {}
         self._count = 0
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:
         """Write an operator; the name of its output, or a list of several. An input '' is left
         out; attributes that are None too."""
-        assert self.here is not None
         names = []
         for _ in range(outputs):
             self._count += 1
@@ -121,15 +121,41 @@ class Writer:
 
     # -- what is known -------------------------------------------------------------------------
 
-    def spec(self, entry: Entry) -> Spec:
-        """Shape and dtype of a value."""
-        specs = entry[0].specs
-        assert specs is not None
-        return specs[entry[1]]
+    @property
+    def op_name(self) -> str:
+        """The op of the node that is being converted."""
+        assert self.here.op is not None
+        return self.here.op.name
 
-    def sizes(self, entry: Entry) -> Sizes:
+    @property
+    def x(self) -> Spec:
+        """Of the first input of the node that is being converted."""
+        return self.spec(self.here.inputs[0])
+
+    @property
+    def x_sizes(self) -> Sizes:
+        """The sizes of that input."""
+        return self.sizes(self.here.inputs[0])
+
+    @property
+    def y(self) -> Spec:
+        """Of the first output of the node that is being converted."""
+        return self.spec((self.here, 0))
+
+    @property
+    def y_sizes(self) -> Sizes:
+        """The sizes of that output."""
+        return self.sizes((self.here, 0))
+
+    def spec(self, entry: Entry | None) -> Spec:
+        """Shape and dtype of a value."""
+        assert entry is not None and entry[0].specs is not None
+        return entry[0].specs[entry[1]]
+
+    def sizes(self, entry: Entry | None) -> Sizes:
         """The shape of a value, None for sizes that follow the batch."""
-        return self.varying.get(entry, self.spec(entry).shape)
+        spec = self.spec(entry)
+        return self.varying.get(entry, spec.shape)  # type: ignore[arg-type]
 
     def varies(self, node: Node) -> bool:
         """True if the shape of an output follows the batch."""
@@ -152,9 +178,7 @@ class Writer:
 
     def problem(self, text: str) -> MXNetError:
         """An error that names the node that is being converted."""
-        node = self.here
-        assert node is not None and node.op is not None
-        return MXNetError(f"export to ONNX: node {node.name!r}: {node.op.name}: {text}")
+        return MXNetError(f"export to ONNX: node {self.here.name!r}: {self.op_name}: {text}")
 
     # -- operators that come up everywhere -------------------------------------------------------
 

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops.checks import check_float, refuse_gradient
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, Spec, op, registry
 from d2lmini.ops.elementwise import Family, check_any, equal_any, unbroadcast
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
@@ -127,10 +128,7 @@ def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
     # is odd. (Either operand may be a number; ufuncs return arrays for numbers, operators do not.)
     inverse = xp.where(xp.equal(xp.abs(lhs), 1), xp.power(lhs, rhs & 1), 0)
     y = xp.where(xp.less(rhs, 0), inverse, xp.power(lhs, xp.maximum(rhs, 0)))
-    if out is None:
-        return y.astype(xp.promote_types(lhs.dtype, rhs.dtype), copy=False)
-    xp.copyto(out, y, casting="unsafe")
-    return out
+    return place(xp, y, xp.promote_types(lhs.dtype, rhs.dtype), out)
 
 
 def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
@@ -198,10 +196,7 @@ minimum = Family(
 
 def _hypot_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
     y = xp.hypot(lhs.astype(xp.float64), rhs.astype(xp.float64))
-    if out is None:
-        return y.astype(rhs.dtype)
-    xp.copyto(out, y, casting="unsafe")
-    return out
+    return place(xp, y, rhs.dtype, out)
 
 
 hypot = Family(
@@ -289,11 +284,9 @@ _truth(
 )  # fmt: skip
 
 
+@refuse_gradient
 @op("_contrib_allclose", infer=lambda a, b, **_: Spec(equal_any(a, b).shape[:0], "uint8"),
-    flops=lambda a, b, **_: 4 * a.size, grad=None)  # fmt: skip
+    flops=lambda a, b, **_: 4 * a.size)  # fmt: skip
 def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True):
     """1 if abs(a - b) <= atol + rtol * abs(b) everywhere, else 0; shape (), uint8."""
     return xp.asarray(xp.allclose(a, b, rtol, atol, equal_nan)).astype(xp.uint8)
-
-
-refuse_gradient(allclose)

@@ -24,7 +24,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, shape_rule, with_axis
 from d2lmini.ops.reduce import reshape_to, sum_, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------
@@ -41,16 +41,16 @@ def _broadcast_shape(shape: Shape, target: Shape) -> Shape:
     return target
 
 
-def _to(shape: Shape, target: Shape) -> Shape:
-    extra = len(target) - len(shape)
+def _to(data: Shape, shape: Shape = ()) -> Shape:
+    extra = len(shape) - len(data)
     if extra >= 0:  # 0 keeps the size
-        sizes = (1,) * extra + shape
-        keeps = [t == 0 and a >= extra for a, t in enumerate(target)]
-        target = tuple(s if keep else t for s, t, keep in zip(sizes, target, keeps))
-    return _broadcast_shape(shape, target)
+        sizes = (1,) * extra + data
+        keeps = [n == 0 and a >= extra for a, n in enumerate(shape)]
+        shape = tuple(s if keep else n for s, n, keep in zip(sizes, shape, keeps))
+    return _broadcast_shape(data, shape)
 
 
-@op(infer=lambda data, *, shape=(): Spec(_to(data.shape, shape), data.dtype), flops=0)
+@op(infer=shape_rule(_to), flops=0)
 def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     """Copies along every axis of size 1 up to `shape`, where 0 keeps the size of the data.
 
@@ -63,7 +63,7 @@ def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     return chunking.place_view(xp, xp.broadcast_to(data, _to(data.shape, shape)), out)
 
 
-def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
+def _axes_to(shape: Shape, axis: Any = (), size: Any = ()) -> Shape:
     axes = (axis,) if isinstance(axis, int) else axis
     sizes = (size,) if isinstance(size, int) else size
     if len(axes) != len(sizes):
@@ -77,12 +77,7 @@ def _axes_to(shape: Shape, axis: Any, size: Any) -> Shape:
     return tuple(target)
 
 
-@op(
-    aliases=["broadcast_axes"],
-    infer=lambda data, *, axis=(), size=(): Spec(_axes_to(data.shape, axis, size), data.dtype),
-    flops=0,
-    whole=True,
-)
+@op(aliases=["broadcast_axes"], infer=shape_rule(_axes_to), flops=0, whole=True)
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
 
@@ -186,9 +181,8 @@ def _infer_repeat(data: Spec, *, repeats: int, axis: int | None = None) -> Spec:
         raise MXNetError(f"repeats={repeats}, need a number >= 0")
     if axis is None:
         return Spec((data.size * repeats,), data.dtype)
-    shape = list(data.shape)
-    shape[normalize_axis(axis, len(shape))] *= repeats
-    return Spec(tuple(shape), data.dtype)
+    axis = normalize_axis(axis, len(data.shape))
+    return Spec(with_axis(data.shape, axis, data.shape[axis] * repeats), data.dtype)
 
 
 @op(infer=_infer_repeat, flops=0)
@@ -201,10 +195,10 @@ def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
     if axis is None:
         data, axis = data.reshape(-1), 0
     axis %= data.ndim
-    before, n, after = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
+    n = data.shape[axis]
     if out is None:
-        out = xp.empty((*before, n * repeats, *after), data.dtype)
-    apart = out.reshape(*before, n, repeats, *after)
+        out = xp.empty(with_axis(data.shape, axis, n * repeats), data.dtype)
+    apart = out.reshape(with_axis(data.shape, axis, n, repeats))
     chunking.copy(xp, xp.expand_dims(data, axis + 1), apart)
     return out
 
@@ -214,5 +208,5 @@ def _(g, shape, *, repeats, axis):
     if axis is None:
         return reshape_to(sum_(reshape_to(g, (prod(shape), repeats)), axis=1), shape)
     axis %= len(shape)
-    apart = reshape_to(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :]))
+    apart = reshape_to(g, with_axis(shape, axis, shape[axis], repeats))
     return reshape_to(sum_(apart, axis=axis + 1), shape)

@@ -44,11 +44,17 @@ def check_one_dtype(*specs: Spec | None) -> None:
         raise MXNetError(f"all inputs must share one dtype, got {names}; convert with .astype()")
 
 
-def check_shape(name: str, spec: Spec, *shapes: Shape, why: str = "") -> None:
-    """Input `name` has one of these shapes."""
-    if spec.shape not in shapes:
+def check_shape(name: str, spec: Spec | None, *shapes: Shape, why: str = "") -> None:
+    """Input `name` has one of these shapes, if it is given."""
+    if spec is not None and spec.shape not in shapes:
         need = " or ".join(map(str, dict.fromkeys(shapes)))
         raise MXNetError(f"{name} is {spec.shape}, need {need}{why and ': ' + why}")
+
+
+def check_shapes(*shapes: Shape, why: str, **inputs: Spec) -> None:
+    """All these inputs, by name, have one of these shapes."""
+    for name, spec in inputs.items():
+        check_shape(name, spec, *shapes, why=why)
 
 
 def check_optional(name: str, given: Any, wanted: bool, because: str) -> None:
@@ -67,12 +73,14 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         )
 
 
-def refuse_gradient(declared: Any) -> None:
+def refuse_gradient(declared: Any) -> Any:
     """Attach the rule of an op that is not differentiable in MXNet: backward raises MXNetError."""
 
     @declared.gradient()
     def _(g: Any) -> Any:
         raise MXNetError(f"{declared.name} is non-differentiable; pass its inputs with .detach()")
+
+    return declared
 
 
 def check_storage(stype: str | None) -> None:

@@ -43,9 +43,9 @@ def split_evenly(length: int, n: int) -> list[slice]:
     return [slice(length * i // n, length * (i + 1) // n) for i in range(n)]
 
 
-def along(axis: int, part: slice) -> tuple[slice, ...]:
-    """The index of slice `part` along one axis, and of everything along the axes before it."""
-    return (slice(None),) * axis + (part,)
+def along(axis: int, *parts: Any) -> tuple[Any, ...]:
+    """The index of `parts` along the axes from `axis` on, and of everything along those before."""
+    return (slice(None),) * axis + parts
 
 
 def share(xp: Any, length: int, n: int, body: Callable[[slice], None]) -> None:
@@ -87,6 +87,15 @@ def _copy_tiles(out: np.ndarray, source: np.ndarray) -> None:
 def place_view(xp: Any, view: Any, out: Any) -> Any:
     """An op's result that is a view of its input: the view, or a copy in `out` if given."""
     return view if out is None else copy(xp, view, out)
+
+
+def place(xp: Any, y: Any, dtype: Any, out: Any, copy: bool = False) -> Any:
+    """An op's result y in the op's dtype: converted (`copy`: never y itself), or written to `out`
+    if given."""
+    if out is None:
+        return y.astype(dtype, copy=copy)
+    xp.copyto(out, y, casting="unsafe")
+    return out
 
 
 def over_lines(

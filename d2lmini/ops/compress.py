@@ -28,7 +28,7 @@ from d2lmini.ops.core import DType, Shape, Spec, op
 
 def _infer_pack(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:
     if grad != residual:
-        raise MXNetError(f"_quantize_2bit: grad is {grad}, its residual {residual}; need the same")
+        raise MXNetError(f"grad is {grad}, its residual {residual}; need the same")
     return Spec((-(-grad.size // 4),), "uint8")
 
 
@@ -52,7 +52,7 @@ def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
 def _infer_unpack(data: Spec, shape: tuple[int, ...], dtype: Any, **_attrs: Any) -> Spec:
     needed = -(-math.prod(shape) // 4)
     if data.shape != (needed,):
-        raise MXNetError(f"_dequantize_2bit: shape {shape} takes {needed} bytes, got {data.shape}")
+        raise MXNetError(f"shape {shape} takes {needed} bytes, got {data.shape}")
     return Spec(shape, dtype)
 
 

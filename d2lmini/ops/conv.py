@@ -71,25 +71,29 @@ def _known_of_output(data: Partial, attrs: dict[str, Any]) -> dict[str, Partial]
     return {"out": (data[0], attrs["num_filter"], *(0 for _ in attrs["kernel"]))}
 
 
-def _infer_convolution(
+def _infer(
     data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
     dilate: Shape, pad: Shape, num_filter: int, num_group: int, no_bias: bool, layout: str | None,
-    **_: Any,
+    adj: Shape | None = None, target_shape: Shape = (), **_: Any,
 ) -> Spec:  # fmt: skip
+    """The rule of Convolution, and of Deconvolution, which has `adj` and `target_shape`."""
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
     full_lists(kernel, stride, dilate, pad)
     check_layout(layout, len(kernel), data)
-    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
+    size = data.shape[2:]
+    if adj is None:
+        size = geometry(size, kernel, stride, dilate, pad).out
+    else:
+        size, _pad = _infer_deconv_size(size, kernel, stride, dilate, pad, adj, target_shape)
     N, C = data.shape[:2]
     _check_groups(C, num_filter, num_group)
-    check_shape(
-        "weight", weight, (num_filter, C // num_group, *kernel),
-        why=f"num_filter, channels / num_group, kernel for data {data.shape}",
-    )  # fmt: skip
-    if bias is not None:
-        check_shape("bias", bias, (num_filter,))
-    return Spec((N, num_filter, *geo.out), data.dtype)
+    filters, why = (num_filter, C // num_group), "num_filter, channels / num_group"
+    if adj is not None:
+        filters, why = (C, num_filter // num_group), "channels, num_filter / num_group"
+    check_shape("weight", weight, (*filters, *kernel), why=f"{why}, kernel for data {data.shape}")
+    check_shape("bias", bias, (num_filter,))
+    return Spec((N, num_filter, *size), data.dtype)
 
 
 def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any) -> float:
@@ -97,7 +101,13 @@ def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_
     return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer_convolution, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
+def _flops_transposed(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+@op(infer=_infer, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -166,7 +176,7 @@ def _bias_gradient(g: Any, place: Any) -> Any:
 
 
 @op("_conv_backward_data", infer=lambda grad, weight, *, shape, **_: Spec(shape, grad.dtype),
-    flops=lambda grad, weight, *, out, **_: 2.0 * grad.size * prod(weight.shape[1:]))  # fmt: skip
+    flops=_flops_transposed)  # fmt: skip
 def conv_backward_data(
     xp, grad, weight, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
     shape: Shape, out=None,
@@ -179,12 +189,15 @@ def conv_backward_data(
 @conv_backward_data.gradient(saves="grad weight weight.shape")
 def _(g, grad, weight, weight_shape, *, kernel, stride, dilate, pad, num_group, needs=ALL):
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dgrad = dw = None
-    if needs[0]:
-        dgrad = Convolution(g, weight, num_filter=weight_shape[0], no_bias=True, **how)
-    if needs[1]:
-        dw = conv_backward_weight(g, grad, **how)
-    return dgrad, dw
+    return _gradients_of_transposed(g, grad, weight, weight_shape[0], needs, **how)
+
+
+def _gradients_of_transposed(
+    g: Any, data: Any, weight: Any, channels: int, needs: Any, place: Any = None, **how: Any
+) -> tuple[Any, Any]:
+    """The gradients of a transposed convolution of `data`, which has `channels` channels."""
+    dx = Convolution(g, weight, num_filter=channels, no_bias=True, **how) if needs[0] else None
+    return dx, conv_backward_weight(g, data, **how, out=place) if needs[1] else None
 
 
 def _infer_backward_weight(
@@ -208,12 +221,9 @@ def conv_backward_weight(
 @conv_backward_weight.gradient(saves="data data.shape grad grad.shape")
 def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num_group, needs=ALL):
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = dgrad = None
-    if needs[0]:
-        dx = conv_backward_data(grad, g, shape=data_shape, **how)
-    if needs[1]:
-        dgrad = Convolution(data, g, num_filter=grad_shape[1], no_bias=True, **how)
-    return dx, dgrad
+    dx = conv_backward_data(grad, g, shape=data_shape, **how) if needs[0] else None
+    filters = grad_shape[1]
+    return dx, Convolution(data, g, num_filter=filters, no_bias=True, **how) if needs[1] else None
 
 
 # -- Deconvolution --------------------------------------------------------------------------------
@@ -244,37 +254,7 @@ def _infer_deconv_size(
     return out, pad
 
 
-def _infer_deconvolution(
-    data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
-    dilate: Shape, pad: Shape, adj: Shape, target_shape: Shape, num_filter: int, num_group: int,
-    no_bias: bool, layout: str | None, **_: Any,
-) -> Spec:  # fmt: skip
-    check_float(data, weight, bias)
-    check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
-    full_lists(kernel, stride, dilate, pad)
-    check_layout(layout, len(kernel), data)
-    size, _pad = _infer_deconv_size(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
-    N, C = data.shape[:2]
-    _check_groups(C, num_filter, num_group)
-    check_shape(
-        "weight", weight, (C, num_filter // num_group, *kernel),
-        why=f"channels, num_filter / num_group, kernel for data {data.shape}",
-    )  # fmt: skip
-    if bias is not None:
-        check_shape("bias", bias, (num_filter,))
-    return Spec((N, num_filter, *size), data.dtype)
-
-
-def _flops_deconvolution(
-    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
-) -> float:
-    return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
-
-
-@op(
-    infer=_infer_deconvolution, flops=_flops_deconvolution, optional=_unless_no_bias,
-    data_tells_dtype=True,
-)  # fmt: skip
+@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, data_tells_dtype=True)
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
@@ -305,12 +285,8 @@ def _(
 ):  # fmt: skip
     _size, pad = _infer_deconv_size(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = dw = None
-    if needs[0]:
-        dx = Convolution(g, weight, num_filter=data_shape[1], no_bias=True, **how)
-    if needs[1]:
-        dw = conv_backward_weight(g, data, **how, out=places[1])
-    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
+    both = _gradients_of_transposed(g, data, weight, data_shape[1], needs, places[1], **how)
+    return both if no_bias else (*both, _bias_gradient(g, places[2]) if needs[2] else None)
 
 
 @Deconvolution.infer_inputs

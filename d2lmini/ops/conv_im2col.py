@@ -15,15 +15,15 @@ with zeros in between, and one sum over a skewed view of the columns adds up all
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
+from d2lmini.ops.chunking import along
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, inside, with_zeros
+from d2lmini.ops.windows import Geometry, Tile, cut_tiles, inside, taps, windows_of, with_zeros
 
 #: Elements in the columns of a tile: few enough for the cache, and enough that a NumPy call takes
 #: long compared to getting the interpreter lock back from another worker.
@@ -40,42 +40,26 @@ def cost(N: int, w: Shape, geo: Geometry) -> float:
 
 def _room(name: str, shape: Shape, dtype: Any) -> Any:
     """Scratch memory of this shape; buffers in use at the same time need different names."""
-    most = 8 * TILE_ELEMENTS * dtype.itemsize
-    return scratch.array(name, prod(shape), dtype, most).reshape(shape)
-
-
-class _Tile(NamedTuple):
-    """Images n of the batch, rows r of their outputs (the first spatial axis)."""
-
-    n: slice
-    r: slice
-    shape: Shape  # (images, rows, *rest of out)
-    places: slice  # of the outputs
+    return scratch.array(name, shape, dtype, 8 * TILE_ELEMENTS * dtype.itemsize)
 
 
 def _for_each_tile(
     N: int,
     geo: Geometry,
     column: int,
-    body: Callable[[int, _Tile], None],
+    body: Callable[[int, Tile], None],
     room: int = 1,
-) -> int:
+) -> None:
     """Call body(number of the group, tile) for all tiles of N images; tiles of one group run in
-    order. Returns the number of groups. `column` is the number of elements in a column, `room` the
-    factor by which a tile needs more memory."""
-    images, rows = _choose_tiles(N, geo, column * room)
-    groups = -(-N // images)
-    width = prod(geo.out[1:])
+    order. `column` is the number of elements in a column, `room` the factor by which a tile needs
+    more memory."""
+    groups = cut_tiles(N, geo, *_choose_tiles(N, geo, column * room))
 
     def work(i: int) -> None:
-        n = slice(i * images, min(N, (i + 1) * images))
-        for first in range(0, geo.out[0], rows):
-            last = min(first + rows, geo.out[0])
-            shape = (n.stop - n.start, last - first, *geo.out[1:])
-            body(i, _Tile(n, slice(first, last), shape, slice(first * width, last * width)))
+        for tile in groups[i]:
+            body(i, tile)
 
-    parallel_for(groups, work)
-    return groups
+    parallel_for(len(groups), work)
 
 
 def _choose_tiles(N: int, geo: Geometry, column: int) -> tuple[int, int]:
@@ -86,16 +70,9 @@ def _choose_tiles(N: int, geo: Geometry, column: int) -> tuple[int, int]:
     return max(min(images, N), 1), rows
 
 
-def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry) -> Any:
+def _columns(xp: Any, padded: Any, tile: Tile, geo: Geometry) -> Any:
     """The windows of a tile, copied: (images, C*taps, places)."""
-    part = padded[tile.n, :, tile.r.start * geo.stride[0] :]
-    n, c, *steps = part.strides
-    windows = xp.lib.stride_tricks.as_strided(
-        part,
-        (tile.shape[0], part.shape[1], *geo.kernel, *tile.shape[1:]),
-        (n, c, *(d * s for d, s in zip(geo.dilate, steps)),
-         *(t * s for t, s in zip(geo.stride, steps))),
-    )  # fmt: skip
+    windows = windows_of(xp, padded, tile, geo)
     columns = _room("columns", windows.shape, padded.dtype)
     xp.copyto(columns, windows)
     return columns.reshape(tile.shape[0], -1, prod(tile.shape[1:]))
@@ -110,7 +87,7 @@ def convolve(
     w = w.reshape(F, -1)
     y = y.reshape(N, F, prod(geo.out))
 
-    def tile_of(_group: int, tile: _Tile) -> None:
+    def tile_of(_group: int, tile: Tile) -> None:
         place = y[tile.n, :, tile.places]
         matmul(xp, w, _columns(xp, padded, tile, geo), place)
         if bias is not None:
@@ -129,7 +106,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     images, _rows = _choose_tiles(N, geo, total.shape[1])
     sums = xp.zeros((-(-N // images), *total.shape), total.dtype)
 
-    def tile_of(group: int, tile: _Tile) -> None:
+    def tile_of(group: int, tile: Tile) -> None:
         columns = _columns(xp, padded, tile, geo)
         parts = _room("parts", (tile.shape[0], *total.shape), total.dtype)
         matmul(xp, g[tile.n, :, tile.places], columns.swapaxes(1, 2), parts)
@@ -148,7 +125,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
     wide = geo._replace(out=(geo.out[0], *geo.padded[1:])) if shifts else geo
     add = _add_shifted if shifts else _add_windows
 
-    def tile_of(_group: int, tile: _Tile) -> None:
+    def tile_of(_group: int, tile: Tile) -> None:
         add(xp, padded[tile.n], g[tile.n, :, tile.r], w, tile, geo)
 
     room = 1
@@ -165,7 +142,7 @@ def _steps(geo: Geometry) -> list[int]:
     return [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
 
 
-def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
+def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry) -> None:
     """Add the columns of a tile back to their source; strides are 1.
 
     Number the places of an image line by line: tap t of the window at place q is at place
@@ -192,19 +169,19 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
         (*geo.kernel, n, C, reached),
         (*(t - s * item for t, s in zip(per_tap, shifts)), per_image, per_channel, item),
     )
-    taps = tuple(range(len(geo.kernel)))
+    axes = tuple(range(len(geo.kernel)))
     flat = images.reshape(n, C, -1)
     if reached == flat.shape[2]:
-        xp.add.reduce(skewed, axis=taps, out=flat)
+        xp.add.reduce(skewed, axis=axes, out=flat)
         return
     begin = tile.r.start * steps[0]
     if begin == 0:
         flat[...] = 0
     place = flat[:, :, begin : begin + reached]
-    place += skewed.sum(axis=taps)
+    place += skewed.sum(axis=axes)
 
 
-def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometry) -> None:
+def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry) -> None:
     """Add the columns of a tile back to their source, tap by tap."""
     n, C = images.shape[:2]
     columns = _room("columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
@@ -213,10 +190,5 @@ def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: _Tile, geo: Geometr
     if tile.r.start == 0:
         images[...] = 0
     images = images[:, :, tile.r.start * geo.stride[0] :]
-    for tap in product(*map(range, geo.kernel)):
-        starts = [t * d for t, d in zip(tap, geo.dilate)]
-        where = tuple(
-            slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, tile.shape[1:], geo.stride)
-        )
-        place = images[(slice(None), slice(None), *where)]
-        place += columns[(slice(None), slice(None), *tap)]
+    for tap, pixels in taps(geo, tile.shape[1:]):
+        images[(..., *pixels)] += columns[along(2, *tap)]

@@ -15,49 +15,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-from d2lmini.ops.chunking import GRAIN, copy, share
-from d2lmini.ops.core import Shape
+from d2lmini.ops.chunking import GRAIN, along, copy, share
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, inside, with_zeros
+from d2lmini.ops.windows import Geometry, Tile, cut_tiles, inside, taps, windows_of, with_zeros
 
 #: Elements of a tile; the number of columns follows, with a minimum.
 TILE_ELEMENTS = 1 << 20
 FEWEST_COLUMNS = 512
 
 
-class _Tile(NamedTuple):
-    """Images n of the batch, rows r of their outputs (the first spatial axis)."""
-
-    n: slice
-    r: slice
-    shape: Shape  # (images, rows, *rest of out)
-
-
-def _tiles(N: int, geo: Geometry, column: int) -> list[_Tile]:
+def _tiles(N: int, geo: Geometry, column: int) -> list[Tile]:
     """Cut N images into tiles; `column` is the number of elements in a column."""
     width = prod(geo.out[1:])
     columns = max(TILE_ELEMENTS // max(column, 1), FEWEST_COLUMNS)
     rows = min(max(columns // width, 1), geo.out[0])
     images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
-    return [
-        _Tile(
-            slice(n, min(n + images, N)),
-            slice(r, min(r + rows, geo.out[0])),
-            (min(images, N - n), min(rows, geo.out[0] - r), *geo.out[1:]),
-        )
-        for n in range(0, N, images)
-        for r in range(0, geo.out[0], rows)
-    ]
+    return [tile for group in cut_tiles(N, geo, images, rows) for tile in group]
 
 
 class _Buffer:
     """Memory reused for one tile after the other, with `rows` elements per column."""
 
-    def __init__(self, xp: Any, tiles: list[_Tile], rows: int, dtype: Any):
+    def __init__(self, xp: Any, tiles: list[Tile], rows: int, dtype: Any):
         self.memory = xp.empty(rows * max((prod(tile.shape) for tile in tiles), default=0), dtype)
 
     def as_shape(self, *shape: int) -> Any:
@@ -65,16 +47,9 @@ class _Buffer:
         return self.memory[: prod(shape)].reshape(shape)
 
 
-def _columns(xp: Any, padded: Any, tile: _Tile, geo: Geometry, groups: int, buffer: Any) -> Any:
+def _columns(xp: Any, padded: Any, tile: Tile, geo: Geometry, groups: int, buffer: Any) -> Any:
     """The windows of a tile, copied: (C, *kernel, images, rows, ...) as (G, C/G*taps, columns)."""
-    part = padded[tile.n, :, tile.r.start * geo.stride[0] :]
-    n, c, *steps = part.strides
-    windows = xp.lib.stride_tricks.as_strided(
-        part,
-        (part.shape[1], *geo.kernel, *tile.shape),
-        (c, *(d * s for d, s in zip(geo.dilate, steps)),
-         n, *(t * s for t, s in zip(geo.stride, steps))),
-    )  # fmt: skip
+    windows = xp.moveaxis(windows_of(xp, padded, tile, geo), 0, 1 + len(geo.kernel))
     columns = buffer.as_shape(*windows.shape)
     _by_channels(xp, xp.copyto, columns, windows)
     return columns.reshape(groups, -1, prod(tile.shape))
@@ -87,7 +62,7 @@ def _by_channels(xp: Any, body: Callable[..., Any], *arrays: Any) -> None:
     share(xp, C, n, lambda part: body(*[a[part] for a in arrays]))
 
 
-def _side_by_side(y: Any, tile: _Tile, groups: int) -> Any:
+def _side_by_side(y: Any, tile: Tile, groups: int) -> Any:
     """The tile of y (N, F, *out) as (G, F/G, columns): a view if the tile has one image."""
     return y[tile.n, :, tile.r].swapaxes(0, 1).reshape(groups, -1, prod(tile.shape))
 
@@ -126,14 +101,10 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         copy(xp, padded[inside(geo)], dx)
 
 
-def _add(tile: _Tile, geo: Geometry, columns: Any, images: Any) -> None:
+def _add(tile: Tile, geo: Geometry, columns: Any, images: Any) -> None:
     """Add columns (C, *kernel, images, rows, ...) back to their source, tap by tap."""
-    for tap in product(*map(range, geo.kernel)):
-        starts = [t * d for t, d in zip(tap, geo.dilate)]
-        where = tuple(
-            slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, tile.shape[1:], geo.stride)
-        )
-        images[(slice(None), slice(None), *where)] += columns[(slice(None), *tap)]
+    for tap, pixels in taps(geo, tile.shape[1:]):
+        images[(..., *pixels)] += columns[along(1, *tap)]
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:

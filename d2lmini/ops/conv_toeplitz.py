@@ -157,11 +157,6 @@ def _band_matrix(plan: ToeplitzPlan, w: Any) -> Any:
     return T
 
 
-def _room(name: str, shape: Shape, dtype: Any) -> Any:
-    """Scratch memory of this thread for an array of this shape."""
-    return scratch.array(name, prod(shape), dtype).reshape(shape)
-
-
 def _view(memory: Any, shape: Shape, strides: Shape) -> Any:
     """An array of this shape in the memory of another; faster than NumPy's `as_strided`."""
     return np.ndarray(shape, memory.dtype, memory, 0, strides)
@@ -193,7 +188,7 @@ def _input_blocks(plan: ToeplitzPlan, x: Any) -> Any:
         images[...] = 0
     _copy(images[_inside(plan)], x.transpose(0, 2, 3, 1))
     shape = (len(x), plan.cuts[1], plan.height, plan.row)
-    blocks = _room("seen", shape, x.dtype)
+    blocks = scratch.array("seen", shape, x.dtype)
     n, line, place, number = images.strides
     across = plan.shape[1] * plan.geo.stride[1] * place
     _copy(blocks, _view(images, shape, (n, across, line, number)))
@@ -211,7 +206,7 @@ def _inside(plan: ToeplitzPlan) -> tuple:
 
 def _images(plan: ToeplitzPlan, x: Any) -> Any:
     """Scratch memory for the images of x and their zero padding, channels last."""
-    return _room("images", (len(x), *plan.geo.padded, plan.C), x.dtype)
+    return scratch.array("images", (len(x), *plan.geo.padded, plan.C), x.dtype)
 
 
 def _blocks(plan: ToeplitzPlan, y: Any) -> Any:
@@ -223,7 +218,7 @@ def _blocks(plan: ToeplitzPlan, y: Any) -> Any:
 def _copy_blocks(plan: ToeplitzPlan, g: Any) -> Any:
     """(images, F, *out) -> (cuts[0], images * cuts[1], outer)."""
     blocks = _blocks(plan, g)
-    copied = _room("blocks", blocks.shape, g.dtype)
+    copied = scratch.array("blocks", blocks.shape, g.dtype)
     _copy(copied, blocks)
     return copied.reshape(plan.cuts[0], -1, plan.outer)
 
@@ -246,7 +241,7 @@ def convolve(
 
     def tile(_i: int, n: slice) -> None:
         seen = _input_blocks(p, x[n])
-        product = _room("blocks", (*seen.shape[:2], p.outer), x.dtype)
+        product = scratch.array("blocks", (*seen.shape[:2], p.outer), x.dtype)
         np.matmul(seen, T, out=product)
         place = y[n]
         blocks = _blocks(p, place)
@@ -265,7 +260,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: An
     sums = np.empty((-(-len(x) // p.images), p.inner, p.outer), dw.dtype)
 
     def tile(i: int, n: slice) -> None:
-        products = _room("products", (p.cuts[0], p.inner, p.outer), dw.dtype)
+        products = scratch.array("products", (p.cuts[0], p.inner, p.outer), dw.dtype)
         np.matmul(_input_blocks(p, x[n]).swapaxes(1, 2), _copy_blocks(p, g[n]), out=products)
         np.add.reduce(products, axis=0, out=sums[i])
 
@@ -284,7 +279,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
 
     def tile(_i: int, n: slice) -> None:
         blocks = _copy_blocks(p, g[n])
-        product = _room("products", (*blocks.shape[:2], p.inner), dx.dtype)
+        product = scratch.array("products", (*blocks.shape[:2], p.inner), dx.dtype)
         np.matmul(blocks, T, out=product)
         images = _images(p, dx[n])
         _add(p, product, images)
@@ -296,7 +291,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any)
 def _add(plan: ToeplitzPlan, product: Any, images: Any) -> None:
     """images = the input rows of the output blocks, added up where they overlap: first blocks below
     one another, then blocks side by side."""
-    rows = _room("rows", (product.shape[1], plan.height * plan.row), product.dtype)
+    rows = scratch.array("rows", (product.shape[1], plan.height * plan.row), product.dtype)
     rows[...] = 0
     _overlay(rows, product, plan.step)
     rows = rows.reshape(len(images), plan.cuts[1], plan.height, plan.row)

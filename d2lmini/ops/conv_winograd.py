@@ -111,11 +111,6 @@ def cost(N: int, w: Shape, geo: Geometry) -> float:
     return PAIRS * (tiles * (1.6 * C + 1.3 * F + products) + 1.6 * C * F) + 20_000
 
 
-def _room(name: str, shape: Shape, dtype: Any) -> Any:
-    """Scratch memory of this thread for an array of this shape."""
-    return scratch.array(name, prod(shape), dtype, MOST_BYTES).reshape(shape)
-
-
 def _rows(memory: Any, shape: Shape, *steps: int) -> Any:
     """An array in the memory of another: strides in numbers, last axis contiguous."""
     item = memory.itemsize
@@ -130,11 +125,11 @@ def _lay_tiles(x: Any, first: Shape, size: Shape) -> Any:
     height, width = x.shape[2:]
     if x.strides[1] % ALIKE == 0:
         distance = height * width + APART
-        apart = _room("apart", (n * C * distance,), x.dtype)
+        apart = scratch.array("apart", (n * C * distance,), x.dtype, MOST_BYTES)
         apart = _rows(apart, x.shape, C * distance, distance, width)
         np.copyto(apart, x)
         x = apart
-    laid = _room("laid", (*size, n, C), x.dtype)
+    laid = scratch.array("laid", (*size, n, C), x.dtype, MOST_BYTES)
     place = laid[tuple(slice(t.start - a, t.stop - a) for t, a in zip(there, first))]
     if place.shape != laid.shape:
         laid[...] = 0
@@ -155,10 +150,10 @@ def _to_points(x: Any, pad: Shape, window: Shape, cut: _Tiling, rows: slice, nam
     )
     place = n * C
     row = width * place
-    halves = _room("halves", (tiles[0], POINTS, row), x.dtype)
+    halves = scratch.array("halves", (tiles[0], POINTS, row), x.dtype, MOST_BYTES)
     windows = _rows(laid, (tiles[0], window[0], row), cut.steps[0] * row, row)
     np.matmul(down, windows, out=halves)
-    points = _room(name, (POINTS, POINTS, *tiles, place), x.dtype)
+    points = scratch.array(name, (POINTS, POINTS, *tiles, place), x.dtype, MOST_BYTES)
     windows = _rows(
         halves, (tiles[0], POINTS, tiles[1], window[1], place),
         POINTS * row, row, cut.steps[1] * place, place,
@@ -173,12 +168,12 @@ def _from_points(points: Any, cut: _Tiling, rows: slice, y: Any) -> None:
     tiles = (rows.stop - rows.start, cut.tiles[1])
     down, across = (winograd(k, y.dtype)[0].T for k in cut.kernel)
     place = n * F + APART
-    halves = _room("halves", (POINTS, *tiles, cut.steps[1], place), y.dtype)
+    halves = scratch.array("halves", (POINTS, *tiles, cut.steps[1], place), y.dtype, MOST_BYTES)
     halves[..., n * F :] = 0
     points = points.reshape(POINTS, POINTS, *tiles, n * F)
     np.matmul(across, points.transpose(0, 2, 3, 1, 4), out=halves[..., : n * F])
     row = tiles[1] * cut.steps[1] * place
-    laid = _room("laid", (tiles[0], cut.steps[0], row), y.dtype)
+    laid = scratch.array("laid", (tiles[0], cut.steps[0], row), y.dtype, MOST_BYTES)
     np.matmul(down, halves.reshape(POINTS, tiles[0], row).swapaxes(0, 1), out=laid)
     np.copyto(y, _rows(laid, (height, width, n, F), row, place, F).transpose(2, 3, 0, 1))
 
@@ -209,7 +204,7 @@ def _slide(x: Any, pad: Shape, filters: Any, kernel: Shape, y: Any) -> None:
     def group(i: int) -> None:
         n, rows = groups[i]
         tiles = _to_points(x[n], pad, (POINTS, POINTS), cut, rows, "tiles")
-        sums = _room("sums", (PAIRS, tiles.shape[1], y.shape[1]), y.dtype)
+        sums = scratch.array("sums", (PAIRS, tiles.shape[1], y.shape[1]), y.dtype, MOST_BYTES)
         multiply(tiles, filters, out=sums)
         step = cut.steps[0]
         _from_points(sums, cut, rows, y[n, :, rows.start * step : rows.stop * step])

@@ -38,6 +38,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -490,23 +491,9 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
     return data
 
 
-def broadcast(*specs: Spec, **_attrs: Any) -> Spec:
-    """NumPy's broadcasting over all inputs, which must have the same dtype."""
-    first = specs[0]
-    for other in specs[1:]:
-        if other.dtype != first.dtype:
-            raise MXNetError(
-                f"dtypes differ: {first.dtype} and {other.dtype}; convert one with .astype()"
-            )
-    if all(other.shape == first.shape for other in specs[1:]):
-        return first
-    try:
-        return Spec(np.broadcast_shapes(*(s.shape for s in specs)), first.dtype)
-    except ValueError:
-        raise MXNetError(
-            f"shapes {' and '.join(str(s.shape) for s in specs)} do not broadcast: "
-            "sizes of an axis must be equal or 1"
-        ) from None
+def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
+    """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
+    return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
@@ -522,6 +509,19 @@ def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     return tuple(sorted({normalize_axis(a, ndim) for a in axes}))
+
+
+def with_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
+    """`shape` with `sizes` in the place of `axis`; without sizes the axis is dropped."""
+    axis %= len(shape)
+    return (*shape[:axis], *sizes, *shape[axis + 1 :])
+
+
+def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
+    on both sides."""
+    axis %= len(shape)
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def _is_input(value: Any) -> bool:

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
 
 
@@ -125,10 +126,7 @@ def _infer_cast(data: Spec, *, dtype: Any) -> Spec:
 )  # fmt: skip
 def copyto(xp, data, *, dtype: DType, out=None):
     """The same elements in new memory, perhaps on another device, converted to `dtype`."""
-    if out is None:
-        return data.astype(dtype)
-    xp.copyto(out, data, casting="unsafe")
-    return out
+    return place(xp, data, dtype, out, copy=True)
 
 
 @copyto.gradient(saves="data.dtype data.context")

@@ -25,22 +25,25 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
-from d2lmini.ops.chunking import share
-from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.chunking import place, share
+from d2lmini.ops.core import (
+    ALL,
+    Shape,
+    Spec,
+    as_three_axes,
+    normalize_axis,
+    op,
+    registry,
+    with_axis,
+)
 from d2lmini.ops.index import integers, pick
 from d2lmini.ops.shape import reshape_like
 from d2lmini.ops.softmax import GRAIN, log_softmax, softmax
 
 
-def shape_of_losses(shape: Shape, axis: int) -> Shape:
-    """`shape` with 1 for the axis of the classes: one loss per place."""
-    axis %= len(shape)
-    return (*shape[:axis], 1, *shape[axis + 1 :])
-
-
 def factor_of(shape: Shape, axis: int, batch_axis: int, scale: float) -> float:
     """The weight of a place's loss in the mean of its example."""
-    kept = shape_of_losses(shape, axis)
+    kept = with_axis(shape, axis, 1)
     return scale * kept[batch_axis] / max(prod(kept), 1)
 
 
@@ -51,26 +54,25 @@ def _infer(
     axis = normalize_axis(axis, len(data.shape))
     batch_axis = normalize_axis(batch_axis, len(data.shape), "batch_axis")
     if sparse_label:
-        dropped = data.shape[:axis] + data.shape[axis + 1 :] or (1,)
+        dropped = with_axis(data.shape, axis) or (1,)
         why = f"a class number for each place of data {data.shape} without axis {axis}"
-        check_shape("label", label, dropped, shape_of_losses(data.shape, axis), why=why)
+        check_shape("label", label, dropped, with_axis(data.shape, axis, 1), why=why)
         if data.shape[axis] == 0 and label.size:
             raise MXNetError(f"data {data.shape} has no classes along axis {axis}")
     else:
         check_float(data, label)
         if label.size != data.size:
             raise MXNetError(f"label is {label.shape}, need {data.shape}: probabilities like data")
-    return Spec((shape_of_losses(data.shape, axis)[batch_axis],), data.dtype)
+    return Spec((with_axis(data.shape, axis, 1)[batch_axis],), data.dtype)
 
 
 def _in_blocks(xp: Any, data: Any, axis: int, body: Any) -> None:
     """Call body(part, x) for blocks x (rows, classes, columns) of the scores, at least float32."""
     if not data.size:
         return
-    axis %= data.ndim
-    rows = prod(data.shape[:axis])
+    view = rows, _, _ = as_three_axes(data.shape, axis)
     wide = xp.promote_types(data.dtype, "float32")
-    x = data.reshape(rows, data.shape[axis], -1)
+    x = data.reshape(view)
     n = min(rows, x.size // GRAIN)
     share(xp, rows, n, lambda part: body(part, x[part].astype(wide, copy=False)))
 
@@ -97,9 +99,9 @@ def softmax_cross_entropy_mean(
     False probabilities of data's shape and dtype. float16 is computed in float32.
     MXNetError at the call for axes, shapes, dtypes.
     """
-    kept = shape_of_losses(data.shape, axis)
+    kept = with_axis(data.shape, axis, 1)
     wide = xp.promote_types(data.dtype, "float32")
-    rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
+    rows, _, columns = as_three_axes(data.shape, axis)
     losses = xp.zeros((rows, columns), wide)
 
     def body(part: slice, x: Any) -> None:
@@ -115,10 +117,7 @@ def softmax_cross_entropy_mean(
     _in_blocks(xp, data, axis, body)
     y = losses.reshape(kept).sum(axis=other_axes(data, batch_axis))
     y *= wide.type(factor_of(data.shape, axis, batch_axis, scale))
-    if out is None:
-        return y.astype(data.dtype, copy=False)
-    out[...] = y
-    return out
+    return place(xp, y, data.dtype, out)
 
 
 def other_axes(data: Any, batch_axis: int) -> tuple[int, ...]:
@@ -134,8 +133,8 @@ def softmax_cross_entropy_backward(
     """The gradient of data: (softmax(data) - one_hot(label)) times g of the example times the
     place's weight in the mean; with probabilities sum(label) softmax(data) - label."""
     dx = xp.empty(data.shape, data.dtype) if out is None else out
-    kept = shape_of_losses(data.shape, axis)
-    rows, columns = prod(kept[: axis % data.ndim]), prod(kept[axis % data.ndim :])
+    kept = with_axis(data.shape, axis, 1)
+    rows, _, columns = as_three_axes(data.shape, axis)
     wide = xp.promote_types(data.dtype, "float32")
     gs = g.astype(wide) * wide.type(factor_of(data.shape, axis, batch_axis, scale))
     gs = gs.reshape([n if a == batch_axis % data.ndim else 1 for a, n in enumerate(kept)])
@@ -186,7 +185,7 @@ def _(data, label, *, axis, sparse_label, batch_axis, scale):
 def _per_place(g: Any, shape: Shape, axis: int, batch_axis: int, scale: float) -> Any:
     """The gradient of each place's loss, a value that broadcasts to data."""
     view = [1] * len(shape)
-    view[batch_axis] = shape_of_losses(shape, axis)[batch_axis]
+    view[batch_axis] = with_axis(shape, axis, 1)[batch_axis]
     return g.reshape(tuple(view)) * factor_of(shape, axis, batch_axis, scale)
 
 
@@ -199,8 +198,8 @@ def _(
     axis %= len(shape)
     p = softmax(data, axis=axis)
     if sparse_label:
-        rows, classes, total = prod(shape[:axis]), shape[axis], 1
-        label = label.reshape((rows, prod(shape[axis + 1 :]))).clip(0, classes - 1)
+        (rows, classes, columns), total = as_three_axes(shape, axis), 1
+        label = label.reshape((rows, columns)).clip(0, classes - 1)
         target = registry["one_hot"](label, depth=classes, dtype=dtype)
         target = target.swapaxes(1, 2).reshape(shape)
     else:

@@ -61,8 +61,7 @@ def _infer(
         ("label_lengths", label_lengths, use_label_lengths),
     ):
         check_optional(name, given, wanted, f"use_{name}={wanted}")
-        if given is not None:
-            check_shape(name, given, (N,), why=f"data is (T, N, C) = {data.shape}")
+        check_shape(name, given, (N,), why=f"data is (T, N, C) = {data.shape}")
     return [Spec((N,), data.dtype), Spec((T, N, 2 * label.shape[1] + 1), "float64")]
 
 

@@ -1,4 +1,4 @@
-"""diag: a matrix from its diagonal, or the diagonals of a batch of matrices; and their triangles.
+"""diag: a matrix from its diagonal, or the diagonals of a batch of matrices.
 
 >>> from d2lmini import nd
 >>> nd.diag(nd.array([1, 2]), k=1)
@@ -78,20 +78,3 @@ def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
 @undiag.gradient()
 def _(g, *, k, axis1, axis2):
     return diag(g, k=k, axis1=axis1, axis2=axis2)
-
-
-def _infer_triangle(data: Spec, *, k: int, lower: bool) -> Spec:
-    if len(data.shape) < 2:
-        raise MXNetError(f"needs matrices on the last two axes, got {data.shape}")
-    return data
-
-
-@op("_triangle", infer=_infer_triangle, flops=0)
-def triangle(xp, data, *, k: int = 0, lower: bool = True):
-    """Matrices (..., m, n) with zeros above diagonal k (`lower`), or below: numpy.tril and triu."""
-    return (xp.tril if lower else xp.triu)(data, k)
-
-
-@triangle.gradient()
-def _(g, *, k, lower):
-    return triangle(g, k=k, lower=lower)

@@ -29,25 +29,25 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape, Spec, normalize_axis, op
-from d2lmini.ops.index import integers, scatter_add, within
+from d2lmini.ops.index import coordinate, flatten_places, integers, scatter_add, within
 
 # -- by coordinates --------------------------------------------------------------------------------
 
 
-def _depth(name: str, indices: Spec, shape: Shape) -> int:
+def _depth(indices: Spec, shape: Shape) -> int:
     """Number of axes that the columns of `indices` index; MXNetError if `shape` has fewer."""
     if len(indices.shape) < 2:
-        raise MXNetError(f"{name}: indices is {indices.shape}, need (M, ...) with 2 axes or more")
+        raise MXNetError(f"indices is {indices.shape}, need (M, ...) with 2 axes or more")
     if indices.shape[0] > len(shape):
         raise MXNetError(
-            f"{name}: indices is {indices.shape}: {indices.shape[0]} numbers for each element, but "
+            f"indices is {indices.shape}: {indices.shape[0]} numbers for each element, but "
             f"{shape} has {len(shape)} axes"
         )
     return indices.shape[0]
 
 
 def _infer_gather_nd(data: Spec, indices: Spec) -> Spec:
-    m = _depth("gather_nd", indices, data.shape)
+    m = _depth(indices, data.shape)
     return Spec(indices.shape[1:] + data.shape[m:], data.dtype)
 
 
@@ -66,21 +66,17 @@ def gather_nd(xp, data, indices):
     return data[_columns(xp, indices, data.shape)]
 
 
-def _infer_scatter(name: str, data: Spec, indices: Spec, shape: Shape) -> Spec:
-    m = _depth(name, indices, shape)
+def _infer_scatter(data: Spec, indices: Spec, *, shape: Shape) -> Spec:
+    m = _depth(indices, shape)
     if data.shape != indices.shape[1:] + shape[m:]:
         raise MXNetError(
-            f"{name}: data is {data.shape}, need {indices.shape[1:] + shape[m:]} for indices "
+            f"data is {data.shape}, need {indices.shape[1:] + shape[m:]} for indices "
             f"{indices.shape} and shape {shape}"
         )
     return Spec(shape, data.dtype)
 
 
-@op(
-    infer=lambda data, indices, *, shape: _infer_scatter("scatter_nd", data, indices, shape),
-    free_dtypes=("indices",),
-    flops=0,
-)
+@op(infer=_infer_scatter, free_dtypes=("indices",), flops=0)
 def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     """Zeros of `shape` with data at coordinates: y[indices[0, i], ..., indices[M-1, i]] = data[i].
 
@@ -100,17 +96,11 @@ def _(given, out, attrs):
     return {"out": attrs["shape"]}
 
 
-@op(
-    infer=lambda g, indices, *, shape: _infer_scatter("_backward_gather_nd", g, indices, shape),
-    in_mxnet=True,
-    flops=1,
-)
+@op(infer=_infer_scatter, in_mxnet=True, flops=1)
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
     """Like `scatter_nd`, but adds up several values for one place."""
     m = indices.shape[0]
-    row: Any = 0
-    for column, n in zip(_columns(xp, indices, shape), shape):
-        row = row * n + column
+    row = flatten_places(_columns(xp, indices, shape), shape)
     after = prod(shape[m:])
     return scatter_add(xp, row[..., None] * after + xp.arange(after), g, shape, out)
 
@@ -132,10 +122,10 @@ def _(g, indices):
 
 def _infer_scatter_set(lhs: Spec, rhs: Spec, indices: Spec, *, shape: Shape | None = None) -> Spec:
     if shape is not None and shape != lhs.shape:
-        raise MXNetError(f"_scatter_set_nd: shape={shape}, but lhs is {lhs.shape}")
+        raise MXNetError(f"shape={shape}, but lhs is {lhs.shape}")
     if rhs.dtype != lhs.dtype:
-        raise MXNetError(f"_scatter_set_nd: dtypes differ: {lhs.dtype} and {rhs.dtype}")
-    return _infer_scatter("_scatter_set_nd", rhs, indices, lhs.shape)
+        raise MXNetError(f"dtypes differ: {lhs.dtype} and {rhs.dtype}")
+    return _infer_scatter(rhs, indices, shape=lhs.shape)
 
 
 @op(infer=_infer_scatter_set, flops=0, grad=None, in_mxnet=True)
@@ -159,31 +149,25 @@ def index_array(xp, data, *, axes: Shape | None = None):
     With `axes` only those axes, in that order. MXNetError at the call for an axis out of range.
     """
     chosen = range(data.ndim) if axes is None else axes
-    grid = [
-        xp.broadcast_to(xp.arange(n).reshape((n,) + (1,) * (data.ndim - 1 - axis)), data.shape)
-        for axis, n in enumerate(data.shape)
-    ]
     if not len(chosen):
         return xp.empty((*data.shape, 0), np.int64)
-    return xp.stack([grid[a] for a in chosen], axis=-1)
+    return xp.stack([coordinate(xp, data.shape, a % data.ndim) for a in chosen], axis=-1)
 
 
 # -- flat numbers and coordinates ------------------------------------------------------------------
 
 
-def _known_shape(name: str, shape: Shape) -> Shape:
+def _known_shape(shape: Shape) -> Shape:
     if not shape or any(n <= 0 for n in shape[1:]):
-        raise MXNetError(
-            f"{name}: shape={shape}, need a tuple of sizes, of which the first may be -1"
-        )
+        raise MXNetError(f"shape={shape}, need a tuple of sizes, of which the first may be -1")
     return shape
 
 
 def _infer_ravel(data: Spec, *, shape: Shape = ()) -> Spec:
-    _known_shape("ravel_multi_index", shape)
+    _known_shape(shape)
     if len(data.shape) != 2 or data.shape[0] != len(shape):
         raise MXNetError(
-            f"ravel_multi_index: data is {data.shape}, need ({len(shape)}, Y): one coordinate "
+            f"data is {data.shape}, need ({len(shape)}, Y): one coordinate "
             f"for each axis of shape={shape}"
         )
     return Spec(data.shape[1:], data.dtype)
@@ -195,17 +179,12 @@ def ravel_multi_index(xp, data, *, shape: Shape = ()):
 
     The first size may be -1. Nothing is checked: coordinates outside give numbers outside.
     """
-    flat: Any = 0
-    for column, n in zip(integers(xp, data), shape):
-        flat = flat * n + column
-    return flat.astype(data.dtype)
+    return flatten_places(integers(xp, data), shape).astype(data.dtype)
 
 
 @op(
     mxnet_name="_unravel_index",
-    infer=lambda data, *, shape=(): Spec(
-        (len(_known_shape("unravel_index", shape)), *data.shape), data.dtype
-    ),
+    infer=lambda data, *, shape=(): Spec((len(_known_shape(shape)), *data.shape), data.dtype),
     flops=2,
     grad=None,
 )

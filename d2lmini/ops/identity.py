@@ -20,6 +20,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.partial import alike, is_known
 
@@ -30,10 +31,7 @@ def cast_into(xp: Any, y: Any, dtype: np.dtype, out: Any) -> Any:
     """`y` in another dtype: floats are truncated towards zero and integers wrap around."""
     if dtype.itemsize == 1 and dtype.kind in "iu" and y.dtype.kind == "f":
         y = y.astype(np.int64)  # -7.0 as uint8 is undefined in C; -7 as uint8 is not
-    if out is None:
-        return y.astype(dtype)
-    xp.copyto(out, y, casting="unsafe")
-    return out
+    return place(xp, y, dtype, out, copy=True)
 
 
 def _cast(data: Spec, *, dtype: np.dtype) -> Spec:
@@ -47,18 +45,8 @@ def cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, np.dtype(dtype), out)
 
 
-@cast.gradient(saves="data.dtype")
-def _(g, data_dtype):
-    return cast(g, dtype=data_dtype)
-
-
 def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
     return Spec(data.shape, dtype) if data.dtype.kind == "f" else data
-
-
-def _amp_dtype(attrs: Any, data: Any, n: int) -> list[Any]:
-    """MXNet infers that only the dtypes of mixed precision change."""
-    return [attrs["dtype"] if data in (np.float16, np.float32) else data]
 
 
 @op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
@@ -73,6 +61,7 @@ def amp_cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, target, out)
 
 
+@cast.gradient(saves="data.dtype")
 @amp_cast.gradient(saves="data.dtype")
 def _(g, data_dtype):
     return cast(g, dtype=data_dtype)
@@ -92,11 +81,6 @@ def copy(xp, data, *, out=None):
     return copy_values(xp, data, out)
 
 
-@copy.gradient()
-def _(g):
-    return g
-
-
 def _dense(data: Spec, *, stype: str) -> Spec:
     check_storage(stype)
     return data
@@ -108,6 +92,7 @@ def cast_storage(xp, data, *, stype: str, out=None):
     return copy_values(xp, data, out)
 
 
+@copy.gradient()
 @cast_storage.gradient()
 def _(g):
     return g

@@ -18,28 +18,12 @@ window that starts at h * stride, w * stride. Images have one, two or three axes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
 from math import prod
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.chunking import along
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.windows import Geometry, geometry
-
-
-def _taps(geo: Geometry) -> Iterator[tuple[tuple, tuple]]:
-    """For each tap of the window: the index of its row, and of the pixels that it covers."""
-    for place in product(*(range(k) for k in geo.kernel)):
-        met = tuple(
-            slice(i * d, i * d + s * n, s)
-            for i, d, s, n in zip(place, geo.dilate, geo.stride, geo.out)
-        )
-        yield (slice(None), slice(None), *place), (slice(None), slice(None), *met)
-
-
-def _inside(geo: Geometry) -> tuple:
-    """The index of the image in its padded form."""
-    return (..., *(slice(p, p + n) for p, n in zip(geo.pad, geo.size)))
+from d2lmini.ops.windows import geometry, inside, taps, with_zeros
 
 
 def _infer_im2col(
@@ -65,13 +49,10 @@ def im2col(
     geo = geometry(tuple(size), kernel, stride, dilate, pad)
     if out is None:
         out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
-    if any(geo.pad):
-        image = xp.zeros((N, C, *geo.padded), data.dtype)
-        image[_inside(geo)] = data
-        data = image
+    image = with_zeros(xp, data, geo)
     columns = out.reshape(N, C, *kernel, *geo.out)
-    for row, pixels in _taps(geo):
-        columns[row] = data[pixels]
+    for tap, pixels in taps(geo):
+        columns[along(2, *tap)] = image[(..., *pixels)]
     return out
 
 
@@ -106,9 +87,9 @@ def col2im(
     N, C = data.shape[0], data.shape[1] // geo.taps
     columns = data.reshape(N, C, *kernel, *geo.out)
     image = xp.zeros((N, C, *geo.padded), data.dtype)
-    for row, pixels in _taps(geo):
-        image[pixels] += columns[row]
-    return image[_inside(geo)]
+    for tap, pixels in taps(geo):
+        image[(..., *pixels)] += columns[along(2, *tap)]
+    return image[inside(geo)]
 
 
 @col2im.gradient()

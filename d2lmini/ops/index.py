@@ -26,6 +26,7 @@ The gradient of a selection is a scatter-add: an element that was selected twice
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -33,7 +34,18 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import refuse_gradient
-from d2lmini.ops.core import ALL, NOWHERE, DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import (
+    ALL,
+    NOWHERE,
+    DType,
+    Shape,
+    Spec,
+    as_three_axes,
+    normalize_axis,
+    op,
+    registry,
+    with_axis,
+)
 from d2lmini.ops.kernels import kind_of, with_kernels
 
 # -- from indices to positions -------------------------------------------------------------------
@@ -69,6 +81,21 @@ def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     return xp.minimum(xp.maximum(index, 0), size - 1)
 
 
+def flatten_places(columns: Iterable[Any], shape: Shape) -> Any:
+    """Positions in the flattened array of the elements at these coordinates, an array for each
+    axis."""
+    places: Any = 0
+    for column, n in zip(columns, shape):
+        places = places * n + column
+    return places
+
+
+def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
+    """For each element of an array of `shape` its position along `axis`."""
+    steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return xp.broadcast_to(steps, shape)
+
+
 @with_kernels
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]."""
@@ -82,24 +109,24 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     return out
 
 
-def _check_mode(name: str, mode: str, known: tuple[str, ...]) -> None:
+def _check_mode(mode: str, known: tuple[str, ...]) -> None:
     if mode not in known:
-        raise MXNetError(f"{name}: mode={mode!r} is not one of {', '.join(known)}")
+        raise MXNetError(f"mode={mode!r} is not one of {', '.join(known)}")
 
 
-def _check_not_empty(name: str, size: int, indices: Spec) -> None:
+def _check_not_empty(size: int, indices: Spec) -> None:
     if size == 0 and indices.size:
-        raise MXNetError(f"{name}: no index fits an axis of size 0, got {indices.size} indices")
+        raise MXNetError(f"no index fits an axis of size 0, got {indices.size} indices")
 
 
 # -- take ------------------------------------------------------------------------------------------
 
 
 def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") -> Spec:
-    _check_mode("take", mode, ("clip", "wrap", "raise"))
-    axis = normalize_axis(axis, len(a.shape), "take: axis")
-    _check_not_empty("take", a.shape[axis], indices)
-    return Spec(a.shape[:axis] + indices.shape + a.shape[axis + 1 :], a.dtype)
+    _check_mode(mode, ("clip", "wrap", "raise"))
+    axis = normalize_axis(axis, len(a.shape))
+    _check_not_empty(a.shape[axis], indices)
+    return Spec(with_axis(a.shape, axis, *indices.shape), a.dtype)
 
 
 @op(infer=_infer_take, flops=0, free_dtypes=("indices",))
@@ -121,11 +148,10 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
 @op(infer=lambda g, indices, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `take`: g added up at the positions of the selected elements."""
-    axis %= len(shape)
-    n, after = shape[axis], prod(shape[axis + 1 :])
+    before, n, after = as_three_axes(shape, axis)
     places = positions(xp, indices, n, mode).reshape(-1, 1)
-    before = xp.arange(prod(shape[:axis])).reshape(-1, 1, 1)
-    places = (before * n + places) * after + xp.arange(after)
+    rows = xp.arange(before).reshape(-1, 1, 1)
+    places = (rows * n + places) * after + xp.arange(after)
     return scatter_add(xp, places, g, shape, out)
 
 
@@ -146,10 +172,9 @@ def _infer_embedding(
 ) -> Spec:
     if weight.shape != (input_dim, output_dim):
         raise MXNetError(
-            f"Embedding: weight is {weight.shape}, need (input_dim, output_dim) = "
-            f"{(input_dim, output_dim)}"
+            f"weight is {weight.shape}, need (input_dim, output_dim) = {(input_dim, output_dim)}"
         )
-    _check_not_empty("Embedding", input_dim, data)
+    _check_not_empty(input_dim, data)
     return Spec((*data.shape, output_dim), weight.dtype)
 
 
@@ -192,25 +217,28 @@ def _(given, out, attrs):
 def _infer_pick(
     data: Spec, index: Spec, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"
 ) -> Spec:
-    _check_mode("pick", mode, ("clip", "wrap"))
+    _check_mode(mode, ("clip", "wrap"))
     if axis is None:
-        raise MXNetError("pick: axis=None is not supported, give the axis to pick along")
-    axis = normalize_axis(axis, len(data.shape), "pick: axis")
-    dropped = data.shape[:axis] + data.shape[axis + 1 :] or (1,)
-    kept = data.shape[:axis] + (1,) + data.shape[axis + 1 :]
+        raise MXNetError("axis=None is not supported, give the axis to pick along")
+    axis = normalize_axis(axis, len(data.shape))
+    dropped, kept = _picked_shapes(data.shape, axis)
     if index.shape not in (dropped, kept) and not len(data.shape) == 1 == index.size:
         raise MXNetError(
-            f"pick: index is {index.shape}, need {dropped} or {kept}: one index for each element "
+            f"index is {index.shape}, need {dropped} or {kept}: one index for each element "
             f"of data {data.shape} without axis {axis}"
         )
-    _check_not_empty("pick", data.shape[axis], index)
+    _check_not_empty(data.shape[axis], index)
     return Spec(kept if keepdims else dropped, data.dtype)
+
+
+def _picked_shapes(shape: Shape, axis: Any) -> tuple[Shape, Shape]:
+    """`shape` without `axis`, and with size 1 there."""
+    return with_axis(shape, axis) or (1,), with_axis(shape, axis, 1)
 
 
 def _pick_places(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
     """Flat positions of the picked elements in an array of `shape`, as (before, after)."""
-    axis %= len(shape)
-    before, n, after = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    before, n, after = as_three_axes(shape, axis)
     found = positions(xp, index, n, mode).reshape(before, after)
     rows = xp.arange(before).reshape(-1, 1) * n + found
     return rows if after == 1 else rows * after + xp.arange(after)
@@ -229,10 +257,8 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     >>> nd.pick(nd.array([[1, 2], [3, 4]]), nd.array([0, 1])).asnumpy().tolist()
     [1.0, 4.0]
     """
-    shape = data.shape
-    before, after = shape[: axis % data.ndim], shape[axis % data.ndim + 1 :]
-    y = data.reshape(-1)[_pick_places(xp, shape, index, axis, mode)]
-    return y.reshape((*before, 1, *after) if keepdims else (before + after or (1,)))
+    y = data.reshape(-1)[_pick_places(xp, data.shape, index, axis, mode)]
+    return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
 
 
 @pick.infer_inputs
@@ -241,10 +267,8 @@ def _(given, out, attrs):
     if not data or attrs["axis"] is None:
         return {}
     axis = normalize_axis(attrs["axis"], len(data), "pick: axis")
-    dropped = data[:axis] + data[axis + 1 :] or (1,)
-    kept = data[:axis] + (1,) + data[axis + 1 :]
-    found = {"out": kept if attrs["keepdims"] else dropped}
-    return found if given["index"] else {**found, "index": kept if attrs["keepdims"] else dropped}
+    picked = _picked_shapes(data, axis)[attrs["keepdims"]]
+    return {"out": picked} if given["index"] else {"out": picked, "index": picked}
 
 
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
@@ -268,12 +292,10 @@ def _(gg, shape, index, *, axis, mode):
 
 def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
     if len(a.shape) < 2 or indices.size != prod(a.shape[:-1]):
-        raise MXNetError(
-            f"batch_take: indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a"
-        )
+        raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")
     if indices.dtype != np.int32:
-        raise MXNetError(f"batch_take: indices are int32, got {indices.dtype.name}; use pick()")
-    _check_not_empty("batch_take", a.shape[-1], indices)
+        raise MXNetError(f"indices are int32, got {indices.dtype.name}; use pick()")
+    _check_not_empty(a.shape[-1], indices)
     return Spec(indices.shape, a.dtype)
 
 
@@ -300,13 +322,13 @@ def _(g, shape, indices):
 def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
     if len(lhs.shape) != 2 or not mhs.shape == rhs.shape == lhs.shape[:1]:
         raise MXNetError(
-            f"fill_element_0index: lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, "
-            "need (N, n), (N,), (N,)"
+            f"lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, need (N, n), (N,), (N,)"
         )
     return lhs
 
 
-@op(infer=_infer_fill, flops=0, grad=None, symbolic=False)
+@refuse_gradient
+@op(infer=_infer_fill, flops=0, symbolic=False)
 def fill_element_0index(xp, lhs, mhs, rhs):
     """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
 
@@ -321,7 +343,7 @@ def fill_element_0index(xp, lhs, mhs, rhs):
 
 def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: Any) -> Spec:
     if depth < 0:
-        raise MXNetError(f"one_hot: depth={depth}, need 0 or more")
+        raise MXNetError(f"depth={depth}, need 0 or more")
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 
@@ -383,6 +405,3 @@ def index_copy(xp, old_tensor, index_vector, new_tensor):
 def _(g, index_vector):
     rows = take(g, index_vector, axis=0)
     return index_copy(g, index_vector, registry["zeros_like"](rows)), None, rows
-
-
-refuse_gradient(fill_element_0index)

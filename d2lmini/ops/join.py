@@ -24,7 +24,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_one_dtype
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.partial import Partial, alike, merged
 
 # -- joining ---------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _with_size(shape: Partial, axis: int, size: int) -> Partial:
     """`shape` with `size` on one axis."""
     if shape is None:
         return None
-    return tuple([size if i == axis % len(shape) else n for i, n in enumerate(shape)])
+    return with_axis(shape, axis, size)
 
 
 def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
@@ -122,7 +122,7 @@ def stack(xp, *data, axis: int = 0, out=None):
         return xp.stack(data, axis=axis)
     at = axis % out.ndim
     for i, part in enumerate(data):
-        chunking.copy(xp, part, out[(slice(None),) * at + (i, ...)])
+        chunking.copy(xp, part, out[chunking.along(at, i, ...)])
     return out
 
 
@@ -149,11 +149,8 @@ def _(given, out, attrs):
 
 def _parts(shape: Shape, axis: int, ends: Sequence[int], squeeze: bool) -> list[Shape]:
     """The shapes of the parts between 0, ends[0], ends[1], ... along `axis`."""
-    shapes = []
-    for begin, end in zip((0, *ends), ends):
-        middle = () if squeeze else (end - begin,)
-        shapes.append((*shape[:axis], *middle, *shape[axis + 1 :]))
-    return shapes
+    sizes = [() if squeeze else (end - begin,) for begin, end in zip((0, *ends), ends)]
+    return [with_axis(shape, axis, *size) for size in sizes]
 
 
 def _split(xp: Any, data: Any, axis: int, ends: Sequence[int], squeeze: bool, out: Any) -> Any:
@@ -210,16 +207,6 @@ def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = Fal
     [(4, 2), (4, 2), (4, 2)]
     """
     return _split(xp, data, axis, _equal_ends(data.shape[axis], num_outputs), squeeze_axis, out)
-
-
-@split.gradient()
-def _(g, *, axis, squeeze_axis):
-    return _join(g, axis, squeeze_axis)
-
-
-def _join(g: Any, axis: int, squeeze_axis: bool) -> Any:
-    parts = g if isinstance(g, (list, tuple)) else [g]
-    return stack(*parts, axis=axis) if squeeze_axis else concat(*parts, dim=axis)
 
 
 def _v2_ends(size: int, indices_or_sections: Any) -> list[int]:
@@ -293,6 +280,8 @@ def split_v2(
     return _split(xp, ary, axis, ends, squeeze_axis, out)
 
 
+@split.gradient()
 @split_v2.gradient()
 def _(g, *, axis, squeeze_axis):
-    return _join(g, axis, squeeze_axis)
+    parts = g if isinstance(g, (list, tuple)) else [g]
+    return stack(*parts, axis=axis) if squeeze_axis else concat(*parts, dim=axis)

@@ -25,6 +25,7 @@ and the gradient of a transposed operand is transposed as well (`_gradients_of_p
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -100,12 +101,13 @@ def _infer_dot(lhs: Spec, rhs: Spec, *, transpose_a: bool, transpose_b: bool, **
     return Spec(_as_matrices(lhs.shape, rhs.shape, transpose_a, transpose_b)[-1], lhs.dtype)
 
 
-def _flops_dot(lhs: Spec, rhs: Spec, *, out: Spec, transpose_a: bool, **_: Any) -> float:
-    inner = lhs.shape[0 if transpose_a else -1]
-    return 2.0 * out.size * inner
+def _flops_product(
+    A: Spec, *_: Spec, out: Spec, transpose_a: bool, axis: int = -2, **_attrs: Any
+) -> float:
+    return 2.0 * out.size * A.shape[axis if transpose_a else -1]
 
 
-@op(infer=_infer_dot, flops=_flops_dot)
+@op(infer=_infer_dot, flops=partial(_flops_product, axis=0))
 def dot(
     xp, lhs, rhs, *, transpose_a: bool = False, transpose_b: bool = False,
     forward_stype: str | None = None, out=None,
@@ -175,11 +177,7 @@ def _shape_of_product(a: Shape, b: Shape, transpose_a: bool, transpose_b: bool) 
     return (rows, columns)
 
 
-def _flops_batch_dot(lhs: Spec, rhs: Spec, *, out: Spec, transpose_a: bool, **_: Any) -> float:
-    return 2.0 * out.size * lhs.shape[-2 if transpose_a else -1]
-
-
-@op(infer=_infer_batch_dot, flops=_flops_batch_dot)
+@op(infer=_infer_batch_dot, flops=_flops_product)
 def batch_dot(
     xp, lhs, rhs, *, transpose_a: bool = False, transpose_b: bool = False,
     forward_stype: str | None = None, out=None,
@@ -227,6 +225,14 @@ def khatri_rao(xp, *args):
 # -- gemm and syrk --------------------------------------------------------------------------------
 
 
+def scaled_product(xp: Any, a: Any, b: Any, out: Any, alpha: float) -> Any:
+    """alpha a b, in `out` if given."""
+    out = matmul(xp, a, b, out)
+    if alpha != 1.0:
+        out *= alpha
+    return out
+
+
 def _infer_gemm2(
     A: Spec, B: Spec, *, transpose_a: bool, transpose_b: bool, axis: int, **_: Any
 ) -> Spec:
@@ -247,13 +253,7 @@ def _infer_gemm2(
     return Spec(tuple(shape), A.dtype)
 
 
-def _flops_gemm2(
-    A: Spec, *_: Spec, out: Spec, transpose_a: bool, axis: int, **_attrs: Any
-) -> float:
-    return 2.0 * out.size * A.shape[axis if transpose_a else -1]
-
-
-@op("linalg_gemm2", infer=_infer_gemm2, flops=_flops_gemm2)
+@op("linalg_gemm2", infer=_infer_gemm2, flops=_flops_product)
 def gemm2(
     xp, A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
     axis: int = -2, out=None,
@@ -274,17 +274,13 @@ def gemm2(
     left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
     left = left.swapaxes(-1, -2) if transpose_a else left
     right = right.swapaxes(-1, -2) if transpose_b else right
-    matmul(xp, left, right, place)
-    if alpha != 1.0:
-        out *= alpha
+    scaled_product(xp, left, right, place, alpha)
     return out
 
 
 @gemm2.gradient(saves="A B")
 def _(g, A, B, *, transpose_a, transpose_b, alpha, axis, needs=ALL):
-    def product(a: Any, b: Any, **options: Any) -> Any:
-        return gemm2(a, b, alpha=alpha, axis=axis, **options)
-
+    product = partial(gemm2, alpha=alpha, axis=axis)
     return _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
 
 
@@ -295,7 +291,7 @@ def _infer_gemm(A: Spec, B: Spec, C: Spec, **attrs: Any) -> Spec:
     return out
 
 
-@op("linalg_gemm", infer=_infer_gemm, flops=_flops_gemm2)
+@op("linalg_gemm", infer=_infer_gemm, flops=_flops_product)
 def gemm(
     xp, A, B, C, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
     beta: float = 1.0, axis: int = -2, out=None,
@@ -318,9 +314,7 @@ def _(given, out, attrs):
 
 @gemm.gradient(saves="A B")
 def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs=ALL):
-    def product(a: Any, b: Any, **options: Any) -> Any:
-        return gemm2(a, b, alpha=alpha, axis=axis, **options)
-
+    product = partial(gemm2, alpha=alpha, axis=axis)
     dA, dB = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
     return dA, dB, g * beta if needs[2] else None
 
@@ -344,10 +338,7 @@ def syrk(xp, A, *, transpose: bool = False, alpha: float = 1.0, out=None):
     (..., M, K) -> (..., M, M), or (..., K, K). float32 or float64. Cost: 2 M M K.
     """
     left, right = (transpose_last(A), A) if transpose else (A, transpose_last(A))
-    out = matmul(xp, left, right, out)
-    if alpha != 1.0:
-        out *= alpha
-    return out
+    return scaled_product(xp, left, right, out, alpha)
 
 
 @syrk.gradient(saves="A")

@@ -49,8 +49,7 @@ def _infer_fully_connected(
         "weight", weight, (num_hidden, inner),
         why=f"num_hidden and the inputs of data {data.shape} with flatten={flatten}",
     )  # fmt: skip
-    if bias is not None:
-        check_shape("bias", bias, (num_hidden,))
+    check_shape("bias", bias, (num_hidden,))
     outer = data.shape[:1] if flatten else data.shape[:-1]
     return Spec((*outer, num_hidden), data.dtype)
 

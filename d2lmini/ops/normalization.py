@@ -33,15 +33,15 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
-from d2lmini.ops.chunking import share
-from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op
+from d2lmini.device.scratch import scratch
+from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
+from d2lmini.ops.chunking import along, share
+from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, with_axis
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.normalization_backward import (
     GRAIN,
     along_rows,
     normalize_backward,
-    room,
     total,
 )
 from d2lmini.ops.partial import Partial
@@ -64,11 +64,13 @@ def normalize_into(
     share_of_each = wide.type(1 / max(prod(x.shape[a] for a in axes), 1))
 
     def body(piece: slice) -> None:
-        part = (slice(None),) * split + (piece,)
+        part = along(split, piece)
         block = x[part].astype(wide, copy=False)
         mean = total(block, axes) * share_of_each
-        block = np.subtract(block, along_rows(mean, block), out=room("centered", block, wide))
-        square = np.multiply(block, block, out=room("product", block, wide))
+        block = np.subtract(
+            block, along_rows(mean, block), out=scratch.array("centered", block.shape, wide)
+        )
+        square = np.multiply(block, block, out=scratch.array("product", block.shape, wide))
         variance = total(square, axes) * share_of_each
         means[part], variances[part] = mean, variance
         scale, shift = (v[part] if v.shape[split] > 1 else v for v in (gamma, beta))
@@ -100,10 +102,10 @@ def _gradients(
 # -- LayerNorm ------------------------------------------------------------------------------------
 
 
-def as_three_axes(shape: Shape, axis: int) -> Shape:
-    """The shape as (axes before, axis, axes after)."""
-    axis %= len(shape)
-    return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+#: Facts of the ops that return the moments, too, if asked to.
+_MOMENTS: dict[str, Any] = dict(
+    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1, mxnet_outputs=3
+)
 
 
 def _infer_layer_norm(
@@ -111,16 +113,15 @@ def _infer_layer_norm(
 ) -> Spec | list[Spec]:
     check_float(data, gamma, beta)
     axis = normalize_axis(axis, len(data.shape))
-    for name, spec in (("gamma", gamma), ("beta", beta)):
-        check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
-    kept = Spec((*data.shape[:axis], 1, *data.shape[axis + 1 :]), data.dtype)
+    why = f"axis {axis} of data {data.shape}"
+    check_shapes((data.shape[axis],), why=why, gamma=gamma, beta=beta)
+    kept = Spec(with_axis(data.shape, axis, 1), data.dtype)
     return [data, kept, kept] if output_mean_var else data
 
 
 @op(
     infer=_infer_layer_norm, flops=8,
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
-    output_names=("output", "mean", "std"), mxnet_outputs=3, mixed_dtypes=True,
+    output_names=("output", "mean", "std"), mixed_dtypes=True, **_MOMENTS,
 )  # fmt: skip
 def LayerNorm(
     xp, data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False,
@@ -137,8 +138,7 @@ def LayerNorm(
     mean, var = normalize_into(xp, data.reshape(view), (1,), 0, eps, scale, shift, y.reshape(view))
     if not output_mean_var:
         return y
-    axis %= data.ndim
-    kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    kept = with_axis(data.shape, axis, 1)
     return all_outputs(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
 
 
@@ -189,8 +189,8 @@ def _check_image(data: Spec) -> None:
 def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
     check_float(data, gamma, beta)
     _check_image(data)
-    for name, spec in (("gamma", gamma), ("beta", beta)):
-        check_shape(name, spec, data.shape[1:2], why=f"the channels of data {data.shape}")
+    why = f"the channels of data {data.shape}"
+    check_shapes(data.shape[1:2], why=why, gamma=gamma, beta=beta)
     return data
 
 
@@ -240,16 +240,15 @@ def _infer_group_norm(
     N, C = data.shape[:2]
     if num_groups < 1 or C % num_groups:
         raise MXNetError(f"{C} channels cannot be cut into num_groups={num_groups} equal groups")
-    for name, spec in (("gamma", gamma), ("beta", beta)):
-        check_shape(name, spec, (num_groups,), (C,), why="one number per group or channel")
+    why = "one number per group or channel"
+    check_shapes((num_groups,), (C,), why=why, gamma=gamma, beta=beta)
     kept = Spec((N, num_groups), data.dtype)
     return [data, kept, kept] if output_mean_var else data
 
 
 @op(
     infer=_infer_group_norm, flops=8,
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
-    output_names=("output", "mean", "std"), mxnet_outputs=3,
+    output_names=("output", "mean", "std"), **_MOMENTS,
 )  # fmt: skip
 def GroupNorm(
     xp, data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5,
@@ -313,9 +312,10 @@ def _infer_batch_norm(
     if len(data.shape) < 2:
         raise MXNetError(f"needs data of two axes or more, got {data.shape}")
     axis = normalize_axis(axis, len(data.shape))
-    specs = (gamma, beta, moving_mean, moving_var)
-    for name, spec in zip(("gamma", "beta", "moving_mean", "moving_var"), specs):
-        check_shape(name, spec, (data.shape[axis],), why=f"axis {axis} of data {data.shape}")
+    check_shapes(
+        (data.shape[axis],), why=f"axis {axis} of data {data.shape}", gamma=gamma, beta=beta,
+        moving_mean=moving_mean, moving_var=moving_var,
+    )  # fmt: skip
     return [data, gamma, gamma]
 
 
@@ -326,11 +326,10 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
 
 @op(
     infer=_infer_batch_norm, flops=8, mutates=_find_mutated,
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
     auxiliary=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
-    output_names=("output", "mean", "var"), mxnet_outputs=3,
+    output_names=("output", "mean", "var"), **_MOMENTS,
 )  # fmt: skip
 def BatchNorm(
     xp, data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
@@ -359,10 +358,7 @@ def BatchNorm(
     shift = beta.reshape(column)
     if training and not use_global_stats:
         mean, var = normalize_into(xp, x, (0, 2), 1, eps, scale, shift, place)
-        kind = moving_mean.dtype.type
-        for moving, batch in ((moving_mean, mean), (moving_var, var)):
-            moving *= kind(momentum)
-            moving += batch.reshape(-1).astype(moving.dtype) * kind(1 - momentum)
+        update_moving(moving_mean, moving_var, (mean.reshape(-1), var.reshape(-1)), momentum)
     else:
         wide = xp.promote_types(x.dtype, "float32")
         mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
@@ -376,6 +372,13 @@ def BatchNorm(
         share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
     inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
     return all_outputs(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
+
+
+def update_moving(mean: Any, var: Any, batch: Iterable[Any], momentum: float) -> None:
+    """moving = momentum * moving + (1 - momentum) * batch, for both moments, in place."""
+    for moving, now in zip((mean, var), batch):
+        moving *= moving.dtype.type(momentum)
+        moving += now.astype(moving.dtype) * moving.dtype.type(1 - momentum)
 
 
 @BatchNorm.infer_inputs

@@ -47,11 +47,6 @@ def total(a: Any, axes: Shape) -> Any:
     return a
 
 
-def room(name: str, a: Any, dtype: Any) -> Any:
-    """Scratch memory of this thread for an array like `a`."""
-    return scratch.array(name, a.size, dtype).reshape(a.shape)
-
-
 def along_rows(v: Any, a: Any) -> Any:
     """v in a shape that broadcasts with `a`. One number per channel, over images of few places, is
     repeated for each place: then rows are as long as an image with all of its channels."""
@@ -108,9 +103,9 @@ def _piece(
     share = x.dtype.type(1 / prod(x.shape[a] for a in axes))
     shared = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
     centered = np.subtract(
-        x, along_rows(total(x, axes) * share, x), out=room("centered", x, x.dtype)
+        x, along_rows(total(x, axes) * share, x), out=scratch.array("centered", x.shape, x.dtype)
     )
-    product = np.multiply(centered, centered, out=room("product", x, x.dtype))
+    product = np.multiply(centered, centered, out=scratch.array("product", x.shape, x.dtype))
     inverse = 1 / np.sqrt(total(product, axes) * share + eps)
     np.multiply(g, centered, out=product)
     if shared == axes:  # gamma is shared wherever a mean is taken, so it can multiply last

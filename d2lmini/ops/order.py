@@ -32,7 +32,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
-from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.reduce import reshape_to
 from d2lmini.ops.scan import check_positions
 
@@ -162,7 +162,7 @@ def _infer_topk(
         return data
     if ret_typ != "value":
         check_positions(shape[axis], np.dtype(dtype), _WIDER)
-    top = (*shape[:axis], k if k > 0 else shape[axis], *shape[axis + 1 :])
+    top = with_axis(shape, axis, k if k > 0 else shape[axis])
     value, indices = Spec(top, data.dtype), Spec(top, dtype)
     if ret_typ == "both":
         return [value, indices]
@@ -194,7 +194,7 @@ def topk(
     lines, at = _lines(data, axis)
     n = lines.shape[at]
     k = k if k > 0 else n
-    order = xp.empty((*lines.shape[:at], k, *lines.shape[at + 1 :]), np.int64)
+    order = xp.empty(with_axis(lines.shape, at, k), np.int64)
     _by_lines(xp, lines, at, order, lambda x: _first_positions(xp, x, k, is_ascend))
     if ret_typ == "mask":
         mask = xp.zeros(lines.shape, data.dtype)
@@ -227,15 +227,13 @@ def _scatter_back(g: Any, order: Any, shape: Shape, axis: int | None) -> Any:
 def _infer_put_along(data: Spec, index: Spec, *, axis: int, size: int) -> Spec:
     assert data.shape == index.shape, (data.shape, index.shape)
     axis = normalize_axis(axis, len(data.shape))
-    return Spec((*data.shape[:axis], size, *data.shape[axis + 1 :]), data.dtype)
+    return Spec(with_axis(data.shape, axis, size), data.dtype)
 
 
 @op("_put_along", infer=_infer_put_along, flops=0)
 def put_along(xp, data, index, *, axis: int, size: int):
     """Zeros of size `size` along `axis`, with data at distinct positions along that axis."""
-    shape = list(data.shape)
-    shape[axis] = size
-    result = xp.zeros(shape, data.dtype)
+    result = xp.zeros(with_axis(data.shape, axis, size), data.dtype)
     xp.put_along_axis(result, index.astype(np.int64, copy=False), data, axis)
     return result
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float
-from d2lmini.ops.chunking import share
+from d2lmini.ops.chunking import along, share
 from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.pool_dense import (
@@ -100,11 +100,6 @@ def _taps(pool: PoolGeometry, axis: int) -> list[Tap]:
     return taps
 
 
-def _along(axis: int, part: slice) -> tuple:
-    """The index of slice `part` of spatial axis `axis` of (images, *size)."""
-    return (slice(None),) * (axis + 1) + (part,)
-
-
 def _reduce(xp: Any, x: Any, pool: PoolGeometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
@@ -122,8 +117,8 @@ def _reduce(xp: Any, x: Any, pool: PoolGeometry, largest: bool, y: Any) -> None:
             continue
         result.fill(start)
         for tap in _taps(pool, axis):
-            place = result[_along(axis, tap.outputs)]
-            combine(place, x[_along(axis, tap.inputs)], out=place)
+            place = result[along(axis + 1, tap.outputs)]
+            combine(place, x[along(axis + 1, tap.inputs)], out=place)
         x = result
 
 
@@ -137,7 +132,7 @@ def _sum_backward(xp: Any, g: Any, pool: PoolGeometry, dx: Any) -> None:
         result = dx if axis == 0 else xp.empty(shape, dx.dtype)
         result.fill(0)
         for tap in _taps(pool, axis):
-            result[_along(axis, tap.inputs)] += g[_along(axis, tap.outputs)]
+            result[along(axis + 1, tap.inputs)] += g[along(axis + 1, tap.outputs)]
         g = result
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import refuse_gradient
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
 from d2lmini.ops.kernels import kind_of, with_kernels
@@ -56,7 +57,7 @@ def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any, **_attrs: Any) -> Sp
     return Spec(inputs[0].shape + tuple(shape), _floating(dtype))
 
 
-def _place(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
+def _empty(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
     return xp.empty(shape, dtype) if out is None else out
 
 
@@ -76,7 +77,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         distribution.about,
     )
     def _(xp, *, shape=(), dtype="float32", rng, out=None, **given):
-        return draw(xp, name, rng, _place(xp, out, shape, dtype), defaults | given)
+        return draw(xp, name, rng, _empty(xp, out, shape, dtype), defaults | given)
 
     @op(f"_sample_{name}", aliases=(f"sample_{name}",), infer=_per_parameter, flops=_FLOPS,
         grad=None)  # fmt: skip
@@ -85,7 +86,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         f"`_random_{name}` for each element of the arrays; ({arrays_are[0]}.shape + shape).",
     )
     def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
-        place = _place(xp, out, arrays[0].shape + shape, dtype)
+        place = _empty(xp, out, arrays[0].shape + shape, dtype)
         return draw_each(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
 
     @sample.infer_inputs
@@ -98,7 +99,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         f"`_random_{name}` in the shape and dtype of data.",
     )
     def _(xp, data, *, rng, out=None, **given):
-        place = _place(xp, out, data.shape, data.dtype)
+        place = _empty(xp, out, data.shape, data.dtype)
         return draw(xp, name, rng, place, defaults | given)
 
 
@@ -165,14 +166,9 @@ def pick(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     return np.reshape(rows, shape)
 
 
-@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, grad=None, in_mxnet=True)
+@refuse_gradient
+@op("_shuffle", aliases=("shuffle",), flops=_FLOPS, in_mxnet=True)
 def shuffle(xp, data, *, rng, out=None):
     """The rows of data (its first axis) in random order."""
     order = rng.generator(0).permutation(data.shape[0]) if data.ndim else ...
-    if out is None:
-        return data[order]
-    out[...] = data[order]
-    return out
-
-
-refuse_gradient(shuffle)
+    return place(xp, data[order], data.dtype, out)

@@ -34,7 +34,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
 
 # -- which axes, which shape, which dtype ----------------------------------------------------------
 
@@ -44,11 +44,16 @@ def reduced_axes(axis: Any, ndim: int, exclude: bool = False) -> tuple[int, ...]
     """The reduced axes, counted from the front; MXNetError if out of range or named twice."""
     if axis is None or axis == ():
         return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, int) else axis
-    axes = [normalize_axis(a, ndim) for a in given]
+    axes = distinct_axes(axis, ndim)
+    return tuple(a for a in range(ndim) if (a in axes) != exclude)
+
+
+def distinct_axes(axis: Any, ndim: int) -> list[int]:
+    """The axes (an int or several), counted from the front; MXNetError if one is named twice."""
+    axes = [normalize_axis(a, ndim) for a in ((axis,) if isinstance(axis, int) else axis)]
     if len(set(axes)) < len(axes):
         raise MXNetError(f"axis={axis} names an axis twice")
-    return tuple(a for a in range(ndim) if (a in axes) != exclude)
+    return axes
 
 
 @lru_cache(maxsize=4096)
@@ -181,17 +186,35 @@ def _nan_to(xp: Any, data: Any, value: float) -> Any:
 # -- the ops ---------------------------------------------------------------------------------------
 
 
-@op("sum", aliases=["sum_axis"], infer=_infer_total, flops=reads_all)
-def sum_(
-    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-):  # fmt: skip
+def _reduction(
+    name: str, means: str, infer: Callable[..., Spec], neutral: float | None = None, **facts: Any
+) -> Op:
+    """Declare a reduction by the array's method of that name. neutral: replaces nan."""
+    method = name.removeprefix("nan")
+
+    def compute(
+        xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
+    ):  # fmt: skip
+        prepare = None
+        if neutral is not None and data.dtype.kind == "f":
+            prepare = lambda block: _nan_to(xp, block, neutral)  # noqa: E731
+        axes = reduced_axes(axis, data.ndim, exclude)
+        return reduce_into(xp, data, axes, out, method, prepare=prepare, keepdims=keepdims)
+
+    compute.__doc__ = means
+    declared: Op = op(name, infer=infer, flops=reads_all, **facts)(compute)
+    return declared
+
+
+sum_ = _reduction(
+    "sum",
     """Sum over `axis`; an empty sum is 0.
 
     >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
     [4.0, 6.0]
-    """
-    axes = reduced_axes(axis, data.ndim, exclude)
-    return reduce_into(xp, data, axes, out, "sum", keepdims=keepdims)
+    """,
+    _infer_total, aliases=["sum_axis"],
+)  # fmt: skip
 
 
 @sum_.gradient(saves="data.shape")
@@ -227,13 +250,7 @@ def _(g, shape, *, axis, exclude):
     return spread(g / max(count, 1), kept=kept_shape(shape, axes), shape=shape)
 
 
-@op("prod", infer=_infer_total, flops=reads_all)
-def prod_(
-    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-):  # fmt: skip
-    """Product over `axis`; an empty product is 1."""
-    axes = reduced_axes(axis, data.ndim, exclude)
-    return reduce_into(xp, data, axes, out, "prod", keepdims=keepdims)
+prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer_total)
 
 
 def _prod_gradient(g: Any, data: Any, shape: Shape, axes: tuple[int, ...]) -> Any:
@@ -253,14 +270,10 @@ def _(g, data, shape, *, axis, exclude):
     return _prod_gradient(g, data, shape, reduced_axes(axis, len(shape), exclude))
 
 
-@op(infer=_infer_total, flops=reads_all)
-def nansum(
-    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-):  # fmt: skip
-    """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
-    prepare = (lambda block: _nan_to(xp, block, 0)) if data.dtype.kind == "f" else None
-    axes = reduced_axes(axis, data.ndim, exclude)
-    return reduce_into(xp, data, axes, out, "sum", prepare=prepare, keepdims=keepdims)
+nansum = _reduction(
+    "nansum", "Sum over `axis` of the elements that are not nan. The gradient at a nan is 0.",
+    _infer_total, neutral=0,
+)  # fmt: skip
 
 
 @nansum.gradient(saves="data data.shape")
@@ -269,14 +282,10 @@ def _(g, data, shape, *, axis, exclude):
     return reshape_to(g, kept_shape(shape, axes)) * (data == data)
 
 
-@op(infer=_infer_total, flops=reads_all)
-def nanprod(
-    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-):  # fmt: skip
-    """Product over `axis` of the elements that are not nan. The gradient at a nan is 0."""
-    prepare = (lambda block: _nan_to(xp, block, 1)) if data.dtype.kind == "f" else None
-    axes = reduced_axes(axis, data.ndim, exclude)
-    return reduce_into(xp, data, axes, out, "prod", prepare=prepare, keepdims=keepdims)
+nanprod = _reduction(
+    "nanprod", "Product over `axis` of the elements that are not nan. The gradient at a nan is 0.",
+    _infer_total, neutral=1,
+)  # fmt: skip
 
 
 @nanprod.gradient(saves="data data.shape")
@@ -296,25 +305,18 @@ def _(g, data):
     return g * (data == data)
 
 
-@op("max", aliases=["max_axis"], infer=_infer_extreme, flops=reads_all, whole=True)
-def max_(
-    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-):  # fmt: skip
+max_ = _reduction(
+    "max",
     """Largest element over `axis`; nan if there is a nan. MXNetError at the call for an empty axis.
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
-    """
-    axes = reduced_axes(axis, data.ndim, exclude)
-    return reduce_into(xp, data, axes, out, "max", keepdims=keepdims)
-
-
-@op("min", aliases=["min_axis"], infer=_infer_extreme, flops=reads_all, whole=True)
-def min_(
-    xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-):  # fmt: skip
-    """Smallest element over `axis`; otherwise as `max`."""
-    axes = reduced_axes(axis, data.ndim, exclude)
-    return reduce_into(xp, data, axes, out, "min", keepdims=keepdims)
+    """,
+    _infer_extreme, aliases=["max_axis"], whole=True,
+)  # fmt: skip
+min_ = _reduction(
+    "min", "Smallest element over `axis`; otherwise as `max`.",
+    _infer_extreme, aliases=["min_axis"], whole=True,
+)  # fmt: skip
 
 
 @max_.gradient(saves="y data data.shape")

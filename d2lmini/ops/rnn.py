@@ -32,7 +32,7 @@ from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
 from d2lmini.ops.partial import Conflict
-from d2lmini.ops.rnn_compute import KINDS, Clip, Layer, Weights, layer_of, views_of
+from d2lmini.ops.rnn_compute import KINDS, Clip, Layer, Weights, empty_outputs, layer_of, views_of
 
 
 class Sizes(NamedTuple):
@@ -132,8 +132,7 @@ def _infer(
         raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
     sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, sizes.state, why="layers times directions, batch, state_size")
-    if state_cell is not None:
-        check_shape("state_cell", state_cell, sizes.state, why="as state")
+    check_shape("state_cell", state_cell, sizes.state, why="as state")
     size = parameter_size(mode, sizes.I, state_size, num_layers, bidirectional)
     check_shape(
         "parameters", parameters, (size,),
@@ -187,11 +186,11 @@ def RNN(
     """
     sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
     if out is None:
-        specs = _infer(*(Spec(x.shape, x.dtype) for x in (data, parameters, state, state_cell)
-                         if x is not None), state_size=state_size, num_layers=num_layers,
-                       bidirectional=bidirectional, mode=mode, p=p, projection_size=None,
-                       use_sequence_length=False)  # fmt: skip
-        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+        out = empty_outputs(
+            xp, _infer, (data, parameters, state, state_cell), state_size=state_size,
+            num_layers=num_layers, bidirectional=bidirectional, mode=mode, p=p,
+            projection_size=None, use_sequence_length=False,
+        )  # fmt: skip
     y, reserve, states = out[0], out[-1], out[1:-1]
     kept, inner = sizes.reserve_parts(reserve)
     layer = _layer(xp, mode, lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)

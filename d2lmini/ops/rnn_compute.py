@@ -26,6 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from d2lmini.ops import chunking
+from d2lmini.ops.core import Spec
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import gru_slopes, gru_step, lstm_slopes, lstm_step, split_gates
@@ -177,6 +178,12 @@ class Layer:
     def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
         """Pairs of the rows of the weight W and their gradients of a, (T N, rows)."""
         return [(slice(None), rows(D[0]))]
+
+
+def empty_outputs(xp: Any, infer: Callable[..., list[Spec]], arrays: Any, **attrs: Any) -> tuple:
+    """Empty arrays for the outputs of an op with the rule `infer` on these arrays (or None)."""
+    specs = infer(*[None if a is None else Spec(a.shape, a.dtype) for a in arrays], **attrs)
+    return tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
 
 
 def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:

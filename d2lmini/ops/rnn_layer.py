@@ -25,7 +25,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional, check_
 from d2lmini.ops.core import ALL, Spec, modes, op
 from d2lmini.ops.join import concat, split
 from d2lmini.ops.linalg import dot
-from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
+from d2lmini.ops.rnn_compute import KINDS, Weights, empty_outputs, layer_of, views_of
 
 
 def _infer(
@@ -45,7 +45,7 @@ def _infer(
     for name, spec, shape in (
         ("i2h_weight", i2h_weight, (G, data.shape[-1])), ("h2h_weight", h2h_weight, (G, H)),
         ("i2h_bias", i2h_bias, (G,)), ("h2h_bias", h2h_bias, (G,)), ("state", state, (N, H)),
-        ("state_cell", state_cell or state, (N, H)),
+        ("state_cell", state_cell, (N, H)),
     ):  # fmt: skip
         check_shape(name, spec, shape, why=why)
     reserve = prod(data.shape[:-1]) * H * sum(KINDS[mode].keeps)
@@ -62,10 +62,10 @@ def _steps(a: Any) -> Any:
     return a[None] if a.ndim == 2 else a
 
 
-def _read_reserve(reserve: Any, y: Any, mode: str) -> list[Any]:
-    """The arrays that forward keeps for backward: views into the vector."""
+def _read(vector: Any, y: Any, widths: tuple[int, ...]) -> list[Any]:
+    """The arrays (T, N, width * H) in a vector: what a layer keeps, or its slopes."""
     T, N, H = y.shape
-    return views_of(reserve, [(T, N, k * H) for k in KINDS[mode].keeps])
+    return views_of(vector, [(T, N, k * H) for k in widths])
 
 
 @op("_rnn_layer", infer=_infer, flops=_flops, outputs=lambda mode, **_: 1 + (mode == "lstm"))
@@ -82,9 +82,7 @@ def rnn_layer(
     """
     inputs = (data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
     if out is None:
-        given: list[Any] = [None if a is None else Spec(a.shape, a.dtype) for a in inputs]
-        specs = _infer(*given, mode=mode)
-        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+        out = empty_outputs(xp, _infer, inputs, mode=mode)
     y = _steps(out[0])
     states = [state] if state_cell is None else [state, state_cell]
     last = layer_of(xp, mode).forward(
@@ -92,7 +90,7 @@ def rnn_layer(
         Weights(*inputs[1:5]),
         states,
         y,
-        _read_reserve(out[-1], y, mode),
+        _read(out[-1], y, KINDS[mode].keeps),
         backwards=False,
     )
     if state_cell is not None:
@@ -127,12 +125,6 @@ def _infer_backward(
     return [*data, *([state] * (1 + (mode == "lstm"))), D]
 
 
-def _D(vector: Any, y: Any, mode: str) -> list[Any]:
-    """The parts of D: views into a vector."""
-    T, N, H = y.shape
-    return views_of(vector, [(T, N, k * H) for k in KINDS[mode].slopes])
-
-
 @op(
     "_rnn_layer_backward", infer=_infer_backward,
     flops=lambda g, y, reserve, i2h_weight, h2h_weight, *_, out, wants_data, **_attrs: (
@@ -150,19 +142,16 @@ def rnn_layer_backward(
     """
     given = [state] if state_cell is None else [state, state_cell]
     if out is None:
-        specs = _infer_backward(
-            *(Spec(a.shape, a.dtype) for a in (g, y, reserve, i2h_weight, h2h_weight, state)),
-            mode=mode, wants_data=wants_data,
-        )  # fmt: skip
-        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+        arrays = (g, y, reserve, i2h_weight, h2h_weight, state)
+        out = empty_outputs(xp, _infer_backward, arrays, mode=mode, wants_data=wants_data)
     heads = list(out[wants_data:-1])
     heads[0][...] = 0
     if state_cell is not None:
         heads[1][...] = g_cell
     layer, y, w = layer_of(xp, mode), _steps(y), Weights(i2h_weight, h2h_weight, None, None)
-    D = _D(out[-1], y, mode)
+    D = _read(out[-1], y, layer.slopes)
     layer.backward(
-        D, w, given, y, _read_reserve(reserve, y, mode), _steps(g), heads, backwards=False
+        D, w, given, y, _read(reserve, y, KINDS[mode].keeps), _steps(g), heads, backwards=False
     )
     if wants_data:
         layer.into_inputs(D, w, _steps(out[0]), add=False)
@@ -184,11 +173,10 @@ def _infer_weights(D: Spec, data: Spec, y: Spec, state: Spec, *, mode: str) -> l
 def rnn_layer_weights(xp, D, data, y, state, *, mode: str, out=None):
     """Gradients of `_rnn_layer` for both weights and both biases."""
     if out is None:
-        specs = _infer_weights(*(Spec(a.shape, a.dtype) for a in (D, data, y, state)), mode=mode)
-        out = tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+        out = empty_outputs(xp, _infer_weights, (D, data, y, state), mode=mode)
     y = _steps(y)
     layer_of(xp, mode).into_weights(
-        _D(D, y, mode), _steps(data), y, state, Weights(*out), backwards=False
+        _read(D, y, KINDS[mode].slopes), _steps(data), y, state, Weights(*out), backwards=False
     )
     return out
 

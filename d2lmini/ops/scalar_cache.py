@@ -34,6 +34,7 @@ row.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -141,22 +142,27 @@ class _Levels(dict):
 _levels = _Levels()
 
 
-def at_least(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
-    """max(data, number), nan where data is; the shape of data, its dtype (int64 for bool)."""
-    if xp is np:
-        if data.size <= ROW:
-            return np.maximum(data, _levels[data.dtype, number, data.shape], out=out)
-        return _by_rows(np.maximum, data, number, out)
-    return xp.maximum(data, limit[xp][data.dtype][number], out=out)
+def _bound(ufunc: str, docstring: str) -> Callable[..., Any]:
+    """The function that compares each element with a number by `ufunc`."""
+    of_numpy = getattr(np, ufunc)
+
+    def bound(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
+        if xp is np:
+            if data.size <= ROW:
+                return of_numpy(data, _levels[data.dtype, number, data.shape], out=out)
+            return _by_rows(of_numpy, data, number, out)
+        return getattr(xp, ufunc)(data, limit[xp][data.dtype][number], out=out)
+
+    bound.__doc__ = docstring
+    return bound
 
 
-def at_most(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
-    """min(data, number), nan where data is; the shape of data, its dtype (int64 for bool)."""
-    if xp is np:
-        if data.size <= ROW:
-            return np.minimum(data, _levels[data.dtype, number, data.shape], out=out)
-        return _by_rows(np.minimum, data, number, out)
-    return xp.minimum(data, limit[xp][data.dtype][number], out=out)
+at_least = _bound(
+    "maximum", "max(data, number), nan where data is; data's shape and dtype (int64 for bool)."
+)
+at_most = _bound(
+    "minimum", "min(data, number), nan where data is; data's shape and dtype (int64 for bool)."
+)
 
 
 def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:

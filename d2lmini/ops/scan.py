@@ -24,8 +24,15 @@ from d2lmini.base import MXNetError
 from d2lmini.callsite import warn
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import refuse_gradient
-from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op
-from d2lmini.ops.reduce import check_elements, reads_all, reduced_axes, reduced_shape, reshape_to
+from d2lmini.ops.core import DType, Spec, normalize_axis, op
+from d2lmini.ops.reduce import (
+    check_elements,
+    kept_shape,
+    reads_all,
+    reduced_axes,
+    reduced_shape,
+    reshape_to,
+)
 from d2lmini.ops.slicing import reverse
 
 # -- positions -------------------------------------------------------------------------------------
@@ -67,7 +74,7 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
     if data.size < chunking.GRAIN:
         out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
         return out
-    place = out if keepdims else xp.expand_dims(out.reshape(_without(data.shape, axes)), axes)
+    place = out.reshape(kept_shape(data.shape, axes))
 
     def piece(index: Any) -> None:
         lines = chunking.lines(xp, data[index], axes[0])
@@ -75,10 +82,6 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
 
     chunking.over_lines(xp, data.shape, axes[0], piece, 4 * chunking.GRAIN)
     return out
-
-
-def _without(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    return tuple(n for a, n in enumerate(shape) if a not in axes)
 
 
 def _flat_position(xp: Any, flat: Any, method: str) -> int:
@@ -124,7 +127,8 @@ def _infer_channel(data: Spec) -> Spec:
     return _infer_position(data, axis=1)
 
 
-@op(infer=_infer_channel, flops=reads_all, grad=None, whole=True)
+@refuse_gradient
+@op(infer=_infer_channel, flops=reads_all, whole=True)
 def argmax_channel(xp, data, *, out=None):
     """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
     return _position(xp, data, "argmax", 1, False, out)
@@ -189,6 +193,3 @@ def _(g, shape, a_dtype, *, axis, dtype):
     if dtype is not None:
         back = back.astype(a_dtype)
     return reshape_to(back, shape) if axis is None else back
-
-
-refuse_gradient(argmax_channel)

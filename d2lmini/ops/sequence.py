@@ -27,21 +27,26 @@ from d2lmini.ops.index import integers
 from d2lmini.ops.partial import Partial
 
 
-def _check(name: str, data: Spec, lengths: Spec | None, used: bool, axis: int, axes: tuple) -> None:
+def _check(
+    axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
+    use_sequence_length: bool = False, axis: int = 0, **_: Any,
+) -> Spec:  # fmt: skip
+    lengths, used = sequence_length, use_sequence_length
     if axis not in axes:
-        raise MXNetError(f"{name}: axis={axis}, need {' or '.join(map(str, axes))}")
+        raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
     if len(data.shape) < 2:
-        raise MXNetError(f"{name}: data is {data.shape}, need two axes or more: time and batch")
+        raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
     if used != (lengths is not None):
         raise MXNetError(
-            f"{name}: use_sequence_length={used}, but sequence_length is "
+            f"use_sequence_length={used}, but sequence_length is "
             f"{'given' if lengths else 'missing'}; give both or neither"
         )
     batch = data.shape[1 - axis]
     if lengths is not None and lengths.shape != (batch,):
         raise MXNetError(
-            f"{name}: sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
+            f"sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
         )
+    return data
 
 
 def _one_per_sequence(given: Inputs, out: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
@@ -62,11 +67,6 @@ def _per_sequence(xp: Any, lengths: Any, axis: int) -> Any:
     return lengths[None, :] if axis == 0 else lengths[:, None]
 
 
-def _expand_mask(mask: Any, ndim: int) -> Any:
-    """(T, N) to (T, N, 1, ...), to broadcast with the data."""
-    return mask.reshape(mask.shape + (1,) * (ndim - 2))
-
-
 # -- mask ------------------------------------------------------------------------------------------
 
 
@@ -79,15 +79,7 @@ _of_sequences = partial(
 )
 
 
-def _infer_mask(
-    data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
-    value: float = 0.0, axis: int = 0,
-) -> Spec:  # fmt: skip
-    _check("SequenceMask", data, sequence_length, use_sequence_length, axis, (0, 1))
-    return data
-
-
-@_of_sequences(infer=_infer_mask, flops=1)
+@_of_sequences(infer=partial(_check, (0, 1)), flops=1)
 def SequenceMask(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
     axis: int = 0,
@@ -104,7 +96,8 @@ def SequenceMask(
     if sequence_length is None:
         return data.copy()
     past = _steps(xp, data.shape, axis) >= _per_sequence(xp, sequence_length, axis)
-    return xp.where(_expand_mask(past, data.ndim), np.array(value).astype(data.dtype)[()], data)
+    past = past.reshape(past.shape + (1,) * (data.ndim - 2))  # (T, N) to (T, N, 1, ...)
+    return xp.where(past, np.array(value).astype(data.dtype)[()], data)
 
 
 @SequenceMask.gradient(saves="sequence_length")
@@ -119,13 +112,10 @@ def _(g, sequence_length, *, use_sequence_length, axis):
 # -- last ------------------------------------------------------------------------------------------
 
 
-def _infer_last(
-    data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
-    axis: int = 0,
-) -> Spec:  # fmt: skip
-    _check("SequenceLast", data, sequence_length, use_sequence_length, axis, (0, 1))
+def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
+    data = _check((0, 1), *specs, axis=axis, **attrs)
     if data.shape[axis] == 0:
-        raise MXNetError(f"SequenceLast: data is {data.shape}: the time axis is empty")
+        raise MXNetError(f"data is {data.shape}: the time axis is empty")
     return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
 
 
@@ -176,15 +166,7 @@ def _(gg, sequence_length, *, axis):
 # -- reverse ---------------------------------------------------------------------------------------
 
 
-def _infer_reverse(
-    data: Spec, sequence_length: Spec | None = None, *, use_sequence_length: bool = False,
-    axis: int = 0,
-) -> Spec:  # fmt: skip
-    _check("SequenceReverse", data, sequence_length, use_sequence_length, axis, (0,))
-    return data
-
-
-@_of_sequences(infer=_infer_reverse, flops=0)
+@_of_sequences(infer=partial(_check, (0,)), flops=0)
 def SequenceReverse(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):

@@ -16,6 +16,7 @@ with codes. All ops keep the dtype.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -23,9 +24,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry, shape_rule
 from d2lmini.ops.create import progression
-from d2lmini.ops.reduce import reshape_to, spread
+from d2lmini.ops.reduce import distinct_axes, reshape_to, spread
 from d2lmini.ops.reshape_codes import complete_reshape, infer_older, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
@@ -40,11 +41,7 @@ def _target(
     return infer_reshape(data, shape, reverse)
 
 
-def _infer_reshape(data: Spec, **attrs: Any) -> Spec:
-    return Spec(_target(data.shape, **attrs), data.dtype)
-
-
-@op(mxnet_name="Reshape", infer=_infer_reshape, flops=0)
+@op(mxnet_name="Reshape", infer=shape_rule(_target), flops=0)
 def reshape(
     xp, data, *, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
     keep_highest: bool = False, out=None,
@@ -151,7 +148,7 @@ def _expand_shape(shape: Shape, axis: int) -> Shape:
     return (*shape[:at], 1, *shape[at:])
 
 
-@op(infer=lambda data, *, axis: Spec(_expand_shape(data.shape, axis), data.dtype), flops=0)
+@op(infer=shape_rule(_expand_shape), flops=0)
 def expand_dims(xp, data, *, axis: int, out=None):
     """Insert an axis of size 1 at position `axis` of the result; -1 is the last.
 
@@ -161,13 +158,11 @@ def expand_dims(xp, data, *, axis: int, out=None):
     return chunking.place_view(xp, data.reshape(_expand_shape(data.shape, axis)), out)
 
 
-def _squeeze_shape(shape: Shape, axis: Any) -> Shape:
+def _squeeze_shape(shape: Shape, axis: Any = None) -> Shape:
     if axis is None:
         axes = [a for a, n in enumerate(shape) if n == 1]
     else:
-        axes = [normalize_axis(a, len(shape)) for a in ((axis,) if isinstance(axis, int) else axis)]
-        if len(set(axes)) < len(axes):
-            raise MXNetError(f"axis={axis} names an axis twice")
+        axes = distinct_axes(axis, len(shape))
         for a in axes:
             if shape[a] != 1:
                 raise MXNetError(f"axis {a} of {shape} has size {shape[a]}; only 1 can go")
@@ -175,10 +170,7 @@ def _squeeze_shape(shape: Shape, axis: Any) -> Shape:
     return left if left or not shape else (1,)
 
 
-@op(
-    infer=lambda data, *, axis=None: Spec(_squeeze_shape(data.shape, axis), data.dtype), flops=0,
-    whole=True,
-)  # fmt: skip
+@op(infer=shape_rule(_squeeze_shape), flops=0, whole=True)
 def squeeze(xp, data, *, axis: Axes = None, out=None):
     """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
@@ -227,11 +219,11 @@ def _order(axes: Shape | None, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def _infer_transpose(data: Spec, *, axes: Shape | None = ()) -> Spec:
-    return Spec(tuple(data.shape[a] for a in _order(axes, len(data.shape))), data.dtype)
+def _transposed(shape: Shape, axes: Shape | None = ()) -> Shape:
+    return tuple(shape[a] for a in _order(axes, len(shape)))
 
 
-@op(infer=_infer_transpose, flops=0)
+@op(infer=shape_rule(_transposed), flops=0)
 def transpose(xp, data, *, axes: Shape | None = (), out=None):
     """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them.
 
@@ -255,11 +247,7 @@ def _(g, shape, *, axes):
     return transpose(g, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
-def _infer_swapaxes(data: Spec, *, dim1: int = 0, dim2: int = 0) -> Spec:
-    return Spec(_swapped(data.shape, dim1, dim2), data.dtype)
-
-
-def _swapped(shape: Shape, dim1: int, dim2: int) -> Shape:
+def _swapped(shape: Shape, dim1: int = 0, dim2: int = 0) -> Shape:
     """`shape` with two sizes exchanged."""
     a, b = (normalize_axis(d, len(shape), "dim") for d in (dim1, dim2))
     sizes = list(shape)
@@ -267,7 +255,7 @@ def _swapped(shape: Shape, dim1: int, dim2: int) -> Shape:
     return tuple(sizes)
 
 
-@op(mxnet_name="SwapAxis", infer=_infer_swapaxes, flops=0)
+@op(mxnet_name="SwapAxis", infer=shape_rule(_swapped), flops=0)
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
     return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
@@ -301,7 +289,7 @@ def _infer_blocks(data: Spec, block_size: int, to_space: bool) -> Spec:
 
 
 @op(
-    infer=lambda data, *, block_size: _infer_blocks(data, block_size, True), flops=0,
+    infer=partial(_infer_blocks, to_space=True), flops=0,
     onnx="DepthToSpace(blocksize=block_size)",
 )  # fmt: skip
 def depth_to_space(xp, data, *, block_size: int):
@@ -317,7 +305,7 @@ def depth_to_space(xp, data, *, block_size: int):
 
 
 @op(
-    infer=lambda data, *, block_size: _infer_blocks(data, block_size, False), flops=0,
+    infer=partial(_infer_blocks, to_space=False), flops=0,
     onnx="SpaceToDepth(blocksize=block_size)",
 )  # fmt: skip
 def space_to_depth(xp, data, *, block_size: int):
@@ -341,14 +329,13 @@ def _(g, *, block_size):
 # -- results that do not depend on the elements ----------------------------------------------------
 
 
-def _int64(attrs: dict[str, Any], data: Any, n: int) -> list[str]:
-    return ["int64"] * n
-
-
-@op(
-    infer=lambda data: Spec((len(data.shape),), np.dtype(np.int64)), flops=0, grad=None,
-    free_dtypes=("data",), output_dtypes=_int64, onnx="Shape",
+_of_shape = partial(
+    op, flops=0, grad=None, free_dtypes=("data",),
+    output_dtypes=lambda attrs, data, n: ["int64"] * n,
 )  # fmt: skip
+
+
+@_of_shape(infer=lambda data: Spec((len(data.shape),), "int64"), onnx="Shape")
 def shape_array(xp, data):
     """The shape as an int64 array, (ndim,)."""
     return xp.asarray(data.shape, dtype=np.int64)
@@ -359,10 +346,7 @@ def _(given, out, attrs):
     return {"out": (0,)}
 
 
-@op(
-    infer=lambda data: Spec((1,), np.dtype(np.int64)), flops=0, grad=None, free_dtypes=("data",),
-    output_dtypes=_int64,
-)  # fmt: skip
+@_of_shape(infer=lambda data: Spec((1,), "int64"))
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)

@@ -78,12 +78,18 @@ def text_of(op: Any) -> str:
     return (op.__doc__ or "").partition(">>> ")[0].rstrip()
 
 
+def named(function: Any, module: str, qualname: str, doc: str) -> Any:
+    """Name and document a generated function; `pickle` finds it as `module.qualname`."""
+    function.__name__ = qualname.rpartition(".")[2]
+    function.__module__, function.__qualname__ = module, qualname
+    function.__doc__ = doc
+    return function
+
+
 def name_function(function: Any, op: Any, module: str, qualname: str) -> Callable[..., Any]:
     """Name and document a function that applies `op`: `help` and `inspect` explain it, and `pickle`
     finds it as `module.qualname`."""
-    function.__name__ = qualname.rpartition(".")[2]
-    function.__module__, function.__qualname__ = module, qualname
-    function.__doc__ = f"`{op.usage}`\n\n{text_of(op)}"
+    named(function, module, qualname, f"`{op.usage}`\n\n{text_of(op)}")
     function.__wrapped__ = op  # inspect asks `op` for the signature, which few programs need
     return function
 

@@ -25,6 +25,7 @@ import builtins
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, Shape, Spec, normalize_axis, op
+from d2lmini.ops.reduce import distinct_axes
 
 # -- slice -----------------------------------------------------------------------------------------
 
@@ -179,9 +180,7 @@ def _(g, shape, like, *, axes):
 
 
 def _infer_reverse(data: Spec, *, axis: Shape) -> Spec:
-    axes = [normalize_axis(a, len(data.shape)) for a in axis]
-    if len(set(axes)) < len(axes):
-        raise MXNetError(f"axis={axis} names an axis twice")
+    distinct_axes(axis, len(data.shape))
     return data
 
 

@@ -24,7 +24,16 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.chunking import share
-from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.core import (
+    DType,
+    Shape,
+    Spec,
+    as_three_axes,
+    normalize_axis,
+    op,
+    registry,
+    with_axis,
+)
 from d2lmini.ops.partial import merged
 
 #: Rows are processed in groups of about this many elements, which stay in the cache from the search
@@ -64,8 +73,7 @@ def softmax_along(
         return out
     wide = "float32" if dtype.itemsize == 2 or x.dtype.itemsize == 2 else dtype
     wide = xp.result_type(wide, x.dtype)
-    axis %= x.ndim
-    rows, n = prod(x.shape[:axis]), x.shape[axis]
+    rows, n, _ = as_three_axes(x.shape, axis)
     x, y = x.reshape(rows, n, -1), out.reshape(rows, n, -1)
     if length is not None:
         length = length.reshape(rows, 1, -1)
@@ -95,7 +103,7 @@ def _infer_softmax(
     if length is not None:
         if length.dtype.kind not in "iu":
             raise MXNetError(f"length must be integers, got {length.dtype.name}")
-        check_shape("length", length, data.shape[:axis] + data.shape[axis + 1 :])
+        check_shape("length", length, with_axis(data.shape, axis))
     dtype = data.dtype if dtype is None else dtype
     check_float(Spec(data.shape, dtype))
     return Spec(data.shape, dtype)
@@ -135,7 +143,7 @@ def _(given, out, attrs):
     if not data:
         return {}
     axis = normalize_axis(attrs["axis"], len(data))
-    return {"data": data, "out": data, "length": (*data[:axis], *data[axis + 1 :]) or None}
+    return {"data": data, "out": data, "length": with_axis(data, axis) or None}
 
 
 @op(infer=_infer_plain, flops=5, same_shape=True)
@@ -219,18 +227,13 @@ def _infer_softmax_output(
     return data
 
 
-def _as_rows(shape: Shape) -> Shape:
-    """One row for each instance: all axes but the first merged."""
-    return (shape[0], prod(shape[1:]))
-
-
 def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> Shape:
     """The shape with the classes on axis 1: (instances, classes, places)."""
     if multi_output:
         return (shape[0], shape[1], prod(shape[2:]))
     if preserve_shape:
         return (prod(shape[:-1]), shape[-1], 1)
-    return (*_as_rows(shape), 1)
+    return (shape[0], prod(shape[1:]), 1)
 
 
 @op(
@@ -356,11 +359,6 @@ def LinearRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None
     return xp.positive(data, out=out)
 
 
-@LinearRegressionOutput.gradient(saves="y y.shape label")
-def _(g, y, shape, label, *, grad_scale):
-    return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None
-
-
 @_regression(flops=0)
 def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
     """data forward; backward sign(data - label) * grad_scale / m: gradient of the absolute error.
@@ -381,6 +379,7 @@ def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=No
     return registry["sigmoid"].compute(xp, data, out=out)
 
 
+@LinearRegressionOutput.gradient(saves="y y.shape label")
 @LogisticRegressionOutput.gradient(saves="y y.shape label")
 def _(g, y, shape, label, *, grad_scale):
     return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None

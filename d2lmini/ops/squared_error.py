@@ -19,8 +19,8 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_numbers, check_one_dtype
-from d2lmini.ops.chunking import share
-from d2lmini.ops.core import ALL, Shape, Spec, normalize_axis, op, registry
+from d2lmini.ops.chunking import place, share
+from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, registry
 from d2lmini.ops.shape import reshape_like
 
 #: Examples are processed in groups of about this many elements.
@@ -40,12 +40,6 @@ def _infer(pred: Spec, label: Spec, *, scale: float, batch_axis: int) -> Spec:
     )
 
 
-def _examples(shape: Shape, batch_axis: int) -> Shape:
-    """(axes before, examples, axes after)."""
-    batch_axis %= len(shape)
-    return prod(shape[:batch_axis]), shape[batch_axis], prod(shape[batch_axis + 1 :])
-
-
 def _factor(shape: Shape, batch_axis: int, scale: float) -> float:
     """The weight of one element's square in the mean of its example."""
     return scale * shape[batch_axis] / max(prod(shape), 1)
@@ -59,7 +53,7 @@ def _over_examples(
     xp: Any, pred: Any, label: Any, batch_axis: int, body: Callable[[slice, Any], None]
 ) -> None:
     """Call body(part, pred - label) for groups of examples, as (before, part, after)."""
-    view = _examples(pred.shape, batch_axis)
+    view = as_three_axes(pred.shape, batch_axis)
     wide = _wide(xp, pred.dtype)
     pred, label = pred.reshape(view), label.reshape(view)
 
@@ -84,10 +78,7 @@ def squared_error(xp, pred, label, *, scale: float = 1.0, batch_axis: int = 0, o
 
     _over_examples(xp, pred, label, batch_axis, body)
     y *= y.dtype.type(_factor(pred.shape, batch_axis, scale))
-    if out is None:
-        return y.astype(pred.dtype, copy=False)
-    xp.copyto(out, y, casting="unsafe")
-    return out
+    return place(xp, y, pred.dtype, out)
 
 
 @op("_squared_error_backward", infer=lambda g, pred, label, **_: pred, flops=2)
@@ -96,7 +87,7 @@ def squared_error_backward(
 ):  # fmt: skip
     """The gradient of pred: 2 (pred - label) times g of the example and the element's weight."""
     dx = xp.empty(pred.shape, pred.dtype) if out is None else out
-    place = dx.reshape(_examples(pred.shape, batch_axis))
+    place = dx.reshape(as_three_axes(pred.shape, batch_axis))
     wide = _wide(xp, pred.dtype)
     slope = g.astype(wide) * wide.type(2 * _factor(pred.shape, batch_axis, scale))
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
-from d2lmini.ops.index import integers, scatter_add, take
+from d2lmini.ops.index import coordinate, flatten_places, integers, scatter_add, take
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -120,10 +120,8 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
         out[where] = g
         return out
     # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
-    places: Any = 0
-    for axis, n in enumerate(shape):
-        column = xp.arange(n).reshape((n,) + (1,) * (len(shape) - 1 - axis))
-        places = places * n + xp.broadcast_to(column, shape)[where]
+    columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
+    places = flatten_places(columns, shape)
     return scatter_add(xp, places, g, shape, out)
 
 

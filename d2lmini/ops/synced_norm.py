@@ -22,16 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.checks import check_float, check_shapes
 from d2lmini.ops.chunking import share
-from d2lmini.ops.core import Shape, Spec, normalize_axis, op
-from d2lmini.ops.normalization import GRAIN
-
-
-def _view(shape: Shape, axis: int) -> Shape:
-    """(axes before the channels merged, C, axes after merged)."""
-    axis %= len(shape)
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+from d2lmini.ops.core import Shape, Spec, as_three_axes, normalize_axis, op
+from d2lmini.ops.normalization import GRAIN, update_moving
 
 
 def _wide(dtype: Any) -> np.dtype:
@@ -45,8 +39,8 @@ def _pair(data: Spec, axis: int) -> Spec:
     return Spec((2, data.shape[normalize_axis(axis, len(data.shape))]), _wide(data.dtype))
 
 
-def _check_pair(name: str, spec: Spec, data: Spec, axis: int) -> None:
-    check_shape(name, spec, _pair(data, axis).shape, why=f"axis {axis} of data {data.shape}")
+def _check_pairs(data: Spec, axis: int, **inputs: Spec) -> None:
+    check_shapes(_pair(data, axis).shape, why=f"axis {axis} of data {data.shape}", **inputs)
 
 
 def _each(xp: Any, view: Shape, body: Any) -> None:
@@ -60,7 +54,7 @@ def channel_moments(xp, data, *, axis: int = 1):
 
     Both are 0 for empty data.
     """
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     x = data.reshape(view)
     out = xp.zeros((2, view[1]), _wide(data.dtype))
 
@@ -80,10 +74,11 @@ def _infer_normalize(
     data: Spec, gamma: Spec, beta: Spec, moving_mean: Spec, moving_var: Spec, moments: Spec, *,
     axis: int, **_: Any,
 ) -> Spec:  # fmt: skip
-    _check_pair("moments", moments, data, axis)
-    for name, spec in (("gamma", gamma), ("beta", beta), ("moving_mean", moving_mean),
-                       ("moving_var", moving_var)):  # fmt: skip
-        check_shape(name, spec, moments.shape[1:], why=f"axis {axis} of data {data.shape}")
+    _check_pairs(data, axis, moments=moments)
+    check_shapes(
+        moments.shape[1:], why=f"axis {axis} of data {data.shape}", gamma=gamma, beta=beta,
+        moving_mean=moving_mean, moving_var=moving_var,
+    )  # fmt: skip
     return data
 
 
@@ -97,10 +92,8 @@ def normalize_by(
 ):  # fmt: skip
     """gamma (data - mean) / sqrt(var + eps) + beta, with the moments (2, C) of the channels; shape
     and dtype of data. Both moving arrays become momentum moving + (1 - momentum) moments."""
-    for moving, batch in zip((moving_mean, moving_var), moments):
-        moving *= moving.dtype.type(momentum)
-        moving += batch.astype(moving.dtype) * moving.dtype.type(1 - momentum)
-    view = _view(data.shape, axis)
+    update_moving(moving_mean, moving_var, moments, momentum)
+    view = as_three_axes(data.shape, axis)
     column = (1, view[1], 1)
     y = xp.empty(data.shape, data.dtype) if out is None else out
     x, place = data.reshape(view), y.reshape(view)
@@ -120,7 +113,7 @@ def normalize_by(
 
 
 def _infer_sums(g: Spec, data: Spec, moments: Spec, *, axis: int, eps: float) -> Spec:
-    _check_pair("moments", moments, data, axis)
+    _check_pairs(data, axis, moments=moments)
     return _pair(data, axis)
 
 
@@ -128,7 +121,7 @@ def _infer_sums(g: Spec, data: Spec, moments: Spec, *, axis: int, eps: float) ->
 def norm_sums(xp, g, data, moments, *, axis: int = 1, eps: float = 1e-5):
     """For each channel the sums of g and of g h: (2, C), where h is data normalized by `moments`.
     These sums are the gradients of beta and gamma."""
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     g, x = g.reshape(view), data.reshape(view)
     mean, var = (v.reshape(1, -1, 1) for v in moments)
     inverse = (1 / xp.sqrt(var + var.dtype.type(eps))).reshape(-1)
@@ -147,8 +140,7 @@ def norm_sums(xp, g, data, moments, *, axis: int = 1, eps: float = 1e-5):
 def _infer_gradient(
     g: Spec, data: Spec, gamma: Spec, moments: Spec, means: Spec, *, axis: int, **_: Any
 ) -> Spec:
-    for name, spec in (("moments", moments), ("means", means)):
-        _check_pair(name, spec, data, axis)
+    _check_pairs(data, axis, moments=moments, means=means)
     return data
 
 
@@ -161,7 +153,7 @@ def norm_gradient(
 
     moments: mean and var, means: mean(g) and mean(g h), both (2, C) and of the whole batch.
     """
-    view = _view(data.shape, axis)
+    view = as_three_axes(data.shape, axis)
     dx = xp.empty(data.shape, data.dtype) if out is None else out
     g, x, place = g.reshape(view), data.reshape(view), dx.reshape(view)
     mean, var = (v.reshape(1, -1, 1) for v in moments)

@@ -27,9 +27,9 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.core import ALL, Spec, op
+from d2lmini.ops.diag import undiag
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.linalg import gemm2
-from d2lmini.ops.products import matmul
+from d2lmini.ops.linalg import gemm2, scaled_product
 
 
 @with_kernels
@@ -79,11 +79,8 @@ def _infer_makediag(A: Spec, *, offset: int) -> Spec:
 @op("linalg_makediag", infer=_infer_makediag, flops=0)
 def makediag(xp, A, *, offset: int = 0):
     """Matrices of zeros with a diagonal: (..., n) -> (..., m, m) with m = n + |offset|."""
-    n = A.shape[-1]
-    y = xp.zeros((*A.shape[:-1], n + abs(offset), n + abs(offset)), A.dtype)
-    i = xp.arange(n)
-    y[..., i + max(-offset, 0), i + max(offset, 0)] = A
-    return y
+    n = A.shape[-1] + abs(offset)
+    return undiag.compute(xp, A, shape=(*A.shape[:-1], n, n), k=offset, axis1=-2, axis2=-1)
 
 
 @extractdiag.gradient()
@@ -219,26 +216,25 @@ def trmm(
     (..., m, n) -> the shape of B. op transposes if `transpose`.
     """
     A = operand(xp, A, lower, transpose)
-    out = matmul(xp, B, A, out) if rightside else matmul(xp, A, B, out)
-    if alpha != 1.0:
-        out *= alpha
-    return out
+    left, right = (B, A) if rightside else (A, B)
+    return scaled_product(xp, left, right, out, alpha)
 
 
 @trmm.gradient(saves="A B")
 def _(g, A, B, *, transpose, rightside, lower, alpha, needs=ALL):
     # y = op(A) B: the gradient of op(A) is g B^T; on the right side it is B^T g.
-    if transpose:
-        a, b = (g, B) if rightside else (B, g)
-    else:
-        a, b = (B, g) if rightside else (g, B)
-    dA = dB = None
-    if needs[0]:
-        dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=alpha)
-        dA = triangle(dA, lower=lower)
-    if needs[1]:
-        dB = trmm(A, g, transpose=not transpose, rightside=rightside, lower=lower, alpha=alpha)
-    return dA, dB
+    how = dict(rightside=rightside, lower=lower, alpha=alpha)
+    dA = _gradient_of_triangle(g, B, transpose, **how) if needs[0] else None
+    return dA, trmm(A, g, transpose=not transpose, **how) if needs[1] else None
+
+
+def _gradient_of_triangle(
+    g: Any, other: Any, transpose: bool, rightside: bool, lower: bool, alpha: float
+) -> Any:
+    """The gradient of the triangular matrix in a product with `other` of gradient g."""
+    a, b = (g, other) if transpose == rightside else (other, g)
+    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=alpha)
+    return triangle(dA, lower=lower)
 
 
 @op("linalg_trsm", infer=_infer_beside, flops=_flops_beside)
@@ -263,12 +259,5 @@ def trsm(
 def _(g, y, A, *, transpose, rightside, lower, alpha, needs=ALL):
     s = trsm(A, g, transpose=not transpose, rightside=rightside, lower=lower)
     # d op(A) = -s y^T; on the right side -y^T s.
-    if transpose:
-        a, b = (s, y) if rightside else (y, s)
-    else:
-        a, b = (y, s) if rightside else (s, y)
-    dA = None
-    if needs[0]:
-        dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=-1.0)
-        dA = triangle(dA, lower=lower)
+    dA = _gradient_of_triangle(s, y, transpose, rightside, lower, -1.0) if needs[0] else None
     return dA, s * alpha if needs[1] else None

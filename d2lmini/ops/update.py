@@ -31,6 +31,7 @@ many parameters in one task, which the optimizers use.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,22 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
                 f"states and weight32 are float32 of the weight's shape {weight.shape}, got {spec}"
             )
     return weight
+
+
+def update(
+    flops: float, mutates: Sequence[str] | None = None, name: str | None = None,
+    infer: Callable[..., Spec] = like_weight, **facts: Any,
+) -> Callable[[Callable], Op]:  # fmt: skip
+    """Declare an update. mutates: the inputs that change, if not just all those after the gradient,
+    the states; facts: as for `Op`."""
+
+    def declare(compute: Callable) -> Op:
+        changed = signature_of(compute).inputs[2:] if mutates is None else mutates
+        how = dict(mutates=changed, flops=flops, infer=infer, **facts)
+        declared: Op = op(name, elementwise=True, grad=None, **how)(compute)
+        return declared
+
+    return declare
 
 
 def scale_grad(
@@ -126,17 +143,13 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
 
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
     changed = [*(name for name in changed_by(rule) if name != "grad"), "weight32"]
-    flops = rule.flops + 1  # type: ignore[operator]
-    declare = op(
-        name, infer=infer, mutates=changed, elementwise=True, flops=flops, grad=None, **facts
-    )
-    return declare(compute)
+    return update(rule.flops + 1, changed, name, infer, **facts)(compute)  # type: ignore[operator]
 
 
 # -- gradient descent ------------------------------------------------------------------------------
 
 
-@op(infer=like_weight, elementwise=True, flops=3, grad=None)
+@update(3)
 def sgd_update(
     xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
@@ -149,7 +162,7 @@ def sgd_update(
 mp_sgd_update = mixed(sgd_update)
 
 
-@op(infer=like_weight, mutates=["mom"], elementwise=True, flops=5, grad=None)
+@update(5)
 def sgd_mom_update(
     xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
@@ -163,7 +176,7 @@ def sgd_mom_update(
 mp_sgd_mom_update = mixed(sgd_mom_update)
 
 
-@op(infer=like_weight, mutates=["mom"], elementwise=True, flops=7, grad=None)
+@update(7)
 def nag_mom_update(
     xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
@@ -186,7 +199,7 @@ mp_nag_mom_update = mixed(nag_mom_update)
 # -- sign methods ----------------------------------------------------------------------------------
 
 
-@op(infer=like_weight, elementwise=True, flops=3, grad=None)
+@update(3)
 def signsgd_update(
     xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, out=None,
@@ -198,7 +211,7 @@ def signsgd_update(
     return xp.subtract(weight * (1 - lr * wd) if wd else weight, step, out=out)
 
 
-@op(infer=like_weight, mutates=["mom"], elementwise=True, flops=8, grad=None)
+@update(8)
 def signum_update(
     xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, out=None,
@@ -230,7 +243,7 @@ def _delayed(
     return late
 
 
-@op(infer=like_weight, mutates=["previous"], elementwise=True, flops=10, grad=None)
+@update(10)
 def _dcasgd_update(
     xp, weight, grad, previous, *, lr: float, lamda: float = 0.04, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
@@ -240,7 +253,7 @@ def _dcasgd_update(
     return xp.subtract(weight, step, out=out)
 
 
-@op(infer=like_weight, mutates=["mom", "previous"], elementwise=True, flops=11, grad=None)
+@update(11)
 def _dcasgd_mom_update(
     xp, weight, grad, mom, previous, *, lr: float, momentum: float = 0.0, lamda: float = 0.04,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
@@ -251,7 +264,7 @@ def _dcasgd_mom_update(
     return xp.add(weight, mom, out=out)
 
 
-@op(infer=like_weight, elementwise=True, flops=4, grad=None)
+@update(4, mutates=())
 def _sgld_update(
     xp, weight, grad, noise, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
     clip_gradient: float = -1.0, out=None,

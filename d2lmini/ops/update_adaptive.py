@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import decay_grad, like_weight, like_weight32, mixed, scale_grad
+from d2lmini.ops.core import Spec
+from d2lmini.ops.update import decay_grad, like_weight, like_weight32, mixed, scale_grad, update
 
 
 def over(number: Any, lr: Any) -> Any:
@@ -39,7 +39,7 @@ def average(xp, mean, beta, value):
     mean += value
 
 
-@op(infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=12, grad=None)
+@update(12)
 def adam_update(
     xp, weight, grad, mean, var, *, lr: float, beta1: float = 0.9, beta2: float = 0.999,
     epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
@@ -77,7 +77,7 @@ def _adamw(weight: Spec, grad: Spec, mean: Spec, var: Spec, *rest: Spec, **_attr
     return weight
 
 
-@op(infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=14, grad=None)
+@update(14)
 def _decoupled_adam_update(
     xp, weight, grad, mean, var, *, lr: float, rate: float, beta1: float = 0.9,
     beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
@@ -91,9 +91,9 @@ def _decoupled_adam_update(
     return _step(xp, weight * (1 - rate * wd) if wd else weight, mean, var, epsilon, lr, out)
 
 
-@op(
-    "_adamw_update", infer=_adamw, mutates=["grad", "mean", "var"], elementwise=True, flops=14,
-    grad=None, same_shape=False, in_mxnet=True, auxiliary=("mean", "var"),
+@update(
+    14, ["grad", "mean", "var"], "_adamw_update", _adamw, same_shape=False, in_mxnet=True,
+    auxiliary=("mean", "var"),
 )  # fmt: skip
 def adamw_update(
     xp, weight, grad, mean, var, rescale_grad, *, lr: float, eta: float, beta1: float = 0.9,
@@ -133,7 +133,7 @@ mp_adamw_update = mixed(adamw_update, _adamw, at=4, same_shape=False, in_mxnet=T
 # -- sums and means of squares ---------------------------------------------------------------------
 
 
-@op(infer=like_weight, mutates=["history"], elementwise=True, flops=9, grad=None)
+@update(9)
 def _adagrad_update(
     xp, weight, grad, history, *, lr: float, epsilon: float = 1e-7, wd: float = 0.0,
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
@@ -151,7 +151,7 @@ def _adagrad_update(
     return xp.subtract(weight, g, out=out)
 
 
-@op(infer=like_weight, mutates=["n"], elementwise=True, flops=11, grad=None)
+@update(11)
 def rmsprop_update(
     xp, weight, grad, n, *, lr: float, gamma1: float = 0.95, epsilon: float = 1e-8,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
@@ -168,7 +168,7 @@ def rmsprop_update(
     return _clamp(xp, xp.subtract(weight, g, out=out), clip_weights)
 
 
-@op(infer=like_weight, mutates=["n", "g", "delta"], elementwise=True, flops=17, grad=None)
+@update(17)
 def rmspropalex_update(
     xp, weight, grad, n, g, delta, *, lr: float, gamma1: float = 0.95, gamma2: float = 0.9,
     epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
@@ -195,9 +195,7 @@ def _clamp(xp, weight, bound):
     return weight if bound < 0 else xp.clip(weight, -bound, bound, out=weight)
 
 
-@op(
-    infer=like_weight, mutates=["grad", "acc_g", "acc_delta"], elementwise=True, flops=16, grad=None
-)  # fmt: skip
+@update(16, mutates=["grad", "acc_g", "acc_delta"])
 def _adadelta_update(
     xp, weight, grad, acc_g, acc_delta, *, rho: float = 0.9, epsilon: float = 1e-5,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
@@ -223,7 +221,7 @@ def _adadelta_update(
 # -- variants of Adam ------------------------------------------------------------------------------
 
 
-@op(infer=like_weight, mutates=["mean", "largest"], elementwise=True, flops=11, grad=None)
+@update(11)
 def _adamax_update(
     xp, weight, grad, mean, largest, *, lr: float, beta1: float = 0.9, beta2: float = 0.999,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
@@ -238,7 +236,7 @@ def _adamax_update(
     return xp.subtract(weight, g, out=out)
 
 
-@op(infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=17, grad=None)
+@update(17)
 def _nadam_update(
     xp, weight, grad, mean, var, *, lr: float, ahead: float, along: float, correction: float = 1.0,
     beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0,
@@ -259,7 +257,7 @@ def _nadam_update(
     return xp.subtract(weight, g, out=out)
 
 
-@op(infer=like_weight, mutates=["d", "v", "z"], elementwise=True, flops=20, grad=None)
+@update(20)
 def ftml_update(
     xp, weight, grad, d, v, z, *, lr: float, t: int, beta1: float = 0.6, beta2: float = 0.999,
     epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0, clip_grad: float = -1.0,
@@ -284,7 +282,7 @@ def ftml_update(
     return xp.negative(size, out=out)
 
 
-@op(infer=like_weight, mutates=["z", "n"], elementwise=True, flops=20, grad=None)
+@update(20)
 def ftrl_update(
     xp, weight, grad, z, n, *, lr: float, lamda1: float = 0.01, beta: float = 1.0,
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,

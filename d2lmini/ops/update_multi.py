@@ -23,7 +23,7 @@ The `multi_` and `preloaded_multi_` ops are MXNet's own ops of this kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +83,17 @@ def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, 
     return [*pieces, together] if together else pieces
 
 
+def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) -> None:
+    """Call body(array, begin, end) for all chunks of these arrays, on all cores."""
+    pieces = pieces_of([a.size for a in arrays])
+
+    def chunk(k: int) -> None:
+        for piece in pieces[k]:
+            body(*piece)
+
+    parallel_for(len(pieces), chunk)
+
+
 @with_kernels
 def run(
     xp: Any,
@@ -99,15 +110,13 @@ def run(
         return
     flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
     places = [out.reshape(-1) for out in outs]
-    pieces = pieces_of([place.size for place in places])
 
-    def body(k: int) -> None:
-        for i, begin, end in pieces[k]:
-            for at in range(begin, end, BLOCK):
-                part = slice(at, min(at + BLOCK, end))
-                take_step(np, steps[i], [a[part] for a in flat[i]], places[i][part])
+    def body(i: int, begin: int, end: int) -> None:
+        for at in range(begin, end, BLOCK):
+            part = slice(at, min(at + BLOCK, end))
+            take_step(np, steps[i], [a[part] for a in flat[i]], places[i][part])
 
-    parallel_for(len(pieces), body)
+    over_pieces(places, body)
 
 
 def take_step(xp: Any, step: UpdateStep, arrays: Sequence[Any], out: Any) -> None:
@@ -271,11 +280,5 @@ def _scale_arrays(xp, *data):
         for x in flat:
             scale(x)
         return ()
-    pieces = pieces_of([a.size for a in flat])
-
-    def body(k: int) -> None:
-        for i, begin, end in pieces[k]:
-            scale(flat[i][begin:end])
-
-    parallel_for(len(pieces), body)
+    over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
     return ()

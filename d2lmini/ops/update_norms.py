@@ -24,17 +24,16 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.checks import check_float, refuse_gradient
+from d2lmini.ops.chunking import place
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import like_weight, like_weight32, mixed, scale_grad
+from d2lmini.ops.signature import signature_of, with_signature
+from d2lmini.ops.update import like_weight32, mixed, scale_grad, update
 from d2lmini.ops.update_adaptive import average
 
 # -- LAMB ------------------------------------------------------------------------------------------
 
 
-@op(
-    infer=like_weight, mutates=["mean", "var"], elementwise=True, flops=15, grad=None,
-    always_written=("wd",),
-)  # fmt: skip
+@update(15, always_written=("wd",))
 def lamb_update_phase1(
     xp, weight, grad, mean, var, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
     epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
@@ -67,7 +66,7 @@ def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = N
     return weight
 
 
-@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
+@update(2, mutates=(), infer=_phase2, same_shape=False)
 def lamb_update_phase2(
     xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
     out=None,
@@ -85,21 +84,17 @@ def _phase1_wide(weight: Spec, *others: Spec, **attrs) -> Spec:
     return Spec(like_weight32(weight, *others).shape, np.float32)
 
 
-@op(
-    infer=_phase1_wide, mutates=["mean", "var"], elementwise=True, flops=16, grad=None,
-    always_written=("wd",),
+_phase1 = signature_of(lamb_update_phase1.compute)
+
+
+@update(
+    16, ["mean", "var"], "mp_lamb_update_phase1", _phase1_wide, always_written=("wd",)
 )  # fmt: skip
-def mp_lamb_update_phase1(
-    xp, weight, grad, mean, var, weight32, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
-    epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
+@with_signature(_phase1._replace(inputs=(*_phase1.inputs, "weight32"), n_required=5))
+def _(xp, weight, grad, mean, var, weight32, **attrs):
     """`lamb_update_phase1` in mixed precision; the direction is float32."""
-    return lamb_update_phase1.compute(
-        xp, weight32, grad.astype(weight32.dtype), mean, var, t=t, beta1=beta1, beta2=beta2,
-        epsilon=epsilon, bias_correction=bias_correction, wd=wd, rescale_grad=rescale_grad,
-        clip_gradient=clip_gradient, out=out,
-    )  # fmt: skip
+    grad = grad.astype(weight32.dtype)
+    return lamb_update_phase1.compute(xp, weight32, grad, mean, var, **attrs)
 
 
 mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
@@ -119,7 +114,8 @@ def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
     return lrs
 
 
-@op(infer=_like_first, elementwise=True, flops=10, grad=None)
+@refuse_gradient
+@op(infer=_like_first, elementwise=True, flops=10)
 def multi_lars(
     xp, lrs, weights_sum_sq, grads_sum_sq, wds, *, eta: float, eps: float,
     rescale_grad: float = 1.0, out=None,
@@ -130,18 +126,23 @@ def multi_lars(
     g = xp.sqrt(grads_sum_sq) * rescale_grad
     rate = lrs * eta * w / (g + wds * w + eps)
     rate = xp.where((w > 0) & (grads_sum_sq > 0), rate, lrs)
-    if out is None:
-        return rate
-    xp.copyto(out, rate)
-    return out
+    return place(xp, rate, rate.dtype, out)
 
 
-def _sums(*data: Spec, num_arrays: int) -> Spec:
+def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
     if num_arrays != len(data):
         raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
     for spec in data:
         check_float(spec)
-    return Spec((len(data),), np.float32)
+    return Spec((1,), np.float32)
+
+
+def _one_each(*data: Spec, num_arrays: int) -> Spec:
+    return Spec((num_arrays,), _one(*data, num_arrays=num_arrays).dtype)
+
+
+def _reads_all(*data: Spec, **_: Any) -> float:
+    return sum(d.size for d in data)
 
 
 def _sum_sq(xp, x):
@@ -149,14 +150,19 @@ def _sum_sq(xp, x):
     return xp.dot(x, x)
 
 
+def _float32(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
+    return [np.dtype("float32")]
+
+
 def _array_names(attrs: dict[str, Any]) -> list[str]:
     return [f"array_{i}" for i in range(attrs["num_arrays"])]
 
 
+@refuse_gradient
 @op(
-    infer=_sums, flops=lambda *data, out, **_: 2 * sum(d.size for d in data), grad=None,
+    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data),
     always_written=("num_arrays",), counted_inputs=_array_names,
-    output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+    output_dtypes=_float32,
 )  # fmt: skip
 def multi_sum_sq(xp, *data, num_arrays: int):
     """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
@@ -179,17 +185,10 @@ def multi_sum_sq(xp, *data, num_arrays: int):
 # -- finite gradients ------------------------------------------------------------------------------
 
 
-def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
-    if num_arrays != len(data):
-        raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
-    for spec in data:
-        check_float(spec)
-    return Spec((1,), np.float32)
-
-
+@refuse_gradient
 @op(
-    infer=_one, flops=lambda data, out, **_: data.size, grad=None, reads_out=True,
-    output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+    infer=_one, flops=_reads_all, reads_out=True,
+    output_dtypes=_float32,
 )  # fmt: skip
 def all_finite(xp, data, *, init_output: bool = True, out=None):
     """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
@@ -197,9 +196,10 @@ def all_finite(xp, data, *, init_output: bool = True, out=None):
     return _all_finite(xp, (data,), init_output, out)
 
 
+@refuse_gradient
 @op(
-    infer=_one, flops=lambda *data, out, **_: sum(d.size for d in data), grad=None, reads_out=True,
-    counted_inputs=_array_names, output_dtypes=lambda attrs, data, n: [np.dtype("float32")],
+    infer=_one, flops=_reads_all, reads_out=True,
+    counted_inputs=_array_names, output_dtypes=_float32,
     free_dtypes=("data",),
 )  # fmt: skip
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
@@ -217,9 +217,3 @@ def _all_finite(xp, data, init_output, out):
         finite = finite & (out[0] != 0)
     out[0] = finite
     return out
-
-
-refuse_gradient(multi_lars)
-refuse_gradient(multi_sum_sq)
-refuse_gradient(all_finite)
-refuse_gradient(multi_all_finite)

@@ -8,8 +8,11 @@ Convolution (`conv_algorithms.py`), `im2col` (`im2col.py`) and pooling use it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from math import prod
+from operator import mul
 from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
@@ -72,6 +75,51 @@ def full_lists(kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> tuple
         if len(values) != ndim or min(values) < (name != "pad"):
             raise MXNetError(f"{name}={values} does not fit kernel={kernel}: one number per axis")
     return tuple(given.values())
+
+
+def taps(geo: Geometry, out: Shape | None = None) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
+    """For each place in a window: its index, and the index of the pixels that it covers in the
+    padded image, for `out` windows from the first on (all of them)."""
+    for tap in product(*map(range, geo.kernel)):
+        starts = [t * d for t, d in zip(tap, geo.dilate)]
+        ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, out or geo.out, geo.stride)]
+        yield tap, tuple(map(slice, starts, ends, geo.stride))
+
+
+class Tile(NamedTuple):
+    """Images n of a batch, rows r of their outputs (the first spatial axis)."""
+
+    n: slice
+    r: slice
+    shape: Shape  # (images, rows, *rest of out)
+
+    @property
+    def places(self) -> slice:
+        """The tile's places among all those of an output."""
+        width = prod(self.shape[2:])
+        return slice(self.r.start * width, self.r.stop * width)
+
+
+def cut_tiles(N: int, geo: Geometry, images: int, rows: int) -> list[list[Tile]]:
+    """Tiles of at most so many images and rows: a list for each group of images."""
+    return [
+        [
+            Tile(slice(n, m), slice(r, q), (m - n, q - r, *geo.out[1:]))
+            for r in range(0, geo.out[0], rows)
+            for q in [min(r + rows, geo.out[0])]
+        ]
+        for n in range(0, N, images)
+        for m in [min(n + images, N)]
+    ]
+
+
+def windows_of(xp: Any, padded: Any, tile: Tile, geo: Geometry) -> Any:
+    """The windows of a tile, a view of the padded images: (images, C, *kernel, rows, ...)."""
+    part = padded[tile.n, :, tile.r.start * geo.stride[0] :]
+    n, c, *steps = part.strides
+    within, between = (map(mul, moves, steps) for moves in (geo.dilate, geo.stride))
+    shape = (*part.shape[:2], *geo.kernel, *tile.shape[1:])
+    return xp.lib.stride_tricks.as_strided(part, shape, (n, c, *within, *between))
 
 
 def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:

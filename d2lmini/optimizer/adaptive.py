@@ -28,7 +28,8 @@ from d2lmini.ops.update_adaptive import (
     rmspropalex_update,
 )
 from d2lmini.optimizer.fused import Fused
-from d2lmini.optimizer.optimizer import register, zeros_like
+from d2lmini.optimizer.optimizer import Optimizer, register, zeros_like
+from d2lmini.signatures import with_parameters_of
 
 Update = tuple[Op, dict[str, Any]]
 
@@ -99,10 +100,8 @@ class AdaDelta(Fused):
         return _adadelta_update, {"rho": self.rho, "epsilon": self.epsilon}
 
 
-class _Means(Fused):
+class Means(Optimizer):
     """Base class: running means of gradients and of squared gradients, which start at zero."""
-
-    n_states = 2
 
     def __init__(
         self,
@@ -117,6 +116,12 @@ class _Means(Fused):
         self.beta2 = beta2
         self.epsilon = epsilon
 
+
+class _Means(Means, Fused):
+    """Base class: `Means`, updated by one op."""
+
+    n_states = 2
+
     def _attrs(self, lr: float) -> dict[str, Any]:
         return {"lr": lr, "beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
 
@@ -130,16 +135,9 @@ class _Means(Fused):
 class Adam(_Means):
     """Divides the mean gradient by the root of the mean square: `adam_update`."""
 
-    def __init__(
-        self,
-        learning_rate: float = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        lazy_update: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
+    @with_parameters_of(Means.__init__)
+    def __init__(self, *, lazy_update: bool = True, **kwargs: Any):
+        super().__init__(**kwargs)
         self.lazy_update = lazy_update
 
     def step(self, index: Any, lr: float, wd: float) -> Update:
@@ -153,16 +151,9 @@ class AdamW(_Means):
     w - lr * (mean / (sqrt(var) + epsilon) + wd * w). correct_bias: scale the step as Adam does.
     (MXNet 1.9 has only the op, `adamw_update`.)"""
 
-    def __init__(
-        self,
-        learning_rate: float = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        correct_bias: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
+    @with_parameters_of(Means.__init__)
+    def __init__(self, *, epsilon: float = 1e-6, correct_bias: bool = True, **kwargs: Any):
+        super().__init__(epsilon=epsilon, **kwargs)
         self.correct_bias = correct_bias
 
     def step(self, index: Any, lr: float, wd: float) -> Update:
@@ -195,16 +186,9 @@ class Nadam(_Means):
     As in MXNet all parameters share one product of past momenta, which changes with each
     parameter's update. So the order of the parameters affects the result."""
 
-    def __init__(
-        self,
-        learning_rate: float = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        schedule_decay: float = 0.004,
-        **kwargs: Any,
-    ):
-        super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
+    @with_parameters_of(Means.__init__)
+    def __init__(self, *, schedule_decay: float = 0.004, **kwargs: Any):
+        super().__init__(**kwargs)
         self.schedule_decay = schedule_decay
         self.m_schedule = 1.0
 

@@ -19,8 +19,10 @@ import numpy as np
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update import sgd_mom_update
-from d2lmini.optimizer.optimizer import Optimizer, register, zeros_like
+from d2lmini.optimizer.adaptive import Means
+from d2lmini.optimizer.optimizer import register, zeros_like
 from d2lmini.optimizer.sgd import _StateWithMasterLast
+from d2lmini.signatures import with_parameters_of
 
 
 def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
@@ -29,25 +31,16 @@ def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
 
 
 @register
-class LAMB(Optimizer):
+class LAMB(Means):
     """Adam's direction, scaled to the norm of the weight times lr: `lamb_update_phase1`, norms,
     `lamb_update_phase2`. lower_bound, upper_bound: clip the norm of the weight."""
 
+    @with_parameters_of(Means.__init__)
     def __init__(
-        self,
-        learning_rate: float = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-6,
-        lower_bound: float | None = None,
-        upper_bound: float | None = None,
-        bias_correction: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(learning_rate=learning_rate, **kwargs)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
+        self, *, epsilon: float = 1e-6, lower_bound: float | None = None,
+        upper_bound: float | None = None, bias_correction: bool = True, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(epsilon=epsilon, **kwargs)
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
         self.bias_correction = bias_correction
@@ -131,7 +124,8 @@ class LARS(_StateWithMasterLast):
             "multi_lars", rates, *squares, decays, eta=float(self.eta), eps=float(self.eps),
             rescale_grad=float(self.rescale_grad),
         )  # fmt: skip
-        plain = [float(self._is_plain(i)) for i in index]
+        ends = ("gamma", "beta", "bias")
+        plain = [float(self.idx2name.get(i, "").endswith(ends)) for i in index]
         if any(plain):
             scaled = _call("where", array(plain, ctx=ctx), rates, scaled)
         attrs: dict[str, Any] = {
@@ -142,17 +136,11 @@ class LARS(_StateWithMasterLast):
         name = "preloaded_multi_mp_sgd" if mixed else "preloaded_multi_sgd"
         if self.momentum:
             name += "_mom"
-            attrs["momentum"] = float(self.momentum) * self._correction()
+            attrs["momentum"] = float(self.momentum)
+            if self.momentum_correction and self.last_lr and self.cur_lr is not None:
+                attrs["momentum"] *= self.cur_lr / self.last_lr
         data: list[NDArray] = []
         for w, g, s in zip(weight, grad, state, strict=True):
             states = s if isinstance(s, (tuple, list)) else (s,)
             data += (w, g, *(x for x in states if x is not None))
         _call(name + "_update", *data, scaled, decays, out=list(weight), **attrs)
-
-    def _correction(self) -> float:
-        if self.momentum_correction and self.last_lr and self.cur_lr is not None:
-            return self.cur_lr / self.last_lr
-        return 1.0
-
-    def _is_plain(self, index: Any) -> bool:
-        return self.idx2name.get(index, "").endswith(("gamma", "beta", "bias"))

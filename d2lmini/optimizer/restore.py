@@ -44,7 +44,7 @@ def restore(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
             raise MXNetError(f"the states belong to optimizer {name}, which is not registered")
         optimizer = _blank(klass)
         optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
-    _check(optimizer, {**vars(Optimizer()), **vars(optimizer)}, values)
+    _check(optimizer, vars(optimizer), values)
     updates = max(_checked_counts(values), optimizer.num_update)
     schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler, updates)
     if schedule is None and values.get("lr", optimizer.lr) is None:
@@ -88,7 +88,9 @@ def _blank(klass: type[Optimizer]) -> Optimizer:
     try:
         return klass()
     except TypeError:  # a user's class with required arguments
-        return klass.__new__(klass)
+        blank = klass.__new__(klass)
+        Optimizer.__init__(blank)
+        return blank
 
 
 def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:

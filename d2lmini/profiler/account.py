@@ -36,27 +36,29 @@ cause is listed if it lost time or if its removal saves time. The largest saving
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
+from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.bounds import alone, time_saved_by, without
-from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.cpu_time import OffCpu, Pause
 from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
 from d2lmini.profiler.program import events_of
-from d2lmini.profiler.records import Operation
+from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.replay import Prediction, Recording
-from d2lmini.profiler.sampler import innermost
+from d2lmini.profiler.sampler import Sample, innermost
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
+
+Span = TypeVar("Span", Pause, Sample)
 
 #: The parts, as in the table above.
 CAUSES = (
@@ -150,14 +152,7 @@ def _weight(part: Part) -> tuple[float, float]:
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
     """See the module. cores: of the recording machine; None: those of this process."""
-    return _AccountBuilder(trace, cores or _cores()).account()
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS, Windows
-        return os.cpu_count() or 1
+    return _AccountBuilder(trace, cores or count_cores()).account()
 
 
 class _AccountBuilder:
@@ -173,8 +168,6 @@ class _AccountBuilder:
         self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
         one_thread = all(operation.thread == trace.thread for operation in trace.operations)
         self.samples = trace.samples if one_thread else []
-        self.sampling_ns = [sample.begin_ns for sample in self.samples]
-        self.sampled_ns = [sample.end_ns for sample in self.samples]
 
     def account(self) -> Account:
         trace, blame = self.trace, self.blame
@@ -230,21 +223,15 @@ class _AccountBuilder:
             if cause != "issuing":
                 yield cause, site, begin, end
                 continue
-            pauses = self.trace.cpu.pauses
-            last = bisect_left(pauses, end, key=attrgetter("begin_ns"))
-            for k in range(bisect_right(pauses, begin, key=attrgetter("end_ns")), last):
-                low, high = max(begin, pauses[k].begin_ns), min(end, pauses[k].end_ns)
-                yield "gc", pauses[k].site, low, high
+            for pause, low, high in _within(self.trace.cpu.pauses, begin, end):
+                yield "gc", pause.site, low, high
                 yield from self._issuing(site, begin, low)
                 begin = high
             yield from self._issuing(site, begin, end)
 
     def _issuing(self, site: Site | None, begin: int, end: int) -> Iterator[Segment]:
         """A time of issuing at `site`, or at the lines that the samples of that time show."""
-        last = bisect_right(self.sampling_ns, end)
-        for k in range(bisect_right(self.sampled_ns, begin), last):
-            sample = self.samples[k]
-            low, high = max(begin, sample.begin_ns), min(end, sample.end_ns)
+        for sample, low, high in _within(self.samples, begin, end):
             yield "issuing", site, begin, low
             yield "issuing", innermost(sample.stack) or site, low, high
             begin = high
@@ -256,7 +243,12 @@ class _AccountBuilder:
         done_ns = max(done_ns, trace.begin_ns)
         copies = [(max(e.began_ns, done_ns), e.ended_ns, e.site) for e in trace.operations
                   if e.is_copy and e.began_ns and e.ended_ns > done_ns]  # fmt: skip
-        last = max((*trace.operations, *trace.waits), key=_begin_of, default=None)
+        steps: list[Operation | Wait] = [*trace.operations, *trace.waits]
+        last = max(
+            steps,
+            key=lambda step: step.begin_ns if isinstance(step, Wait) else step.pushed_ns,
+            default=None,
+        )
         thread = last.thread if last is not None else ""
         for begin, end, site in sorted(copies, key=lambda copy: copy[:2]):
             if begin > done_ns:
@@ -295,6 +287,14 @@ class _AccountBuilder:
         return Part(cause, self.ns[cause], tuple(most), saves, sentence)
 
 
+def _within(spans: Sequence[Span], begin: int, end: int) -> Iterator[tuple[Span, int, int]]:
+    """Those of `spans`, which are in order and do not overlap, that lie in a time, each with the
+    part of it that does."""
+    first = bisect_right(spans, begin, key=attrgetter("end_ns"))
+    for span in spans[first : bisect_left(spans, end, key=attrgetter("begin_ns"))]:
+        yield span, max(begin, span.begin_ns), min(end, span.end_ns)
+
+
 def _lines_before(trace: Trace) -> dict[tuple[int, int], str]:
     """For each line that pushed operations: the line of the push or wait before, on its thread,
     from which most time passed until the push."""
@@ -307,10 +307,6 @@ def _lines_before(trace: Trace) -> dict[tuple[int, int], str]:
     return {
         key: callsite.describe(max(sites, key=sites.__getitem__)) for key, sites in passed.items()
     }
-
-
-def _begin_of(what: object) -> int:
-    return getattr(what, "pushed_ns", 0) or getattr(what, "begin_ns", 0)
 
 
 class _Rates:

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.draw.picture import Picture
-from d2lmini.draw.timeline import STYLES, figure_of
+from d2lmini.draw.timeline import STYLES, legend_beside, plot_of
 from d2lmini.profiler.replay import Prediction, Recording
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ class CausalProfile:
     def plot(self, most: int = 6) -> Picture:
         """The curves of the first `most` rows: the time that the run would save, in percent, over
         the speed-up of the operation or line."""
-        figure = figure_of(2.4)
-        axes = figure.add_subplot(xlabel="faster by (%)", ylabel="the run saves (%)")
+        figure, axes = plot_of(2.4, xlabel="faster by (%)", ylabel="the run saves (%)")
         shades = [STYLES["accent"][0], *(STYLES[kind][0] for kind in ("push", "copy", "compute"))]
         whole = self.run.ns or 1.0
         for k, row in enumerate(self.rows[:most]):
@@ -102,8 +101,7 @@ class CausalProfile:
             label = row.name if len(row.name) < 32 else f"{row.name[:31]}…"
             axes.plot([0, *SPEEDUPS], [0.0, *saved], dashes, color=shades[k % 4], label=label)
         axes.set_xlim(0, 100)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+        legend_beside(axes, fontsize=8)
         return Picture(figure, "causal profile: what the run saves if one thing were faster")
 
     def __repr__(self) -> str:

@@ -138,21 +138,19 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     for serial, role in trace.roles.items():
         facts["roles"].setdefault(role, []).append(serial)
     yield f'{{"displayTimeUnit":"ms","otherData":{encode({"producer": "d2lmini", **facts})},\n'
-    yield '"traceEvents":[\n'
-    comma = ""
-    for event in _events(trace, marks):
-        yield comma + encode(event)
-        comma = ",\n"
-    yield '\n],"memoryChanges":[\n'
-    comma = ""
-    for chunk in _changes(trace.memory):
-        yield comma + encode(chunk)
-        comma = ",\n"
-    yield '\n],"samples":[\n'
-    comma = ""
-    for sample in _samples(trace):
-        yield comma + encode(sample)
-        comma = ",\n"
+    arrays: dict[str, Iterator[Any]] = {
+        "traceEvents": _events(trace, marks),
+        "memoryChanges": _changes(trace.memory),
+        "samples": _samples(trace),
+    }
+    before = ""
+    for name, elements in arrays.items():
+        yield f'{before}"{name}":[\n'
+        comma = ""
+        for element in elements:
+            yield comma + encode(element)
+            comma = ",\n"
+        before = "\n],"
     yield "\n]}\n"
 
 

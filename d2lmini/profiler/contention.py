@@ -2,187 +2,59 @@
 
 A trace has the durations of operations next to those that they happened to meet. On other workers
 or devices they meet others, with which they share memory, caches, cores and Python's global
-interpreter lock. So such a prediction is a band: the program is simulated with the least and with
-the most contention that agrees with
+interpreter lock. A prediction simulates which operations meet, and stretches these; for one worker,
+it estimates how long each takes alone.
 
-    the machine          `measure`: work of three kinds on two threads at once
-    the operation        its FLOPs and bytes over its duration, beside the machine's peaks. What
-                         these do not explain may be Python, which holds the interpreter lock
-    its CPU time         time off the CPU is no work; it is gone when an operation runs alone
-    equal operations     those of the same name, place and predicted time: the fast ones have met
-                         little contention
+    alone      the duration on one worker. An operation of several workers waited for the
+               interpreter lock while it was off the CPU, and came back to cold caches: its CPU time
+               is longer than alone by the share of its duration that it was off the CPU. Where no
+               CPU time is known, as on virtual devices, its Python took longer next to others
+    meeting    an operation waits for memory and caches, for the interpreter lock if it runs Python,
+               and for a core. Its Python is at most the part that its predicted time does not
+               explain, and all of a function that the program pushed
+    several    with two workers instead of one, each operation finds cold caches and wakes a thread
 
-The first simulations find which operations meet, the next ones stretch them accordingly. If more
-operations compute than there are cores, they share the cores.
+A trace of one worker does not tell how often an operation asks for the interpreter lock. So the
+program is simulated with the least and with the most that this may cost. A trace of several workers
+has that cost in its times, so its band is narrower.
 
-    >>> from d2lmini.profiler.contention import measure
-    >>> print(measure())                                            # doctest: +SKIP
-    next to      arithmetic    memory    python
-    arithmetic       x 1.05    x 1.02    x 1.02
-    memory           x 1.13    x 1.20    x 1.18
-    python           x 1.00    x 1.02    x 2.00
+>>> from d2lmini.profiler.contention import _overlaps
+>>> _overlaps([(0, 10), (5, 15)], [1.0, 1.0])      # each meets the other for half of its time
+[0.5, 0.5]
 
-The shares and times in `LEAST` and `MOST` come from no measurement: they were fitted to half of the
-programs in `tests/benchmarks/bands.py`, on two cores. docs/ask-a-trace.md says how often the bands
-were right for the other half.
+The constants were fitted to 46 programs on two cores (`tests/benchmarks/band_programs.py`).
+docs/ask-a-trace.md says how often the bands were right for other programs.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from itertools import cycle
-from statistics import median, quantiles
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from d2lmini import engine
-from d2lmini.device import blas, devices
+from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals
-from d2lmini.profiler.peaks import peak
 
 if TYPE_CHECKING:
     from d2lmini.engine.simulation import Simulation
-    from d2lmini.profiler.cpu_time import CpuTime
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording
 
-#: The kinds of work that are measured next to one another.
-KINDS = ("arithmetic", "memory", "python")
+#: Next to another operation, an operation takes this much longer, as a share of its duration.
+_BESIDE = 0.22
+#: The same for Python: the least, and the most.
+_PYTHON = 0.4, 3.0
+#: With several workers each operation takes so much longer.
+_SEVERAL_NS = 110e3
+#: The share by which Python was longer next to others, in an operation without a known CPU time.
+_HELD_PYTHON = 0.9
+#: On one worker the program's own Python takes less time than next to several, by this share.
+_HELD_ISSUING = 0.4
+#: A prediction may be wrong by this factor for reasons of which the model knows nothing.
+_NOISE = 1.4
 
-_MEASURED_S = 0.03  # for each pair of kinds; longer than Python's switch interval
-_PASSES = 3  # simulations that find which operations meet
-
-
-class Slowdown(NamedTuple):
-    """One end of what contention may do to an operation.
-
-    python      share of the work that no peak explains which holds the interpreter lock
-    switch_ns   to get the lock back, if another operation runs beside
-    near        what sharing caches adds, as a share of the duration
-    cold        what a second worker adds even if nothing runs beside: caches are cold, threads
-                asleep
-    issuing     the same for the program's own Python, while workers compute
-    """
-
-    python: float
-    switch_ns: float
-    near: float
-    cold: float
-    issuing: float
-
-
-#: With other workers than recorded.
-LEAST = Slowdown(0.2, 50e3, 0.03, 0.0, 0.0)
-MOST = Slowdown(0.95, 200e3, 0.0, 0.35, 0.6)
-#: Contained in recorded durations.
-HELD_LEAST = Slowdown(0.0, 0.0, 0.0, 0.0, 0.0)
-HELD_MOST = Slowdown(0.2, 140e3, 0.0, 0.35, 0.6)
-#: An operation alone takes at least this share of its recorded duration; of its CPU time.
-_OF_RUN, _OF_CPU = 0.2, 0.45
-#: It takes this share of the quartile, and this many times the median, of five equal operations.
-_OF_QUARTILE, _OF_MEDIAN = 0.3, 1.4
-#: Several workers take at most so many times as long as one, and so much more for an operation.
-_WORST, _WORST_NS = 1.4, 80e3
-#: Two runs of one program differ by so much.
-_NOISE = 0.12
-
-
-class Contention(NamedTuple):
-    """The result of `measure`. `slower`: (kind, other kind) -> how many times longer work takes
-    next to work of the other kind."""
-
-    slower: dict[tuple[str, str], float]
-
-    def __str__(self) -> str:
-        rows = ["next to   " + "".join(f"{kind:>12}" for kind in KINDS)]
-        for kind in KINDS:
-            factors = (f"{f'x {self.slower[kind, other]:.2f}':>12}" for other in KINDS)
-            rows.append(f"{kind:<10}" + "".join(factors))
-        return "\n".join(rows)
-
-
-@cache
-def measure() -> Contention:
-    """What work on one thread does to work on another, on this machine. Waits until the engine is
-    idle first; takes about half a second, then the result is cached for the process.
-
-    Threads are compared by their CPU time, since other programs may use the machine. Of two threads
-    that run Python, the interpreter lock lets one run at a time, so each takes twice as long; where
-    Python has no such lock, they are compared as the others."""
-    engine.current.wait_idle("contention.measure")
-    with blas.alone():
-        mine, others = _works(), _works()
-        alone = {kind: _time(mine[kind]) for kind in KINDS}
-        slower = {}
-        for kind in KINDS:
-            for other in KINDS:
-                slower[kind, other] = max(1.0, _time(mine[kind], others[other]) / alone[kind])
-    if getattr(sys, "_is_gil_enabled", lambda: True)():
-        slower["python", "python"] = 2.0
-    return Contention(slower)
-
-
-def _works() -> dict[str, Callable[[], object]]:
-    """Work of each kind, of a tenth of a millisecond to one."""
-    a = np.ones((256, 256), np.float32)
-    product = np.empty_like(a)
-    source = np.ones((16, 1 << 20), np.float32)
-    target = np.ones_like(source)
-    turns = cycle(range(16))
-
-    def copy() -> None:
-        place = next(turns)
-        np.copyto(target[place], source[place])
-
-    return {
-        "arithmetic": lambda: np.matmul(a, a, out=product),
-        "memory": copy,
-        "python": lambda: sum(k * k for k in range(3000)),
-    }
-
-
-def _time(work: Callable[[], object], other: Callable[[], object] | None = None) -> float:
-    """Seconds of CPU time of `work`, the median, while another thread does the other work."""
-    over = threading.Event()
-
-    def keep_on() -> None:
-        while other is not None and not over.is_set():
-            other()
-
-    beside = threading.Thread(target=keep_on)
-    beside.start()
-    took_s: list[float] = []
-    try:
-        end_s = time.perf_counter() + _MEASURED_S
-        while not took_s or time.perf_counter() < end_s:
-            before_s = time.thread_time()
-            work()
-            took_s.append(time.thread_time() - before_s)
-    finally:
-        over.set()
-        beside.join()
-    return median(took_s)
-
-
-# -- operations alone ------------------------------------------------------------------------------
-
-
-class Alone(NamedTuple):
-    """An operation as if it ran alone: from `low_ns` to `high_ns`; its kind; the share of its work
-    that the machine's peaks explain, and the share of its duration in which it computes."""
-
-    low_ns: float
-    high_ns: float
-    kind: str
-    explained: float
-    computes: float
+_PASSES = 2  # simulations that find which operations meet
 
 
 class Bands:
@@ -190,148 +62,120 @@ class Bands:
 
     def __init__(self, recording: Recording):
         trace = recording.trace
-        self.recording = recording
-        self._slower, self._peak = measure().slower, peak(1)
-        self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
-        self._several = self._lanes(recording.recorded) > 1
-        self._cores = trace.cores or count_cores()
         operations = trace.operations
-        equal: dict[tuple[str, str, float], list[int]] = {}
-        for operation in operations:
-            equal.setdefault(_key(operation), []).append(operation.run_ns)
-        usual = {
-            key: (_OF_QUARTILE * quantiles(runs, n=4)[0], _OF_MEDIAN * median(runs))
-            for key, runs in equal.items()
-            if len(runs) >= 5
-        }
-        spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
-        met = _overlaps(spans, [float(self._contends(operation)) for operation in operations])
+        self.recording = recording
+        self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
+        self._cores = trace.cores or count_cores()
+        self._several = self._lanes(recording.recorded) > 1
         off = trace.off_cpu()
-        self._alone = []
-        for operation, beside in zip(operations, met, strict=True):
-            cpu = trace.cpu.times.get(operation.number)
-            parts = off.get(operation.number)
-            sleeps_ns = parts.blocked if parts and cpu and cpu.pushed else 0
-            self._alone.append(
-                self._alone_of(
-                    operation, min(1.0, beside), cpu, sleeps_ns, usual.get(_key(operation))
-                )
-            )
+        self._sleeps = {
+            operation.number: off[operation.number].blocked
+            for operation in operations
+            if operation.number in off and trace.cpu.times[operation.number].pushed
+        }
+        #: The share of its duration in which each operation computes.
+        self._computes = list(map(self._computes_for, operations))
+        spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
+        self._met = _overlaps(spans, self._computes)
+        self._alone = list(map(self._alone_ns, operations, self._computes, self._met))
+        self._python = list(map(_python, operations, self._alone))
         worked_ns = sum(
-            operation.run_ns * alone.computes
-            for operation, alone in zip(operations, self._alone, strict=True)
+            operation.run_ns * computes
+            for operation, computes in zip(operations, self._computes, strict=True)
             if not operation.inline
         )
         self._busy = min(1.0, worked_ns / max(1, trace.end_ns - trace.begin_ns))
-        self._worst_ns = _WORST_NS * sum(self._contends(e) and not e.inline for e in operations)
 
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
-        simulate, trace = self.recording.simulate, self.recording.trace
-        ends = [simulate(self._meet(conditions, most)).ended for most in (False, True)]
-        low, high = min(ends), max(ends)
-        recorded_ns = trace.end_ns - trace.begin_ns
-        lanes, before = self._lanes(conditions), self._lanes(self.recording.recorded)
-        if lanes > before:
-            high = min(high, recorded_ns * _WORST + self._worst_ns)
-        elif lanes < before:
-            low = max(low, (recorded_ns - self._worst_ns) / _WORST)
-        return min(low, high) * (1 - _NOISE), max(low, high) * (1 + _NOISE)
+        least, most = _PYTHON
+        low = self._err(self._meet(conditions, least), 1 / _NOISE)
+        high = self._err(self._meet(conditions, most), _NOISE)
+        ends = [self.recording.simulate(end).ended for end in (low, high)]
+        return min(ends), max(ends)
 
     def run(self, conditions: Conditions) -> Simulation:
-        """A run within the band: with durations between the least and the most."""
-        least, most = (self._meet(conditions, end) for end in (False, True))
-        run_ns = [round((low + high) / 2) for low, high in zip(least.run_ns, most.run_ns)]
-        issuing = (least.issuing + most.issuing) / 2
-        return self.recording.simulate(replace(conditions, run_ns=run_ns, issuing=issuing))
+        """A run within the band."""
+        return self.recording.simulate(self._meet(conditions, sum(_PYTHON) / 2))
 
-    def _meet(self, conditions: Conditions, most: bool) -> Conditions:
-        """The conditions with the durations of operations that meet others, with the least or the
-        most contention."""
-        recording, slowdown = self.recording, MOST if most else LEAST
-        base = [
-            (each.high_ns if most else each.low_ns) * (new / old if old else 1.0)
-            for each, new, old in zip(
-                self._alone, conditions.run_ns, recording.recorded.run_ns, strict=True
+    def _err(self, conditions: Conditions, times: float) -> Conditions:
+        """The conditions with all that computes so many times as long. A function of which it is
+        not known whether it computes may take less time alone, not more."""
+        run_ns = [
+            round(ns * (1 + (times - 1) * (computes if times > 1 or computes else 1.0)))
+            if self._contends(operation)
+            else ns
+            for operation, ns, computes in zip(
+                self.recording.trace.operations, conditions.run_ns, self._computes, strict=True
             )
         ]
-        several = self._lanes(conditions) > 1
-        issuing = conditions.issuing
-        if most and several:
-            issuing *= 1 + MOST.issuing * self._busy
-        elif not most and self._several:
-            issuing /= 1 + HELD_MOST.issuing * self._busy
-        now = replace(conditions, run_ns=list(map(round, base)), issuing=issuing)
-        for _ in range(_PASSES):
-            run = recording.simulate(now)
-            spans = [(job.began, job.ended) for job in run.jobs]
-            met = _overlaps(spans, [each.computes for each in self._alone])
-            stretched = [
-                round(self._stretch(each, ns, beside, slowdown, several))
-                for each, ns, beside in zip(self._alone, base, met, strict=True)
+        return replace(conditions, run_ns=run_ns, issuing=conditions.issuing * times)
+
+    def _meet(self, conditions: Conditions, python: float) -> Conditions:
+        """The conditions with the durations of operations that meet others; Python takes `python`
+        times longer then."""
+        if self._lanes(conditions) == 1:
+            if not self._several:
+                return conditions
+            recorded = self.recording.recorded.run_ns
+            run_ns = [
+                round(ns * new / old) if old else 0
+                for ns, new, old in zip(self._alone, conditions.run_ns, recorded, strict=True)
             ]
-            now = replace(now, run_ns=stretched)
+            issuing = conditions.issuing * (1 - _HELD_ISSUING * self._busy)
+            return replace(conditions, run_ns=run_ns, issuing=issuing, usual=True)
+        before = self._slower(self._met, python) if self._several else [1.0] * len(self._met)
+        now = conditions
+        for _ in range(_PASSES):
+            spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
+            after = self._slower(_overlaps(spans, self._computes), python)
+            run_ns = [
+                round(ns * new / old + self._fixed_ns(operation, computes))
+                for operation, computes, ns, new, old in zip(
+                    self.recording.trace.operations, self._computes, conditions.run_ns, after,
+                    before, strict=True,
+                )
+            ]  # fmt: skip
+            now = replace(now, run_ns=run_ns)
         return now
 
-    def _stretch(
-        self, alone: Alone, ns: float, beside: float, slowdown: Slowdown, several: bool
-    ) -> float:
-        """The duration of an operation with so many others beside it."""
-        if not alone.computes or not ns:
-            return ns
-        share = min(1.0, beside) * alone.computes
-        times = 1 + share * (self._factor(alone, slowdown) - 1)
-        times *= 1 + alone.computes * max(0.0, (beside + 1) / self._cores - 1)
-        if several:
-            times *= 1 + slowdown.cold * alone.computes
-        return ns * times + slowdown.switch_ns * min(1.0, beside)
-
-    def _factor(self, alone: Alone, slowdown: Slowdown) -> float:
-        """How many times longer an operation takes next to one of its kind."""
-        return (
+    def _slower(self, met: Sequence[float], python: float) -> list[float]:
+        """How many times longer each operation takes with so many others beside it."""
+        return [
             1
-            + slowdown.near
-            + alone.explained * (self._slower[alone.kind, alone.kind] - 1)
-            + (1 - alone.explained) * slowdown.python * (self._slower["python", "python"] - 1)
-        )
-
-    def _alone_of(
-        self, operation: Operation, beside: float, cpu: CpuTime | None, sleeps_ns: int,
-        usual: tuple[float, float] | None,
-    ) -> Alone:  # fmt: skip
-        run = float(operation.run_ns)
-        if not self._contends(operation):
-            return Alone(run, run, "python", 0.0, 0.0)
-        kind, explained = "python", 0.0
-        if cpu is None or not cpu.pushed:
-            arithmetic_ns = operation.flops / self._peak.gflops_per_s
-            memory_ns = operation.nbytes / self._peak.gb_per_s
-            kind = "arithmetic" if arithmetic_ns > memory_ns else "memory"
-            explained = min(1.0, max(arithmetic_ns, memory_ns) / run)
-        low = high = run
-        if beside > 0.02:
-            least, most = (
-                1 + beside * (self._factor(Alone(run, run, kind, explained, 1.0), held) - 1)
-                for held in (HELD_LEAST, HELD_MOST)
+            + computes
+            * (
+                min(1.0, beside) * (_BESIDE + python * share)
+                + max(0.0, (beside + 1) / self._cores - 1)
             )
-            high = max(run - beside * HELD_LEAST.switch_ns, run / 2) / least
-            low = max(run - beside * HELD_MOST.switch_ns, run * _OF_RUN) / most
-            if cpu is not None:
-                worked = min(run, cpu.ns + sleeps_ns)
-                high = min(high, worked)
-                low = min(high, max(low, worked * _OF_CPU))
-            if usual is not None:
-                low = min(high, max(low, usual[0]))
-                high = max(low, min(high, usual[1]))
-        if self._several and not operation.inline:
-            low = max(min(low, sleeps_ns), low / (1 + HELD_MOST.cold))
-        computes = max(0.0, 1 - sleeps_ns / max(low, 1.0))
-        if cpu is None and operation.footprint is None:
-            computes = 0.0  # a function that the program pushed to a device; it may as well sleep
-        return Alone(low, high, kind, explained, computes)
+            for beside, computes, share in zip(met, self._computes, self._python, strict=True)
+        ]
+
+    def _fixed_ns(self, operation: Operation, computes: float) -> float:
+        """What one of several workers adds, unless the recording has it."""
+        return 0.0 if self._several or operation.inline else _SEVERAL_NS * computes
+
+    def _alone_ns(self, operation: Operation, computes: float, beside: float) -> float:
+        """The duration on one worker."""
+        run_ns = float(operation.run_ns)
+        if not self._several or not computes:
+            return run_ns
+        cpu = self.recording.trace.cpu.times.get(operation.number)
+        if cpu is None:
+            return run_ns / (1 + min(1.0, beside) * _python(operation, run_ns) * _HELD_PYTHON)
+        worked_ns = min(run_ns, cpu.ns + self._sleeps.get(operation.number, 0))
+        off = max(0.0, run_ns - worked_ns - (cpu.delayed_ns or 0)) / run_ns
+        return worked_ns if cpu.pushed else worked_ns / (1 + off)
+
+    def _computes_for(self, operation: Operation) -> float:
+        if not self._contends(operation):
+            return 0.0
+        if operation.footprint is None and operation.number not in self.recording.trace.cpu.times:
+            return 0.0  # a function of the program without a known CPU time; it may as well sleep
+        return 1 - self._sleeps.get(operation.number, 0) / operation.run_ns
 
     def _contends(self, operation: Operation) -> bool:
-        """True if it computes on the machine's cores."""
+        """True if it runs on the machine's cores."""
         on_cores = not operation.is_copy and operation.place not in self._on_gpu
         return on_cores and operation.run_ns > 0
 
@@ -347,8 +191,12 @@ class Bands:
         return sum(conditions.workers[place] for place in places)
 
 
-def _key(operation: Operation) -> tuple[str, str, float]:
-    return operation.name, operation.place, round(operation.predicted_us, 1)
+def _python(operation: Operation, took_ns: float) -> float:
+    """The share of the operation that its predicted time does not explain; 1 if the program pushed
+    it."""
+    if operation.footprint is None:
+        return 1.0
+    return max(0.0, 1 - operation.predicted_us * 1e3 / max(1.0, took_ns))
 
 
 def _overlaps(spans: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[float]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import gc
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,16 +120,21 @@ class CpuTimes:
 def split_off_cpu(
     operations: Sequence[Operation], times: dict[int, CpuTime], pauses: Iterable[Pause]
 ) -> dict[int, OffCpu]:
-    """The parts off the CPU of each operation whose CPU time is known."""
+    """The parts off the CPU of each operation whose CPU time is known. Each rank of a merged trace
+    has a lock of its own."""
     collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
-    python = Intervals(
-        (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
-        for operation in operations
-        if operation.run_ns and operation.number in times and times[operation.number].pushed
-    )
-    parts = {}
+    ranks: dict[int, list[Operation]] = defaultdict(list)
     for operation in operations:
-        if operation.number in times and operation.run_ns:
+        if operation.run_ns and operation.number in times:
+            ranks[getattr(operation, "rank", -1)].append(operation)
+    parts = {}
+    for own in ranks.values():
+        python = Intervals(
+            (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
+            for operation in own
+            if times[operation.number].pushed
+        )
+        for operation in own:
             time_of = times[operation.number]
             begin, end = operation.began_ns, operation.ended_ns
             off_ns = max(0, operation.run_ns - time_of.ns)

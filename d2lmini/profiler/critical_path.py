@@ -13,13 +13,13 @@ links the run would not be shorter than this path.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
+from d2lmini.profiler.program import PAUSE, Completions
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
@@ -57,16 +57,18 @@ class PathStep(NamedTuple):
 class ProgramEvent(NamedTuple):
     """A push or a wait, as a thread of the program reaches it.
 
+    what     the pushed operation, or the wait
     number   of the pushed operation; 0: a wait
     thread   the number of the thread; -1: an operation pushed it, as it ran
     before   the number of the previous event on this thread, or of that operation's; -1: none
     gap_ns   the thread's own time since then, or the time since that operation began
-    after    a push: the operations that this one depends on; a wait: the awaited operation, or
+    after    a push: the operations that this one depends on; a wait: the awaited operations, or
              none known; _LATEST: all pushed operations
-    went_on_ns  a wait: time from the end of that operation until the program continued
+    went_on_ns  a wait: time from the end of those operations until the program continued
     inline   the operation runs on the calling thread
     """
 
+    what: Operation | Wait
     number: int
     thread: int
     before: int
@@ -94,14 +96,9 @@ class Walk:
     def __init__(self, trace: Trace):
         self.trace = trace
         self.events: list[ProgramEvent] = []
-        self.what: list[Operation | Wait] = []
         self.event_of = [0] * (len(trace.operations) + 1)
         self.durations: list[float] = [operation.run_ns for operation in trace.operations]
-        ended = sorted(
-            (operation.ended_ns, operation.number)
-            for operation in trace.operations
-            if operation.ended_ns
-        )
+        completions = Completions(trace)
         threads: dict[str, tuple[int, int, int]] = {}  # (its number, its last event, time)
         order = trace.order
         for what in _list_events(trace):
@@ -114,7 +111,7 @@ class Walk:
                 self.event_of[number] = len(self.events)
             else:
                 number, inline = 0, False
-                after, went_on_ns = _find_awaited(what, trace.operations, ended)
+                after, went_on_ns = _find_awaited(what, completions)
                 came_ns, left_ns = what.begin_ns, what.end_ns
             if isinstance(what, Operation) and what.by:
                 thread, before = -1, self.event_of[what.by]
@@ -123,9 +120,8 @@ class Walk:
                 threads[what.thread] = (thread, len(self.events), left_ns)
             gap_ns = max(0, came_ns - recorded)
             self.events.append(
-                ProgramEvent(number, thread, before, gap_ns, after, went_on_ns, inline)
+                ProgramEvent(what, number, thread, before, gap_ns, after, went_on_ns, inline)
             )
-            self.what.append(what)
         self._threads = len(threads)
         self._run()
 
@@ -136,7 +132,7 @@ class Walk:
         self.held: list[int] = []
         clocks = [0.0] * self._threads
         latest, last_ns = 0, 0.0
-        for number, thread, before, gap_ns, after, went_on_ns, inline in self.events:
+        for _, number, thread, before, gap_ns, after, went_on_ns, inline in self.events:
             if thread < 0:
                 parent = self.events[before].number
                 now = over[parent] - self.durations[parent - 1] + gap_ns
@@ -177,23 +173,14 @@ def _list_events(trace: Trace) -> Iterator[Operation | Wait]:
     yield from waits[k:]
 
 
-def _find_awaited(
-    wait: Wait, operations: Sequence[Operation], ended: list[tuple[int, int]]
-) -> tuple[tuple[int, ...], int]:
-    """The operation that a wait waited for, and the program's delay after that operation's end."""
-    after: tuple[int, ...] = ()
-    k = bisect_right(ended, (wait.end_ns, len(operations))) - 1
-    last = ended[k][1] if k >= 0 else 0  # the last operation that ended before the wait did
-    done = wait.operation
-    if wait.target is None and done <= 0:
-        done = last  # what others pushed meanwhile counts for a wait for everything
-        after = _LATEST
-        if wait.kind == "backpressure":
-            done = last if last <= wait.pushed else 0
-            after = (done,) if done else _LATEST
-    elif done > 0:
-        after = (done,)
-    done_ns = operations[done - 1].ended_ns if done > 0 else 0
+def _find_awaited(wait: Wait, completions: Completions) -> tuple[tuple[int, ...], int]:
+    """The operations that a wait waited for, and the program's delay after their end."""
+    awaited, done_ns = completions.find_awaited(wait)
+    after = _LATEST if awaited is None else awaited
+    if wait.kind == PAUSE:
+        done_ns, last = 0, completions.last_until(wait.end_ns)
+        if last is not None and last.number <= wait.pushed:
+            after, done_ns = (last.number,), last.ended_ns
     return after, max(0, wait.end_ns - max(done_ns, wait.begin_ns))
 
 
@@ -210,7 +197,8 @@ class CriticalPath:
         if not runs:  # the path ends with a thread of the program
             event = max(range(len(walk.events)), key=walk.reached.__getitem__, default=-1)
         while event >= 0:
-            this, held, what = walk.events[event], walk.held[event], walk.what[event]
+            this, held = walk.events[event], walk.held[event]
+            what = this.what
             before = (this.before, this.before >= 0 and walk.events[this.before].inline)
             if runs:
                 node = (walk.event_of[held], True) if held else (event, False)
@@ -218,7 +206,7 @@ class CriticalPath:
             elif this.thread < 0:  # the part of the other operation's run before the push
                 event_of_parent, held = this.before, walk.held[this.before]
                 node = (walk.event_of[held], True) if held else (event_of_parent, False)
-                parent = walk.what[event_of_parent]
+                parent = walk.events[event_of_parent].what
                 self._add(walk, parent, "operation", node, walk.reached[event])
             elif this.number:
                 node = before

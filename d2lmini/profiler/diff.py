@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
@@ -49,7 +49,8 @@ KINDS = (
     "no longer overlapped", "slower", "faster",
 )  # fmt: skip
 
-T = TypeVar("T")
+#: (operation before, operation after); None: it has no partner.
+Pairs = list[tuple["Operation | None", "Operation | None"]]
 
 
 class Finding(NamedTuple):
@@ -127,19 +128,21 @@ class Diff:
 
     def _operations(self, old: Line | None, new: Line | None) -> Iterator[Finding]:
         """Operations of a line that were added, removed or moved, and changed times."""
-        pairs = _pair(old.operations if old else [], new.operations if new else [], _name)
+        pairs = _pair(old.operations if old else [], new.operations if new else [])
         self.pairs += [(a.number if a else 0, b.number if b else 0) for a, b in pairs]
         where = _where(old, new)
         lone: Counter[tuple[str, str]] = Counter()
         moved: Counter[tuple[str, str, str]] = Counter()
         times: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
         for a, b in pairs:
+            one = a or b
+            assert one is not None
             if a is None or b is None:
-                lone["added" if a is None else "removed", _name(a or b)] += 1
+                lone["added" if a is None else "removed", one.name] += 1
             else:
                 if a.place != b.place:
-                    moved[_name(a), a.place, b.place] += 1
-                entry = times[_name(a)]
+                    moved[a.name, a.place, b.place] += 1
+                entry = times[a.name]
                 for i, more in enumerate((1, a.run_ns / 1e9, b.run_ns / 1e9)):
                     entry[i] += more
         for (kind, name), n in lone.items():
@@ -261,25 +264,25 @@ def _pair_lines(
         yield None, line
 
 
-def _pair(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
-    """Two sequences aligned by the names of their members."""
-    a, b = [name(operation) for operation in old], [name(operation) for operation in new]
+def _pair(old: Sequence[Operation], new: Sequence[Operation]) -> Pairs:
+    """The operations of a line in both runs, aligned by their names."""
+    a, b = [operation.name for operation in old], [operation.name for operation in new]
     most = min(len(a), len(b))
     start = next((i for i in range(most) if a[i] != b[i]), most)
     most -= start
     end = next((i for i in range(most) if a[-1 - i] != b[-1 - i]), most)
-    pairs: list[tuple[T | None, T | None]] = list(zip(old[:start], new[:start], strict=True))
+    pairs: Pairs = list(zip(old[:start], new[:start], strict=True))
     middle = old[start : len(a) - end], new[start : len(b) - end]
-    pairs += (_match_by_count if max(map(len, middle)) > MANY else _match_runs)(*middle, name)
+    pairs += (_match_by_count if max(map(len, middle)) > MANY else _match_runs)(*middle)
     if end:
         pairs += zip(old[-end:], new[-end:], strict=True)
     return pairs
 
 
-def _match_runs(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T | None, T | None]]:
+def _match_runs(old: Sequence[Operation], new: Sequence[Operation]) -> Pairs:
     """The longest runs of equal names first."""
-    pairs: list[tuple[T | None, T | None]] = []
-    names = [name(operation) for operation in old], [name(operation) for operation in new]
+    pairs: Pairs = []
+    names = [operation.name for operation in old], [operation.name for operation in new]
     for same, i, j, k, m in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
         if same == "equal":
             pairs += zip(old[i:j], new[k:m], strict=True)
@@ -288,15 +291,13 @@ def _match_runs(old: Sequence[T], new: Sequence[T], name: Any) -> list[tuple[T |
     return pairs
 
 
-def _match_by_count(
-    old: Sequence[T], new: Sequence[T], name: Any
-) -> list[tuple[T | None, T | None]]:
-    """The first item of a name with the first of that name, and so on."""
-    waiting: dict[str, list[T]] = defaultdict(list)
+def _match_by_count(old: Sequence[Operation], new: Sequence[Operation]) -> Pairs:
+    """The first operation of a name with the first of that name, and so on."""
+    waiting: dict[str, list[Operation]] = defaultdict(list)
     for operation in reversed(old):
-        waiting[name(operation)].append(operation)
-    pairs: list[tuple[T | None, T | None]] = [
-        (waiting[name(operation)].pop() if waiting[name(operation)] else None, operation)
+        waiting[operation.name].append(operation)
+    pairs: Pairs = [
+        (waiting[operation.name].pop() if waiting[operation.name] else None, operation)
         for operation in new
     ]
     return pairs + [(operation, None) for rest in waiting.values() for operation in reversed(rest)]
@@ -326,10 +327,6 @@ def _together(
             seconds, first, n = found.get(key, (0.0, (x, y), 0))
             found[key] = (seconds + both, first, n + 1)
     return found
-
-
-def _name(operation: Any) -> str:
-    return str(operation.name)
 
 
 def _where(old: Line | None, new: Line | None) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2lmini.draw.picture import Picture
 from d2lmini.draw.timeline import Span, timeline
-from d2lmini.profiler.records import Operation
+from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -78,13 +78,13 @@ def timeline_of(
         raise ValueError("timeline: no operation ran while it was recorded")
     lanes: list[tuple[str, list[Span]]] = []
     if trace.waits:
-        spans = [("wait", wait.begin_ns / 1e9, wait.end_ns / 1e9) for wait in trace.waits]
-        lanes.append(("front end", spans))
+        lanes.append(("front end", [span_of(wait) for wait in trace.waits]))
     for name, row in zip(names_of(rows), rows.values()):
-        runs = [
-            (_kind(operation, accent), operation.began_s, operation.ended_s) for operation in row
+        spans = [
+            ("accent" if accent(operation) else kind, begin, end)
+            for operation, (kind, begin, end) in zip(row, map(span_of, row))
         ]
-        lanes.append((name, runs))
+        lanes.append((name, spans))
     picture = timeline(lanes, title, length_s, unit="ms")
     zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
     axes = picture.figure.axes[0]
@@ -99,10 +99,11 @@ def _text_of(rows: Rows[AnyOperation]) -> str:
     return f"timeline of {', '.join(dict.fromkeys(place for place, _ in rows))}"
 
 
-def _kind(operation: Operation, accent: Callable[[Operation], bool]) -> str:
-    if accent(operation):
-        return "accent"
-    return "copy" if operation.is_copy else "compute"
+def span_of(record: Operation | Wait) -> Span:
+    """An operation that ran, or a wait, as a bar of a timeline: (kind, begin, end) in seconds."""
+    if isinstance(record, Wait):
+        return "wait", record.begin_ns / 1e9, record.end_ns / 1e9
+    return "copy" if record.is_copy else "compute", record.began_s, record.ended_s
 
 
 def write_into_bars(

@@ -25,11 +25,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from d2lmini.draw.layers import Edge
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import Box, Look, diagram, page, shorten
 from d2lmini.draw.timeline import STYLES
-from d2lmini.engine.order import drop_implied
+from d2lmini.engine.order import drop_implied, edges_of
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
@@ -77,17 +76,11 @@ def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool 
             f"dependency_graph: it draws 1 to {MOST} operations, there are {n}"
             + (f"; name some, as in graph(first=1, last={MOST})" if n else "")
         )
-    after = drop_implied(trace.order[:last])[first - 1 :]
     several = len({operation.place for operation in operations}) > 1
     boxes = [_box_of(operation, several, lines) for operation in operations]
-    edges: list[Edge] = []
-    dashed: set[Edge] = set()
-    for b, (needs, room) in enumerate(after):
-        # A rendezvous may depend on higher numbers; it is drawn above them all the same.
-        here = [(k - first, b) for k in sorted(needs | room) if first <= k < first + b]
-        edges += here
-        dashed.update((a, b) for a, b in here if a + first in room)
-    parts, width, height = diagram(boxes, edges, dashed)
+    edges = edges_of(drop_implied(trace.order[:last])[first - 1 :], first)
+    dashed = {edge for edge, value in edges.items() if not value}
+    parts, width, height = diagram(boxes, list(edges), dashed)
     text = text_of(trace, first, last).replace("\n", "; ")
     return Graph(page(width, height, parts), f"dependencies of {n} operations: {text}")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from d2lmini.draw.timeline import STYLES, columns
-from d2lmini.profiler.draw import names_of, rows_of
+from d2lmini.profiler.draw import names_of, rows_of, span_of
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.summary import in_time, summary_of
 
@@ -96,12 +96,6 @@ def _span(bar: Bar) -> tuple[int, int]:
     return bar.began_ns, bar.ended_ns
 
 
-def _kind(bar: Bar) -> str:
-    if isinstance(bar, Wait):
-        return "wait"
-    return "copy" if bar.is_copy else "compute"
-
-
 def _least(spans: np.ndarray, least: float) -> float:
     """The minimal length for an own bar: a few pixels, and among the longest."""
     lengths = spans[:, 1] - spans[:, 0]
@@ -114,7 +108,7 @@ def _row(
     row: Sequence[Bar], spans: np.ndarray, top: int, scale: float, width: float, least: float
 ) -> Iterator[str]:
     """The bars of a row, all of one kind: long ones with tooltips, the others by columns."""
-    face, edge, _ = STYLES[_kind(row[0])]
+    face, edge, _ = STYLES[span_of(row[0])[0]]
     found = columns(spans[:, 0], spans[:, 1], width, least)
     for i in found.wide:
         begin, end = scale * spans[i]

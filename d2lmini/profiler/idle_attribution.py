@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from d2lmini.callsite import Site
@@ -42,6 +43,8 @@ _CUT_US = 500.0
 #: Larger predictions mean: duration unknown, no equal operations known.
 UNKNOWN_US = 1e8
 
+
+_began_ns = attrgetter("began_ns")
 
 #: An idle time of a slot: (cause, line responsible, from, to).
 Segment = tuple[str, Site | None, int, int]
@@ -61,23 +64,19 @@ class WorkerSlot:
 class WorkerGroup:
     """Places that can replace each other, the CPU's workers or the GPUs, with their slots.
 
-    begins   for each place, its operations in the order of their starts; begin_times: the starts
+    begins   for each place, its operations in the order of their starts
     end_ns   the end of the last operation
     last     the operation that ended last
     """
 
     def __init__(self, name: str, operations: Sequence[Operation], workers: dict[str, int]):
         self.name = name
-        self.operations = sorted(operations, key=lambda operation: operation.began_ns)
+        self.operations = sorted(operations, key=_began_ns)
         self.last = max(operations, key=lambda operation: operation.ended_ns)
         self.end_ns = self.last.ended_ns
         self.begins: dict[str, list[Operation]] = {}
         for operation in self.operations:
             self.begins.setdefault(operation.place, []).append(operation)
-        self.begin_times = {
-            place: [operation.began_ns for operation in begun]
-            for place, begun in self.begins.items()
-        }
         self.slots: list[WorkerSlot] = []
         for place, begun in self.begins.items():
             self._serve(place, begun, workers.get(place, 1))
@@ -113,18 +112,17 @@ def _fit_in(slots: list[WorkerSlot], inline: list[Operation]) -> None:
     """Assign operations on the program's own thread to idle slots, since they use a core. If all
     slots are busy the operation is left out: the place is full."""
     for slot in slots:
-        begins = [run.began_ns for run in slot.runs]
         taken: list[Operation] = []
         left: list[Operation] = []
         for operation in inline:
-            k = bisect_right(begins, operation.began_ns)
+            k = bisect_right(slot.runs, operation.began_ns, key=_began_ns)
             before = slot.runs[k - 1].ended_ns if k else 0
-            after = begins[k] if k < len(begins) else operation.ended_ns
+            after = slot.runs[k].began_ns if k < len(slot.runs) else operation.ended_ns
             if taken:
                 before = max(before, taken[-1].ended_ns)
             fits = before <= operation.began_ns and operation.ended_ns <= after
             (taken if fits else left).append(operation)
-        slot.runs = sorted(slot.runs + taken, key=lambda operation: operation.began_ns)
+        slot.runs = sorted(slot.runs + taken, key=_began_ns)
         inline = left
 
 
@@ -136,12 +134,10 @@ class IdleAttribution:
         self.cores = cores
         self.begin_ns, self.end_ns = trace.begin_ns, trace.end_ns
         self.places = [operation.place for operation in trace.operations]
-        ran = [
-            operation for operation in trace.operations if operation.began_ns and operation.ended_ns
-        ]
+        computed = [o for o in trace.operations if o.ran and not o.is_copy]
         self.groups: list[WorkerGroup] = []
-        for name in ("cpu", "gpu"):
-            own = [e for e in ran if not e.is_copy and ("cpu" if e.ctx.is_cpu else "gpu") == name]
+        for name, is_cpu in (("cpu", True), ("gpu", False)):
+            own = [operation for operation in computed if operation.ctx.is_cpu == is_cpu]
             if own:
                 self.groups.append(WorkerGroup(name, own, trace.workers))
         self.group_of = {operation.number: g for g in self.groups for operation in g.operations}
@@ -151,9 +147,6 @@ class IdleAttribution:
             begin_ns = max(wait.begin_ns, spans[-1][1]) if spans else wait.begin_ns
             if begin_ns < wait.end_ns:
                 spans.append((begin_ns, wait.end_ns, wait.site))
-        self._wait_times = {
-            thread: [begin_ns for begin_ns, _, _ in spans] for thread, spans in self._waits.items()
-        }
         self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
         for group in self.groups:
             for slot in group.slots:
@@ -201,7 +194,7 @@ class IdleAttribution:
     def _explain(self, gap: _Gap, end_ns: int) -> None:
         """Explain a whole gap: up to the next start in its place, up to the one after that, ..."""
         begun = gap.group.begins[gap.slot.place]
-        k = bisect_right(gap.group.begin_times[gap.slot.place], gap.free_ns)
+        k = bisect_right(begun, gap.free_ns, key=_began_ns)
         gap.low = gap.free_ns
         while gap.low < end_ns:
             following = begun[k] if k < len(begun) else None
@@ -305,7 +298,7 @@ class IdleAttribution:
     ) -> Iterator[Segment]:
         """A thread of the program, backward: its waits, and "issuing" at `site` between waits."""
         waits = self._waits.get(thread, [])
-        k = bisect_right(self._wait_times.get(thread, []), end_ns) - 1
+        k = bisect_right(waits, end_ns, key=itemgetter(0)) - 1
         while k >= 0 and begin_ns < end_ns and waits[k][1] > begin_ns:
             begin, end, where = waits[k]
             end = min(end, end_ns)

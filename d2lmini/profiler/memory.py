@@ -31,6 +31,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
 from d2lmini import callsite
@@ -232,7 +233,7 @@ class _Makers:
         for operation in trace.operations:
             for serial in operation.writes:
                 self.first.setdefault(serial, operation.number)
-        self.lines: dict[Site | None, Any] = {}
+        self.line = cache(callsite.same_line)  # a key that all sites of one line share
 
     def number(self, change: Change) -> int:
         """The number of the operation; 0: the program filled the array itself."""
@@ -245,12 +246,6 @@ class _Makers:
         if known is None and self.trace.recording[number - 1 : number] == b"\1":
             return "activations"
         return known or "other"
-
-    def line(self, site: Site | None) -> Any:
-        """A key that all sites of one line share."""
-        if site not in self.lines:
-            self.lines[site] = callsite.same_line(site)
-        return self.lines[site]
 
     def key(self, change: Change) -> tuple[str, Site | None]:
         """The operation's name, and the line."""
@@ -353,13 +348,11 @@ def _who(holder: LineAllocation) -> tuple[str, str]:
 
 
 def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
-    from matplotlib.figure import Figure
-
     from d2lmini.draw.picture import Picture
-    from d2lmini.draw.timeline import STYLES
+    from d2lmini.draw.timeline import STYLES, legend_beside, plot_of
 
-    figure = Figure(figsize=(6.6, 2.2), layout="constrained")
-    axes = figure.add_subplot(xlabel="milliseconds", ylabel="MB", title=f"memory of {device.ctx}")
+    title = f"memory of {device.ctx}"
+    figure, axes = plot_of(2.2, xlabel="milliseconds", ylabel="MB", title=title)
     last_ms = (end_ns - begin_ns) / 1e6
 
     def points(curve: Curve) -> tuple[list[float], list[float]]:
@@ -378,9 +371,8 @@ def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
     peak_ms = (device.peak_ns - begin_ns) / 1e6
     axes.plot([peak_ms], [device.peak_bytes / 1e6], "v", color=STYLES["accent"][0], label="peak")
     axes.set(xlim=(0, last_ms), ylim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    return Picture(figure, f"memory of {device.ctx} over time: live, pending, cached")
+    legend_beside(axes)
+    return Picture(figure, f"{title} over time: live, pending, cached")
 
 
 def _stack(axes: Any, device: DeviceMemory, points: Any, colour: str) -> None:

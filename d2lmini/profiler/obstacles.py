@@ -18,7 +18,8 @@ from an event, also from one that a pushed function sets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING
 
 from d2lmini.profiler.outside import Notice
 from d2lmini.profiler.records import Operation, Wait
@@ -27,22 +28,15 @@ if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
 
-class Passed(NamedTuple):
-    """The line at which a thread knew that an operation was over, and how it knew."""
-
-    where: str
-    kind: str
-
-
 class Obstacles:
     """Answers for one trace; `without` are lines whose waits do not count."""
 
     def __init__(self, trace: Trace, without: frozenset[str] = frozenset()):
         self.trace = trace
         self.without = without
-        self._known: dict[int, dict[str, tuple[int, Notice | None]]] = {}
         self._tellers = {notice.operation for notice in trace.notices if notice.operation}
-        self._events: dict[int, dict[str, tuple[int, Notice | None]]] = {}
+        self._knows = cache(self._find_who_knows)
+        self._woken_after = cache(self._find_woken)
 
     def between(self, x: Operation, y: Operation) -> str:
         """Why `y`, issued after `x`, cannot run beside it: "needs", "room", "waits", "inline",
@@ -51,38 +45,45 @@ class Obstacles:
         if trace.lacks and x.worker == y.worker and not x.inline:
             return "stream"
         if trace.ordered(x.number, y.number):
-            return "needs" if self._needs(x.number, y.number) else "room"
+            return "needs" if self.path(x.number, y.number, by_value=True) else "room"
         if self.wait_between(x, y) is not None:
             return "waits"
         if x.inline and x.thread == y.thread:
             return "inline"
         return "worker" if x.place == y.place and trace.workers.get(x.place, 1) < 2 else ""
 
-    def _needs(self, x: int, y: int) -> bool:
-        """Does the value of `x` go into `y`, directly or through other operations?"""
-        seen, todo = {y}, [y]
-        while todo:
-            for number in self.trace.needs(todo.pop()):
-                if number == x:
-                    return True
-                if number > x and number not in seen:
-                    seen.add(number)
-                    todo.append(number)
-        return False
+    def path(self, x: int, y: int, by_value: bool) -> list[int]:
+        """A shortest chain of direct dependencies from operation `x` to `y`, by values alone if
+        asked; empty if there is none."""
+        trace = self.trace
+        after = {y: 0}
+        todo = [y]
+        for number in todo:
+            for other in trace.needs(number) + (() if by_value else trace.makes_room(number)):
+                if other >= x and other not in after:
+                    after[other] = number
+                    todo.append(other)
+            if x in after:
+                break
+        path = [x] if x in after else []
+        while path and path[-1] != y:
+            path.append(after[path[-1]])
+        return path
 
-    def wait_between(self, x: Operation, y: Operation) -> Passed | None:
-        """Where the thread of `y` knew, before it issued `y`, that `x` was over; None: nowhere."""
+    def wait_between(self, x: Operation, y: Operation) -> Wait | Notice | None:
+        """By what the thread of `y` knew, before it issued `y`, that `x` was over: a wait, or what
+        another thread told it; None: it did not know."""
         for i, wait in enumerate(self.trace.waits):
             if x.number <= wait.pushed < y.number and self._is_for(wait, x):
                 if self.without and wait.where in self.without:
                     continue
-                since, _ = self._knows(i, wait).get(y.thread, (y.number, None))
+                since, _ = self._knows(i).get(y.thread, (y.number, None))
                 if since < y.number:
-                    return Passed(wait.where, wait.kind)
+                    return wait
         if self._tellers:
-            since, notice = self._woken_after(x).get(y.thread, (y.number, None))
-            if since < y.number and notice is not None:
-                return Passed(notice.where, notice.kind)
+            since, notice = self._woken_after(x.number).get(y.thread, (y.number, None))
+            if since < y.number:
+                return notice
         return None
 
     def _is_for(self, wait: Wait, x: Operation) -> bool:
@@ -94,21 +95,16 @@ class Obstacles:
             return True
         return x.number < wait.operation and self.trace.ordered(x.number, wait.operation)
 
-    def _knows(self, i: int, wait: Wait) -> dict[str, tuple[int, Notice | None]]:
+    def _find_who_knows(self, i: int) -> dict[str, tuple[int, Notice | None]]:
         """The threads that know of the end of wait `i`, and since how many pushes."""
-        if not self.trace.notices:
-            return {wait.thread: (wait.pushed, None)}
-        if i not in self._known:
-            self._known[i] = self.trace.knows_since(wait.thread, i + 1, wait.pushed)
-        return self._known[i]
+        wait = self.trace.waits[i]
+        return self.trace.knows_since(wait.thread, i + 1, wait.pushed)
 
-    def _woken_after(self, x: Operation) -> dict[str, tuple[int, Notice | None]]:
-        """The threads that an operation woke which runs only when `x` is over."""
-        if x.number not in self._events:
-            later = [n for n in self._tellers if n == x.number or self.trace.ordered(x.number, n)]
-            after = frozenset(n for n in later if n >= x.number)
-            self._events[x.number] = self.trace.knows_since("", operations=after) if after else {}
-        return self._events[x.number]
+    def _find_woken(self, x: int) -> dict[str, tuple[int, Notice | None]]:
+        """The threads that an operation woke which runs only when operation `x` is over."""
+        ordered = self.trace.ordered
+        after = frozenset(n for n in self._tellers if n == x or (n > x and ordered(x, n)))
+        return self.trace.knows_since("", operations=after) if after else {}
 
     # -- waits that cannot block -------------------------------------------------------------------
 

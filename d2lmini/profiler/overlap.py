@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 from d2lmini.profiler.obstacles import Obstacles
@@ -110,7 +110,7 @@ def explain(trace: Trace, a: int, b: int) -> Explanation:
         if not why:
             return found
         passed = obstacles.wait_between(x, y) if why == "waits" else None
-        late = _last_room(edited, x.number, y.number) if why == "room" else 0
+        late = _last_room(obstacles, x.number, y.number) if why == "room" else 0
         if late and not set(trace[late].writes) <= set(trace[late].reads):
             edited = _with_fresh_array(edited, late)
             text = f"let {trace[late]} write a fresh array"
@@ -137,7 +137,7 @@ def explain(trace: Trace, a: int, b: int) -> Explanation:
 def _chain(trace: Trace, obstacles: Obstacles, why: str, x: Operation, y: Operation) -> list[str]:
     """The links from `x` to `y`, in words."""
     if why in ("needs", "room"):
-        path = _path(trace, x.number, y.number, why == "needs")
+        path = obstacles.path(x.number, y.number, by_value=why == "needs")
         return [words for a, b in pairwise(path) for words in _link(trace, a, b)]
     if why == "waits":
         passed = obstacles.wait_between(x, y)
@@ -170,35 +170,20 @@ def _link(trace: Trace, a: int, b: int) -> list[str]:
     ]
 
 
-def _path(trace: Trace, x: int, y: int, by_value: bool) -> list[int]:
-    """A shortest chain of direct dependencies from `x` to `y`, by values alone if asked."""
-    after = {y: 0}
-    todo = [y]
-    for number in todo:
-        for other in trace.needs(number) + (() if by_value else trace.makes_room(number)):
-            if other >= x and other not in after:
-                after[other] = number
-                todo.append(other)
-        if x in after:
-            break
-    path = [x]
-    while path[-1] != y:
-        path.append(after[path[-1]])
-    return path
-
-
-def _last_room(trace: Trace, x: int, y: int) -> int:
+def _last_room(obstacles: Obstacles, x: int, y: int) -> int:
     """The operation of the chain that only makes room, the last of them."""
-    path = _path(trace, x, y, by_value=False)
-    return next(b for a, b in reversed(list(pairwise(path))) if a not in trace.needs(b))
+    path = obstacles.path(x, y, by_value=False)
+    needs = obstacles.trace.needs
+    return next(late for late, early in pairwise(path[::-1]) if early not in needs(late))
 
 
 def _with_fresh_array(trace: Trace, number: int) -> Trace:
     """The trace as it would be if operation `number` wrote fresh arrays, which the later operations
     use in place of the old ones."""
     edited = copy(trace)
-    fresh = {serial: -serial - 1_000_000 * number for serial in trace[number].writes}
-    fresh = {old: new for old, new in fresh.items() if old not in trace[number].reads}
+    lowest = min([0, *(serial for operation in trace.operations for serial in operation.writes)])
+    replaced = [serial for serial in trace[number].writes if serial not in trace[number].reads]
+    fresh = dict(zip(replaced, count(lowest - 1, -1)))
     operations = [copy(operation) for operation in trace.operations]
     for operation in operations[number - 1 :]:
         operation.reads = tuple(fresh.get(serial, serial) for serial in operation.reads)

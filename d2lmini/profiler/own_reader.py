@@ -10,11 +10,12 @@ import re
 from functools import lru_cache
 from itertools import accumulate
 from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.base import MXNetError
 from d2lmini.callsite import RecordedCode, Site
 from d2lmini.context import Context
+from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.chrome import FACTS
 from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.outside import Copy, Notice
@@ -34,16 +35,6 @@ def context_of(text: str) -> Context:
         return Context(found[1], int(found[2]))
     except (AssertionError, ValueError) as problem:
         raise MXNetError(f"a trace names the context {text!r}; one is like 'gpu(0)'") from problem
-
-
-class RecordedCost(NamedTuple):
-    """FLOPs and bytes; the footprint of an operation, which is a function, and its value."""
-
-    flops: float
-    nbytes: float
-
-    def __call__(self) -> RecordedCost:
-        return self
 
 
 class RecordedSites:

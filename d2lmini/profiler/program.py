@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.engine.simulation import ProgramStep
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
 PAUSE = "backpressure"
+_ended_ns = attrgetter("ended_ns")
 
 
 class ThreadEvent(NamedTuple):
@@ -67,12 +69,13 @@ def front_ends(
         base[thread] = over[k - 1] if k else trace.begin_ns
         if k and steps_before[k - 1]:
             starts[steps_before[k - 1] - 1].append(thread)
-    done = _Done(trace)
+    done = Completions(trace)
     steps = {name: list(_steps(own, base[name], done)) for name, own in events.items()}
     for i, names in starts.items():
         steps[main][i] = steps[main][i]._replace(starts=tuple(names))
     last = max([trace.begin_ns, *over])
-    after = trace.end_ns - max(trace.left_ns, done.before(trace.end_ns))
+    ended = done.last_until(trace.end_ns)
+    after = trace.end_ns - max(trace.left_ns, ended.ended_ns if ended else 0)
     steps[main].append(ProgramStep(max(0, trace.left_ns - last), after=max(0, after)))
     return steps, {name for names in starts.values() for name in names}
 
@@ -106,7 +109,7 @@ def _place_of(event: ThreadEvent) -> tuple[int, int, int]:
     return event.begin_ns, event.pushed, event.end_ns
 
 
-def _steps(events: Sequence[ThreadEvent], last: int, done: _Done) -> Iterator[ProgramStep]:
+def _steps(events: Sequence[ThreadEvent], last: int, done: Completions) -> Iterator[ProgramStep]:
     """The events of a thread as steps; `last`: the time from which its first gap counts."""
     gap = 0
     for event in events:
@@ -121,28 +124,40 @@ def _steps(events: Sequence[ThreadEvent], last: int, done: _Done) -> Iterator[Pr
         gap = 0 if event.is_step else gap
 
 
-class _Done:
-    """Completion times, in the recording, of awaited operations."""
+class Completions:
+    """The operations of a trace in the order of their ends, and what waits were for."""
 
     def __init__(self, trace: Trace):
         self.trace = trace
-        self.ends = sorted(operation.ended_ns for operation in trace.operations)
+        ended = (operation for operation in trace.operations if operation.ended_ns)
+        self.ended = sorted(ended, key=_ended_ns)
         self._readers: dict[int, list[int]] | None = None
 
-    def before(self, when: int) -> int:
-        """The last end of an operation up to `when`; 0: there is none."""
-        k = bisect_right(self.ends, when)
-        return self.ends[k - 1] if k else 0
+    def last_until(self, when: int) -> Operation | None:
+        """The last operation that ended until `when`."""
+        k = bisect_right(self.ended, when, key=_ended_ns)
+        return self.ended[k - 1] if k else None
+
+    def last_within(self, wait: Wait) -> Operation | None:
+        """The operation, issued before a wait, that ended last within it."""
+        for k in reversed(range(bisect_right(self.ended, wait.end_ns, key=_ended_ns))):
+            if self.ended[k].ended_ns <= wait.begin_ns:
+                break
+            if self.ended[k].number <= wait.pushed:
+                return self.ended[k]
+        return None
 
     def find_awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
-        """The operations that a wait was for (None: all of them), and the time they were done."""
+        """The operations that a wait was for (None: all of them), and the time they were done; 0 if
+        none is known."""
         if wait.target is None:
-            return None, self.before(wait.end_ns)
+            last = self.last_until(wait.end_ns)
+            return None, 0 if last is None else last.ended_ns
         numbers = {wait.operation} if 0 < wait.operation <= wait.pushed else set()
         if wait.kind == "wait_to_write":
             numbers.update(self._read_since(wait))
         operations = self.trace.operations
-        return tuple(numbers), max((operations[n - 1].ended_ns for n in numbers), default=0)
+        return tuple(sorted(numbers)), max((operations[n - 1].ended_ns for n in numbers), default=0)
 
     def _read_since(self, wait: Wait) -> list[int]:
         """The operations pushed before `wait` that read the awaited Var as last written."""

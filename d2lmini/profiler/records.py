@@ -5,35 +5,12 @@ Times are nanoseconds of the engine's clock. `Operation` is `engine.operation`'s
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from d2lmini import callsite, forks
+from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
 from d2lmini.engine.operation import Operation as Operation
-
-Record = TypeVar("Record")
-
-
-class Records(list[Record]):
-    """Records that are made on first access: a hook appends their values to `pending`, `width`
-    values per record, from which `make` makes a record."""
-
-    def __init__(self, width: int, make: Callable[..., Record]):
-        super().__init__()
-        self.pending: deque[Any] = deque()  # grows without being copied
-        self._width, self._make = width, make
-        self._door = forks.guard(threading.Lock())
-
-    def catch_up(self) -> None:
-        """Make records of the values appended since."""
-        with self._door:
-            take, width = self.pending.popleft, range(self._width)
-            for _ in range(len(self.pending) // self._width):
-                self.append(self._make(*[take() for _ in width]))
 
 
 class PlacedOperation(Operation):

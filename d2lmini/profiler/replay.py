@@ -83,6 +83,7 @@ class Conditions:
                 workers take; 0: no time
     order       False: no operation comes after another
     pauses      False: the garbage collector takes no time of the program
+    usual       True: no hand-over takes longer than the median of those recorded
     """
 
     workers: Mapping[str, int]
@@ -93,6 +94,7 @@ class Conditions:
     issuing: float = 1
     order: bool = True
     pauses: bool = True
+    usual: bool = False
 
 
 class Recording:
@@ -189,6 +191,8 @@ class Recording:
         jobs: list[SimulatedTask] = []
         for i, old in enumerate(operations):
             hand_over = taken.get(old.number, usual)
+            if conditions.usual:
+                hand_over = min(hand_over, usual)
             if old.inline:
                 hand_over = max(0, old.began_ns - old.pushed_ns)
             job = SimulatedTask(

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from d2lmini.context import Context
 from d2lmini.device import devices
 from d2lmini.profiler.peaks import Peak, peak
+from d2lmini.profiler.summary import summary_of
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.records import Operation
     from d2lmini.profiler.tracing import Trace
 
 
@@ -81,42 +81,27 @@ class Roofline:
 
 def roofline_of(trace: Trace) -> Roofline:
     """See the module. Measures the peaks that are not known yet."""
-    kinds: dict[tuple[str, str], list[Operation]] = {}
-    for operation in trace.operations:
-        if operation.began_ns and operation.ended_ns and operation.failure is None:
-            kinds.setdefault((operation.name, operation.place), []).append(operation)
+    at_place = {operation.place: operation for operation in trace.operations}
     peaks: dict[str, Peak] = {}
     rows = []
-    for (name, place), operations in kinds.items():
-        flops = sum(operation.flops for operation in operations)
-        nbytes = sum(operation.nbytes for operation in operations)
-        seconds = sum(operation.run_ns for operation in operations) / 1e9
+    for kind in summary_of(trace).rows:
+        place, flops, nbytes, seconds = kind.place, kind.flops, kind.nbytes, kind.total_s
         least_s, roof = 0.0, ""
         if flops or nbytes:
-            first = operations[0]
-            if first.is_copy:
-                link_gb_s = _link_gb_s(first.ctx)
+            ctx = at_place[place].ctx
+            if at_place[place].is_copy:
+                link_gb_s = _link_gb_s(ctx)
                 if link_gb_s is not None:
                     least_s, roof = nbytes / link_gb_s / 1e9, "link"
-            elif _is_measured(first.ctx):
+            elif _is_measured(ctx):
                 if place not in peaks:
-                    peaks[place] = _peak_of(first.ctx, trace.workers.get(place, 1))
+                    peaks[place] = _peak_of(ctx, trace.workers.get(place, 1))
                 least_s, roof = _least(flops, nbytes, peaks[place])
+        share = least_s / seconds if roof and seconds else None
+        rates = kind.flops_per_s / 1e9, kind.bytes_per_s / 1e9
         rows.append(
-            RooflineRow(
-                name,
-                place,
-                len(operations),
-                seconds,
-                flops,
-                nbytes,
-                flops / seconds / 1e9 if seconds else 0.0,
-                nbytes / seconds / 1e9 if seconds else 0.0,
-                least_s / seconds if roof and seconds else None,
-                roof,
-            )
+            RooflineRow(kind.name, place, kind.count, seconds, flops, nbytes, *rates, share, roof)
         )
-    rows.sort(key=lambda row: -row.seconds)
     return Roofline(rows, peaks)
 
 

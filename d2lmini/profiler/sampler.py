@@ -20,7 +20,6 @@ True
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -181,16 +180,11 @@ def innermost(stack: Stack) -> Site | None:
 def words_of(stack: Stack) -> list[str]:
     """Names of the boxes of a stack: lines of the program, then the library's function."""
     found = _users(stack)
-    words = [_name_without_folder(callsite.describe(site)) for site in found]
+    words = [callsite.without_folder(callsite.describe(site)) for site in found]
     if found:
         inside = stack[stack.index(found[-1]) + 1 :]
         words += [callsite.name_of(code).rpartition("<locals>.")[2] for code, _ in inside[:1]]
     return words
-
-
-def _name_without_folder(where: str) -> str:
-    place, colon, line = where.partition(": ")
-    return os.path.basename(place) + colon + line
 
 
 class _Node:

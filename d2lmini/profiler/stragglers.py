@@ -108,7 +108,7 @@ class _Delays:
     def __init__(self, trace: Trace):
         self.trace = trace
         self._runs: dict[str, list[Operation]] = {}  # of each worker, in order
-        for operation in sorted(trace.operations, key=lambda each: each.began_ns):
+        for operation in sorted(trace.operations, key=lambda operation: operation.began_ns):
             if operation.ran and not operation.inline:
                 self._runs.setdefault(operation.worker, []).append(operation)
 
@@ -130,7 +130,7 @@ class _Delays:
             queued_ns = min(max(operation.pushed_ns, ended_ns), now)
             add("issuing", operation, queued_ns - ended_ns)
             runs = self._runs.get(operation.worker, [])  # others, before it, on its worker
-            k = bisect_right(runs, now, key=lambda each: each.began_ns) - 1
+            k = bisect_right(runs, now, key=lambda operation: operation.began_ns) - 1
             while k >= 0 and runs[k].ended_ns > queued_ns:
                 if runs[k] is not operation:
                     other = runs[k]
@@ -148,4 +148,4 @@ class _Delays:
         """The operation of the same rank that ended last among those that `operation` needs."""
         needs = [self.trace[number] for number in self.trace.needs(operation.number)]
         own = [o for o in needs if isinstance(o, PlacedOperation) and o.rank == rank]
-        return max(own, key=lambda each: each.ended_ns, default=None)
+        return max(own, key=lambda operation: operation.ended_ns, default=None)

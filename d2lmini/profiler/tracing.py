@@ -144,7 +144,8 @@ class Trace(OutsideRecorder):
                 older[role] = older.get(role, 0) + var.nbytes
         self.thread = this_thread()
         self._timing = engine.current.clock is time.perf_counter_ns
-        self.cpu.begin()
+        if self._timing:
+            self.cpu.begin()
         self.begin_ns = engine.current.clock()
         instrument.add(self)
 
@@ -152,7 +153,8 @@ class Trace(OutsideRecorder):
         """Stop listening."""
         instrument.remove(self)
         self.end_ns = engine.current.clock()
-        self.cpu.finish()
+        if self._timing:
+            self.cpu.finish()
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -227,13 +229,13 @@ class Trace(OutsideRecorder):
         if not self._closing:
             serial = None if target is None else serial_of(target)
             call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
-            self._waits.pending += (
+            self._waits.pending.append((
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),
-            )  # fmt: skip
+            ))  # fmt: skip
 
     def _count_waits(self) -> int:
-        return len(self._waits) + len(self._waits.pending) // 9
+        return len(self._waits) + len(self._waits.pending)
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         operation = self._open.get(thread_state.task)

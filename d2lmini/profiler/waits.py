@@ -22,18 +22,20 @@ it could issue them before it knows the value.)
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite
+from d2lmini import callsite, forks
 from d2lmini.callsite import Site
 from d2lmini.profiler.lint import why_hidden
-from d2lmini.profiler.records import Operation, Records, Wait
+from d2lmini.profiler.program import Completions
+from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -42,16 +44,25 @@ if TYPE_CHECKING:
 _pushed_ns = attrgetter("pushed_ns")
 
 
-class WaitList(Records[Wait]):
-    """The waits of a trace, in the order of their ends. A call returns the ledger."""
+class WaitList(list[Wait]):
+    """The waits of a trace, in the order of their ends. A call returns the ledger. A hook appends
+    to `pending` the values from which `_wait` makes a record, when the waits are asked for."""
 
     def __init__(self, trace: Trace):
-        super().__init__(9, self._wait)
+        super().__init__()
+        self.pending: deque[tuple[Any, ...]] = deque()
         self._trace = trace
         self._pushed: dict[str, int] = {}  # by thread, when its last wait ended
+        self._lock = forks.guard(threading.Lock())
 
     def __call__(self) -> Ledger:
         return ledger_of(self._trace)
+
+    def catch_up(self) -> None:
+        """Make records of the values appended since."""
+        with self._lock:
+            for _ in range(len(self.pending)):
+                self.append(self._wait(*self.pending.popleft()))
 
     def _wait(
         self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
@@ -167,7 +178,7 @@ def ledger_of(trace: Trace) -> Ledger:
     lengths: dict[Any, dict[tuple[str, Site | None], float]] = {}
     examples: dict[tuple[str, Site | None], Operation] = {}
     lines = {wait.site: callsite.same_line(wait.site) for wait in trace.waits}
-    endings = _Endings(trace)
+    completions = Completions(trace)
     held = _find_delayed(trace)
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
@@ -179,7 +190,10 @@ def ledger_of(trace: Trace) -> Ledger:
         row.seconds += wait.seconds
         row.longest_s = max(row.longest_s, wait.seconds)
         row.waits.append(wait)
-        awaited = find_awaited(trace, wait, endings)
+        # The maker of the value; of a wait for everything, the operation whose end ended the wait.
+        awaited = trace[wait.operation] if wait.operation > 0 else None
+        if wait.target is None:
+            awaited = completions.last_within(wait)
         if awaited is not None:
             issued = awaited.name, awaited.site
             examples.setdefault(issued, awaited)
@@ -194,33 +208,6 @@ def ledger_of(trace: Trace) -> Ledger:
             row.awaited = examples[max(lengths[key], key=lambda issued: lengths[key][issued])]
     elapsed_s = (trace.end_ns - trace.begin_ns) / 1e9
     return Ledger(sorted(rows.values(), key=lambda row: -row.seconds), elapsed_s)
-
-
-class _Endings:
-    """The operations in the order of their completion."""
-
-    def __init__(self, trace: Trace):
-        self.ended = sorted(
-            (operation.ended_ns, operation.number) for operation in trace.operations
-        )
-
-    def last_of(self, wait: Wait) -> int:
-        """The operation, issued before the wait, that completed last within it; 0: none."""
-        i = bisect_right(self.ended, (wait.end_ns, 1 << 62))
-        while i and self.ended[i - 1][0] > wait.begin_ns:
-            i -= 1
-            if self.ended[i][1] <= wait.pushed:
-                return self.ended[i][1]
-        return 0
-
-
-def find_awaited(trace: Trace, wait: Wait, endings: _Endings | None = None) -> Operation | None:
-    """The operation that a wait was for: the maker of the value; for a wait for everything, or a
-    back-pressure pause, the operation whose end ended the wait."""
-    number = wait.operation
-    if wait.target is None:
-        number = (endings or _Endings(trace)).last_of(wait)
-    return trace[number] if number > 0 else None
 
 
 def _find_delayed(trace: Trace) -> dict[int, list[int]]:

@@ -12,31 +12,14 @@ After `mxnet.attribute`. `AttrScope.current` is the innermost scope of this thre
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
 from d2lmini.symbol.attribute_text import decode_label
+from d2lmini.symbol.naming import PerThread
 
 
-class _ThreadState(threading.local):
-    def __init__(self) -> None:
-        self.scope = AttrScope()
-
-
-class _Current(type):
-    """Makes `AttrScope.current` this thread's scope; it can be assigned."""
-
-    @property
-    def current(cls) -> AttrScope:
-        return _thread_state.scope
-
-    @current.setter
-    def current(cls, scope: AttrScope) -> None:
-        _thread_state.scope = scope
-
-
-class AttrScope(metaclass=_Current):
+class AttrScope(metaclass=PerThread):
     """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
 
     def __init__(self, **labels: str):
@@ -53,17 +36,14 @@ class AttrScope(metaclass=_Current):
         return {**self._attr, **(labels or {})}
 
     def __enter__(self) -> AttrScope:
-        outer = _thread_state.scope
+        outer = AttrScope.current
         self._outer.append((outer, self._attr))
         self._attr = {**outer._attr, **self._attr}
-        _thread_state.scope = self
+        AttrScope.current = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _thread_state.scope, self._attr = self._outer.pop()
-
-
-_thread_state = _ThreadState()
+        AttrScope.current, self._attr = self._outer.pop()
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:

@@ -22,25 +22,32 @@ from d2lmini.ops.elementwise import FAMILIES
 
 
 class _ThreadState(threading.local):
-    """Per thread: the current manager."""
+    """Per thread: the current scope of a class, at first one of its own."""
 
-    def __init__(self) -> None:
-        self.manager = NameManager()
+    def __init__(self, kind: type):
+        self.scope = kind()
 
 
-class _Current(type):
-    """Makes `NameManager.current` this thread's manager; it can be assigned."""
+class PerThread(type):
+    """Metaclass of scopes: `current` is this thread's scope of the class; it can be assigned."""
+
+    _thread_state: Any
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]):
+        super().__init__(name, bases, namespace)
+        if not bases:  # subclasses share it
+            cls._thread_state = _ThreadState(cls)
 
     @property
-    def current(cls) -> NameManager:
-        return _thread_state.manager
+    def current(cls) -> Any:
+        return cls._thread_state.scope
 
     @current.setter
-    def current(cls, manager: NameManager) -> None:
-        _thread_state.manager = manager
+    def current(cls, scope: Any) -> None:
+        cls._thread_state.scope = scope
 
 
-class NameManager(metaclass=_Current):
+class NameManager(metaclass=PerThread):
     """Names by kind and number. A new scope starts its own count."""
 
     def __init__(self) -> None:
@@ -54,12 +61,12 @@ class NameManager(metaclass=_Current):
         return next_name(self._counter, hint)
 
     def __enter__(self) -> NameManager:
-        self._outer.append(_thread_state.manager)
-        _thread_state.manager = self
+        self._outer.append(NameManager.current)
+        NameManager.current = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _thread_state.manager = self._outer.pop()
+        NameManager.current = self._outer.pop()
 
 
 def next_name(counter: dict[str, int], hint: str) -> str:
@@ -79,9 +86,6 @@ class Prefix(NameManager):
     def get(self, name: str | None, hint: str) -> str:
         """The name, or the next one of the kind `hint`, after the prefix."""
         return self._prefix + super().get(name, hint)
-
-
-_thread_state = _ThreadState()
 
 
 # -- names of nodes made by operators ----------------------------------------------------------

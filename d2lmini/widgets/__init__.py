@@ -1,12 +1,12 @@
 """Live views in a notebook, and the pictures that remain in the saved notebook.
 
 base       what all widgets share: show, update, receive messages, close; a picture beneath
-sampler    the thread that updates live widgets, ten times a second
+refresher  the thread that updates live widgets, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
-graph_view `graph_view(net)`: a graph, before and after each pass of the compiler
+graph_widget `graph_view(net)`: a graph, before and after each pass of the compiler
 panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel); made of `controls`,
-           `job` (a background run that can be cancelled), `printed`, `kept_picture`
+           `background_job` (a run that can be cancelled), `captured_output`, `cached_picture`
 dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f
 """
 

@@ -1,6 +1,6 @@
 """A function that runs in the background of a notebook, and can be cancelled.
 
-    job = Job(lambda job: train(net), over=print)
+    job = BackgroundJob(lambda job: train(net), over=print)
     job.start()             # on its own thread; `run()`: on this thread
     job.cancel()            # the job ends at its next wait, yield or report of progress
     job.join()
@@ -27,6 +27,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
+from itertools import chain, repeat
 from typing import Any
 
 from d2lmini import callsite, engine
@@ -239,15 +240,10 @@ def _failures() -> str:
 def describe_error(error: BaseException) -> str:
     """An error as text: its message, and the user's lines that led there, the innermost first."""
     lines = [f"{type(error).__name__}: {error}"]
-    for word, site in zip(_words(), reversed(callsite.lines_of_error(error))):
+    words = chain(["at"], repeat("called from"))
+    for word, site in zip(words, reversed(callsite.lines_of_error(error))):
         lines.append(f"  {word} {callsite.describe(site)}")
     return "\n".join(lines)
-
-
-def _words() -> Iterator[str]:
-    yield "at"
-    while True:
-        yield "called from"
 
 
 if hasattr(os, "register_at_fork"):

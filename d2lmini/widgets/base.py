@@ -21,8 +21,8 @@ A widget in Python:
     clock.still()       # stop sending; the notebook stores the last picture
     clock.say({...})    # send a message at once, from any thread
 
-`changes`, `whole` and `received` are called on the sampler's thread, one after the other: they need
-no locks among themselves, must be quick and must not wait for arrays.
+`changes`, `whole` and `received` are called on the refresher's thread, one after the other: they
+need no locks among themselves, must be quick and must not wait for arrays.
 
 The same widget in JavaScript, `js/clock.js` (`js/shared.js` is prepended; its functions are
 available):
@@ -65,7 +65,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -151,17 +151,17 @@ class Widget:
 
     def live(self) -> None:
         """Start to send changes."""
-        sampler.add(self)
+        refresher.add(self)
 
     def still(self) -> None:
         """Stop sending changes; the notebook's output becomes the present picture."""
-        sampler.remove(self)
-        sampler.call(functools.partial(_send_whole, weakref.ref(self)))
+        refresher.remove(self)
+        refresher.call(functools.partial(_send_whole, weakref.ref(self)))
         self.update_picture()
 
     def close(self) -> None:
         """Close the view; the picture replaces it. Closing twice does no harm."""
-        sampler.remove(self)
+        refresher.remove(self)
         self._closed = True
         front, self._front = self._front, None
         if self in _shown:
@@ -188,13 +188,13 @@ class Widget:
                 front.send({**header, "n": self._sent, "whole": whole}, list(buffers))
 
     def say_whole(self) -> None:
-        """Send the complete state, on the sampler's thread."""
+        """Send the complete state, on the refresher's thread."""
         message = self.whole()
         if message is not None:
             self.say(*message, whole=True)
 
     def beat(self) -> None:
-        """Called by the sampler: send the changes, or the complete state if no view has
+        """Called by the refresher: send the changes, or the complete state if no view has
         reported."""
         news = self.changes()
         if not self._heard and self._beats % WHOLE_EVERY == 0 and self._front is not None:
@@ -306,8 +306,8 @@ def _keep(widget: Widget) -> None:
 
 
 def _on_message(ref: weakref.ref[Widget], _: Any, message: Any, buffers: Any) -> None:
-    """Handle a message, on whatever thread it arrived: pass it to the sampler's thread."""
-    sampler.call(functools.partial(_answer, ref, message))
+    """Handle a message, on whatever thread it arrived: pass it to the refresher's thread."""
+    refresher.call(functools.partial(_answer, ref, message))
 
 
 def _answer(ref: weakref.ref[Widget], message: dict[str, Any]) -> None:

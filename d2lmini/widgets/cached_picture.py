@@ -1,7 +1,7 @@
 """A picture that is already drawn: any thread may ask for it at no cost.
 
-    KeptPicture(timeline(...))
-    KeptPicture(timeline(...), below=another)
+    CachedPicture(timeline(...))
+    CachedPicture(timeline(...), below=another)
 
 matplotlib takes a quarter of a second for a picture, and two threads must not draw the same one.
 """

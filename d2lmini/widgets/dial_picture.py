@@ -6,14 +6,13 @@ at its peak.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2lmini.draw.picture import Picture
-from d2lmini.draw.timeline import STYLES
+from d2lmini.draw.timeline import STYLES, plot_of
 
 if TYPE_CHECKING:
     from d2lmini.widgets.dial import DialRun
@@ -27,13 +26,7 @@ DASHES, MARKERS = ("-", "--", "-."), "sD^"
 
 def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
     """Pending MB of each run over its seconds; for the last run also array memory and the limit."""
-    # Hide matplotlib's notice that it builds its font cache, once per machine.
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.6, 3.1), layout="constrained")
-    axes = figure.add_subplot(xlabel="seconds", ylabel="MB")
-    axes.spines[["top", "right"]].set_visible(False)
+    figure, axes = plot_of(3.1, xlabel="seconds", ylabel="MB")
     *earlier, last = runs[-MOST:]
     for at, run in enumerate(earlier):
         seconds, pending, _, _ = _columns(run)

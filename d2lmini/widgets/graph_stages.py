@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.draw.layers import Edge
 from d2lmini.draw.svg import shorten
-from d2lmini.engine.order import drop_implied
+from d2lmini.engine.order import drop_implied, edges_of
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.graph.cached_op import Compiled
@@ -189,9 +188,7 @@ def _of_trace(trace: Trace) -> Stage:
     operations = trace.operations
     if not operations:
         raise MXNetError("graph_view: nothing ran while the trace was made")
-    edges: dict[Edge, bool] = {}
-    for b, (needs, room) in enumerate(drop_implied(trace.order)):
-        edges.update({(k - 1, b): k in needs for k in sorted(needs | room) if k <= b})
+    edges = edges_of(drop_implied(trace.order))
     boxes = []
     for operation in operations:
         took = [("took", in_time(operation.run_ns / 1e9))] if operation.ran else []

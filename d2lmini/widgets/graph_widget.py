@@ -20,7 +20,9 @@ graph of y
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 from d2lmini.draw import svg
@@ -218,15 +220,6 @@ def _box(box: dict[str, Any], x: float, y: float) -> str:
 
 
 def _move_path(path: str, right: float, down: float) -> str:
-    """A translated SVG path."""
-    moved, letter, numbers = [], "", ""
-    for char in path + "z":
-        if char in "MLCz":
-            if letter:
-                values = [float(n) for n in numbers.split()]
-                both = [v + (down if i % 2 else right) for i, v in enumerate(values)]
-                moved.append(letter + " ".join(f"{v:g}" for v in both))
-            letter, numbers = char, ""
-        else:
-            numbers += char
-    return "".join(moved) + ("z" if path.endswith("z") else "")
+    """A translated SVG path, whose numbers are x and y by turns."""
+    by = cycle((right, down))
+    return re.sub(r"[-+.\de]+", lambda number: f"{float(number[0]) + next(by):g}", path)

@@ -14,7 +14,8 @@
     panel.wait()
 
 The view (`js/panel.js`) shows the state that `whole` returns, and sends button presses. Nothing
-runs in a callback: presses go to the sampler's thread, which starts a run on its own thread (`job`)
+runs in a callback: presses go to the refresher's thread, which starts a run on its own thread
+(`background_job`)
 or cancels it, so a panel responds while a cell computes. One run at a time.
 """
 
@@ -189,7 +190,7 @@ class Panel(Widget):
         self.note(job, values)
         self._stale = True
         if self._front is not None:
-            self.picture()  # here, because drawing would block the sampler's thread
+            self.picture()  # here, because drawing would block the refresher's thread
 
     # -- the view ----------------------------------------------------------------------------------
 

@@ -65,8 +65,8 @@ class Stepper(Widget):
              as predicted
     seed     None: the order of a threaded engine that keeps to the times; a number: a random legal
              order
-    guess    ask before each move which operation can begin next; `right` of `asked` answers were
-             right
+    guess    ask before each move which operation can begin next, and hide the arrows of operations
+             that have not begun; `right` of `asked` answers were right
 
     Keys in the view: arrows step forward and back, Home goes to the beginning, End to the end.
     ValueError for more than 200 operations.
@@ -191,7 +191,8 @@ class Stepper(Widget):
         return Text("\n".join(lines) or "all Vars are idle")
 
     def state(self) -> dict[str, Any]:
-        """The present state as plain data (for JSON): what the view draws."""
+        """The present state as plain data (for JSON): what the view draws. The arrows to the
+        operations in "hidden" are not drawn: they would give the answer to a guess."""
         play = self.play
         with self._lock:
             hides = self.guessing  # hide what would give the answer away
@@ -208,6 +209,7 @@ class Stepper(Widget):
                 "step": play.steps,
                 "us": play.now_us,
                 "status": status,
+                "hidden": [n for n in status if hides and n not in play.began_us],
                 "notes": {n: self._note(n) for n in status},
                 "able": [] if hides else [[m.number, m.begins] for m in play.able()],
                 "next": None if hides or upcoming is None else list(upcoming),

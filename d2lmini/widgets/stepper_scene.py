@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.draw.layers import Edge
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import (
     MARGIN,
@@ -24,7 +23,7 @@ from d2lmini.draw.svg import (
     shorten,
 )
 from d2lmini.draw.timeline import STYLES
-from d2lmini.engine.order import drop_implied, order_of
+from d2lmini.engine.order import drop_implied, edges_of, order_of
 from d2lmini.engine.schedule import worker_names
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Program
@@ -56,12 +55,8 @@ def scene(play: Playback) -> dict[str, Any]:
         for n, operation in program.operations.items()
     }
     widths = [max(6.7 * len(titles[n]) + 16, 5.4 * len(below[n]) + 24, 148.0) for n in titles]
-    edges: list[Edge] = []
-    dashed: set[Edge] = set()
-    for n, (needs, room) in after(program).items():
-        edges += [(k - 1, n - 1) for k in sorted(needs | room) if k < n]
-        dashed.update((k - 1, n - 1) for k in room)
-    places = arrange([(width, HIGH) for width in widths], edges)
+    edges = edges_of(after(program).values())
+    places = arrange([(width, HIGH) for width in widths], list(edges))
     nodes = []
     for (n, operation), x, y, width in zip(program.operations.items(), places.x, places.y, widths):
         node = {"number": n, "title": titles[n], "name": operation.name, "where": operation.where}
@@ -70,7 +65,7 @@ def scene(play: Playback) -> dict[str, Any]:
             {**node, "x": MARGIN + x, "y": y, "width": round(width, 1), "us": operation.us}
         )
     drawn = [
-        {"from": a + 1, "to": b + 1, "value": (a, b) not in dashed, "path": path, "head": head}
+        {"from": a + 1, "to": b + 1, "value": edges[a, b], "path": path, "head": head}
         for (a, b), (path, head) in places.arrows.items()
     ]
     size = [places.width, places.height]

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from d2lmini.widgets.stepper_play import Playback
-from d2lmini.widgets.stepper_program import Operation
+from d2lmini.widgets.stepper_program import Operation, Wait
 
 
 def title(play: Playback, number: int, most: int = 36) -> str:
@@ -44,9 +44,9 @@ def title(play: Playback, number: int, most: int = 36) -> str:
     return f"{number} {line if len(line) <= most else line[: most - 1] + '…'}"
 
 
-def code_of(operation: Operation) -> str:
-    """The line of an operation, without the comment."""
-    return operation.line.split("  #")[0].strip()
+def code_of(step: Operation | Wait) -> str:
+    """The line of an operation or a wait, without the comment."""
+    return step.line.split("  #")[0].strip()
 
 
 def why_not(play: Playback, number: int) -> str:
@@ -58,7 +58,8 @@ def why_not(play: Playback, number: int) -> str:
             return f"{operation.by} issues it when it begins"
         assert play.awaited is not None
         wait, left = play.awaited
-        return f"the program has not issued it: it waits at {_code(wait.line)} for {some(left)}"
+        line = code_of(wait) or "a line"
+        return f"the program has not issued it: it waits at {line} for {some(left)}"
     if status == "waiting":
         parts = []
         for var, _, those in play.ahead(number):
@@ -69,7 +70,8 @@ def why_not(play: Playback, number: int) -> str:
                 if at_work:
                     parts.append(f"{some(at_work)} still {_verb(verb, at_work)} {names[var]}")
                 if yet:
-                    parts.append(f"{some(yet)} {_has(yet)} yet to {verb} {names[var]}")
+                    have = "have" if len(yet) > 1 else "has"
+                    parts.append(f"{some(yet)} {have} yet to {verb} {names[var]}")
         return "; ".join(parts)
     if status == "ready":
         if any(move.number == number for move in play.able()):
@@ -83,7 +85,8 @@ def why_not(play: Playback, number: int) -> str:
 def beginning(play: Playback) -> list[str]:
     """The state before the first move, in words."""
     issued = [n for n, status in play.status.items() if status != "later"]
-    said = [f"The program has issued {_count(len(issued))}; none has begun."]
+    count = "1 operation" if len(issued) == 1 else f"{len(issued)} operations"
+    said = [f"The program has issued {count}; none has begun."]
     return said + _may(play, issued) + _must_wait(play, issued) + _program(play)
 
 
@@ -184,7 +187,7 @@ def _program(play: Playback) -> list[str]:
     if play.awaited is None:
         return []
     wait, left = play.awaited
-    return [f"The program waits at {_code(wait.line)} for {some(left)}."]
+    return [f"The program waits at {code_of(wait) or 'a line'} for {some(left)}."]
 
 
 def some(numbers: Sequence[int] | set[int]) -> str:
@@ -193,17 +196,5 @@ def some(numbers: Sequence[int] | set[int]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
-def _count(n: int) -> str:
-    return "1 operation" if n == 1 else f"{n} operations"
-
-
 def _verb(verb: str, who: Sequence[int]) -> str:
     return verb if len(who) > 1 else f"{verb}s"
-
-
-def _has(who: Sequence[int]) -> str:
-    return "have" if len(who) > 1 else "has"
-
-
-def _code(line: str) -> str:
-    return line.split("  #")[0].strip() or "a line"

@@ -119,13 +119,13 @@ class Watch(Widget):
     def start(self) -> None:
         """Start watching; another active watch is stopped. `watch()` calls this."""
         global _watching
+        self.show()  # first, because it fails without the packages of the view
         before = None if _watching is None else _watching()
         if before is not None:
             before.stop()
         _watching = weakref.ref(self)
         self._watches = True
         instrument.add(self._recent)
-        self.show()
         self.live()
         _follow_cells(self)
 
@@ -167,7 +167,7 @@ class Watch(Widget):
             self._drawn = self.count
             self.update_picture()
 
-    # -- what the sampler asks ---------------------------------------------------------------------
+    # -- what the refresher asks -------------------------------------------------------------------
 
     def changes(self) -> Message | None:
         with self._door:
@@ -202,7 +202,7 @@ def watch(keep: int = KEEP) -> Watch:
     operations everywhere. Use it in a `with`, or call its `stop()`; another `watch()` stops it too.
 
     An operation costs about 20 us more (a small one, which runs on the calling thread, 10 us) and
-    10 us on the sampler's thread, which needs another 1 ms ten times a second: 2 to 3 % of a loop
+    10 us on the refresher's thread, which needs another 1 ms ten times a second: 2 to 3 % of a loop
     of operations of 2 ms. A browser on the same cores takes more.
     ValueError if `keep` is less than 1; ImportError in a notebook without the `lab` extra.
     """

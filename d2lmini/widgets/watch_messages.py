@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class Texts:
         self.all: list[str] = []
         self._numbers: dict[Any, int] = {}
         self._abouts: deque[Any] = deque(maxlen=MOST_TEXTS)  # kept alive: keyed by identity
+        self.line = lru_cache(MOST_TEXTS)(self._find_line)
 
     def number(self, text: str) -> int:
         """The number of a text; -1 if there are too many."""
@@ -57,16 +59,9 @@ class Texts:
             self.all.append(text)
         return known
 
-    def line(self, site: Site | None) -> int:
+    def _find_line(self, site: Site | None) -> int:
         """The number of a line of the program."""
-        if site is None:
-            return -1
-        known = self._numbers.get(site)
-        if known is None:
-            known = self.number(callsite.describe(site))
-            if len(self._numbers) < 4 * MOST_TEXTS:
-                self._numbers[site] = known
-        return known
+        return -1 if site is None else self.number(callsite.describe(site))
 
     def about(self, what: Any) -> int:
         """The number of the text of the shapes that a Plan, a Program or a Spec has."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from d2lmini import callsite
 from d2lmini.draw.picture import Picture
-from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of
-from d2lmini.profiler.draw import names_of, rows_of, write_into_bars
+from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of, legend_beside
+from d2lmini.profiler.draw import names_of, rows_of, span_of, write_into_bars
 from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
 from d2lmini.widgets.watch_records import RecentRecords, Sample, WatchedOperation
@@ -42,9 +42,10 @@ def picture_of(recent: RecentRecords) -> Picture | None:
     threads = list(dict.fromkeys(wait.thread for wait in waits))
     rows = rows_of(operations)
     lanes = [
-        (front_end(thread), _spans([w for w in waits if w.thread == thread])) for thread in threads
+        (front_end(thread), by_kind(span_of(w) for w in waits if w.thread == thread))
+        for thread in threads
     ]
-    lanes += [(name, _spans(row)) for name, row in zip(names_of(rows), rows.values())]
+    lanes += [(n, by_kind(map(span_of, row))) for n, row in zip(names_of(rows), rows.values())]
     place = {key: len(threads) + n for n, key in enumerate(rows)}
 
     begin_s, length_s = begin_ns / 1e9, (end_ns - begin_ns) / 1e9
@@ -85,20 +86,11 @@ def front_end(thread: str) -> str:
     return "front end" if thread == "MainThread" else f"front end, {thread}"
 
 
-def _spans(row: Sequence[Wait] | Sequence[WatchedOperation]) -> dict[str, np.ndarray]:
-    return by_kind(
-        ("wait", operation.begin_ns / 1e9, operation.end_ns / 1e9)
-        if isinstance(operation, Wait)
-        else ("copy" if operation.is_copy else "compute", operation.began_s, operation.ended_s)
-        for operation in row
-    )
-
-
 def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> None:
     """Write the waiting line into bars that have room for it."""
     room_ms = axes.get_xlim()[1] / 60  # for a character
     for wait in waits:
-        word = callsite.describe(wait.site).partition(": ")[0].rpartition("/")[2]
+        word = callsite.without_folder(wait.where).partition(": ")[0]
         if 1e3 * wait.seconds > room_ms * (len(word) + 1):
             middle_ms = 1e3 * ((wait.begin_ns + wait.end_ns) / 2e9 - begin_s)
             box = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 1.0}
@@ -130,14 +122,10 @@ def _draw_arrows(
             },
         )  # fmt: skip
     if drawn:
-        legend = axes.get_legend()
         arrow = Line2D(
             [], [], color="#a35a0b", lw=0.8, marker=">", markersize=4, label="waited for"
         )
-        axes.legend(
-            handles=[*legend.legend_handles, arrow], loc="center left", bbox_to_anchor=(1, 0.5),
-            frameon=False,
-        )  # fmt: skip
+        legend_beside(axes, handles=[*axes.get_legend().legend_handles, arrow])
 
 
 def waited_for(
@@ -150,22 +138,25 @@ def waited_for(
     return last if last is not None and last.ended_ns > operation.pushed_ns else None
 
 
+def _label_plot(axes: Any, words: str) -> None:
+    """The name of a plot beside its axis, which begins at 0."""
+    axes.set_ylabel(words, rotation=0, ha="right", va="center")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     times = [(sample.when_ns - begin_ns) / 1e6 for sample in samples]
     axes.fill_between(
         times, [sample.queued for sample in samples], step="post", facecolor="#a9c7ea",
         edgecolor="#1f4e8c", linewidth=0.8,
     )  # fmt: skip
-    axes.set_ylabel("queued\noperations", rotation=0, ha="right", va="center")
-    axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
+    _label_plot(axes, "queued\noperations")
 
 
 def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     """A colour for each device, a dash for each kind of memory; only for the devices that hold
     most, because a picture has room for few names."""
-    axes.set_ylabel("memory\nMB", rotation=0, ha="right", va="center")
-    axes.spines[["top", "right"]].set_visible(False)
     contexts = dict.fromkeys(ctx for sample in samples for ctx, *_ in sample.held)
     held_mb = {
         ctx: np.array([_bytes_held(sample, ctx) for sample in samples]) / 1e6 for ctx in contexts
@@ -180,9 +171,9 @@ def _draw_memory(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
                     times, held[:, column], dash, color=COLOURS[n % len(COLOURS)], linewidth=1.2,
                     drawstyle="steps-post", label=f"{kind} {ctx}",
                 )  # fmt: skip
-    axes.set_ylim(bottom=0)
+    _label_plot(axes, "memory\nMB")
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+        legend_beside(axes, fontsize=8)
 
 
 def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
@@ -192,9 +183,7 @@ def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     axes.plot(
         times, [sample.process / 1e6 for sample in asked], "-.", color="#777777", linewidth=1.0
     )
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("process\nMB", rotation=0, ha="right", va="center")
-    axes.spines[["top", "right"]].set_visible(False)
+    _label_plot(axes, "process\nMB")
 
 
 #: Of the devices' lines.
@@ -212,20 +201,14 @@ def _longest(waits: Sequence[Wait]) -> list[str]:
     """The lines that waited longest, in words."""
     by_line: dict[str, tuple[float, int]] = {}
     for wait in waits:
-        where = callsite.describe(wait.site)
-        seconds, n = by_line.get(where, (0.0, 0))
-        by_line[where] = (seconds + wait.seconds, n + 1)
+        seconds, n = by_line.get(wait.where, (0.0, 0))
+        by_line[wait.where] = (seconds + wait.seconds, n + 1)
     longest = sorted(by_line.items(), key=lambda entry: -entry[1][0])[:MOST_WAITS]
     found = []
     for where, (seconds, n) in longest:
-        where = _without_folder(where)
+        where = callsite.without_folder(where)
         where = where if len(where) <= LETTERS else where[: LETTERS - 1] + "…"
         found.append(
             f"waited {1e3 * seconds:.1f} ms" + (f" ({n} times)" if n > 1 else "") + f" at {where}"
         )
     return found
-
-
-def _without_folder(where: str) -> str:
-    place, colon, text = where.partition(": ")
-    return place.rpartition("/")[2] + colon + text

@@ -2,7 +2,7 @@
 
 A listener like `profiler.Trace`, with the same records, that drops old records: it may listen all
 day. The hooks store names and times; the dependencies of an operation are computed ten times a
-second, on the sampler's thread (`look`), by the engine's own rule.
+second, on the refresher's thread (`look`), by the engine's own rule.
 
 >>> from d2lmini import instrument, nd
 >>> recent = RecentRecords(keep=2)
@@ -166,7 +166,7 @@ class RecentRecords(Recorder):
         self._sampled_ns = now
         self._sampled.append(Sample(now, len(self._open), held, process))
 
-    # -- what the sampler asks ---------------------------------------------------------------------
+    # -- what the refresher asks -------------------------------------------------------------------
 
     def look(self, process: int = 0) -> Snapshot:
         """The news since the last call; called by one thread at a time. `process`: bytes, for a

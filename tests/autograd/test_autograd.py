@@ -63,6 +63,16 @@ def test_setters_return_what_was():
     assert autograd.set_training(False) is True
 
 
+def test_a_scope_that_is_dropped_open_is_left():
+    scope = autograd.record()
+    scope.__enter__()
+    assert modes() == (True, True)
+    del scope
+    assert modes() == (False, False)
+    with pytest.raises(AttributeError, match="did you mean 'record'"):
+        autograd.recordd
+
+
 def test_an_error_leaves_the_switches_as_they_were():
     with pytest.raises(ZeroDivisionError):
         with autograd.record():
@@ -838,6 +848,22 @@ def test_function_outputs_that_nobody_used_have_the_gradient_zero():
         p, _ = ProductAndSum()(x, z)
     p.backward()
     assert values(x.grad, z.grad) == [[3, 4], [1, 2]]
+
+
+def test_function_may_save_what_is_no_array():
+    class Scale(autograd.Function):
+        def forward(self, x):
+            self.save_for_backward(3, x)
+            return x * 3
+
+        def backward(self, g):
+            return g * self.saved_tensors[0]
+
+    x = leaf([1, 2])
+    with autograd.record():
+        y = Scale()(x)
+    y.backward()
+    assert values(x.grad) == [[3, 3]]
 
 
 def test_function_outside_record_is_only_computed():

@@ -193,12 +193,12 @@ def devices() -> Iterator[Row]:
     yield from _bands(bands.on_devices_answers)
 
 
-def _bands(answers: Callable[[bool, int], Iterator[bands.Answer]]) -> Iterator[Row]:
-    for kept, those in ((False, "the model was tuned on"), (True, "kept for this")):
-        if kept or full:
+def _bands(answers: Callable[[bands.Programs, int], Iterator[bands.Answer]]) -> Iterator[Row]:
+    for said, programs in bands.SETS.items():
+        if full or programs is bands.JUDGED:
             tally, widths = Tally(), []
-            for answer in answers(kept, bands.ROUNDS if full else 3):
-                tally.add(f"{answer.before} to {answer.after}, {those}", answer.right, str(answer))
+            for answer in answers(programs, bands.ROUNDS if full else 3):
+                tally.add(f"{answer.before} to {answer.after}, {said}", answer.right, str(answer))
                 widths.append(answer.width)
             yield from tally.rows(0.1)
             width = median(widths)

@@ -32,7 +32,7 @@ with d2lmini.watch() as w2:
     a += 1
     e.wait_to_read()
 """
-THREADS = "print([t.name for t in threading.enumerate() if 'sampler' in t.name])"
+THREADS = "print([t.name for t in threading.enumerate() if 'refresher' in t.name])"
 
 
 # How many dots of a canvas have the colour of a CSS variable (#rrggbb) as it is now.

@@ -7,6 +7,7 @@ import ast
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from chapter_cells import code_of, hint_of, names_in, words_of
 
@@ -20,7 +21,8 @@ NAME = "beyond-one-machine"
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
     """The checks, and the answers in the chapter's folds."""
-    return names_in(NAME, "def check_plan", "LONG", "def check_halving", "def why_amiss")
+    begins = "def check_plan", "LONG", "def check_halving", "def why_amiss", "def buckets_of"
+    return names_in(NAME, *begins, "def after_rounds")
 
 
 # -- 7: which gradients travel together ------------------------------------------------------------
@@ -61,13 +63,55 @@ def the_last_one_in_two(work, link):
 
 def test_every_cut_tried_is_the_shortest_plan(chapter, capsys):
     chapter["check_plan"](chapter["plan"])
-    assert capsys.readouterr().out == "on three links, no plan is shorter\n"
+    told = "no plan is shorter, for three nets and five random ones\n"
+    assert capsys.readouterr().out == told
+
+
+def by_recursion(chapter):
+    """Unusual, and right: the first bucket, and the best plan for the rest."""
+
+    def plans(order):
+        yield [order]
+        for k in range(1, len(order)):
+            yield from ([order[:k], *rest] for rest in plans(order[k:]))
+
+    def answer(work, link):
+        return min(plans(backwards(work)), key=lambda plan: chapter["seconds_of"](work, link, plan))
+
+    return answer
+
+
+UNUSUAL_PLANS = {
+    "recursion": by_recursion,
+    "tuples": lambda c: lambda *given: tuple(map(tuple, c["plan"](*given))),
+    "a generator": lambda c: lambda *given: (bucket for bucket in c["plan"](*given)),
+    "arrays": lambda c: lambda *given: [np.array(bucket) for bucket in c["plan"](*given)],
+    "sorted buckets": lambda c: lambda *given: [sorted(bucket) for bucket in c["plan"](*given)],
+    "an empty bucket": lambda c: lambda *given: [*c["plan"](*given), []],
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL_PLANS)
+def test_an_unusual_right_plan_passes(chapter, name, capsys):
+    chapter["check_plan"](UNUSUAL_PLANS[name](chapter))
+    assert capsys.readouterr().out.startswith("no plan is shorter")
+
+
+def test_an_error_in_an_answer_is_raised_as_it_is(chapter):
+    with pytest.raises(NameError, match="gradients"):
+        chapter["check_plan"](lambda work, link: [gradients])  # noqa: F821
+    with pytest.raises(NameError, match="rnak"):
+        chapter["check_halving"](lambda rank, n: [(rnak, 0, n, True)])  # noqa: F821
+
+
+def does_nothing(*given):
+    """Returns None."""
 
 
 def test_every_mistake_has_its_hint(chapter):
     answers = (
         each_by_itself, all_together, two_by_two, as_the_library, the_first_layer_first,
-        without_the_first_layer, the_last_one_in_two,
+        without_the_first_layer, the_last_one_in_two, does_nothing,
     )  # fmt: skip
     hints = {each.__name__: hint_of(chapter["check_plan"], each) for each in answers}
     assert hints == {
@@ -78,6 +122,7 @@ def test_every_mistake_has_its_hint(chapter):
         "the_first_layer_first": "order",
         "without_the_first_layer": "left",
         "the_last_one_in_two": "twice",
+        "does_nothing": "none",
     }
 
 
@@ -109,10 +154,53 @@ def halves(rank, n, solution, add_back=False, upside_down=False, replace=False):
     return found
 
 
+def there_and_back(rank, n, distances, keep_upper):
+    """Halves in any order of the distances, and the same way back."""
+    rounds, parts = [], [(0, n)]
+    for distance in distances:
+        first, end = parts[-1]
+        half = (first + end) // 2
+        lower, upper = (first, half), (half, end)
+        keep, send = (upper, lower) if keep_upper(rank, distance) else (lower, upper)
+        rounds.append((rank ^ distance, *send, True))
+        parts.append(keep)
+    for distance in reversed(distances):
+        rounds.append((rank ^ distance, *parts.pop(), False))
+    return rounds
+
+
+def is_set(rank, distance):
+    return bool(rank & distance)
+
+
+def is_clear(rank, distance):
+    return not rank & distance
+
+
+def powers(n):
+    return [2**k for k in range(int(math.log2(n)))]
+
+
+UNUSUAL_HALVINGS = {
+    "near partners first": lambda r, n: there_and_back(r, n, powers(n), is_set),
+    "the other half": lambda r, n: there_and_back(r, n, powers(n)[::-1], is_clear),
+    "both": lambda r, n: there_and_back(r, n, powers(n), is_clear),
+    "a generator": lambda r, n: iter(there_and_back(r, n, powers(n)[::-1], is_set)),
+    "in turns": lambda r, n: there_and_back(r, n, [*powers(n)[1:], *powers(n)[:1]], is_set),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL_HALVINGS)
+def test_an_unusual_right_schedule_passes(chapter, name, capsys):
+    chapter["check_halving"](UNUSUAL_HALVINGS[name])
+    assert "16 processes: each has each sum, and sends 30 pieces" in capsys.readouterr().out
+
+
 def test_halving_is_right(chapter, capsys):
     chapter["check_halving"](chapter["halving"])
-    chapter["check_halving"](chapter["halving"], 2)
-    told = "every sum is everywhere, 14 pieces from each\nevery sum is everywhere, 2 pieces from "
+    told = (
+        "8 processes: each has each sum, and sends 14 pieces\n2 processes: each has each sum, and"
+    )
     assert capsys.readouterr().out.startswith(told)
 
 
@@ -125,6 +213,8 @@ def test_every_mistake_has_its_hint_there_too(chapter):
         "added on the way back": lambda r, n: halves(r, n, right, add_back=True),
         "sends what it keeps": lambda r, n: halves(r, n, right, upside_down=True),
         "never adds": lambda r, n: halves(r, n, right, replace=True),
+        "for eight only": lambda r, n: right(r % 8, 8),
+        "returns nothing": lambda r, n: None,
     }
     hints = {name: hint_of(chapter["check_halving"], each) for name, each in answers.items()}
     assert hints == {
@@ -134,6 +224,8 @@ def test_every_mistake_has_its_hint_there_too(chapter):
         "added on the way back": "counted",
         "sends what it keeps": "missing",
         "never adds": "add",
+        "for eight only": "rounds",
+        "returns nothing": "none",
     }
 
 

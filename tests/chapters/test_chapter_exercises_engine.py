@@ -9,10 +9,14 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from d2lmini import d2l
 from d2lmini.d2l.check import Wrong
@@ -39,7 +43,7 @@ def definitions() -> dict[str, ast.stmt]:
 def engine_with(changed: str = "") -> dict[str, Any]:
     """The names of the chapter, with what `changed` defines anew."""
     place: dict[str, Any] = {}
-    exec(CELLS[1][0], place)
+    exec(next(source for source, kind in CELLS if kind == "code"), place)
     for name in PARTS:
         exec(ast.unparse(definitions()[name]), place)
     exec(changed, place)
@@ -75,6 +79,39 @@ def test_the_engine_is_as_short_as_the_chapter_says():
 
 def test_the_engine_keeps_its_promises():
     d2l.check_engine(engine_with()["Engine"](), errors=True)
+
+
+def names_of_the_check() -> dict[str, Any]:
+    """The names of the chapter, with those by which it checks an engine."""
+    (source,) = [source for source, _ in CELLS if "def ask(" in source]
+    return engine_with(source.partition("\n\nwith engine.use")[0])
+
+
+def test_ask_raises_for_a_wrong_engine_and_prints_for_a_right_one(capsys):
+    place = names_of_the_check()
+    place["ask"]("ours", place["Engine"]())
+    assert capsys.readouterr().out.startswith("ours: every task runs once")
+    with pytest.raises(Wrong, match="a writer began while a reader was running"):
+        place["ask"]("without queues", place["NoQueues"]())
+    assert capsys.readouterr().out == ""
+    assert place["broken_promise"](place["NoQueues"]()).startswith("NO (room) a writer began")
+
+
+@pytest.mark.parametrize(("engine", "status"), [("Engine", 0), ("NoQueues", 1)])
+def test_a_wrong_answer_in_a_notebook_ends_a_run_with_1(tmp_path, engine, status):
+    """`d2lmini run`, as docs/grading.md says."""
+    place = names_of_the_check()
+    cells = [source for source, kind in CELLS if kind == "code"][:1]
+    cells += [ast.unparse(definitions()[name]) for name in PARTS if name != "execute"]
+    cells += [ast.unparse(definitions()["execute"])]
+    (check,) = [source for source, _ in CELLS if "def ask(" in source]
+    cells += [check.partition("\n\nwith engine.use")[0], f'ask("mine", {engine}())']
+    assert engine in place
+    path = tmp_path / "exercise.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell(cell) for cell in cells]), path)
+    command = [sys.executable, "-m", "d2lmini", "run", str(path)]
+    job = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert job.returncode == status, job.stdout + job.stderr
 
 
 def test_there_are_two_exercises_to_build_with_an_answer():
@@ -123,6 +160,29 @@ def grant(var, task, writes):
     var.writer = task
     return True
 """,
+    "one by one": """
+def leave(var, task):
+    var.readers.discard(task)
+    if var.writer is task:
+        var.writer = None
+    if var.queue and grant(var, *var.queue[0]):
+        return [var.queue.popleft()[0]]
+    return []
+""",
+    "overtakes": """
+def leave(var, task):
+    var.readers.discard(task)
+    if var.writer is task:
+        var.writer = None
+    granted = []
+    while var.queue:
+        first = next((pair for pair in var.queue if pair[1]), var.queue[0])
+        if not grant(var, *first):
+            break
+        var.queue.remove(first)
+        granted.append(first[0])
+    return granted
+""",
     "hangs": """
 def leave(var, task):
     var.readers.discard(task)
@@ -150,6 +210,90 @@ def finish(task):
     return ready
 """,
 }
+
+
+def test_the_newest_first_is_a_jump():
+    newest_first = """
+def claim(var, task, writes):
+    if not var.queue and grant(var, task, writes):
+        return True
+    var.queue.appendleft((task, writes))
+    return False
+"""
+    assert hint_of(engine_with(newest_first)["Engine"](), errors=True) == "jumps"
+
+
+RIGHT_LINES = {
+    "a list of those let in": """
+def leave(var, task):
+    var.readers, var.writer = var.readers - {task}, None if var.writer is task else var.writer
+    count = 0
+    while count < len(var.queue) and grant(var, *var.queue[count]):
+        count += 1
+    return [var.queue.popleft()[0] for _ in range(count)]
+""",
+    "one holder list": """
+def holders(var):
+    return var.readers | ({var.writer} - {None})
+
+def grant(var, task, writes):
+    if writes and holders(var) or var.writer:
+        return False
+    if writes:
+        var.writer = task
+    else:
+        var.readers |= {task}
+    return True
+""",
+    "a generator": """
+def leave(var, task):
+    var.readers -= {task}
+    if var.writer is task:
+        var.writer = None
+    while var.queue and grant(var, *var.queue[0]):
+        yield var.queue.popleft()[0]
+""",
+    "recursion": """
+def leave(var, task=None):
+    var.readers.discard(task)
+    if task is not None and var.writer is task:
+        var.writer = None
+    if not var.queue or not grant(var, *var.queue[0]):
+        return []
+    return [var.queue.popleft()[0], *leave(var)]
+""",
+    "readers first, then at most a writer": """
+def leave(var, task):
+    var.readers.discard(task)
+    if var.writer is task:
+        var.writer = None
+    granted = []
+    while var.queue and not var.queue[0][1] and grant(var, *var.queue[0]):
+        granted.append(var.queue.popleft()[0])
+    if not granted and var.queue and grant(var, *var.queue[0]):
+        granted.append(var.queue.popleft()[0])
+    return granted
+""",
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT_LINES))
+def test_an_unusual_right_rule_passes(name):
+    d2l.check_engine(engine_with(RIGHT_LINES[name])["Engine"](), errors=True, patience_s=5)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def leave(var, task):\n    return lets_go(var)",
+        "def claim(var, task, writes):\n    return granted",
+        "def execute(task):\n    task.fnc()",
+    ],
+)
+def test_an_error_in_an_answer_is_raised_as_it_is(source):
+    with pytest.raises((NameError, AttributeError), match=r"lets_go|granted|fnc"):
+        d2l.check_engine(engine_with(source)["Engine"](), patience_s=1)
 
 
 @pytest.mark.parametrize("hint", list(WRONG_LINES))
@@ -244,6 +388,69 @@ def test_the_bound():
     assert said.startswith("at most 8 tasks pending; ")
 
 
+RIGHT_BOUNDS = {
+    "a semaphore": """
+def bounded(engine, most):
+    slots, push = threading.Semaphore(most), engine.push
+    def limited(fn, reads=(), writes=()):
+        slots.acquire()
+        def run():
+            try:
+                fn()
+            finally:
+                slots.release()
+        push(run, reads, writes)
+    engine.push = limited
+    return engine
+""",
+    "a queue of slots": """
+def bounded(engine, most):
+    slots, push = queue.Queue(most), engine.push
+    def limited(fn, reads=(), writes=()):
+        slots.put(None)
+        push(lambda: (fn(), slots.get()), reads=reads, writes=writes)
+    engine.push = limited
+    return engine
+""",
+    "one lock over both": """
+def bounded(engine, most):
+    push = engine.push
+    def limited(fn, reads=(), writes=()):
+        with engine.lock:
+            while not engine.pending < most:
+                engine.lock.wait()
+            push(fn, reads, writes)
+    engine.push = limited
+    return engine
+""",
+    "a class": """
+def bounded(engine, most):
+    class Bounded(type(engine)):
+        def push(self, *args, **kwargs):
+            with self.lock:
+                self.lock.wait_for(lambda: self.pending <= most - 1)
+            return super().push(*args, **kwargs)
+    engine.__class__ = Bounded
+    return engine
+""",
+    "looking again and again": """
+def bounded(engine, most):
+    push = engine.push
+    def limited(fn, reads=(), writes=()):
+        while engine.pending >= most:
+            time.sleep(1e-4)
+        push(fn, reads, writes)
+    engine.push = limited
+    return engine
+""",
+}
+
+
+@pytest.mark.parametrize("name", list(RIGHT_BOUNDS))
+def test_an_unusual_right_bound_passes(name):
+    d2l.check_engine(bounded_by(RIGHT_BOUNDS[name]), most=8, patience_s=5)
+
+
 WRONG_BOUNDS = {
     "unbounded": """
 def bounded(engine, most):
@@ -291,6 +498,11 @@ def bounded(engine, most):
     return engine
 """,
 }
+
+
+def test_a_bound_that_returns_nothing_is_no_engine():
+    nothing = "def bounded(engine, most):\n    engine.most = most"
+    assert hint_of(bounded_by(nothing), most=8) == "engine"
 
 
 @pytest.mark.parametrize("hint", list(WRONG_BOUNDS))

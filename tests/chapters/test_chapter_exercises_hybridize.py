@@ -13,7 +13,7 @@ from chapter_cells import hint_of
 
 from d2lmini import nd, sym
 from d2lmini.gluon import nn
-from d2lmini.graph.ir import topological
+from d2lmini.graph.ir import topological, transform
 from d2lmini.graph.passes.rewrite import rewritten
 
 PATH = Path(__file__).parents[2] / "chapters" / "hybridize.ipynb"
@@ -36,7 +36,7 @@ def chapter(sources) -> dict[str, Any]:
     place: dict[str, Any] = {}
     exec(sources["code"][0], place)
     for cell in sources["code"]:
-        if cell.startswith(("def as_earlier", "def check_")):
+        if cell.startswith(("def as_earlier", "def check_", "def values_of")):
             exec(cell, place)
     earlier = re.findall(r"```python\n(class Earlier.*?)```", text, re.S)
     folds = re.findall(r"<details>.*?</details>", text, re.S)
@@ -92,6 +92,76 @@ class WithAnArray(Layers):
         return self.output(F.broadcast_div(h, F.broadcast_maximum(F.norm(h), nd.ones((1,)))))
 
 
+class Unusual(Layers):
+    """Also right: a plain forward, and the length from a sum of squares."""
+
+    def forward(self, x):
+        h = self.hidden(x)
+        length = (h * h).sum().sqrt()
+        return self.output(nd.broadcast_div(h, nd.broadcast_maximum(length, nd.ones((1,)))))
+
+
+class OutputFirst(nn.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.last = nn.Dense(4)
+        self.first = nn.HybridSequential()
+        self.first.add(nn.Dense(16), nn.Activation("relu"))
+
+    def hybrid_forward(self, F, x):
+        h = self.first(x)
+        length = F.norm(h).clip(1, 1e30)
+        return self.last(F.broadcast_div(h, length))
+
+
+class ByWhere(Layers):
+    def hybrid_forward(self, F, x):
+        h = self.hidden(x)
+        length = F.norm(h)
+        divisor = F.where(length > 1, length, F.ones((1,)))
+        return self.output(F.broadcast_div(h, divisor))
+
+
+class OwnParameters(nn.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            for name, shape in {"a": (16, 8), "b": (16,), "c": (4, 16), "d": (4,)}.items():
+                init = "zeros" if len(shape) == 1 else None
+                setattr(self, name, self.params.get(name, shape=shape, init=init))
+
+    def hybrid_forward(self, F, x, a, b, c, d):
+        h = F.relu(F.FullyConnected(x, a, b, num_hidden=16))
+        h = F.broadcast_mul(h, 1 / F.maximum(F.norm(h), 1))
+        return F.FullyConnected(h, c, d, num_hidden=4)
+
+
+class RowByRow(Layers):
+    def hybrid_forward(self, F, x):
+        h = self.hidden(x)
+        return self.output(F.broadcast_div(h, F.maximum(F.norm(h, axis=1, keepdims=True), 1)))
+
+
+class DoesNothing(Layers):
+    def hybrid_forward(self, F, x):
+        """Returns None."""
+
+
+class OtherSizes(nn.HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden, self.output = nn.Dense(12, activation="relu"), nn.Dense(4)
+
+    def hybrid_forward(self, F, x):
+        h = self.hidden(x)
+        return self.output(F.broadcast_div(h, F.maximum(F.norm(h), 1)))
+
+
+class Misspelt(Layers):
+    def hybrid_forward(self, F, x):
+        return self.output(F.broadcast_div(self.hidden(x), lenght))  # noqa: F821
+
+
 class InCall(Layers):
     def __call__(self, x):
         h = self.hidden(x)
@@ -110,7 +180,19 @@ class OneLayer(nn.HybridBlock):
 def test_the_converted_model_is_right(chapter, capsys):
     chapter["check_converted"](chapter["Converted"])
     assert capsys.readouterr().out == "at most 0 waits in all\na call is one operation\n"
-    chapter["check_converted"](WithAnArray)
+
+
+@pytest.mark.parametrize(
+    "answer", [WithAnArray, Unusual, OutputFirst, ByWhere, OwnParameters], ids=lambda a: a.__name__
+)
+def test_an_unusual_right_model_passes(chapter, answer, capsys):
+    chapter["check_converted"](answer)
+    assert capsys.readouterr().out.endswith("a call is one operation\n")
+
+
+def test_an_error_in_a_model_is_raised_as_it_is(chapter):
+    with pytest.raises(NameError, match="lenght"):
+        chapter["check_converted"](Misspelt)
 
 
 def test_the_values_asked_for_are_those_of_the_earlier_model(chapter):
@@ -123,6 +205,7 @@ def test_the_values_asked_for_are_those_of_the_earlier_model(chapter):
 def test_every_mistake_has_its_hint(chapter):
     answers = (
         chapter["Earlier"], ReadsTheLength, ForArraysOnly, AlwaysDivides, InCall, OneLayer,
+        RowByRow, DoesNothing, OtherSizes,
     )  # fmt: skip
     hints = {each.__name__: hint_of(chapter["check_converted"], each) for each in answers}
     assert hints == {
@@ -132,7 +215,11 @@ def test_every_mistake_has_its_hint(chapter):
         "AlwaysDivides": "values",
         "InCall": "operations",
         "OneLayer": "parameters",
+        "RowByRow": "values",
+        "DoesNothing": "none",
+        "OtherSizes": "parameters",
     }
+    assert hint_of(chapter["check_converted"], lambda: None) == "block"
     assert hint_of(chapter["check_converted"], BranchesOnIt) == "contents"
 
 
@@ -194,6 +281,69 @@ def first_output(chapter):
     return answer
 
 
+def by_recursion(outputs):
+    """Unusual, and right: new nodes from the outputs down."""
+    new = {}
+
+    def renewed(node):
+        if node not in new:
+            inputs = tuple((renewed(source), i) for source, i in node.inputs)
+            twice = named(node, "relu") and named(inputs[0][0], "relu")
+            new[node] = inputs[0][0] if twice else node.replace(inputs=inputs)
+        return new[node]
+
+    return [(renewed(node), i) for node, i in outputs]
+
+
+def by_transform(outputs):
+    def rule(node, inputs):
+        return [inputs[0]] if named(node, "relu") and named(inputs[0][0], "relu") else None
+
+    return tuple(transform(outputs, rule))
+
+
+def until_nothing_changes(outputs):
+    while True:
+        pairs = [n for n in topological(outputs) if named(n, "relu")]
+        pair = next((n for n in pairs if named(n.inputs[0][0], "relu")), None)
+        if pair is None:
+            return outputs
+        outputs = transform(outputs, given={(pair, 0): pair.inputs[0]})
+
+
+def keeps_the_outer(outputs):
+    """The outer of two stays, and reads what the inner one read."""
+
+    def rule(node, inputs):
+        if named(node, "relu") and named(inputs[0][0], "relu"):
+            return node.replace(inputs=inputs[0][0].inputs)
+        return None
+
+    return transform(outputs, rule)
+
+
+def as_a_generator(outputs):
+    yield from by_transform(outputs)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [by_recursion, by_transform, until_nothing_changes, keeps_the_outer, as_a_generator],
+)
+def test_an_unusual_right_pass(chapter, answer, capsys):
+    chapter["check_pass"](answer)
+    assert capsys.readouterr().out.startswith("right")
+
+
+def swaps_outputs(chapter):
+    return lambda outputs: chapter["relu_once"](outputs)[::-1]
+
+
+def test_an_error_in_a_pass_is_raised_as_it_is(chapter):
+    with pytest.raises(NameError, match="rewriten"):
+        chapter["check_pass"](lambda outputs: rewriten(outputs))  # noqa: F821
+
+
 def test_the_pass_is_right(chapter, capsys):
     chapter["check_pass"](chapter["relu_once"])
     assert capsys.readouterr().out.startswith("right: one relu is left")
@@ -208,6 +358,8 @@ def test_every_mistake_of_a_pass_has_its_hint(chapter):
         "once only": once_only,
         "any pair": any_pair,
         "first output": first_output(chapter),
+        "swaps outputs": swaps_outputs(chapter),
+        "returns nothing": lambda outputs: None,
     }
     hints = {name: hint_of(chapter["check_pass"], each) for name, each in answers.items()}
     assert hints == {
@@ -218,6 +370,8 @@ def test_every_mistake_of_a_pass_has_its_hint(chapter):
         "once only": "again",
         "any pair": "others",
         "first output": "outputs",
+        "swaps outputs": "values",
+        "returns nothing": "none",
     }
 
 

@@ -154,6 +154,8 @@ _BAD_STATES = {
         states_of(described(lr_mult={"pairs": [["a", "b"]]})), "lr_mult holds values"),
     "pairs that are none": (
         states_of(described(lr_mult={"pairs": [[[], 1]]})), "not as it is written"),
+    "no description": (states_of({"states": [], "optimizer": 3}), "expected a class"),
+    "no class": (states_of(described(3)), "expected a class"),
     "an unknown class": (states_of(described("os.system")), "not registered"),
     "a module for a schedule": (states_of(described(schedule={"class": "pi"})), "lr_scheduler pi"),
     "steps of nothing": (

@@ -125,6 +125,14 @@ def test_the_verdict_names_the_blas_threads(machine):
     assert "1 BLAS thread)" in verdict.sentence
 
 
+def test_a_blas_that_cannot_be_asked_is_not_named(machine, monkeypatch):
+    import threadpoolctl
+
+    monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"user_api": "openmp"}])
+    verdict = compare({n: lambda: machine.spend(1) for n in "ab"}, rounds=5)
+    assert verdict.blas_threads is None and "BLAS" not in verdict.sentence
+
+
 # --- the real engine ---
 
 

@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, d2l, gluon, nd, num_gpus, random
+from d2lmini import MXNetError, autograd, cpu, d2l, gluon, nd, num_gpus, random
 
 NAMES = """
     load_data_fashion_mnist try_gpu set_figsize train_ch5 show_trace_2d train_ch7 train_2d Benchmark
@@ -121,6 +121,10 @@ def test_airfoil_data(tmp_path, monkeypatch):
     features, labels = d2l.get_data_ch7()
     assert features.shape == (1500, 5) and labels.shape == (1500,)
     assert abs(features.mean().asscalar()) < 0.01 and abs(labels.asnumpy().std() - 1) < 0.01
+    for text, words in (("1\t2\n", "expected rows of numbers"), ("1\tx\n", "convert string")):
+        (tmp_path / "airfoil_self_noise.dat").write_text(text)
+        with pytest.raises(MXNetError, match=words):
+            d2l.get_data_ch7()
 
 
 def test_lyrics(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from d2lmini import d2l, engine, instrument, nd
 from d2lmini.d2l.experiment import Experiment
 from d2lmini.d2l.experiment_plot import MOST, picture_of
 from d2lmini.d2l.experiment_results import amount, result_of
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME
 
 SOON_S = 20
@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 def nothing_stays():
     yield
     until = time.monotonic() + SOON_S
-    while sampler.running() and time.monotonic() < until:
+    while refresher.running() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not {NAME, sampler.NAME} & {thread.name for thread in threading.enumerate()}
+    assert not {NAME, refresher.NAME} & {thread.name for thread in threading.enumerate()}
 
 
 def add(x, y=2):
@@ -251,6 +251,22 @@ def test_one_number_that_differs_is_the_axis():
     assert picture_of(experiment).figure.axes[0].get_xscale() == "log"
 
 
+def test_bars_of_several_results_and_the_spread_of_times():
+    experiment = Experiment(lambda n: {"a": n, "b": -n} if n < 3 else {"b": n}, n=[1, 2, 3])
+    [axes] = picture_of(experiment).figure.axes
+    assert bar_labels(axes) == ["1 a", "-1 b"]
+    experiment.run(n=3)
+    [axes] = picture_of(experiment).figure.axes
+    assert [len(line.get_xdata()) for line in axes.lines[:2]] == [1, 2]
+    assert axes.get_ylim()[0] < 0
+    for run in experiment.runs:
+        run.result.spread["b"] = (0.0, 4.0)
+    [axes] = picture_of(experiment).figure.axes
+    assert len(axes.containers) == 2
+    experiment.runs.clear()
+    assert experiment.draw() is None
+
+
 def test_curves_over_steps():
     experiment = Experiment(lambda lr: [lr, lr / 2, lr / 4], lr=[1.0, 2.0], title="loss")
     experiment.run(lr=2.0)
@@ -278,7 +294,7 @@ def test_the_table():
     assert experiment.table() == (
         ["run", "x", "y", "sum"], [["1", "2", "2", "4"], ["2", "4", "2", "6"]]
     )  # fmt: skip
-    experiment.clear()
+    experiment.runs.clear()
     assert experiment.table()[1] == [] and experiment.picture() is None
     experiment.run(x=1)
     assert experiment.runs[0].number == 1
@@ -368,7 +384,7 @@ def test_cleared_while_a_run_goes_on():
     experiment = Experiment(lambda n, progress: len([*progress(range(n))]), n=[3, 200_000])
     experiment._front = type("Front", (), {"send": lambda *a: None, "close": lambda *a: None})()
     experiment.start(n=200_000)
-    experiment.clear()
+    experiment.runs.clear()
     assert experiment.wait(SOON_S)
     assert [run.number for run in experiment.runs] == [1]
     assert experiment.state()["problem"] == "" and experiment.picture() is not None

@@ -62,6 +62,18 @@ def test_padding_does_not_change_what_attention_sees():
     assert (net.transpose_output(net.transpose_qkv(X)) == X).asnumpy().all()
     with pytest.raises(ValueError, match="num_hiddens=6 is no multiple of num_heads=4"):
         d2l.MultiHeadAttention(6, 4, 0)
+    net.initialize()
+    whole = np.array([4, 4])  # no length: all count
+    a, b = net(X, X, X, None), net(X, X, X, whole)
+    numpy.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5)
+
+
+def test_steps_of_padding_count_only_where_each_has_its_loss():
+    model = d2l.Seq2Seq(d2l.Encoder(), d2l.Decoder(), tgt_pad=0, lr=0.1)
+    scores, Y = np.zeros((1, 3, 5)), np.array([[2, 4, 0]])
+    assert float(model.loss(scores, Y)) == pytest.approx(numpy.log(5), rel=1e-5)
+    each = model.loss(scores, Y, averaged=False)
+    assert each.tolist() == pytest.approx([numpy.log(5)] * 3, rel=1e-5)
 
 
 def test_positions():

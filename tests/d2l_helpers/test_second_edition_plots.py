@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy
 import pytest
 
@@ -81,6 +83,9 @@ def test_pictures():
 
 
 def test_heatmaps_and_histograms():
+    d2l.show_heatmaps(np.ones((2, 1, 2, 2)), "keys", "queries")
+    assert [a.get_xlabel() for a in pyplot.gcf().axes[:-1]] == ["", "keys"]
+    pyplot.close("all")
     d2l.show_heatmaps(np.arange(16).reshape(1, 4, 2, 2), "keys", "queries", titles=list("abcd"))
     axes = pyplot.gcf().axes[:-1]  # the last shows the colours
     assert [a.get_title() for a in axes] == list("abcd")
@@ -127,11 +132,31 @@ def test_growing_curves_in_a_notebook(notebook):
         board.draw(value, 2 * value, "loss")
     assert notebook == [board.fig] * 3 and lines() == [ON_INDEX]
     assert pyplot.gca().get_xlim() == (0, 2) and pyplot.gca().get_xlabel() == "epoch"
+    d2l.ProgressBoard("x").draw(0, 1, "loss")  # with limits of Matplotlib's own
+    notebook.pop()
     animator = d2l.Animator(xlabel="epoch", legend=["a", "b"])
     animator.add(1, (1, 2))
     animator.add(2, (3, np.array(4)))
     assert notebook[3:] == [animator.fig] * 2
     assert numpy.array(lines()).tolist() == [[[1, 1], [2, 3]], [[1, 2], [2, 4]]]
+
+
+@pytest.mark.parametrize("missing", ["IPython", "matplotlib_inline.backend_inline"])
+def test_without_ipython_nothing_is_drawn_and_nothing_changes(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    d2l.use_svg_display()
+    d2l.Animator().add(1, 2)
+    assert pyplot.get_fignums() == []
+
+
+def test_a_notebook_shows_figures_as_svg(monkeypatch):
+    ipython = pytest.importorskip("IPython")
+    backend = pytest.importorskip("matplotlib_inline.backend_inline")
+    asked = []
+    monkeypatch.setattr(ipython, "get_ipython", lambda: "a shell")
+    monkeypatch.setattr(backend, "set_matplotlib_formats", asked.append)
+    d2l.use_svg_display()
+    assert asked == ["svg"]
 
 
 def test_elsewhere_nothing_is_drawn():

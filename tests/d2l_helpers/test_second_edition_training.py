@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import second_edition
 
 import d2lmini
-from d2lmini import cpu, gluon, gpu, np, npx, virtual_gpus
+from d2lmini import autograd, cpu, gluon, gpu, np, npx, virtual_gpus
 from d2lmini.d2l import mxnet as d2l
 from d2lmini.gluon import nn
 
@@ -121,6 +122,8 @@ def test_parameters_on_arrays_and_of_gluon():
     assert isinstance(concise.configure_optimizers(), gluon.Trainer)
     outer = d2l.RNNLMScratch(d2l.RNNScratch(4, 3), 4)
     assert len(outer.parameters()) == 5 and all(p.grad is not None for p in outer.parameters())
+    X, H = np.ones((2, 1, 4)), np.ones((1, 3))
+    assert (outer.rnn(X, [H])[1] == outer.rnn(X, H)[1]).asnumpy().all()
 
 
 def test_a_trainer_moves_the_model_to_the_gpu():
@@ -132,6 +135,10 @@ def test_a_trainer_moves_the_model_to_the_gpu():
         outer = d2l.RNNLMScratch(d2l.RNNScratch(4, 3), 4)
         outer.set_scratch_params_device(gpu(0))
         assert {p.ctx for p in outer.parameters()} == {gpu(0)}
+        outer = Line()
+        outer.inner, outer.row = Line(), [Line(), 3]
+        outer.set_scratch_params_device(gpu(0))
+        assert {line.w.ctx for line in (outer, outer.inner, outer.row[0])} == {gpu(0)}
         assert d2l.Trainer(1, num_gpus=0).gpus == []
 
 
@@ -210,6 +217,8 @@ def test_a_timer_and_a_benchmark(capsys):
     with d2l.Benchmark("named"):
         pass
     assert benchmark.description == "Done"
+    with d2l.Benchmark("not printed", quiet=True):
+        pass
 
     @d2l.Benchmark("decorated")
     def nothing():
@@ -219,6 +228,17 @@ def test_a_timer_and_a_benchmark(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == ["Done", "named", "decorated"]
     assert all(line.endswith(" sec") and "time" not in line for line in lines)
+
+
+def test_clipping_the_arrays_of_a_model():
+    model = Line()
+    by_hand = SimpleNamespace(params=[model.w])
+    for theta, expected in ((1.0, 1.0), (5.0, 4.0)):
+        with autograd.record():
+            l = model.loss(model(np.array([1])), np.array([0]))
+        l.backward()
+        d2l.grad_clipping(by_hand, theta)
+        assert float(model.w.grad) == pytest.approx(expected, rel=1e-5)
 
 
 def test_accumulator_and_animator():

@@ -10,6 +10,8 @@ import gc
 import sys
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from types import SimpleNamespace
 from typing import Any
 
@@ -183,6 +185,31 @@ def test_a_wait_that_blocks_takes_time():
         thread.join()
     ((kind, _, _, begin_ns, end_ns), *_) = events.waits
     assert kind == "wait_for_var" and begin_ns < opened_ns[0] < end_ns
+
+
+def test_the_standard_library_is_as_it_was_when_nobody_listens_any_more():
+    classes = (threading.Thread, threading.Condition, ThreadPoolExecutor, Future, ThreadPool)
+    before = [dict(vars(owner)) for owner in classes]
+    with instrument.listening(Events()):
+        assert all(dict(vars(owner)) != own for owner, own in zip(classes, before))
+    assert [dict(vars(owner)) for owner in classes] == before
+
+
+def test_a_thread_that_could_not_start_can_start_later(monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log: list[str] = []
+    with instrument.listening(Events()):
+        thread = threading.Thread(target=log.append, args=("ran",))
+        with monkeypatch.context() as patched:
+            patched.setattr(threading, "_start_new_thread", refuse, raising=False)
+            patched.setattr(threading, "_start_joinable_thread", refuse, raising=False)
+            with pytest.raises(RuntimeError, match="can't start"):
+                thread.start()
+        thread.start()
+        thread.join()
+    assert log == ["ran"]
 
 
 @pytest.mark.parametrize("event", ["push", "ready", "start", "end", "wait", "alloc", "free"])

@@ -270,6 +270,7 @@ POOL = "padding=(0, 0), ceil_mode=False, global_pool=False, pool_type=max, layou
             "nn.InstanceNorm(in_channels=3)",
             "InstanceNorm(eps=1e-05, axis=1, center=True, scale=False, in_channels=3)",
         ),
+        ("contrib.SparseEmbedding(3, 4)", "SparseEmbedding(3 -> 4, float32)"),
         ("nn.GroupNorm(2)", "GroupNorm(eps=1e-05, num_groups=2, center=True, scale=True)"),
         ("contrib.PixelShuffle1D(2)", "PixelShuffle1D(2)"),
         ("contrib.PixelShuffle2D(2)", "PixelShuffle2D((2, 2))"),
@@ -277,6 +278,19 @@ POOL = "padding=(0, 0), ceil_mode=False, global_pool=False, pool_type=max, layou
 )
 def test_reprs(build, text):
     assert repr(fresh(build)) == text
+
+
+@pytest.mark.parametrize("size", [(5,), (4, 5), (3, 4, 5)])
+def test_pools_with_the_channels_last_move_their_axes(size):
+    n = len(size)
+    x = nd.random.normal(shape=(2, 3, *size))
+    last = x.transpose((0, *range(2, n + 2), 1))
+    for kind in (f"MaxPool{n}D", f"GlobalAvgPool{n}D"):
+        y = getattr(nn, kind)(layout="N" + "DHW"[-n:] + "C")(last)
+        same = getattr(nn, kind)()(x)
+        assert y.transpose((0, n + 1, *range(1, n + 1))).asnumpy().tobytes() == (
+            same.asnumpy().tobytes()
+        )
 
 
 # -- what is wrong --------------------------------------------------------------------------------
@@ -291,6 +305,12 @@ def test_reprs(build, text):
         ("nn.Conv1D(4, 3, layout='NCHW')", AssertionError, "Only supports 'NCW' layout"),
         ("nn.Conv2D(4, 3, layout='X')", AssertionError, "Only supports 'NCHW' and 'NHWC' layout"),
         ("nn.Conv2D(4, 3, strides=(1, 1, 1))", MXNetError, "stride .* list of 2 ints"),
+        ("nn.Conv2D(4, 3, groups=3)", MXNetError, "groups=3 must divide channels=4"),
+        (
+            "nn.Conv1DTranspose(4, 3, output_padding=1)",
+            MXNetError,
+            r"output_padding=\(1,\) must be less than strides=\(1,\)",
+        ),
         ("nn.MaxPool2D((1, 2, 3))", AssertionError, "pool_size must be a number or a list of 2"),
         ("nn.AvgPool3D(layout='NCHW')", AssertionError, "Only NCDHW and NDHWC layouts"),
         ("nn.LeakyReLU(-1)", AssertionError, "no less than 0"),

@@ -502,6 +502,34 @@ def test_a_cell_that_overrides_unroll_is_unrolled_its_own_way(wrap):
         close(ours, plain)
 
 
+@pytest.mark.parametrize(
+    ("activation", "formula"),
+    [
+        ("softrelu", lambda x: np.log1p(np.exp(x))),
+        (gluon.nn.LeakyReLU(0.5), lambda x: np.where(x > 0, x, x / 2)),
+        (nd.square, np.square),
+    ],
+)
+def test_other_activations(activation, formula):
+    cell = rnn.RNNCell(H, activation, input_size=C)
+    ready(cell)
+    x = draw(N, C)
+    y, _ = cell(x, cell.begin_state(N))
+    weight, bias = (cell.i2h_weight.data().asnumpy(), cell.i2h_bias.data().asnumpy())
+    recurrent = cell.h2h_bias.data().asnumpy()
+    close(y, nd.array(formula(x.asnumpy() @ weight.T + bias + recurrent)))
+
+
+def test_a_stack_is_a_sequence_of_its_cells():
+    cells = rnn.GRUCell(2), rnn.RNNCell(3)
+    net = stack(*cells)
+    assert len(net) == 2 and (net[0], net[-1]) == cells
+    dropped = rnn.GRU(2, 3, dropout=0.5, input_size=C)._unfuse()
+    assert [type(cell).__name__ for cell in dropped._children.values()] == [
+        "GRUCell", "DropoutCell", "GRUCell", "DropoutCell", "GRUCell",
+    ]  # fmt: skip
+
+
 def stack_of(*cells):
     stack = rnn.HybridSequentialRNNCell()
     for cell in cells:

@@ -122,6 +122,11 @@ def test_create():
     made = metric.MAE()
     assert metric.create(made) is made
     assert type(metric.create('["crossentropy", {"eps": 0.5}]')) is metric.CrossEntropy
+    for described in ({"metric": "acc", "name": "mine"}, '{"metric": "acc", "name": "mine"}'):
+        assert metric.create(described).name == "mine"
+    assert [metric.Torch().name, metric.Caffe().name, metric.Caffe("x").name] == [
+        "torch", "caffe", "x",
+    ]  # fmt: skip
     several = metric.create(["acc", "mae", made, lambda label, pred: 1.0])
     assert [m.name for m in several.metrics] == ["accuracy", "mae", "mae", "custom(<lambda>)"]
     with pytest.raises(ValueError, match=r"'foo'; there are.*accuracy"):
@@ -284,6 +289,8 @@ def test_other_errors():
         metric.PearsonCorrelation(average="median")
     with pytest.raises(ValueError, match="labels 2 does not match"):
         metric.Perplexity(None).update(nd.array([0, 1]), nd.array([[0.5, 0.5]] * 3))
+    with pytest.raises(ValueError, match=r"predictions \(3, 2\) need 3 labels, got \(2,\)"):
+        metric.Perplexity(None).update([nd.array([0, 1])], [nd.array([[0.5, 0.5]] * 3)])
     with pytest.raises(ValueError, match=r"\(N, C\)"):
         metric.TopKAccuracy(2).update(nd.array([0, 1]), nd.array([0, 1]))
     with pytest.raises(ValueError, match=r"labels \(2,\)"):
@@ -356,6 +363,12 @@ def test_what_is_pending_is_settled_now_and_then():
     assert made.get() == ("accuracy", 0.5)
     assert made.num_inst == 4000
     assert made.sum_metric == 2000.0
+
+
+def test_perplexity_of_a_bare_vector_takes_each_number_for_a_row():
+    made = metric.Perplexity(None)
+    made.update(nd.array([0, 0]), nd.array([0.5, 0.125]))
+    assert made.get()[1] == pytest.approx(4)
 
 
 def test_perplexity_of_a_uniform_guess_is_the_number_of_classes():

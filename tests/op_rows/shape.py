@@ -214,9 +214,6 @@ def _diagonals():
         g = diag(X, **attrs)
         yield Case("_undiag", (g,), undiag, {"shape": X.shape, **attrs}, mxnet=False,
                    why="an op of our own, for gradients")  # fmt: skip
-    for k, lower in ((0, True), (1, False), (-1, True)):
-        yield Case("_triangle", (X,), lambda x, k, lower: (np.tril if lower else np.triu)(x, k),
-                   {"k": k, "lower": lower}, mxnet=False, why="np.tril and np.triu")  # fmt: skip
 
 
 def _facts():

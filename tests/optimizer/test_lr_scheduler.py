@@ -63,6 +63,11 @@ def test_poly_and_cosine_follow_their_formulas(last, base, final, n, power):
     assert cosine == pytest.approx(final + (base - final) * (1 + math.cos(math.pi * n / last)) / 2)
 
 
+def test_steps_begin_after_the_warm_up():
+    scheduler = MultiFactorScheduler([5], 0.5, base_lr=1.0, warmup_steps=4, warmup_begin_lr=0.5)
+    assert [scheduler(n) for n in (2, 4, 5, 6)] == [0.75, 1, 1, 0.5]
+
+
 def test_what_came_before_the_end_stays_after_it():
     for scheduler in (PolyScheduler(5, 1.0, 2, 0.25), CosineScheduler(5, 1.0, 0.25)):
         assert [scheduler(n) for n in (5, 6, 600)] == [0.25] * 3
@@ -85,6 +90,7 @@ def test_what_came_before_the_end_stays_after_it():
         (lambda: PolyScheduler(0), ValueError, "strictly positive"),
         (lambda: CosineScheduler(1.5), AssertionError, "int"),
         (lambda: LRScheduler()(1), NotImplementedError, "__call__"),
+        (lambda: PolyScheduler(9, 1, 2, 0, 0, 0, "constant", 3), TypeError, "takes 8 positional"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, problem, says):

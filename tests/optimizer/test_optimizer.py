@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, optimizer, serialize
-from d2lmini.lr_scheduler import CosineScheduler, FactorScheduler
+from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, optimizer, serialize, sym
+from d2lmini.lr_scheduler import CosineScheduler, FactorScheduler, MultiFactorScheduler
 from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update_multi import BLOCK, pieces_of
 from d2lmini.optimizer import Optimizer
@@ -495,6 +495,27 @@ def test_registering_over_a_known_name_warns():
         optimizer.register(optimizer.SGD)
     with pytest.raises(NotImplementedError, match="update"):
         SGD().update(0, nd.ones((1,)), nd.ones((1,)), None)
+    with pytest.raises(NotImplementedError, match=r"Fused has no step\(index, lr, wd\)"):
+        optimizer.Fused().update(0, nd.ones((1,)), nd.ones((1,)), None)
+    with pytest.raises(TypeError, match="only classes can be registered, got 3"):
+        optimizer.register(3)
+
+
+def test_what_is_no_weight_takes_the_plain_rate_in_lars():
+    names = {0: "a_weight", 1: "a_bias", 2: "a_gamma"}
+    lars = optimizer.create("lars", learning_rate=0.5, eta=1.0, param_idx2name=names)
+    weights = [nd.array([3, 4]) for _ in names]
+    lars.update([0, 1, 2], weights, [nd.array([6, 8]) for _ in names], [None] * 3)
+    assert [w.asnumpy().tolist() for w in weights] == [[1.5, 2.0], [0, 0], [0, 0]]
+
+
+def test_variables_of_a_symbol_say_their_multipliers():
+    y = sym.var("a_weight", lr_mult=0.5) + sym.var("b_weight", wd_mult=3)
+    sgd = optimizer.create(
+        "sgd", learning_rate=1.0, wd=0.1, sym=y, param_idx2name={0: "a_weight", 1: "b_weight"}
+    )
+    assert sgd._get_lrs([0, 1]) == [0.5, 1]
+    assert sgd._get_wds([0, 1]) == pytest.approx([0.1, 0.3])
 
 
 def test_multipliers_by_index_name_and_parameter():
@@ -658,6 +679,31 @@ def test_a_file_with_schedule_restores_it():
     fresh.set_states(blob)
     assert isinstance(fresh.optimizer.lr_scheduler, FactorScheduler)
     assert fresh.optimizer.learning_rate == rate == 0.25
+
+
+def test_a_file_names_a_schedule_of_steps_and_a_class_that_needs_arguments():
+    """Where the file is read there is no schedule, and an optimizer of another class."""
+    schedule = MultiFactorScheduler([2, 4], 0.5, base_lr=1.0)
+    updater, _ = trained("sgd", 5, lr_scheduler=schedule)
+
+    @optimizer.register
+    class Shrinking(Optimizer):
+        def __init__(self, factor, **kwargs):
+            super().__init__(**kwargs)
+            self.factor = np.float32(factor)
+            self.described = object()  # no file can keep it
+
+        def update(self, index, weight, grad, state):
+            weight[:] = weight * float(self.factor)
+
+    fresh = optimizer.get_updater(Shrinking(0.5))
+    shrinks = fresh.get_states(dump_optimizer=True)
+    fresh.set_states(updater.get_states(dump_optimizer=True))
+    assert fresh.optimizer.learning_rate == 0.25 and fresh.optimizer.lr_scheduler.step == [2, 4]
+    fresh.set_states(shrinks)
+    assert type(fresh.optimizer) is Shrinking and fresh.optimizer.factor == 0.5
+    assert not hasattr(fresh.optimizer, "described")
+    del Optimizer.opt_registry["shrinking"]
 
 
 def test_files_that_could_run_code_are_refused():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -165,7 +166,8 @@ def test_the_turns_of_a_loop_are_aligned():
 def test_names_are_aligned_however_many(n: int):
     old = ["a", *["b", "c"] * n, "d"]
     new = ["x", *["c", "b"] * n, "d"]
-    pairs = _pair(old, new, str)
+    found = _pair(*([SimpleNamespace(name=name) for name in names] for names in (old, new)))
+    pairs = [(a and a.name, b and b.name) for a, b in found]
     assert sorted(filter(None, (a for a, _ in pairs))) == sorted(old)
     assert sorted(filter(None, (b for _, b in pairs))) == sorted(new)
     assert all(a == b for a, b in pairs if a and b)

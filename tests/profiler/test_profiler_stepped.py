@@ -90,6 +90,19 @@ def test_parts_sum_to_the_virtual_time_and_no_path_is_longer(seed: int):
     assert trace.critical_path().length_ns <= length(trace)
 
 
+def test_a_wait_to_write_is_for_the_readers_too():
+    times = {"_ones": 0, "exp": 5000, "tanh": 100}
+    with engine.stepped(workers=2, times=times), profile() as trace:
+        x = nd.ones((2, 2))
+        y = x.exp()
+        x.wait_to_write()
+        y = y.tanh()
+        nd.waitall()
+    path = trace.critical_path()
+    assert path.length_ns == length(trace) == 5_100_000
+    assert path.operations == [2, 3] and path.kinds["wait"] == 0
+
+
 def test_devices_and_links_too():
     with (
         virtual_gpus(2),

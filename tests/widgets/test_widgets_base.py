@@ -1,4 +1,4 @@
-"""What all widgets share: the sampler's thread, messages, outputs of a notebook; no browser."""
+"""What all widgets share: the refresher's thread, messages, outputs of a notebook; no browser."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ import pytest
 from worlds import until
 
 from d2lmini.draw.timeline import timeline
-from d2lmini.widgets import base, sampler
+from d2lmini.widgets import base, refresher
 
 anywidget = pytest.importorskip("anywidget")
 
@@ -20,10 +20,10 @@ anywidget = pytest.importorskip("anywidget")
 @pytest.fixture(autouse=True)
 def quiet():
     """A test begins and ends without the thread."""
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
     yield
     gc.collect()
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
 
 
 class Count(base.Widget):
@@ -101,7 +101,7 @@ class Front(Posted):
         self.heard = heard
 
 
-# --- the sampler ---
+# --- the refresher ---
 
 
 def test_one_thread_beats_for_all_and_ends_with_the_last():
@@ -109,13 +109,13 @@ def test_one_thread_beats_for_all_and_ends_with_the_last():
     first.live()
     second.live()
     until(lambda: first.beaten > 2 and second.beaten > 2)
-    assert [t.name for t in threading.enumerate()].count(sampler.NAME) == 1
+    assert [t.name for t in threading.enumerate()].count(refresher.NAME) == 1
     first.still()
     known = first.beaten
     until(lambda: second.beaten > 6)
     assert first.beaten <= known + 1, "a beat may have been on its way"
     second.still()
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
 
 
 def test_beats_come_ten_times_a_second():
@@ -134,7 +134,7 @@ def test_a_widget_that_was_collected_is_forgotten():
     until(lambda: ref().beaten)
     del widget
     until(lambda: gc.collect() is not None and ref() is None)
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
 
 
 def test_a_widget_that_raises_is_dropped_and_the_next_call_warns():
@@ -144,7 +144,7 @@ def test_a_widget_that_raises_is_dropped_and_the_next_call_warns():
 
     broken, other = Broken(), Count()
     broken.live()
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
     with pytest.warns(UserWarning, match=r"Broken raised ValueError\('no'\)"):
         other.live()
     until(lambda: other.beaten)
@@ -157,10 +157,10 @@ def test_a_job_that_raises_is_told_and_the_next_is_done():
     def wrong():
         raise ValueError("no")
 
-    sampler.call(wrong)
-    sampler.call(done.set)
+    refresher.call(wrong)
+    refresher.call(done.set)
     assert done.wait(10)
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
     with pytest.warns(UserWarning, match="failed: ValueError"):
         Count().live()
 
@@ -170,18 +170,18 @@ def test_a_forked_child_begins_without_it_and_can_start_its_own():
     code = """
 import os, sys, time, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tried here
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 class W:
     n = 0
     def beat(self): self.n += 1
 w = W()
-sampler.add(w)
+refresher.add(w)
 while not w.n: time.sleep(0.01)
 child = os.fork()
 if child == 0:
-    assert not sampler.running()
+    assert not refresher.running()
     n = w.n
-    sampler.add(w)
+    refresher.add(w)
     end = time.monotonic() + 10
     while w.n == n and time.monotonic() < end: time.sleep(0.01)
     os._exit(0 if w.n > n else 1)
@@ -211,12 +211,12 @@ def test_everything_is_sent_until_a_view_has_reported_then_the_news():
     assert not any(header["whole"] for header, _ in front.sent[13:])
 
 
-def test_what_a_view_sends_is_received_on_the_samplers_thread():
+def test_what_a_view_sends_is_received_on_the_refreshers_thread():
     widget = Count()
     widget._front = Posted()
     base._on_message(weakref.ref(widget), None, {"kind": "click", "at": 3}, [])
     until(lambda: widget.got)
-    assert widget.got == [({"kind": "click", "at": 3}, sampler.NAME)]
+    assert widget.got == [({"kind": "click", "at": 3}, refresher.NAME)]
 
 
 def test_a_message_for_a_widget_that_is_gone_is_dropped():

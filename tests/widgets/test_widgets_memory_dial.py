@@ -9,7 +9,7 @@ import pytest
 from sanitizer import sanitize
 
 from d2lmini import cpu, engine, nd, storage, widgets
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME
 from d2lmini.widgets.dial import KEPT, MemoryDial, _control
 
@@ -23,9 +23,9 @@ def nothing_stays():
     yield
     assert engine.current.budget.limit == before
     until = time.monotonic() + SOON_S
-    while sampler.running() and time.monotonic() < until:
+    while refresher.running() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not {NAME, sampler.NAME} & {thread.name for thread in threading.enumerate()}
+    assert not {NAME, refresher.NAME} & {thread.name for thread in threading.enumerate()}
 
 
 @pytest.fixture

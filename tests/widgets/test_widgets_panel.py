@@ -12,7 +12,7 @@ from worlds import until
 from d2lmini import MXNetError, engine, nd
 from d2lmini.draw.timeline import timeline
 from d2lmini.engine.scheduler import interrupts
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME, BackgroundJob, Cancelled
 from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.captured_output import capture_prints
@@ -24,14 +24,14 @@ SOON_S = 20
 
 @pytest.fixture(autouse=True)
 def nothing_stays():
-    """After every test no run's thread is there, and the sampler has nobody to beat for."""
+    """After every test no run's thread is there, and the refresher has nobody to beat for."""
     before = sys.stdout
     yield
     until = time.monotonic() + SOON_S
-    while sampler.running() and time.monotonic() < until:
+    while refresher.running() and time.monotonic() < until:
         time.sleep(0.01)
     names = [thread.name for thread in threading.enumerate()]
-    assert NAME not in names and sampler.NAME not in names
+    assert NAME not in names and refresher.NAME not in names
     assert interrupts == {} and sys.stdout is before
 
 
@@ -423,7 +423,7 @@ def test_run_and_run_again(panel):
     press(panel, "run", x=4)
     assert panel.wait(SOON_S)
     assert panel.rows == [["3", "6"], ["4", "8"]]
-    until(  # the sampler's thread may still be telling the first run
+    until(  # the refresher's thread may still be telling the first run
         lambda: (
             panel._front.wholes
             and panel._front.wholes[-1]["printed"] == "with 4\n"
@@ -433,7 +433,7 @@ def test_run_and_run_again(panel):
     whole = panel._front.wholes[-1]
     assert whole["head"] == ["x", "2 x"] and whole["rows"] == [["3", "6"], ["4", "8"]]
     assert not whole["state"]["running"] and whole["state"]["text"].startswith("done in ")
-    assert set(panel.drawn_on) == {NAME}  # not the sampler's thread, nor this one
+    assert set(panel.drawn_on) == {NAME}  # not the refresher's thread, nor this one
     numbers = [header["n"] for header, _ in panel._front.sent]
     assert numbers == list(range(1, len(numbers) + 1))
     image = panel.whole()[1][0]
@@ -490,7 +490,7 @@ def test_called_from_the_program(panel, capsys):
 
 
 def test_the_programs_own_run_can_be_cancelled_from_the_view(panel):
-    """`run` in a cell: Cancel reaches it, on the sampler's thread."""
+    """`run` in a cell: Cancel reaches it, on the refresher's thread."""
     timer = threading.Timer(0.05, lambda: press(panel, "cancel"))
     timer.start()
     with pytest.raises(Cancelled):
@@ -526,7 +526,7 @@ def test_without_a_notebook_nothing_is_shown_and_nobody_beats(capsys):
 
 
 def test_watching_a_run_costs_its_thread_nothing(panel):
-    """What goes to the view goes from the sampler's thread: `progress` only notes a number."""
+    """What goes to the view goes from the refresher's thread: `progress` only notes a number."""
     job = BackgroundJob(lambda job: None)
     job.enter()
     begin = time.thread_time()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lmini import autograd, engine, gluon, instrument, nd
-from d2lmini.widgets import sampler
+from d2lmini.widgets import refresher
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.stepper import Stepper
 from d2lmini.widgets.stepper_play import Playback
@@ -298,6 +298,7 @@ def test_guesses_are_counted_and_answered():
     shown = json.dumps(stepper.state())
     assert "ready" not in shown and "waits" not in shown, "the answer is not sent along"
     assert stepper.state()["able"] == stepper.state()["vars"] == []
+    assert stepper.state()["hidden"] == [1, 2, 3, 4, 5], "an arrow shows what has to come first"
     assert "No: 2 cannot begin, 1 has yet to write a." in stepper.guess(2)
     assert stepper.guess(None).startswith("No: 1 a = nd.ones((1, 2)) can begin")
     assert stepper.guess(1).startswith("Right.")
@@ -305,8 +306,13 @@ def test_guesses_are_counted_and_answered():
     assert stepper.guess(77) == "No: there is no operation 77."
     assert (stepper.right, stepper.asked) == (2, 5)
     stepper.guess(2), stepper.guess(3)
+    assert stepper.state()["hidden"] == [4, 5], "the arrows of what has begun are shown"
     assert stepper.guess(None).startswith("Right.")
     assert (stepper.right, stepper.asked) == (5, 8)
+    stepper.back(2)
+    assert stepper.state()["hidden"] == [3, 4, 5]
+    stepper.received({"kind": "guessing", "on": False})
+    assert stepper.state()["hidden"] == []
 
 
 def test_one_that_is_ready_and_has_no_worker_is_told_so():
@@ -428,8 +434,8 @@ def test_nothing_runs_when_it_is_there():
     stepper.show()  # outside of a notebook
     stepper.step()
     until = time.monotonic() + 5
-    while sampler.running() and time.monotonic() < until:
+    while refresher.running() and time.monotonic() < until:
         time.sleep(0.01)
-    assert not sampler.running()
+    assert not refresher.running()
     stepper.close()
     stepper.close()

@@ -17,7 +17,7 @@ import d2lmini
 from d2lmini import cpu, engine, gpu, instrument, nd, virtual_gpus
 from d2lmini.base import MXNetError
 from d2lmini.engine.order import order_of
-from d2lmini.widgets import sampler
+from d2lmini.widgets import base, refresher
 from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
 from d2lmini.widgets.watch_records import RecentRecords, waiting_now
 
@@ -31,13 +31,21 @@ def nothing_is_left():
     nd.waitall()
     gc.collect()
     assert not any(isinstance(listener, RecentRecords) for listener in instrument.listeners)
-    until(lambda: not sampler.running())
+    until(lambda: not refresher.running())
 
 
 @pytest.fixture(params=["threaded", "naive"])
 def kind(request):
     with engine.use(request.param):
         yield request.param
+
+
+def test_without_the_packages_of_the_view_it_does_not_begin(monkeypatch):
+    monkeypatch.setattr(base, "in_notebook", lambda: True)
+    monkeypatch.setattr(base, "_front_class", lambda script: base.need("a_package_that_is_missing"))
+    with pytest.raises(ImportError, match="pip install"):
+        d2lmini.watch()
+    assert not any(isinstance(listener, RecentRecords) for listener in instrument.listeners)
 
 
 def large():
@@ -265,7 +273,7 @@ def test_keep_must_be_positive():
         d2lmini.watch(keep=0)
 
 
-def test_the_ring_is_emptied_between_looks_by_the_sampler():
+def test_the_ring_is_emptied_between_looks_by_the_refresher():
     with d2lmini.watch() as w:
         x = large()
         for _ in range(50):
@@ -353,8 +361,8 @@ def test_in_a_notebook_the_outputs_hold_the_view_the_picture_and_a_text_that_is_
 
 def test_the_news_together_are_everything():
     with d2lmini.watch() as w:
-        sampler.remove(w)
-        told, _, more, texts = read(w.whole())  # the sampler may have had a first beat
+        refresher.remove(w)
+        told, _, more, texts = read(w.whole())  # the refresher may have had a first beat
         samples, waits = len(more), 0
         x = large()
         for _ in range(5):
@@ -379,7 +387,7 @@ def test_the_news_together_are_everything():
 
 def test_a_late_view_gets_at_most_what_is_kept():
     with d2lmini.watch(keep=40) as w:
-        sampler.remove(w)
+        refresher.remove(w)
         x = large()
         for _ in range(20):
             for _ in range(10):
@@ -398,7 +406,7 @@ def test_what_runs_now_is_told():
         go.wait(20)
 
     with d2lmini.watch() as w:
-        sampler.remove(w)
+        refresher.remove(w)
         x = nd.ones((2,))
         engine.push(hold, writes=[x])
         y = x + 1
@@ -415,7 +423,7 @@ def test_what_runs_now_is_told():
 
 def test_an_idle_engine_is_told_of_once_a_second():
     with d2lmini.watch() as w:
-        sampler.remove(w)
+        refresher.remove(w)
         told = [w.changes() is not None for _ in range(40)]
     assert 3 <= sum(told) <= 12
 

@@ -71,7 +71,8 @@ def examine(path: str) -> Examined:
             if not use.is_import:
                 names.add(short(use.paths[0]))
             for row in () if use.is_import else _differences(use):
-                name = differs.setdefault(row.what, Name(short(use.paths[0]), _as_text(row)))
+                words = f"{row.what}: MXNet: {row.mxnet}; d2lmini: {row.here}"
+                name = differs.setdefault(row.what, Name(short(use.paths[0]), words))
                 name.places.append(use.place)
         if found is not None:
             names.add(found[0])
@@ -178,10 +179,6 @@ def _differences(use: Use) -> list[Difference]:
         for keyword, row in _rows().get(short(use.paths[0]), ())
         if not keyword or keyword in use.keywords
     ]
-
-
-def _as_text(row: Difference) -> str:
-    return f"{row.what}: MXNet: {row.mxnet}; d2lmini: {row.here}"
 
 
 @functools.cache

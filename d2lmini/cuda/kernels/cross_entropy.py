@@ -8,7 +8,6 @@ threads read neighbouring places; otherwise a block computes it, and its threads
 from __future__ import annotations
 
 from functools import cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from d2lmini.cuda.kernels.blocks import BLOCK
 from d2lmini.cuda.kernels.launch import C_TYPES, THREADS
 from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.ops.core import as_three_axes
 
 #: From this many classes on, contiguous in memory, a block computes a place.
 MANY = 64
@@ -146,10 +146,7 @@ def _choose_kernel(
     data: Any, label: Any, axis: int, is_sparse: bool, way: int
 ) -> tuple[Any, int, tuple]:
     """The kernel, the number of threads that it needs, and the sizes."""
-    axis %= data.ndim
-    rows, classes, columns = (
-        prod(data.shape[:axis]), data.shape[axis], prod(data.shape[axis + 1 :]),
-    )  # fmt: skip
+    rows, classes, columns = as_three_axes(data.shape, axis)
     is_block = columns == 1 and classes >= MANY
     char = np.dtype(label.dtype).char if is_sparse else ""
     kernel = _kernels(char, is_sparse, is_block)[way](data.dtype, data.size)

@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.cuda.kernels.typed import TypedKernel
-from d2lmini.cuda.kernels.windows import full
+from d2lmini.cuda.kernels.windows import sizes_of
 
 _PARAMETERS = """
     const Index N, const Index C, const Index M, const Index D, const Index H, const Index W,
@@ -145,9 +145,5 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> 
 
 
 def _sizes(N: int, C: int, filters: int, geo: Any) -> list[int]:
-    """The numbers of the kernels' parameters."""
-    fields = (
-        (geo.size, 1), (geo.kernel, 1), (geo.stride, 1), (geo.dilate, 1), (geo.pad, 0),
-        (geo.out, 1),
-    )  # fmt: skip
-    return [N, C, filters // C, *(n for field, missing in fields for n in full(field, missing))]
+    """N, C, M, and the fields of the geometry."""
+    return [N, C, filters // C, *sizes_of(geo)]

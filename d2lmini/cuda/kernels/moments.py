@@ -190,13 +190,18 @@ def _in_parts(xp: Any, kernel: TypedKernel, width: int, groups: Groups, *arrays:
     return parts
 
 
-def moments(xp: Any, x: Any, axes: Shape) -> tuple[Any, Any]:
-    """Mean and (biased) variance over `axes` (see `groups_of`), kept as 1, at least float32."""
+def _moments_in_parts(xp: Any, x: Any, axes: Shape) -> tuple[Groups, Any, Any, Any]:
+    """The groups, the moments of their parts, and room for the means and the variances."""
     x = xp.ascontiguousarray(x)
     groups = groups_of(x.shape, axes)
     parts = _in_parts(xp, _MOMENTS, 2, groups, x)
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    mean, variance = (xp.empty(shape, parts.dtype) for _ in range(2))
+    return groups, parts, *(xp.empty(shape, parts.dtype) for _ in range(2))
+
+
+def moments(xp: Any, x: Any, axes: Shape) -> tuple[Any, Any]:
+    """Mean and (biased) variance over `axes` (see `groups_of`), kept as 1, at least float32."""
+    groups, parts, mean, variance = _moments_in_parts(xp, x, axes)
     _STATISTICS(parts.dtype, x.size)(
         xp, groups.number, parts, mean, variance, groups.number, groups.size, groups.parts
     )
@@ -209,11 +214,7 @@ def batch_moments(
 ) -> tuple[Any, Any]:  # fmt: skip
     """As `moments`; also moves the moving mean and variance by 1 - momentum towards the results,
     and fills `outs` with mean and 1 / sqrt(variance + eps). These four arrays are C-contiguous."""
-    x = xp.ascontiguousarray(x)
-    groups = groups_of(x.shape, axes)
-    parts = _in_parts(xp, _MOMENTS, 2, groups, x)
-    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    mean, variance = (xp.empty(shape, parts.dtype) for _ in range(2))
+    groups, parts, mean, variance = _moments_in_parts(xp, x, axes)
     _BATCH_STATISTICS(moving[0].dtype, x.size)(
         xp, groups.number, parts, mean, variance, *moving, *outs, groups.number, groups.size,
         groups.parts, float(momentum), float(eps),

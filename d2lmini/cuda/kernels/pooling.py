@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda.kernels.typed import TypedKernel
-from d2lmini.cuda.kernels.windows import full
+from d2lmini.cuda.kernels.windows import sizes_of
 
 #: The result for a window: its sum, its mean over all places, or its mean over places in the image.
 SUM, MEAN, MEAN_ON_IMAGE = 0, 1, 2
@@ -212,7 +212,4 @@ def pool_backward(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
 
 
 def _sizes(x: Any, pool: Any) -> list[int]:
-    """The numbers of the kernels' parameters."""
-    fields = ((pool.size, 1), (pool.kernel, 1), (pool.stride, 1), (pool.pad, 0), (pool.out, 1))
-    planes = x.size // max(prod(pool.size), 1)
-    return [planes, *(n for field, missing in fields for n in full(field, missing))]
+    return [x.size // max(prod(pool.size), 1), *sizes_of(pool)]

@@ -99,23 +99,16 @@ def _launch(
 ) -> None:  # fmt: skip
     places, rows = prod(geo.out), C * prod(geo.kernel)
     strides = (places, N * places) if side_by_side else (rows * places, places)
-    sizes = [
-        n
-        for field, missing in (
-            (geo.size, 1), (geo.kernel, 1), (geo.stride, 1), (geo.dilate, 1), (geo.pad, 0),
-            (geo.out, 1),
-        )
-        for n in full(field, missing)
-    ]  # fmt: skip
     kernel(source.dtype, source.size, target.size)(
-        xp, threads, source, target, N, C, *sizes, *strides
+        xp, threads, source, target, N, C, *sizes_of(geo), *strides
     )
 
 
-def full(sizes: Sizes, missing: int) -> Sizes:
-    """One number for each of three axes.
-
-    >>> full((5, 7), 1)
-    (1, 5, 7)
-    """
-    return (missing,) * (3 - len(sizes)) + tuple(sizes)
+def sizes_of(geo: Any) -> list[int]:
+    """All fields of a geometry, filled up in front to three numbers each, as the kernels take
+    them."""
+    return [
+        n
+        for name, sizes in zip(geo._fields, geo)
+        for n in (int(name != "pad"),) * (3 - len(sizes)) + tuple(sizes)
+    ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from d2lmini.cuda import kernels
+from d2lmini.ops.core import with_axis
 from d2lmini.ops.cross_entropy import (
     factor_of,
     other_axes,
-    shape_of_losses,
     softmax_cross_entropy_backward,
     softmax_cross_entropy_mean,
 )
@@ -20,7 +20,7 @@ def _(xp, data, label, *, axis=-1, sparse_label=True, batch_axis=0, scale=1.0, o
     if not data.size:
         return softmax_cross_entropy_mean.compute(xp, data, label, **how, out=out)
     wide = xp.promote_types(data.dtype, "float32")
-    kept = shape_of_losses(data.shape, axis)
+    kept = with_axis(data.shape, axis, 1)
     examples = kept[batch_axis]
     is_one_each = prod(kept) == examples
     y = losses = xp.empty((examples,) if is_one_each else kept, wide)
@@ -44,7 +44,7 @@ def _(xp, g, data, label, *, axis=-1, sparse_label=True, batch_axis=0, scale=1.0
     dx = xp.empty(data.shape, data.dtype) if out is None else out
     if not data.size or not dx.flags.c_contiguous:
         return softmax_cross_entropy_backward.compute(xp, g, data, label, **how, out=dx)
-    kept = shape_of_losses(data.shape, axis)
+    kept = with_axis(data.shape, axis, 1)
     g, data, label = (xp.ascontiguousarray(a) for a in (g, data, label))
     factor = factor_of(data.shape, axis, batch_axis, scale)
     behind = prod(kept[batch_axis % data.ndim + 1 :])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.cuda import kernels
+from d2lmini.ops.core import as_three_axes
 from d2lmini.ops.normalization import (
     BatchNorm,
     all_outputs,
-    as_three_axes,
     first_output,
     normalize_into,
 )

@@ -54,25 +54,22 @@ def _(
 
 
 @max_pooling_backward.kernel("cuda")
-def _(xp, g, data, y, *, kernel, stride, pad, out=None):
-    dx = xp.empty(data.shape, g.dtype) if out is None else out
-    geometry = kernel, stride, pad
-    return _on_windows(xp, kernels.pooling.max_pool_backward, g, data, y, dx, *geometry)
+def _(xp, g, data, y, **how):
+    return _on_windows(xp, kernels.pooling.max_pool_backward, g, data, y, data.shape, **how)
 
 
 @max_pooling_pick.kernel("cuda")
-def _(xp, u, data, y, *, kernel, stride, pad, out=None):
-    picked = xp.empty(y.shape, u.dtype) if out is None else out
-    geometry = kernel, stride, pad
-    return _on_windows(xp, kernels.pooling.max_pool_pick, u, data, y, picked, *geometry)
+def _(xp, u, data, y, **how):
+    return _on_windows(xp, kernels.pooling.max_pool_pick, u, data, y, y.shape, **how)
 
 
 def _on_windows(
-    xp: Any, launch: Callable[..., None], values: Any, data: Any, y: Any, out: Any, kernel: Any,
-    stride: Any, pad: Any,
+    xp: Any, launch: Callable[..., None], values: Any, data: Any, y: Any, shape: Any, *,
+    kernel: Any, stride: Any, pad: Any, out: Any = None,
 ) -> Any:  # fmt: skip
-    """Fill `out` from `values` by a function of `kernels.pooling`, for the max pooling of `data`
-    to y; return `out`."""
+    """Fill `out`, of `shape`, from `values` by a function of `kernels.pooling`, for the max pooling
+    of `data` to y; return `out`."""
+    out = xp.empty(shape, values.dtype) if out is None else out
     pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
     launch(xp, *map(xp.ascontiguousarray, (values, data, y)), out, pool)
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.cuda import kernels
+from d2lmini.ops.chunking import place
 from d2lmini.ops.distributions import draw, draw_each, standard_uniform
 from d2lmini.ops.random_ops import pick, random_randint, shuffle
 
@@ -43,7 +44,4 @@ def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
 @shuffle.kernel("cuda")
 def _(xp, data, *, rng, out=None):
     order = kernels.random_numbers.permutation(xp, rng, data.shape[0]) if data.ndim else ...
-    if out is None:
-        return data[order]
-    out[...] = data[order]
-    return out
+    return place(xp, data[order], data.dtype, out)

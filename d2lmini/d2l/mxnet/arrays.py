@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from d2lmini import np, npx
 
 ones_like, ones, zeros_like, zeros = np.ones_like, np.ones, np.zeros_like, np.zeros
@@ -19,9 +22,27 @@ float32, int32, int64 = np.float32, np.int32, np.int64
 abs, eye, sigmoid, batch_matmul = np.abs, np.eye, npx.sigmoid, npx.batch_dot
 
 
-def numpy(x, *args, **kwargs):
-    """A NumPy copy; waits."""
-    return x.asnumpy(*args, **kwargs)
+def _method(method: str, text: str, name: str = "") -> Callable[..., Any]:
+    """A method of arrays as a function of this name (else the method's) with this docstring."""
+
+    def call(x, *args, **kwargs):
+        return getattr(x, method)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name or method
+    call.__doc__ = text
+    return call
+
+
+numpy = _method("asnumpy", "A NumPy copy; waits.", "numpy")
+reshape = _method("reshape", "The array in another shape.")
+to = _method("as_in_context", "The array on another device.", "to")
+reduce_sum = _method("sum", "The sum.", "reduce_sum")
+reduce_mean = _method("mean", "The mean.", "reduce_mean")
+argmax = _method("argmax", "The position of the largest element.")
+astype = _method("astype", "The array in another dtype.")
+transpose = _method("transpose", "The array with axes in another order.")
+swapaxes = _method("swapaxes", "The array with two axes exchanged.")
+repeat = _method("repeat", "The array with elements repeated.")
 
 
 def size(x):
@@ -29,51 +50,6 @@ def size(x):
     return x.size
 
 
-def reshape(x, *args, **kwargs):
-    """The array in another shape."""
-    return x.reshape(*args, **kwargs)
-
-
-def to(x, *args, **kwargs):
-    """The array on another device."""
-    return x.as_in_context(*args, **kwargs)
-
-
-def reduce_sum(x, *args, **kwargs):
-    """The sum."""
-    return x.sum(*args, **kwargs)
-
-
-def reduce_mean(x, *args, **kwargs):
-    """The mean."""
-    return x.mean(*args, **kwargs)
-
-
-def argmax(x, *args, **kwargs):
-    """The position of the largest element."""
-    return x.argmax(*args, **kwargs)
-
-
-def astype(x, *args, **kwargs):
-    """The array in another dtype."""
-    return x.astype(*args, **kwargs)
-
-
-def transpose(x, *args, **kwargs):
-    """The array with axes in another order."""
-    return x.transpose(*args, **kwargs)
-
-
 def expand_dims(x, *args, **kwargs):
     """The array with a new axis."""
     return np.expand_dims(x, *args, **kwargs)
-
-
-def swapaxes(x, *args, **kwargs):
-    """The array with two axes exchanged."""
-    return x.swapaxes(*args, **kwargs)
-
-
-def repeat(x, *args, **kwargs):
-    """The array with elements repeated."""
-    return x.repeat(*args, **kwargs)

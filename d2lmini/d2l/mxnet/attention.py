@@ -274,9 +274,7 @@ class Seq2Seq(EncoderDecoder):
         super().__init__(encoder, decoder)
         self.save_hyperparameters()
 
-    def validation_step(self, batch: Any) -> None:
-        """Draw the loss of a batch."""
-        self.plot("loss", self.loss(self(*batch[:-1]), batch[-1]), train=False)
+    validation_step = Module.validation_step
 
     def configure_optimizers(self) -> Any:
         """Adam."""

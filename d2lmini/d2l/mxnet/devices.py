@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from d2lmini import autograd, gluon, npx
+from d2lmini import autograd, npx
 from d2lmini.context import Context
+from d2lmini.d2l.context import try_all_gpus
+from d2lmini.d2l.devices import split_batch
 from d2lmini.d2l.mxnet.training import Accumulator, Animator, Timer, accuracy
 
 cpu, gpu = npx.cpu, npx.gpu
@@ -27,21 +29,6 @@ def num_gpus() -> int:
 def try_gpu(i: int = 0) -> Context:
     """gpu(i) if there is one, else cpu()."""
     return gpu(i) if num_gpus() >= i + 1 else cpu()
-
-
-def try_all_gpus() -> list[Context]:
-    """All GPUs; [cpu()] if there is none. (The book's own function then gives an empty list, on
-    which its programs fail.)"""
-    return [gpu(i) for i in range(num_gpus())] or [cpu()]
-
-
-def split_batch(X: Any, y: Any, devices: list[Context]) -> tuple[list[Any], list[Any]]:
-    """Features and labels cut into one part for each device. ValueError unless there are as many
-    labels as features."""
-    if X.shape[0] != y.shape[0]:
-        raise ValueError(f"split_batch: {X.shape[0]} features and {y.shape[0]} labels")
-    load = gluon.utils.split_and_load
-    return load(X, devices, even_split=False), load(y, devices, even_split=False)
 
 
 def evaluate_accuracy_gpus(

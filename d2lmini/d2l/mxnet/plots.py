@@ -9,20 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from d2lmini.d2l.figures import as_numpy, pyplot
 from d2lmini.d2l.figures import bbox_to_rect as bbox_to_rect
 from d2lmini.d2l.figures import set_figsize as set_figsize
 from d2lmini.d2l.figures import use_svg_display as use_svg_display
-from d2lmini.ndarray import NDArray
-
-
-def _pyplot() -> Any:
-    import matplotlib.pyplot
-
-    return matplotlib.pyplot
-
-
-def _numpy(x: Any) -> Any:
-    return x.asnumpy() if isinstance(x, NDArray) else x
 
 
 def set_axes(
@@ -49,7 +39,7 @@ def plot(
     """Curves: Y over X, or X over its indices. Each is one curve or a list of curves; a single X
     serves all."""
     set_figsize(figsize)
-    axes = axes or _pyplot().gca()
+    axes = axes or pyplot().gca()
     if Y is None:
         curves = [(None, y) for y in _curves(X)]
     else:
@@ -64,22 +54,22 @@ def plot(
 def _curves(values: Any) -> list[Any]:
     """A curve or several, as a list of NumPy arrays or lists."""
     if hasattr(values, "ndim"):
-        return [_numpy(values)] if values.ndim == 1 else list(_numpy(values))
-    values = [_numpy(value) for value in values]
+        return [as_numpy(values)] if values.ndim == 1 else list(as_numpy(values))
+    values = [as_numpy(value) for value in values]
     alone = not values or getattr(values[0], "ndim", 1) == 0 or not hasattr(values[0], "__len__")
-    return [values] if alone else [list(map(_numpy, curve)) for curve in values]
+    return [values] if alone else [list(map(as_numpy, curve)) for curve in values]
 
 
 def show_images(
     imgs: Any, num_rows: int, num_cols: int, titles: Any = None, scale: float = 1.5
 ) -> Any:
     """Draw pictures in a grid."""
-    _, axes = _pyplot().subplots(
+    _, axes = pyplot().subplots(
         num_rows, num_cols, figsize=(num_cols * scale, num_rows * scale), squeeze=False
     )
     flat = axes.flatten()
     for i, (place, img) in enumerate(zip(flat, imgs)):
-        place.imshow(_numpy(img))
+        place.imshow(as_numpy(img))
         place.axis("off")
         if titles:
             place.set_title(titles[i])
@@ -92,9 +82,9 @@ def show_heatmaps(
 ) -> None:  # fmt: skip
     """Draw matrices, (rows, columns, H, W), as colours."""
     use_svg_display()
-    values = _numpy(matrices)
+    values = as_numpy(matrices)
     rows, columns = values.shape[:2]
-    figure, axes = _pyplot().subplots(
+    figure, axes = pyplot().subplots(
         rows, columns, figsize=figsize, sharex=True, sharey=True, squeeze=False
     )
     for i in range(rows):
@@ -114,10 +104,10 @@ def show_list_len_pair_hist(
 ) -> None:
     """A histogram of the lengths of the lists in two lists."""
     set_figsize()
-    _pyplot().hist([[len(item) for item in xlist], [len(item) for item in ylist]])
-    _pyplot().xlabel(xlabel)
-    _pyplot().ylabel(ylabel)
-    _pyplot().legend(legend)
+    pyplot().hist([[len(item) for item in xlist], [len(item) for item in ylist]])
+    pyplot().xlabel(xlabel)
+    pyplot().ylabel(ylabel)
+    pyplot().legend(legend)
 
 
 # -- curves that grow ------------------------------------------------------------------------------
@@ -139,8 +129,8 @@ def show_curves(board: Any) -> None:
 
     use_svg_display()
     if board.fig is None:
-        board.fig = _pyplot().figure(figsize=board.figsize)
-    axes = board.axes or _pyplot().gca()
+        board.fig = pyplot().figure(figsize=board.figsize)
+    axes = board.axes or pyplot().gca()
     axes.cla()
     for (_, curve), style, color in zip(board.data.items(), board.ls, board.colors):
         axes.plot([p.x for p in curve], [p.y for p in curve], linestyle=style, color=color)
@@ -162,7 +152,7 @@ def show_animation(animator: Any) -> None:
 
     use_svg_display()
     if not hasattr(animator, "fig"):
-        animator.fig, axes = _pyplot().subplots(
+        animator.fig, axes = pyplot().subplots(
             animator.nrows, animator.ncols, figsize=animator.figsize, squeeze=False
         )
         animator.axes = list(axes.flatten())

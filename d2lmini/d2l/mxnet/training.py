@@ -17,7 +17,9 @@ from typing import Any
 from d2lmini import autograd, gluon, init, np, npx
 from d2lmini.context import Context
 from d2lmini.d2l import benchmark
+from d2lmini.d2l.models import squared_loss
 from d2lmini.d2l.mxnet.hyperparameters import HyperParameters
+from d2lmini.d2l.training import sgd as sgd
 from d2lmini.gluon import nn
 
 
@@ -121,17 +123,6 @@ class Animator:
 def linreg(X: Any, w: Any, b: Any) -> Any:
     """Linear regression: X w + b."""
     return np.dot(X, w) + b
-
-
-def squared_loss(y_hat: Any, y: Any) -> Any:
-    """(y_hat - y)**2 / 2, with y in the shape of y_hat."""
-    return (y_hat - y.reshape(y_hat.shape)) ** 2 / 2
-
-
-def sgd(params: Iterable[Any], lr: float, batch_size: int) -> None:
-    """One step of minibatch stochastic gradient descent, in place."""
-    for param in params:
-        param[:] = param - lr * param.grad / batch_size
 
 
 class SGD(HyperParameters):

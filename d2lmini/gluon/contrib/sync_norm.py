@@ -43,6 +43,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import wrap
 from d2lmini.ops.core import modes, registry
+from d2lmini.signatures import with_parameters_of
 
 #: Number of calls of a layer by which a device may be ahead of the others.
 MOST_AHEAD = 16
@@ -272,26 +273,9 @@ class SyncBatchNorm(BatchNorm):
     layer are compiled. In symbols and files the layer is BatchNorm.
     """
 
-    def __init__(
-        self,
-        in_channels: int = 0,
-        num_devices: int | None = None,
-        momentum: float = 0.9,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        use_global_stats: bool = False,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        running_mean_initializer: Any = "zeros",
-        running_variance_initializer: Any = "ones",
-        **kwargs: Any,
-    ):
-        super().__init__(
-            1, momentum, epsilon, center, scale, use_global_stats, beta_initializer,
-            gamma_initializer, running_mean_initializer, running_variance_initializer, in_channels,
-            **kwargs,
-        )  # fmt: skip
+    @with_parameters_of(BatchNorm.__init__, without="axis")
+    def __init__(self, in_channels: int = 0, num_devices: int | None = None, **kwargs: Any):
+        super().__init__(1, in_channels=in_channels, **kwargs)
         if num_devices is not None and num_devices < 1:
             raise ValueError(f"SyncBatchNorm: num_devices is 1 or more, got {num_devices}")
         self._num_devices = num_devices

@@ -15,13 +15,13 @@ from math import pi
 from typing import Any
 
 from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_like
+from d2lmini.signatures import with_defaults
 
 
 class L2Loss(Loss):
     """Half the squared difference: (label - pred)^2 / 2 * weight. Its minimum is at the mean."""
 
-    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any):
-        super().__init__(weight, batch_axis, **kwargs)
+    __init__ = with_defaults(Loss.__init__, weight=1.0, batch_axis=0)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         half = 0.5 if self._weight is None else _number(self._weight) / 2
@@ -35,8 +35,7 @@ class L2Loss(Loss):
 class L1Loss(Loss):
     """The absolute difference: |label - pred|. Its minimum is at the median."""
 
-    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any):
-        super().__init__(weight, batch_axis, **kwargs)
+    __init__ = with_defaults(Loss.__init__, weight=None, batch_axis=0)
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)

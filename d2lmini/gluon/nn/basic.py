@@ -29,15 +29,33 @@ from d2lmini.gluon.nn.activations import Activation
 from d2lmini.ops.core import registry
 
 
-class Dense(HybridBlock):
+class Affine(HybridBlock):
+    """Base class of Dense and the convolutions: a weight, a bias or none, an activation or none."""
+
+    weight: Any
+
+    def _declare(
+        self, shape: tuple[int, ...], outputs: int, weight_initializer: Any,
+        bias_initializer: Any, use_bias: bool, activation: str | None, **how: Any,
+    ) -> None:  # fmt: skip
+        how["allow_deferred_init"] = True
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=shape, init=weight_initializer, **how)
+            self.bias = None
+            if use_bias:
+                self.bias = self.params.get("bias", shape=(outputs,), init=bias_initializer, **how)
+            self.act = None
+            if activation is not None:
+                self.act = Activation(activation, prefix=activation + "_")
+
+
+class Dense(Affine):
     """y = activation(x weight^T + bias): `units` outputs, each from all inputs.
 
     x (N, ...) -> (N, units), with all axes but the first flattened to K; with flatten=False (...,
     K) -> (..., units). weight (units, K), bias (units,) unless use_bias=False. activation: a name
     accepted by `Activation`. in_units: K; 0 infers K at the first call.
     """
-
-    weight: Any
 
     def __init__(
         self,
@@ -55,26 +73,10 @@ class Dense(HybridBlock):
         self._units = units
         self._in_units = in_units
         self._flatten = flatten
-        with self.name_scope():
-            self.weight = self.params.get(
-                "weight",
-                shape=(units, in_units),
-                init=weight_initializer,
-                dtype=dtype,
-                allow_deferred_init=True,
-            )
-            self.bias = None
-            if use_bias:
-                self.bias = self.params.get(
-                    "bias",
-                    shape=(units,),
-                    init=bias_initializer,
-                    dtype=dtype,
-                    allow_deferred_init=True,
-                )
-            self.act = None
-            if activation is not None:
-                self.act = Activation(activation, prefix=activation + "_")
+        self._declare(
+            (units, in_units), units, weight_initializer, bias_initializer, use_bias, activation,
+            dtype=dtype,
+        )  # fmt: skip
 
     def infer_shape(self, x: Any) -> None:
         inner = prod(x.shape[1:]) if self._flatten else x.shape[-1]

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from d2lmini.base import MXNetError
-from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.nn.activations import Activation
+from d2lmini.gluon.nn.basic import Affine
+from d2lmini.signatures import with_parameters_of
 from d2lmini.util import is_np_shape
 
 Size = int | tuple[int, ...]
@@ -33,13 +33,11 @@ def each_axis(value: Any, ndim: int) -> Any:
     return value if isinstance(value, (tuple, list, str)) else (value,) * ndim
 
 
-class _Conv(HybridBlock):
+class _Conv(Affine):
     """Base class of the convolutions: weight, bias, and the call of the op."""
 
     ndim: ClassVar[int]
     _op_name: ClassVar[str] = "Convolution"
-
-    weight: Any
 
     def __init__(
         self,
@@ -89,21 +87,10 @@ class _Conv(HybridBlock):
                 f"{type(self).__name__}: groups={groups} must divide channels={channels} and "
                 f"in_channels={in_channels}"
             )
-        with self.name_scope():
-            self.weight = self.params.get(
-                "weight",
-                shape=self._weight_shape(in_channels),
-                init=weight_initializer,
-                allow_deferred_init=True,
-            )
-            self.bias = None
-            if use_bias:
-                self.bias = self.params.get(
-                    "bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True
-                )
-            self.act = None
-            if activation is not None:
-                self.act = Activation(activation, prefix=activation + "_")
+        self._declare(
+            self._weight_shape(in_channels), channels, weight_initializer, bias_initializer,
+            use_bias, activation,
+        )  # fmt: skip
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
         how = self._kwargs
@@ -171,27 +158,12 @@ class _ConvTranspose(_Conv):
 
     _op_name = "Deconvolution"
 
+    @with_parameters_of(_Conv.__init__)
     def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        layout: str | None = None,
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        in_channels: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(
-            channels, kernel_size, strides, padding, dilation, groups, layout, activation,
-            use_bias, weight_initializer, bias_initializer, in_channels, **kwargs,
-        )  # fmt: skip
+        self, channels: int, kernel_size: Size, strides: Size = 1, padding: Size = 0,
+        output_padding: Size = 0, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(channels, kernel_size, strides, padding, **kwargs)
         self.outpad = each_axis(output_padding, self.ndim)
         if any(more >= s for more, s in zip(self.outpad, self._kwargs["stride"])):
             raise MXNetError(

@@ -30,6 +30,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.signatures import with_parameters_of
 
 
 class _Normalization(HybridBlock):
@@ -142,18 +143,26 @@ class BatchNormReLU(BatchNorm):
 class _WithoutStatistics(_Normalization):
     """Base class of layers that keep only gamma and beta, n numbers each.
 
-    shown: eps, center, scale and the layer's own argument, in the order of the repr.
+    own: the layer's own argument, for the repr.
     """
 
     def __init__(
-        self, n: int, gamma_init: Any, beta_init: Any, shown: dict[str, Any], **kwargs: Any
+        self,
+        n: int,
+        own: dict[str, Any],
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self._kwargs = shown
-        self._epsilon = shown["eps"]
+        self._kwargs = {"eps": epsilon, **own, "center": center, "scale": scale}
+        self._epsilon = epsilon
         with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", n, gamma_init, shown["scale"])
-            self.beta = self._one_per_channel("beta", n, beta_init, shown["center"])
+            self.gamma = self._one_per_channel("gamma", n, gamma_initializer, scale)
+            self.beta = self._one_per_channel("beta", n, beta_initializer, center)
 
 
 class _AlongAxis(_WithoutStatistics):
@@ -174,22 +183,12 @@ class LayerNorm(_AlongAxis):
     J. Ba et al., "Layer Normalization" (2016).
     """
 
+    @with_parameters_of(_WithoutStatistics.__init__, without="n own kwargs")
     def __init__(
-        self,
-        axis: int = -1,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        in_channels: int = 0,
-        prefix: str | None = None,
-        params: Any = None,
-    ):
-        shown = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
-        super().__init__(
-            in_channels, gamma_initializer, beta_initializer, shown, prefix=prefix, params=params
-        )
+        self, axis: int = -1, *, in_channels: int = 0, prefix: str | None = None,
+        params: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(in_channels, {"axis": axis}, prefix=prefix, params=params, **kwargs)
         self._axis = axis
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
@@ -201,19 +200,12 @@ class InstanceNorm(_AlongAxis):
     shape kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
     """
 
+    @with_parameters_of(_WithoutStatistics.__init__, without="n own")
     def __init__(
-        self,
-        axis: int = 1,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = False,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        in_channels: int = 0,
-        **kwargs: Any,
-    ):
-        shown = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
-        super().__init__(in_channels, gamma_initializer, beta_initializer, shown, **kwargs)
+        self, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = False, *,
+        in_channels: int = 0, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(in_channels, {"axis": axis}, epsilon, center, scale, **kwargs)
         self._axis = axis
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
@@ -229,20 +221,12 @@ class GroupNorm(_WithoutStatistics):
     (2018).
     """
 
+    @with_parameters_of(_WithoutStatistics.__init__, without="n own kwargs")
     def __init__(
-        self,
-        num_groups: int = 1,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        prefix: str | None = None,
-        params: Any = None,
-    ):
-        shown = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        self, num_groups: int = 1, *, prefix: str | None = None, params: Any = None, **kwargs: Any
+    ) -> None:
         super().__init__(
-            num_groups, gamma_initializer, beta_initializer, shown, prefix=prefix, params=params
+            num_groups, {"num_groups": num_groups}, prefix=prefix, params=params, **kwargs
         )
         self._num_groups = num_groups
 

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.conv import Size, each_axis
+from d2lmini.signatures import with_parameters_of
 
 #: The accepted layouts: with the channels first, and with the channels last.
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
@@ -35,13 +36,11 @@ class _Pooling(HybridBlock):
 
     def __init__(
         self,
-        pool_size: Size,
-        strides: Size | None,
-        padding: Size,
-        ceil_mode: bool,
-        layout: str | None,
-        global_pool: bool = False,
-        count_include_pad: bool | None = None,
+        pool_size: Size = 2,
+        strides: Size | None = None,
+        padding: Size = 0,
+        layout: str | None = None,
+        ceil_mode: bool = False,
         **kwargs: Any,
     ):
         ndim = self.ndim
@@ -59,13 +58,11 @@ class _Pooling(HybridBlock):
             "kernel": kernel,
             "stride": kernel if strides is None else each_axis(strides, ndim),
             "pad": each_axis(padding, ndim),
-            "global_pool": global_pool,
+            "global_pool": False,
             "pool_type": self.pool_type,
             "layout": layout,
             "pooling_convention": "full" if ceil_mode else "valid",
         }
-        if count_include_pad is not None:
-            self._kwargs["count_include_pad"] = count_include_pad
 
     def _alias(self) -> str:
         return "pool"
@@ -93,17 +90,6 @@ class MaxPool1D(_Pooling):
 
     ndim, pool_type = 1, "max"
 
-    def __init__(
-        self,
-        pool_size: Size = 2,
-        strides: Size | None = None,
-        padding: Size = 0,
-        layout: str | None = None,
-        ceil_mode: bool = False,
-        **kwargs: Any,
-    ):
-        super().__init__(pool_size, strides, padding, ceil_mode, layout, **kwargs)
-
 
 class MaxPool2D(MaxPool1D):
     """The maximum of each window: (N, C, H, W) -> (N, C, OH, OW). Padding is ignored."""
@@ -120,16 +106,12 @@ class MaxPool3D(_Pooling):
 
     ndim, pool_type = 3, "max"
 
+    @with_parameters_of(_Pooling.__init__)
     def __init__(
-        self,
-        pool_size: Size = 2,
-        strides: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        layout: str | None = None,
-        **kwargs: Any,
-    ):
-        super().__init__(pool_size, strides, padding, ceil_mode, layout, **kwargs)
+        self, pool_size: Size = 2, strides: Size | None = None, padding: Size = 0,
+        ceil_mode: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(pool_size, strides, padding, ceil_mode=ceil_mode, **kwargs)
 
 
 class AvgPool1D(_Pooling):
@@ -140,42 +122,26 @@ class AvgPool1D(_Pooling):
 
     ndim, pool_type = 1, "avg"
 
-    def __init__(
-        self,
-        pool_size: Size = 2,
-        strides: Size | None = None,
-        padding: Size = 0,
-        layout: str | None = None,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(
-            pool_size, strides, padding, ceil_mode, layout, False, count_include_pad, **kwargs
-        )
+    @with_parameters_of(_Pooling.__init__)
+    def __init__(self, *, count_include_pad: bool = True, **kwargs: Any):
+        super().__init__(**kwargs)
+        self._kwargs["count_include_pad"] = count_include_pad
 
 
-class AvgPool2D(_Pooling):
+class AvgPool2D(AvgPool1D):
     """The mean of each window: (N, C, H, W) -> (N, C, OH, OW).
 
     Padding counts as zeros; with count_include_pad=False padding does not count.
     """
 
-    ndim, pool_type = 2, "avg"
+    ndim = 2
 
+    @with_parameters_of(AvgPool1D.__init__)
     def __init__(
-        self,
-        pool_size: Size = 2,
-        strides: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        layout: str | None = None,
-        count_include_pad: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(
-            pool_size, strides, padding, ceil_mode, layout, False, count_include_pad, **kwargs
-        )
+        self, pool_size: Size = 2, strides: Size | None = None, padding: Size = 0,
+        ceil_mode: bool = False, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(pool_size, strides, padding, ceil_mode=ceil_mode, **kwargs)
 
 
 class AvgPool3D(AvgPool2D):
@@ -191,7 +157,8 @@ class _Global(_Pooling):
     """The window is the whole image: every spatial axis becomes 1."""
 
     def __init__(self, layout: str | None = None, **kwargs: Any):
-        super().__init__(1, None, 0, True, layout, global_pool=True, **kwargs)
+        super().__init__(1, layout=layout, ceil_mode=True, **kwargs)
+        self._kwargs["global_pool"] = True
 
 
 class GlobalMaxPool1D(_Global):

@@ -29,6 +29,7 @@ from d2lmini.gluon.rnn.sequences import as_array, as_steps
 from d2lmini.ops.core import Value, registry
 from d2lmini.ops.rnn_layer import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
+from d2lmini.signatures import with_parameters_of
 
 
 def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
@@ -196,22 +197,9 @@ class RNNCell(GatedCell):
     function.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        activation: Any = "tanh",
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
-        params: Any = None,
-    ):
-        super().__init__(
-            hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
-            h2h_bias_initializer, input_size, prefix, params,
-        )  # fmt: skip
+    @with_parameters_of(GatedCell.__init__)
+    def __init__(self, hidden_size: int, activation: Any = "tanh", **kwargs: Any):
+        super().__init__(hidden_size, **kwargs)
         self._activation = activation
 
     def _alias(self) -> str:
@@ -238,23 +226,11 @@ class LSTMCell(GatedCell):
     n_gates = 4
     n_states = 2
 
+    @with_parameters_of(GatedCell.__init__)
     def __init__(
-        self,
-        hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
-        params: Any = None,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
-    ):
-        super().__init__(
-            hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
-            h2h_bias_initializer, input_size, prefix, params,
-        )  # fmt: skip
+        self, *, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
         self._activation = activation
         self._recurrent_activation = recurrent_activation
 

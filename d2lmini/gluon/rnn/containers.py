@@ -93,9 +93,6 @@ class _Stack(_Composite):
 class SequentialRNNCell(_Stack, RecurrentCell):
     """Cells called one after another, each on the output of the one before; filled by `add`."""
 
-    def __init__(self, prefix: str | None = None, params: Any = None):
-        super().__init__(prefix=prefix, params=params)
-
     def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         self._counter += 1
         return self._through(inputs, states)
@@ -103,9 +100,6 @@ class SequentialRNNCell(_Stack, RecurrentCell):
 
 class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
     """`SequentialRNNCell` for cells that can be hybridized."""
-
-    def __init__(self, prefix: str | None = None, params: Any = None):
-        super().__init__(prefix=prefix, params=params)
 
     def hybrid_forward(self, F: Any, x: Any, states: list[Any]) -> Any:
         return self._through(x, states)

@@ -28,6 +28,10 @@ from d2lmini.gluon.rnn.wrappers import DropoutCell
 from d2lmini.gluon.utils import as_default
 from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
+from d2lmini.signatures import with_parameters_of
+
+#: What an LSTM may do to its cell state at each step.
+_CLIP = {"state_clip_min": None, "state_clip_max": None, "state_clip_nan": False}
 
 
 class RecurrentLayer(HybridBlock):
@@ -43,49 +47,39 @@ class RecurrentLayer(HybridBlock):
 
     n_gates = 1
     n_states = 1
+    _mode: str
 
     def __init__(
         self,
         hidden_size: int,
-        num_layers: int,
-        layout: str,
-        dropout: float,
-        bidirectional: bool,
-        input_size: int,
-        i2h_weight_initializer: Any,
-        h2h_weight_initializer: Any,
-        i2h_bias_initializer: Any,
-        h2h_bias_initializer: Any,
-        mode: str,
-        projection_size: int | None = None,
-        state_clip_min: float | None = None,
-        state_clip_max: float | None = None,
-        state_clip_nan: bool = False,
+        num_layers: int = 1,
+        layout: str = "TNC",
+        dropout: float = 0,
+        bidirectional: bool = False,
+        input_size: int = 0,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
         dtype: Any = "float32",
-        use_sequence_length: bool = False,
         **kwargs: Any,
     ):
+        self._clip = {f"lstm_{name}": kwargs.pop(name, default) for name, default in _CLIP.items()}
+        left_out = [kwargs.pop(name, None) for name in ("projection_size", "use_sequence_length")]
         super().__init__(**kwargs)
         assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
-        if projection_size or use_sequence_length:
+        if any(left_out):
             raise NotImplementedError(
                 f"{type(self).__name__}: projection_size and use_sequence_length are not supported"
                 "; see nd.RNN for what to do instead"
             )
         self._hidden_size = hidden_size
         self._num_layers = num_layers
-        self._mode = mode
         self._layout = layout
         self._dropout = dropout
         self._dir = 2 if bidirectional else 1
         self._input_size = input_size
-        self._projection_size = projection_size
         self._dtype = dtype
-        self._clip = {
-            "lstm_state_clip_min": state_clip_min,
-            "lstm_state_clip_max": state_clip_max,
-            "lstm_state_clip_nan": state_clip_nan,
-        }
         self._initializers = {
             "i2h_weight": i2h_weight_initializer,
             "h2h_weight": h2h_weight_initializer,
@@ -247,29 +241,15 @@ class RNN(RecurrentLayer):
     Shapes and parameters: see `RecurrentLayer`. Raises KeyError for another activation.
     """
 
+    @with_parameters_of(RecurrentLayer.__init__)
     def __init__(
-        self,
-        hidden_size: int,
-        num_layers: int = 1,
-        activation: str = "relu",
-        layout: str = "TNC",
-        dropout: float = 0,
-        bidirectional: bool = False,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        dtype: Any = "float32",
-        **kwargs: Any,
-    ):
+        self, hidden_size: int, num_layers: int = 1, activation: str = "relu", *,
+        input_size: int = 0, dtype: Any = "float32", **kwargs: Any,
+    ) -> None:  # fmt: skip
         if activation not in ("relu", "tanh"):
             raise KeyError(f"rnn_{activation}: activation must be 'relu' or 'tanh'")
-        super().__init__(
-            hidden_size, num_layers, layout, dropout, bidirectional, input_size,
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
-            h2h_bias_initializer, f"rnn_{activation}", dtype=dtype, **kwargs,
-        )  # fmt: skip
+        self._mode = f"rnn_{activation}"
+        super().__init__(hidden_size, num_layers, input_size=input_size, dtype=dtype, **kwargs)
 
     def _alias(self) -> str:
         return "rnn"
@@ -287,32 +267,17 @@ class LSTM(RecurrentLayer):
 
     n_gates = 4
     n_states = 2
+    _mode = "lstm"
 
+    @with_parameters_of(RecurrentLayer.__init__)
     def __init__(
-        self,
-        hidden_size: int,
-        num_layers: int = 1,
-        layout: str = "TNC",
-        dropout: float = 0,
-        bidirectional: bool = False,
-        input_size: int = 0,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        projection_size: int | None = None,
-        h2r_weight_initializer: Any = None,
-        state_clip_min: float | None = None,
-        state_clip_max: float | None = None,
-        state_clip_nan: bool = False,
-        dtype: Any = "float32",
-        **kwargs: Any,
-    ):
+        self, *, projection_size: int | None = None, h2r_weight_initializer: Any = None,
+        state_clip_min: float | None = None, state_clip_max: float | None = None,
+        state_clip_nan: bool = False, dtype: Any = "float32", **kwargs: Any,
+    ) -> None:  # fmt: skip
         super().__init__(
-            hidden_size, num_layers, layout, dropout, bidirectional, input_size,
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
-            h2h_bias_initializer, "lstm", projection_size, state_clip_min, state_clip_max,
-            state_clip_nan, dtype, **kwargs,
+            projection_size=projection_size, state_clip_min=state_clip_min,
+            state_clip_max=state_clip_max, state_clip_nan=state_clip_nan, dtype=dtype, **kwargs,
         )  # fmt: skip
 
     def _alias(self) -> str:
@@ -329,27 +294,7 @@ class GRU(RecurrentLayer):
     """
 
     n_gates = 3
-
-    def __init__(
-        self,
-        hidden_size: int,
-        num_layers: int = 1,
-        layout: str = "TNC",
-        dropout: float = 0,
-        bidirectional: bool = False,
-        input_size: int = 0,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        dtype: Any = "float32",
-        **kwargs: Any,
-    ):
-        super().__init__(
-            hidden_size, num_layers, layout, dropout, bidirectional, input_size,
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer,
-            h2h_bias_initializer, "gru", dtype=dtype, **kwargs,
-        )  # fmt: skip
+    _mode = "gru"
 
     def _alias(self) -> str:
         return "gru"

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.foreign.stack import Call, SourceLines
 from d2lmini.profiler.lint import HIDDEN
-from d2lmini.profiler.own_reader import RecordedCost
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
@@ -131,6 +131,9 @@ class TraceBuilder:
             trace.memory.add(when_ns, ctx, nbytes, number, serial, site, live, cached)
         if not self._changes:
             trace.lacks["memory()"] = "the file has no memory events"
+        if not any(operation.is_copy and operation.nbytes for operation in trace.operations):
+            reason = "the file shows no copy between devices with its bytes"
+            trace.lacks["replay(link_gb_s=)"] = reason
         self._set_facts()
         return trace
 

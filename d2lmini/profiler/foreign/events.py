@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 Thread = tuple[Any, Any]
+T = TypeVar("T")
+
+#: Keys for `last_until`, and for sorting.
+BEGIN, PUSHED, ENDED = map(attrgetter, ("begin_ns", "pushed_ns", "ended_ns"))
 
 
 class Slice(NamedTuple):
@@ -109,6 +115,20 @@ class ForeignEvents:
             for slices in (self.slices, self.instants):
                 slices[:] = [_later(slice, ns) for slice in slices]
             self.flows[:] = [_later(flow, ns) for flow in self.flows]
+
+
+def by_thread(slices: Iterable[Slice]) -> dict[Thread, list[Slice]]:
+    """The slices of each thread, in their order."""
+    found: dict[Thread, list[Slice]] = defaultdict(list)
+    for slice in slices:
+        found[slice.thread].append(slice)
+    return found
+
+
+def last_until(items: Sequence[T], when_ns: int, key: Callable[[T], int]) -> T | None:
+    """The last of `items`, which are in the order of their `key`, that is not later than a time."""
+    k = bisect_right(items, when_ns, key=key)
+    return items[k - 1] if k else None
 
 
 AnyEvent = TypeVar("AnyEvent", Slice, Flow)

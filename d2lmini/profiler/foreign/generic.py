@@ -9,11 +9,17 @@ wait. A process is a place; its threads are the workers.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import defaultdict
 
 from d2lmini.profiler.foreign.builder import TraceBuilder
-from d2lmini.profiler.foreign.events import ForeignEvents, Slice, Thread
+from d2lmini.profiler.foreign.events import (
+    BEGIN,
+    ENDED,
+    ForeignEvents,
+    Slice,
+    Thread,
+    by_thread,
+    last_until,
+)
 from d2lmini.profiler.foreign.stack import walk_stack
 from d2lmini.profiler.records import Operation
 
@@ -24,12 +30,9 @@ WAITING = re.compile(
 
 def read(events: ForeignEvents, builder: TraceBuilder) -> None:
     """Fill the builder."""
-    threads: dict[Thread, list[Slice]] = defaultdict(list)
-    for slice in events.slices:
-        threads[slice.thread].append(slice)
     outermost: dict[Thread, list[Slice]] = {}
     waits: list[Slice] = []
-    for thread, slices in threads.items():
+    for thread, slices in by_thread(events.slices).items():
         own = outermost[thread] = []
         for slice, stack in walk_stack(slices):
             if not stack:
@@ -37,9 +40,8 @@ def read(events: ForeignEvents, builder: TraceBuilder) -> None:
 
     def at(thread: Thread, when_ns: int) -> Slice | None:
         """The operation of a thread that runs at a time."""
-        own = outermost.get(thread, [])
-        k = bisect_right(own, when_ns, key=lambda slice: slice.begin_ns) - 1
-        return own[k] if k >= 0 and own[k].end_ns >= when_ns else None
+        last = last_until(outermost.get(thread, []), when_ns, BEGIN)
+        return last if last is not None and last.end_ns >= when_ns else None
 
     pushes = {}
     for arrow in events.flows:
@@ -62,13 +64,10 @@ def read(events: ForeignEvents, builder: TraceBuilder) -> None:
         before = None if source is None else made.get((source.thread, source.begin_ns))
         if key in made and before is not None and before.ended_ns <= made[key].began_ns:
             builder.follow(made[key], before)
-    done = sorted(made.values(), key=lambda operation: operation.ended_ns)
+    done = sorted(made.values(), key=ENDED)
     for slice in waits:
-        k = bisect_right(done, slice.end_ns, key=lambda operation: operation.ended_ns)
-        awaited = done[k - 1] if k and done[k - 1].ended_ns > slice.begin_ns else None
-        if awaited is not None and awaited.pushed_ns > slice.begin_ns:
+        awaited = last_until(done, slice.end_ns, ENDED)
+        if awaited is not None and not awaited.pushed_ns <= slice.begin_ns < awaited.ended_ns:
             awaited = None
         name = events.thread_name(slice.thread)
         builder.wait(slice.name, name, slice.begin_ns, slice.end_ns, None, awaited)
-    lacks = builder.trace.lacks
-    lacks["replay(link_gb_s=)"] = "the file shows no copy between devices with its bytes"

@@ -21,14 +21,23 @@ from collections.abc import Sequence
 
 from d2lmini.context import Context, cpu, gpu
 from d2lmini.profiler.foreign.builder import TraceBuilder
-from d2lmini.profiler.foreign.events import ForeignEvents, Slice, Thread
-from d2lmini.profiler.foreign.stack import Call, Frame, is_standard, walk_stack
-from d2lmini.profiler.records import Operation
+from d2lmini.profiler.foreign.events import (
+    ENDED,
+    PUSHED,
+    ForeignEvents,
+    Slice,
+    by_thread,
+    last_until,
+)
+from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
 
 _PYTHON = re.compile(r"\$(.+\.py):(\d+) (.+)")
 _BUILTIN = re.compile(r"\$(?:builtins|<unknown>|\w+) (.+)")
 _DISPATCH = re.compile(r"PjitFunction\((.+)\)")
 _DEVICE = re.compile(r"/device:(?:GPU|TPU):(\d+).*")
+#: A call that dispatches or waits: the slice, the compiled function or the kind of wait, the line.
+Found = tuple[Slice, str, Call | None]
+
 _COPIES = {"MemcpyH2D": "in", "MemcpyD2H": "out"}
 
 #: JAX's functions in which the program waits for a value: file, name -> kind of wait.
@@ -74,33 +83,28 @@ class _Jax:
 
     def __init__(self, events: ForeignEvents, builder: TraceBuilder):
         self.events, self.builder = events, builder
-        self.dispatches: list[tuple[Slice, str, Call | None]] = []
-        self.waits: list[tuple[Slice, str, Call | None]] = []
+        self.dispatches: list[Found] = []
+        self.waits: list[Found] = []
 
     def read(self) -> None:
-        threads: dict[Thread, list[Slice]] = defaultdict(list)
-        for slice in self.events.slices:
-            threads[slice.thread].append(slice)
-        for slices in threads.values():
+        for slices in by_thread(self.events.slices).values():
             if any(slice.name.startswith("$") for slice in slices):
                 self._read_program(slices)
         self.dispatches.sort(key=lambda dispatch: dispatch[0].begin_ns)
         self._read_operations()
         self._read_waits()
-        lacks = self.builder.trace.lacks
-        lacks["replay(link_gb_s=)"] = "the file shows no copy between devices with its bytes"
 
     def _read_program(self, slices: Sequence[Slice]) -> None:
         """Find the calls that dispatch, and those that wait."""
         for slice, stack in walk_stack(slices):
             if found := _DISPATCH.fullmatch(slice.name):
-                if not any(_DISPATCH.fullmatch(each.name) for each in stack):
+                if not any(_DISPATCH.fullmatch(outer.name) for outer in stack):
                     self.builder.span(slice.begin_ns, slice.end_ns)
-                    self.dispatches.append((slice, found[1], _call(stack, found[1])))
-            elif (kind := _waits(slice)) and not any(_waits(each) for each in stack):
+                    self.dispatches.append((slice, found[1], find_call(stack, _function, found[1])))
+            elif (kind := _waits(slice)) and not any(map(_waits, stack)):
                 name = slice.name.rpartition(" ")[2]
                 self.builder.span(slice.begin_ns, slice.end_ns)
-                self.waits.append((slice, kind, _call(stack, name)))
+                self.waits.append((slice, kind, find_call(stack, _function, name)))
 
     def _read_operations(self) -> None:
         runs: dict[str, list[list[Slice]]] = defaultdict(list)  # of each module, in order
@@ -118,17 +122,16 @@ class _Jax:
             calls = [d for d in self.dispatches if module in (d[1], f"jit_{d[1]}")]
             for k, slices in enumerate(of_module):
                 first_ns = slices[0].begin_ns
-                dispatch = _latest(calls or self.dispatches, first_ns)
+                dispatch = last_until(
+                    calls or self.dispatches, first_ns, lambda dispatch: dispatch[0].begin_ns
+                )
                 if len(calls) == len(of_module):
                     dispatch = calls[k]
                 for slice in slices:
                     self._add(slice, first_ns, dispatch)
-        last: Operation | None = None
-        by_end = sorted(self.builder.trace.operations, key=lambda each: each.ended_ns)
-        ends = [operation.ended_ns for operation in by_end]
-        for operation in sorted(self.builder.trace.operations, key=lambda each: each.began_ns):
-            k = bisect_right(ends, operation.began_ns)
-            last = by_end[k - 1] if k else None
+        by_end = sorted(self.builder.trace.operations, key=ENDED)
+        for operation in sorted(by_end, key=lambda operation: operation.began_ns):
+            last = last_until(by_end, operation.began_ns, ENDED)
             if last is not None and last is not operation and last.began_ns < operation.began_ns:
                 self.builder.follow(operation, last)
 
@@ -137,9 +140,7 @@ class _Jax:
             return self.events.thread_name(slice.thread).startswith("Stream")
         return "hlo_op" in slice.args
 
-    def _add(
-        self, slice: Slice, first_ns: int, dispatch: tuple[Slice, str, Call | None] | None
-    ) -> None:
+    def _add(self, slice: Slice, first_ns: int, dispatch: Found | None) -> None:
         worker = self.events.thread_name(slice.thread)
         ctx: Context = cpu()
         if device := _DEVICE.fullmatch(self.events.processes.get(slice.thread[0], "")):
@@ -157,21 +158,13 @@ class _Jax:
 
     def _read_waits(self) -> None:
         """A wait was for the operation that ended last before its end."""
-        pushed = sorted(self.builder.trace.operations, key=lambda each: each.pushed_ns)
+        pushed = sorted(self.builder.trace.operations, key=PUSHED)
         for slice, kind, call in self.waits:
-            k = bisect_right(pushed, slice.begin_ns, key=lambda each: each.pushed_ns)
+            k = bisect_right(pushed, slice.begin_ns, key=PUSHED)
             done = [operation for operation in pushed[:k] if operation.ended_ns <= slice.end_ns]
-            awaited = max(done, key=lambda operation: operation.ended_ns, default=None)
+            awaited = max(done, key=ENDED, default=None)
             thread = self.events.thread_name(slice.thread)
             self.builder.wait(kind, thread, slice.begin_ns, slice.end_ns, call, awaited)
-
-
-def _latest(
-    calls: Sequence[tuple[Slice, str, Call | None]], when_ns: int
-) -> tuple[Slice, str, Call | None] | None:
-    """The last of the calls that began before a time."""
-    k = bisect_right(calls, when_ns, key=lambda call: call[0].begin_ns)
-    return calls[k - 1] if k else None
 
 
 def _waits(slice: Slice) -> str | None:
@@ -181,16 +174,11 @@ def _waits(slice: Slice) -> str | None:
     return "__array__" if slice.name.startswith("np.asarray(jax.Array)") else None
 
 
-def _call(stack: Sequence[Slice], last: str) -> Call | None:
-    """The place in the user's program: the function that called JAX, and what it called."""
-    frame: Frame | None = None
-    callees: list[str] = []
-    for slice in stack:
-        if found := _PYTHON.fullmatch(slice.name):
-            if found[1] in _OWN_FILES or is_standard(found[1]):
-                callees.append(found[3])
-            else:
-                frame, callees = Frame(found[1], int(found[2]), found[3]), []
-        elif builtin := _BUILTIN.fullmatch(slice.name):
-            callees.append(builtin[1])
-    return None if frame is None else Call(frame, (*callees, last))
+def _function(slice: Slice) -> tuple[Frame | None, str] | None:
+    """See `find_call`."""
+    if found := _PYTHON.fullmatch(slice.name):
+        file, line, name = found[1], int(found[2]), found[3]
+        own = file not in _OWN_FILES and not is_standard(file)
+        return Frame(file, line, name) if own else None, name
+    builtin = _BUILTIN.fullmatch(slice.name)
+    return (None, builtin[1]) if builtin else None

@@ -28,8 +28,17 @@ from typing import Any
 from d2lmini.context import Context, cpu, gpu
 from d2lmini.engine.worker_pools import WIRE
 from d2lmini.profiler.foreign.builder import TraceBuilder
-from d2lmini.profiler.foreign.events import ForeignEvents, Slice, Thread
-from d2lmini.profiler.foreign.stack import Call, Frame, is_standard, walk_stack
+from d2lmini.profiler.foreign.events import (
+    BEGIN,
+    ENDED,
+    PUSHED,
+    ForeignEvents,
+    Slice,
+    Thread,
+    by_thread,
+    last_until,
+)
+from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
 from d2lmini.profiler.records import Operation
 
 GPU_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -82,11 +91,8 @@ class _Kineto:
         self.streams: dict[tuple[int, Any], list[Operation]] = defaultdict(list)
 
     def read(self) -> None:
-        host: dict[Thread, list[Slice]] = defaultdict(list)
-        for slice in self.events.slices:
-            if slice.kind in HOST_KINDS:
-                host[slice.thread].append(slice)
-        for slices in host.values():
+        host = (slice for slice in self.events.slices if slice.kind in HOST_KINDS)
+        for slices in by_thread(host).values():
             self._read_thread(slices)
         if self.on_gpu:
             self._read_gpu()
@@ -95,9 +101,6 @@ class _Kineto:
             self._read_operators()
         self._read_waits()
         self._read_memory()
-        if not any(operation.is_copy and operation.nbytes for operation in self._operations):
-            reason = "the file shows no copy between devices with its bytes"
-            self.builder.trace.lacks["replay(link_gb_s=)"] = reason
 
     @property
     def _operations(self) -> list[Operation]:
@@ -109,10 +112,9 @@ class _Kineto:
         """Find the launches, waits and outermost operators of a thread, with their calls."""
         frames: dict[int, Frame | None] = {}  # of each function, the user's one it is called from
         for slice, stack in walk_stack(slices):
-            if slice.kind == "python_function":
-                above = next((each for each in reversed(stack) if id(each) in frames), None)
-                frame = None if above is None else frames[id(above)]
-                own, name = _function(slice)
+            if (function := _function(slice)) is not None:
+                outer = (frames[id(other)] for other in reversed(stack) if id(other) in frames)
+                frame, (own, name) = next(outer, None), function
                 if frame is not None:
                     self.builder.lines.add(Call(frame, (name,)))
                 frames[id(slice)] = own or frame
@@ -121,20 +123,21 @@ class _Kineto:
             if slice.kind in RUNTIME:
                 self._read_runtime(slice, stack)
             elif slice.kind == "cpu_op":
-                within = [each for each in stack if each.kind == "cpu_op"]
-                if slice.name in READING and not any(each.name in READING for each in within):
-                    self.readings.append((slice, _call(stack, READING[slice.name])))
+                within = [outer.name for outer in stack if outer.kind == "cpu_op"]
+                if slice.name in READING and READING.keys().isdisjoint(within):
+                    call = find_call(stack, _function, READING[slice.name])
+                    self.readings.append((slice, call))
                 if not within:
                     self.outermost[slice.thread].append(slice)
-                    self.calls[id(slice)] = _call(stack)
+                    self.calls[id(slice)] = find_call(stack, _function)
 
     def _read_runtime(self, slice: Slice, stack: Sequence[Slice]) -> None:
         if SYNCHRONIZING.fullmatch(slice.name):
-            reads = [READING[each.name] for each in stack if each.name in READING]
-            kind = reads[0] if reads else slice.name
-            self.syncs.append((slice, kind, _call(stack, reads[0] if reads else "synchronize")))
+            reads = [READING[outer.name] for outer in stack if outer.name in READING]
+            kind, called = (reads[0], reads[0]) if reads else (slice.name, "synchronize")
+            self.syncs.append((slice, kind, find_call(stack, _function, called)))
         if "correlation" in slice.args:
-            self.launches[slice.args["correlation"]] = slice, _call(stack)
+            self.launches[slice.args["correlation"]] = slice, find_call(stack, _function)
 
     # -- operations --------------------------------------------------------------------------------
 
@@ -200,31 +203,26 @@ class _Kineto:
         enable_cuda_sync_events): the next operation launched is taken to need the last operation
         before the call on another stream, if the times allow it."""
         when_ns = slice.begin_ns
-        launched = sorted(
-            (o for own in self.streams.values() for o in own if o.pushed_ns > when_ns),
-            key=lambda operation: operation.pushed_ns,
-        )
-        if not launched:
+        launched = (o for own in self.streams.values() for o in own if o.pushed_ns > when_ns)
+        after = min(launched, key=PUSHED, default=None)
+        if after is None:
             return
-        after = launched[0]
         before = [
             last
             for device, stream in self.streams
             if (last := self._last(device, stream, when_ns)) and last.worker != after.worker
         ]
-        last = max(before, key=lambda operation: operation.pushed_ns, default=None)
+        last = max(before, key=PUSHED, default=None)
         if last is not None and last.ended_ns <= after.began_ns:
             self.builder.follow(after, last)
 
     def _last(self, device: int, stream: Any, when_ns: int) -> Operation | None:
         """The last operation launched on a stream before a time."""
-        own = self.streams.get((device, stream), [])
-        k = bisect_right(own, when_ns, key=lambda operation: operation.pushed_ns)
-        return own[k - 1] if k else None
+        return last_until(self.streams.get((device, stream), []), when_ns, PUSHED)
 
     def _next(self, device: int, stream: Any, when_ns: int) -> Operation | None:
         own = self.streams.get((device, stream), [])
-        k = bisect_right(own, when_ns, key=lambda operation: operation.pushed_ns)
+        k = bisect_right(own, when_ns, key=PUSHED)
         return own[k] if k < len(own) else None
 
     # -- waits and memory --------------------------------------------------------------------------
@@ -236,7 +234,7 @@ class _Kineto:
             for slice in self.events.slices
             if slice.kind == "cuda_sync" and {"correlation", "stream"} <= set(slice.args)
         }
-        launched = sorted(self._operations, key=lambda operation: operation.pushed_ns)
+        launched = sorted(self._operations, key=PUSHED)
         for slice, kind, call in self.syncs:
             everything = _EVERYTHING.fullmatch(slice.name) is not None
             where = streams.get(slice.args.get("correlation", -1))
@@ -244,9 +242,9 @@ class _Kineto:
             if where in self.streams and where is not None:
                 awaited = self._last(*where, slice.begin_ns)
             elif not everything:
-                k = bisect_right(launched, slice.begin_ns, key=lambda each: each.pushed_ns)
+                k = bisect_right(launched, slice.begin_ns, key=PUSHED)
                 done = [o for o in launched[:k] if o.ended_ns <= slice.end_ns + SLACK_NS]
-                awaited = max(done, key=lambda operation: operation.ended_ns, default=None)
+                awaited = max(done, key=ENDED, default=None)
             self._wait(kind, slice, call, awaited, everything)
         begins: dict[Thread, list[int]] = defaultdict(list)
         for slice, *_ in self.syncs:
@@ -255,8 +253,9 @@ class _Kineto:
             own = begins[slice.thread]
             k = bisect_left(own, slice.begin_ns)
             if k == len(own) or own[k] >= slice.end_ns:
-                k = bisect_right(launched, slice.begin_ns, key=lambda each: each.pushed_ns)
-                awaited = launched[k - 1] if k and not self.on_gpu else None
+                awaited = None
+                if not self.on_gpu:
+                    awaited = last_until(launched, slice.begin_ns, PUSHED)
                 self._wait(READING[slice.name], slice, call, awaited, False)
 
     def _wait(
@@ -271,9 +270,8 @@ class _Kineto:
     def _read_memory(self) -> None:
         """Allocations belong to the outermost operator that made them: the operation itself, or the
         first one that it launched."""
-        begins = {t: [slice.begin_ns for slice in own] for t, own in self.outermost.items()}
         first: dict[int, Operation] = {}
-        launched = sorted(self._operations, key=lambda operation: operation.pushed_ns)
+        launched = sorted(self._operations, key=PUSHED)
         serials: dict[tuple[Context, int], int] = {}
         for event in self.events.instants:
             if event.name != "[memory]":
@@ -290,15 +288,13 @@ class _Kineto:
             if args.get("Total Reserved"):
                 cached = max(0, args["Total Reserved"] - live)
             maker = call = None
-            k = bisect_right(begins.get(event.thread, []), event.begin_ns)
-            if k and nbytes > 0:
-                slice = self.outermost[event.thread][k - 1]
-                if event.begin_ns <= slice.end_ns:
-                    maker, call = self.made_by.get(id(slice)), self.calls[id(slice)]
-                    if maker is None and self.on_gpu:
-                        j = bisect_right(launched, slice.begin_ns, key=lambda o: o.pushed_ns)
-                        if j < len(launched) and launched[j].pushed_ns <= slice.end_ns:
-                            maker = first.setdefault(id(slice), launched[j])
+            slice = last_until(self.outermost[event.thread], event.begin_ns, BEGIN)
+            if nbytes > 0 and slice is not None and event.begin_ns <= slice.end_ns:
+                maker, call = self.made_by.get(id(slice)), self.calls[id(slice)]
+                if maker is None and self.on_gpu:
+                    j = bisect_right(launched, slice.begin_ns, key=PUSHED)
+                    if j < len(launched) and launched[j].pushed_ns <= slice.end_ns:
+                        maker = first.setdefault(id(slice), launched[j])
             if nbytes < 0:
                 live = cached = 0
             self.builder.change(event.begin_ns, ctx, nbytes, serial, live, cached, call, maker)
@@ -309,22 +305,10 @@ def _device(slice: Slice) -> int:
     return device if isinstance(device, int) and device >= 0 else 0
 
 
-def _call(stack: Sequence[Slice], last: str = "") -> Call | None:
-    """The place in the user's program: its innermost function that is neither PyTorch's nor
-    Python's, and what that function called, the outermost first."""
-    frame: Frame | None = None
-    callees: list[str] = []
-    for slice in stack:
-        if slice.kind == "python_function":
-            own, name = _function(slice)
-            frame, callees = (own, []) if own is not None else (frame, [*callees, name])
-    if frame is None:
+def _function(slice: Slice) -> tuple[Frame | None, str] | None:
+    """See `find_call`; a function of the user's is neither PyTorch's nor Python's."""
+    if slice.kind != "python_function":
         return None
-    return Call(frame, (*callees, last) if last else tuple(callees))
-
-
-def _function(slice: Slice) -> tuple[Frame | None, str]:
-    """A function of the user's program as a frame, or None; and the function's name."""
     if found := _PYTHON.fullmatch(slice.name):
         file, line, name = found[1], int(found[2]), found[3]
         if _is_torch(file) or is_standard(file):

@@ -13,7 +13,7 @@ import ast
 import builtins
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -55,6 +55,23 @@ def walk_stack(slices: Iterable[Slice]) -> Iterator[tuple[Slice, list[Slice]]]:
             stack.pop()
         yield slice, stack
         stack.append(slice)
+
+
+def find_call(
+    stack: Iterable[Slice],
+    function_of: Callable[[Slice], tuple[Frame | None, str] | None],
+    last: str = "",
+) -> Call | None:
+    """The place in the user's program: its innermost function, and what that function called, the
+    outermost first, then `last`.
+
+    function_of: the function that a slice is, if it is the user's, and its name; None: it is none
+    """
+    frame: Frame | None = None
+    callees: list[str] = []
+    for own, name in filter(None, map(function_of, stack)):
+        frame, callees = (frame, [*callees, name]) if own is None else (own, [])
+    return None if frame is None else Call(frame, (*callees, *filter(None, [last])))
 
 
 def is_standard(file: str) -> bool:

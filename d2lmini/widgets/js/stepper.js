@@ -16,6 +16,7 @@ function stepperView(stepper, model, el) {
   let playing = false;
   let shown = null; // the drawing that is in the page
   const nodes = new Map();
+  let arrows = []; // of the drawing: the operation to which each leads, and its element
 
   // -- the page -----------------------------------------------------------------------------------
   const back = button("◀ back", "Take the last move back (left arrow)", () => send({ kind: "back" }));
@@ -123,10 +124,10 @@ function stepperView(stepper, model, el) {
     svg.style.maxWidth = `${width}px`;
     svg.style.minWidth = `${0.78 * width}px`;
     svg.replaceChildren();
-    for (const edge of shown.edges) {
-      svg.append(drawn("g", { class: `d2l-arrow ${edge.value ? "" : "d2l-room"}` },
-        drawn("path", { d: edge.path }), drawn("path", { d: edge.head })));
-    }
+    arrows = shown.edges.map((edge) => ({ to: edge.to, g: drawn("g",
+      { class: `d2l-arrow ${edge.value ? "" : "d2l-room"}` },
+      drawn("path", { d: edge.path }), drawn("path", { d: edge.head })) }));
+    svg.append(...arrows.map((arrow) => arrow.g));
     nodes.clear();
     for (const node of shown.nodes) {
       const { x, y, width: wide } = node;
@@ -230,6 +231,7 @@ function stepperView(stepper, model, el) {
     const state = stepper.state;
     if (!state) return;
     if (shown !== stepper.scene) drawGraph();
+    for (const { to, g } of arrows) g.style.display = state.hidden.includes(to) ? "none" : "";
     for (const [number, { g, note, node }] of nodes) {
       const status = state.status[number];
       g.setAttribute("class", `d2l-node d2l-${status}`);

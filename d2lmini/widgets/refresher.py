@@ -1,17 +1,17 @@
 """The thread that updates live widgets, ten times a second.
 
-    sampler.add(widget)         widget.beat() is called at every beat from now on
-    sampler.remove(widget)      and not any more; a garbage-collected widget is removed, too
-    sampler.call(job)           job() is called once on this thread, soon
+    refresher.add(widget)         widget.beat() is called at every beat from now on
+    refresher.remove(widget)      and not any more; a garbage-collected widget is removed, too
+    refresher.call(job)           job() is called once on this thread, soon
 
 A message costs 0.4 ms whether it carries one event or a thousand, so events between two beats are
 sent together, and one thread serves all widgets. The thread starts when there is work and ends when
 there is none; a forked child begins without the thread.
 
 >>> import threading
->>> from d2lmini.widgets import sampler
+>>> from d2lmini.widgets import refresher
 >>> done = threading.Event()
->>> sampler.call(done.set)
+>>> refresher.call(done.set)
 >>> done.wait(10)
 True
 """
@@ -32,10 +32,10 @@ from d2lmini import callsite
 #: Seconds between two beats: fast enough for the eye, a tenth of what a browser can handle.
 PERIOD_S = 0.1
 
-NAME = "d2lmini-sampler"
+NAME = "d2lmini-refresher"
 
 
-class Sampler:
+class Refresher:
     """The live widgets, the pending calls, and the thread that serves both.
 
     `_widgets` is replaced, never changed in place. A widget that raises gets no more updates; the
@@ -146,10 +146,10 @@ class Sampler:
             callsite.warn(self._problems.popleft())
 
 
-_sampler = Sampler()
-add, remove, call, stop = _sampler.add, _sampler.remove, _sampler.call, _sampler.stop
+_refresher = Refresher()
+add, remove, call, stop = _refresher.add, _refresher.remove, _refresher.call, _refresher.stop
 
 
 def running() -> bool:
     """True if the thread runs."""
-    return _sampler.running
+    return _refresher.running

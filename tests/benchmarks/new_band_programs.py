@@ -1,0 +1,245 @@
+"""The programs that judge the bands of predictions: written after the constants were fitted.
+
+The width (`_NOISE`) was set later, from the programs in `band_programs` alone.
+
+Whoever changes the model fits it to these, too, and writes new ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from band_programs import (
+    Programs,
+    Run,
+    arrays_of,
+    mlp,
+    on_arrays,
+    on_each_device,
+    pushed,
+    sum_of_squares,
+    training,
+)
+
+from d2lmini import autograd, engine, gluon, nd
+from d2lmini.context import Context
+
+JUDGED = Programs()
+
+
+def on_each_array(op: Callable[[Any], Any], steps: int, n: int, *shape: int) -> Run:
+    """A chain of the operation from each of n arrays."""
+    start = arrays_of(n, *shape)
+
+    def run(_: Sequence[Context]) -> None:
+        values = start
+        for _ in range(steps):
+            values = [op(x) for x in values]
+        nd.waitall()
+
+    return run
+
+
+# -- on workers ------------------------------------------------------------------------------------
+
+
+@JUDGED.on_workers
+def chains_of_products() -> Run:
+    return on_each_array(lambda x: nd.relu(nd.dot(x, x) / 300), 6, 3, 300, 300)
+
+
+@JUDGED.on_workers
+def two_networks() -> Run:
+    first = training(mlp(128, 10), (64, 256), 1, hybrid=False)
+    second = training(mlp(64, 64, 10), (64, 128), 1, hybrid=False)
+
+    def run(devices: Sequence[Context]) -> None:
+        for _ in range(3):
+            first(devices)
+            second(devices)
+
+    return run
+
+
+@JUDGED.on_workers
+def regression_from_scratch() -> Run:
+    x, y = nd.random.normal(shape=(2000, 50)), nd.random.normal(shape=(2000, 1))
+    w, b = nd.random.normal(shape=(50, 1)), nd.zeros(1)
+    w.attach_grad()
+    b.attach_grad()
+
+    def run(_: Sequence[Context]) -> None:
+        for k in range(0, 2000, 250):
+            with autograd.record():
+                loss = ((nd.dot(x[k : k + 250], w) + b - y[k : k + 250]) ** 2).mean()
+            loss.backward()
+            for parameter in (w, b):
+                parameter[:] = parameter - 0.01 * parameter.grad
+            loss.asscalar()
+
+    return run
+
+
+@JUDGED.on_workers
+def small_convnet_hybrid() -> Run:
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Conv2D(6, 5, activation="sigmoid"), gluon.nn.AvgPool2D(2))
+    net.add(gluon.nn.Conv2D(8, 3, activation="sigmoid"), gluon.nn.Dense(10))
+    return training(net, (16, 1, 24, 24), 2, hybrid=True)
+
+
+@JUDGED.on_workers
+def layer_norms() -> Run:
+    gamma, beta = nd.ones(300), nd.zeros(300)
+    return on_arrays(lambda x: nd.LayerNorm(x, gamma, beta), arrays_of(4, 400, 300), 5)
+
+
+@JUDGED.on_workers
+def batches_of_products() -> Run:
+    return on_arrays(lambda x: nd.batch_dot(x, x), arrays_of(3, 16, 80, 80), 6)
+
+
+@JUDGED.on_workers
+def argsorts() -> Run:
+    return on_arrays(nd.argsort, arrays_of(3, 50, 1000), 3)
+
+
+@JUDGED.on_workers
+def joined_and_split() -> Run:
+    arrays = arrays_of(4, 300, 250)
+
+    def run(_: Sequence[Context]) -> None:
+        for _ in range(6):
+            joined = nd.concat(*arrays, dim=1)
+            [part * 2 for part in nd.split(joined, num_outputs=4, axis=1)]
+        nd.waitall()
+
+    return run
+
+
+@JUDGED.on_workers
+def roots_of_powers() -> Run:
+    return on_each_array(lambda x: nd.sqrt(x**2 + 1), 4, 3, 500, 400)
+
+
+@JUDGED.on_workers
+def hashes() -> Run:
+    """Functions that release the interpreter lock."""
+    data = bytes(400_000)
+    return pushed(lambda: hashlib.sha256(data).digest(), 30, 3)
+
+
+@JUDGED.on_workers
+def json_tasks() -> Run:
+    """Functions that do not."""
+    table = [{"row": k, "square": k * k} for k in range(400)]
+    return pushed(lambda: json.dumps(table), 30, 3)
+
+
+@JUDGED.on_workers
+def sleeps_beside_python() -> Run:
+    sums = sum_of_squares(12_000)
+
+    def run(_: Sequence[Context]) -> None:
+        asleep, awake = engine.new_var(), engine.new_var()
+        for _ in range(10):
+            engine.push(lambda: time.sleep(0.002), writes=[asleep])
+            engine.push(sums, writes=[awake])
+        engine.waitall()
+
+    return run
+
+
+@JUDGED.on_workers
+def attention() -> Run:
+    heads = [arrays_of(3, 8, 64, 48) for _ in range(2)]
+
+    def run(_: Sequence[Context]) -> None:
+        for _ in range(4):
+            for queries, keys, values in heads:
+                scores = nd.batch_dot(queries, keys, transpose_b=True) / 7
+                nd.batch_dot(nd.softmax(scores), values)
+        nd.waitall()
+
+    return run
+
+
+@JUDGED.on_workers
+def cells_by_hand() -> Run:
+    x, w, u = (nd.random.normal(shape=shape) for shape in ((64, 128), (128, 256), (256, 256)))
+
+    def run(_: Sequence[Context]) -> None:
+        states = [nd.zeros((64, 256)) for _ in range(2)]
+        for _ in range(10):
+            states = [nd.tanh(nd.dot(x, w) + nd.dot(h, u) * 0.01) for h in states]
+        nd.waitall()
+
+    return run
+
+
+@JUDGED.on_workers
+def embeddings() -> Run:
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Embedding(1000, 64), gluon.nn.Dense(10))
+    net.initialize()
+    batches = [nd.array(np.random.RandomState(k).randint(0, 1000, (64, 30))) for k in range(4)]
+    return on_arrays(net, batches, 5)
+
+
+# -- on devices ------------------------------------------------------------------------------------
+
+
+@JUDGED.on_devices
+def device_batches() -> Run:
+    return on_each_device(lambda x: nd.batch_dot(x, x) / 80, 8, 16, 80, 80)
+
+
+@JUDGED.on_devices
+def device_logs() -> Run:
+    return on_each_device(lambda x: nd.log1p(x) + 0.5, 12, 500, 400)
+
+
+@JUDGED.on_devices
+def device_sums() -> Run:
+    return on_each_device(lambda x: x * 0.9 + x.mean(axis=0, keepdims=True), 12, 600, 400)
+
+
+@JUDGED.on_devices
+def device_joins() -> Run:
+    return on_each_device(lambda x: nd.concat(x, x, dim=0)[200:600], 12, 400, 300)
+
+
+@JUDGED.on_devices
+def device_regression() -> Run:
+    data = np.random.RandomState(0).rand(400, 200).astype("float32")
+
+    def run(devices: Sequence[Context]) -> None:
+        inputs = [nd.array(data, ctx=ctx) for ctx in devices]
+        weights = [nd.zeros((200, 100), ctx=ctx) for ctx in devices]
+        for _ in range(6):
+            grads = [
+                nd.dot(x, nd.dot(x, w) - 1, transpose_a=True) / 400
+                for x, w in zip(inputs, weights, strict=True)
+            ]
+            total = grads[0] + grads[1].as_in_context(devices[0])
+            weights = [w - 0.01 * total.as_in_context(w.context) for w in weights]
+        nd.waitall()
+
+    return run
+
+
+@JUDGED.on_devices
+def device_unequal() -> Run:
+    def run(devices: Sequence[Context]) -> None:
+        large, small = (nd.ones((n, n), ctx=ctx) for n, ctx in zip((400, 200), devices))
+        for _ in range(8):
+            large = nd.tanh(nd.dot(large, large) / 400)
+            small = nd.tanh(nd.dot(small, small) / 200)
+        nd.waitall()
+
+    return run
