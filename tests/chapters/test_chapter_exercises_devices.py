@@ -1,4 +1,4 @@
-"""The exercises of the chapter on parallelism across devices: their solutions and unusual right
+"""The exercises of the chapter on parallel devices: their solutions and unusual right
 answers pass the checks, each typical wrong answer gets its hint, and what the answers say of
 schedules is so."""
 
