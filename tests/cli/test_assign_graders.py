@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 #: chapter -> (an exercise's answer, wrong ones).
 WRONG = {
     "index": ("flops", ["def flops(widths, batch):\n    return 0"]),
-    "auto-parallelism": (
+    "parallel-devices": (
         "deal",
         [
             "def deal(costs, speeds):\n    return [0 for _ in costs]",
