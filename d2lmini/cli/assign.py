@@ -80,18 +80,16 @@ def add_to(commands: Any) -> None:
 def assign(options: argparse.Namespace) -> int:
     """Write the notebooks and print their names; returns the exit status."""
     path = Path(options.chapter)
-    if path.suffix != ".ipynb":
-        path = files.originals() / "chapters" / f"{options.chapter}.ipynb"
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in (files.originals() / "chapters").glob("*.ipynb")))
-        raise CommandError(f"there is no chapter {options.chapter!r}; there are {known}")
+        path = files.find_chapter(path.name.removesuffix(".ipynb"))
+    name = re.sub(r"^\d\d-", "", path.stem)
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     exercises = find_exercises(cells)
     if not exercises:
         raise CommandError(f"{path.name} has no exercise that a function checks")
-    head = [_text("head", _heading(path.stem, cells, exercises)), _setup(cells, exercises)]
-    for name, notebook in FORMATS[options.format](path.stem, head, exercises, options.points):
-        place = options.out / name
+    head = [_text("head", _heading(path.name, cells, exercises)), _setup(cells, exercises)]
+    for file, notebook in FORMATS[options.format](name, head, exercises, options.points):
+        place = options.out / file
         place.parent.mkdir(parents=True, exist_ok=True)
         write(place, notebook if isinstance(notebook, str) else _notebook(notebook))
         print(place)
@@ -136,7 +134,7 @@ def _heading(chapter: str, cells: list[Cell], exercises: list[Exercise]) -> str:
     title = "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ")
     numbers = ", ".join(str(exercise.number) for exercise in exercises)
     return (
-        f"# {title}: exercises {numbers}\n\nThey belong to the chapter `{chapter}.ipynb`. Write "
+        f"# {title}: exercises {numbers}\n\nThey belong to the chapter `{chapter}`. Write "
         "each answer in its cell, and run the cell below it: a check that passes says so; one that "
         "does not raises an error that says what is in the way."
     )

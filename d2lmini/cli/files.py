@@ -1,10 +1,11 @@
 """The location of the chapters, and a copy of them that belongs to the reader.
 
-    tree/chapters, tree/img                     a clone of the repository
-    site-packages/d2lmini/book/chapters, img    a wheel (pyproject.toml puts them there)
+    tree/chapters, tree/img, tree/docs          a clone of the repository
+    site-packages/d2lmini/book/chapters, ...    a wheel (pyproject.toml puts them there)
 
-A chapter shows `../img/NAME.svg` and links to `../d2lmini/engine/core.py`, so a copy has the
-folders `chapters`, `img` and `d2lmini` side by side, the last as a link to the library in use.
+A chapter shows `../img/NAME.svg`, and links to `../docs/grading.md` and to files of the library. So
+a copy has the folders `chapters`, `img`, `docs` and `d2lmini` side by side, the last as a link to
+the library in use.
 """
 
 from __future__ import annotations
@@ -35,6 +36,16 @@ def originals() -> Path:
     return tree() or PACKAGE / "book"
 
 
+def find_chapter(name: str) -> Path:
+    """The notebook of a chapter by its name, with or without the number that it begins with."""
+    chapters = sorted((originals() / "chapters").glob("*.ipynb"))
+    for path in chapters:
+        if name in (path.stem, path.stem[3:]):
+            return path
+    known = ", ".join(path.stem[3:] for path in chapters)
+    raise CommandError(f"there is no chapter {name!r}; there are {known}")
+
+
 def copy(folder: Path) -> list[str]:
     """Copy the chapters into `folder`, which is created if missing; returns the messages to print.
 
@@ -49,11 +60,8 @@ def copy(folder: Path) -> list[str]:
         raise CommandError(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
     note, kept = folder / NOTE, 0
     try:
-        traces, pictures = (
-            (source / "chapters" / "traces").iterdir(),
-            (source / "img").glob("*.svg"),
-        )
-        for path in [*chapters, *sorted(traces), *sorted(pictures)]:
+        others = ("chapters/traces/*", "chapters/reference.json", "img/*.svg", "docs/*.md")
+        for path in [*chapters, *(path for kind in others for path in sorted(source.glob(kind)))]:
             target = folder / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.engine.simulation import ProgramStep
@@ -58,7 +58,10 @@ def front_ends(
     everything.
     """
     events = events_of(trace, dropped, pauses)
-    main = min(events, key=lambda thread: events[thread][0].begin_ns, default="main")
+    # Not from `events`: there a thread may begin with a pause, but it is the same program.
+    begins = [(o.pushed_ns, o.thread) for o in trace.operations if not o.by]
+    begins += [(wait.begin_ns, wait.thread) for wait in trace.waits]
+    main = min(begins, key=itemgetter(0), default=(0, "main"))[1]
     mine = events.setdefault(main, [])
     over = [operation.end_ns for operation in mine]
     steps_before = list(accumulate(event.is_step for event in mine))

@@ -146,7 +146,7 @@ def test_graph(page):
 
 def test_chapter(page):
     page.page.set_viewport_size({"width": 1200, "height": 900})
-    page.open("chapters/async-computation.ipynb", kernel=False)
+    page.open("chapters/02-async-computation.ipynb", kernel=False)
     page.page.evaluate("() => jupyterapp.shell.collapseLeft()")
     page.page.locator(".jp-MarkdownCell h2").first.evaluate("heading => heading.scrollIntoView()")
     page.page.wait_for_timeout(1500)

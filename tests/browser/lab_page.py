@@ -1,7 +1,7 @@
 """A notebook in a real browser: open it, run it, look at it.
 
     page = LabPage(context.new_page(), lab, "my-test")
-    page.open("chapters/hybridize.ipynb")
+    page.open("chapters/01-hybridize.ipynb")
     page.run_all()
     page.wait_until_done()
     page.assert_clean()

@@ -1,4 +1,4 @@
-"""The exercises of chapters/inside-the-engine.ipynb: the folded solutions pass the check that the
+"""The exercises of the chapter Inside the engine: the folded solutions pass the check that the
 chapter gives for them, and typical wrong answers each get a hint of their own.
 
 The engine is the reader's: the cells of the chapter that define it are run here as they stand.
@@ -21,7 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from d2lmini import d2l
 from d2lmini.d2l.check import Wrong
 
-CHAPTER = Path(__file__).parents[2] / "chapters" / "inside-the-engine.ipynb"
+CHAPTER = Path(__file__).parents[2] / "chapters" / "09-inside-the-engine.ipynb"
 CELLS = [
     ("".join(cell["source"]), cell["cell_type"])
     for cell in json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]

@@ -1,5 +1,5 @@
-"""The exercises of the two chapters on several GPUs: their solutions pass their own checks, and
-each typical wrong answer gets a hint of its own."""
+"""The exercises of the chapter on several GPUs by hand: their solutions and unusual right answers
+pass the checks, and each typical wrong answer gets its hint."""
 
 from __future__ import annotations
 
@@ -9,29 +9,18 @@ import pytest
 from chapter_cells import hint_of, names_in
 
 from d2lmini import autograd, d2l, nd, virtual_gpus
-from d2lmini.gluon import loss as gloss
-from d2lmini.gluon import utils as gutils
 
 
 @pytest.fixture(scope="module")
 def by_hand() -> dict[str, Any]:
     return names_in(
-        "multiple-gpus", "def stages(", "shapes = [", "def check_buckets", "def check_by_layers"
+        "multiple-gpus",
+        "def stages(",
+        "shapes = [",
+        "def draw_gradients",
+        "def check_buckets",
+        "def check_by_layers",
     )
-
-
-@pytest.fixture(scope="module")
-def with_gluon() -> dict[str, Any]:
-    with virtual_gpus(2):
-        return names_in(
-            "multiple-gpus-gluon",
-            "def conv(",
-            "def backward(",
-            "def one_step(",
-            "def check_loop",
-            "def step_clipped_by",
-            "def check_clipped",
-        )
 
 
 # -- gradients in buckets --------------------------------------------------------------------------
@@ -59,6 +48,19 @@ def write_back(grads, indices, flat):
             at += part[i].size
 
 
+def neighbours(grads, nbytes):
+    """Lists of indices, each with at most so many bytes unless it has one index."""
+    buckets: list[list[int]] = []
+    room = 0
+    for i, g in enumerate(grads[0]):
+        if 4 * g.size > room:
+            buckets.append([])
+            room = nbytes
+        buckets[-1].append(i)
+        room -= 4 * g.size
+    return buckets
+
+
 def one_by_one(grads, nbytes):
     for same in zip(*grads):
         sum_up(list(same))
@@ -70,28 +72,26 @@ def all_in_one(grads, nbytes):
 
 
 def not_written(grads, nbytes):
-    for indices in ([0, 1], [2, 3], [4], [5, 6, 7]):
-        flat = flat_sums(grads, indices)
-        for part, whole in zip(grads, flat):
+    for indices in neighbours(grads, nbytes):
+        for part, total in zip(grads, flat_sums(grads, indices)):
             at = 0
             for i in indices:
-                part[i] = whole[at : at + part[i].size].reshape(part[i].shape)
+                part[i] = total[at : at + part[i].size].reshape(part[i].shape)
                 at += part[i].size
 
 
 def without_the_last(grads, nbytes):
-    for indices in ([0], [1], [2, 3], [4]):
+    for indices in neighbours(grads, nbytes)[:-1]:
         write_back(grads, indices, flat_sums(grads, indices))
 
 
 def mean_of_both(grads, nbytes):
-    for indices in ([0, 1], [2], [3], [4], [5, 6, 7]):
-        flat = [whole / 2 for whole in flat_sums(grads, indices)]
-        write_back(grads, indices, flat)
+    for indices in neighbours(grads, nbytes):
+        write_back(grads, indices, [total / 2 + 0.25 for total in flat_sums(grads, indices)])
 
 
 def waits_for_each(grads, nbytes):
-    for indices in ([0, 1], [2], [3], [4], [5, 6, 7]):
+    for indices in neighbours(grads, nbytes):
         flat = flat_sums(grads, indices)
         nd.waitall()
         write_back(grads, indices, flat)
@@ -110,29 +110,78 @@ def adds_nothing(grads, nbytes):
             g *= 1
 
 
+BUCKETS_WRONG = {
+    "many": one_by_one, "one": all_in_one, "lost": not_written, "left": without_the_last,
+    "values": mean_of_both, "waitall": waits_for_each, "reading": through_numpy,
+    "nothing": adds_nothing,
+}  # fmt: skip
+
+
+def from_the_last(grads, nbytes):
+    for indices in reversed(neighbours(grads, nbytes)):
+        write_back(grads, indices, flat_sums(grads, indices))
+
+
+def largest_first(grads, nbytes):
+    """Not neighbours: the largest gradients first, each into the first bucket with room."""
+    sizes = [4 * g.size for g in grads[0]]
+    buckets: list[list[int]] = []
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        for bucket in buckets:
+            if sum(sizes[j] for j in bucket) + sizes[i] <= nbytes:
+                bucket.append(i)
+                break
+        else:
+            buckets.append([i])
+    for indices in buckets:
+        write_back(grads, indices, flat_sums(grads, indices))
+
+
+def all_sums_first(grads, nbytes):
+    buckets = neighbours(grads, nbytes)
+    sums = [flat_sums(grads, indices) for indices in buckets]
+    for indices, flat in zip(buckets, sums):
+        write_back(grads, indices, flat)
+
+
+def sum_on_the_second(grads, nbytes):
+    for indices in neighbours(grads, nbytes):
+        one, other = [
+            nd.concat(*[part[i].reshape((-1,)) for i in indices], dim=0) for part in grads
+        ]
+        other += one.as_in_context(other.context)
+        write_back(grads, indices, [other.as_in_context(one.context), other])
+
+
+def with_split(grads, nbytes):
+    """Both devices get the other's part and add."""
+    for indices in neighbours(grads, nbytes):
+        one, other = [
+            nd.concat(*[part[i].reshape((-1,)) for i in indices], dim=0) for part in grads
+        ]
+        there, here = one.copyto(other.context), other.copyto(one.context)
+        write_back(grads, indices, [one + here, there + other])
+
+
+BUCKETS_RIGHT = (from_the_last, largest_first, all_sums_first, sum_on_the_second, with_split)
+
+
 def test_buckets_are_right(by_hand, capsys):
     by_hand["check_buckets"](by_hand["bucketed"])
-    assert capsys.readouterr().out.splitlines()[-1].endswith("copies each way, 8 gradients")
+    assert capsys.readouterr().out.endswith("copies in a direction, 9 gradients\n")
 
 
-def test_every_mistake_with_buckets_has_its_hint(by_hand):
-    answers = (
-        one_by_one, all_in_one, not_written, without_the_last, mean_of_both, waits_for_each,
-        through_numpy, adds_nothing,
-    )  # fmt: skip
-    assert {each.__name__: hint_of(by_hand["check_buckets"], each) for each in answers} == {
-        "one_by_one": "many",
-        "all_in_one": "one",
-        "not_written": "lost",
-        "without_the_last": "left",
-        "mean_of_both": "values",
-        "waits_for_each": "waitall",
-        "through_numpy": "reading",
-        "adds_nothing": "nothing",
-    }
+@pytest.mark.parametrize("answer", BUCKETS_RIGHT)
+def test_unusual_buckets_pass(by_hand, answer):
+    by_hand["check_buckets"](answer)
 
 
-# -- a net cut by layers ---------------------------------------------------------------------------
+@pytest.mark.parametrize("hint", BUCKETS_WRONG)
+def test_every_mistake_with_buckets_has_its_hint(by_hand, hint):
+    assert hint_of(by_hand["check_buckets"], BUCKETS_WRONG[hint]) == hint
+
+
+# -- a net split by layers -------------------------------------------------------------------------
 
 HALF = dict(pool_type="avg", kernel=(2, 2), stride=(2, 2))
 
@@ -174,145 +223,74 @@ def forgets_relu(X, params, devices):
     return back(nd.Pooling(h, **HALF).copyto(devices[1]), params)
 
 
+def returns_nothing(X, params, devices):
+    back(front(X, params).copyto(devices[1]), params)
+
+
+LAYERS_WRONG = {
+    "waiting": waits_at_the_cut, "waitall": waits_for_all, "reading": by_way_of_numpy,
+    "place": on_one_device, "values": forgets_relu, "nothing": returns_nothing,
+}  # fmt: skip
+
+
+def as_in_context(X, params, devices):
+    return back(front(X, params).as_in_context(devices[1]), params)
+
+
+def into_an_array(X, params, devices):
+    h = front(X, params)
+    there = nd.zeros(h.shape, ctx=devices[1])
+    h.copyto(there)
+    return back(there, params)
+
+
+def with_layers_names(X, params, devices):
+    h = nd.Convolution(X, params[0], params[1], kernel=(3, 3), num_filter=20)
+    h = nd.Pooling(nd.Activation(h, act_type="relu"), **HALF).copyto(devices[1])
+    return back(h, params)
+
+
+def with_a_dense_layer(X, params, devices):
+    W2, b2, W3, b3, W4, b4 = params[2:]
+    h = front(X, params).copyto(devices[1])
+    h = nd.Pooling(nd.relu(nd.Convolution(h, W2, b2, kernel=(5, 5), num_filter=50)), **HALF)
+    h = nd.FullyConnected(h, W3.T, b3, num_hidden=128)
+    return nd.FullyConnected(nd.relu(h), W4.T, b4, num_hidden=10)
+
+
+def while_recording(X, params, devices):
+    with autograd.record():
+        return as_in_context(X, params, devices)
+
+
+LAYERS_RIGHT = (
+    as_in_context,
+    into_an_array,
+    with_layers_names,
+    with_a_dense_layer,
+    while_recording,
+)
+
+
 def test_a_net_by_layers_is_right(by_hand, capsys):
     by_hand["check_by_layers"](by_hand["by_layers"])
     assert capsys.readouterr().out.endswith("gpu(0) may run beside gpu(1)\n")
 
 
-def test_every_mistake_by_layers_has_its_hint(by_hand):
-    answers = (
-        waits_at_the_cut, waits_for_all, by_way_of_numpy, on_one_device, forgets_relu,
-    )  # fmt: skip
-    assert {each.__name__: hint_of(by_hand["check_by_layers"], each) for each in answers} == {
-        "waits_at_the_cut": "waiting",
-        "waits_for_all": "waitall",
-        "by_way_of_numpy": "reading",
-        "on_one_device": "place",
-        "forgets_relu": "values",
-    }
+@pytest.mark.parametrize("answer", LAYERS_RIGHT)
+def test_unusual_nets_by_layers_pass(by_hand, answer):
+    by_hand["check_by_layers"](answer)
 
 
-# -- a training loop -------------------------------------------------------------------------------
+@pytest.mark.parametrize("hint", LAYERS_WRONG)
+def test_every_mistake_by_layers_has_its_hint(by_hand, hint):
+    assert hint_of(by_hand["check_by_layers"], LAYERS_WRONG[hint]) == hint
 
 
-def loop_with(after_step=None, after_backward=None, reduce=nd.sum, step=True):
-    """A training loop that does something more, or less, in each batch."""
-
-    def answer(net, trainer, batches, devices):
-        loss = gloss.SoftmaxCrossEntropyLoss()
-        sums = [nd.zeros((1,), ctx=ctx) for ctx in devices]
-        for X, y in batches:
-            Xs, ys = (gutils.split_and_load(part, devices) for part in (X, y))
-            with autograd.record():
-                losses = [loss(net(X_i), y_i) for X_i, y_i in zip(Xs, ys)]
-            autograd.backward(losses)
-            if after_backward:
-                after_backward(losses)
-            if step:
-                trainer.step(len(X))
-            for total, l in zip(sums, losses):
-                total += reduce(l)
-            if after_step:
-                after_step(losses)
-        return sum(total.asscalar() for total in sums)
-
-    return answer
-
-
-def stop_if_large(losses):
-    if losses[0].sum() > 1e9:
-        raise ValueError
-
-
-LOOPS = {
-    "waitall": loop_with(after_backward=lambda losses: nd.waitall()),
-    "reading": loop_with(after_step=lambda losses: losses[0].asnumpy()),
-    "waiting": loop_with(after_backward=lambda losses: losses[1].wait_to_read()),
-    "hidden": loop_with(after_step=stop_if_large),
-    "values": loop_with(reduce=nd.mean),
-    "missing": loop_with(step=False),
-}
-
-
-def test_a_loop_is_right(with_gluon, capsys):
-    assert with_gluon["check_loop"](with_gluon["trains"]) == "the sum is right"
-    out = capsys.readouterr().out
-    assert out == "at most 2 waits in all\n_conv_backward_weight may run beside CopyGPU2GPU\n"
-
-
-@pytest.mark.parametrize("hint", LOOPS)
-def test_every_mistake_of_a_loop_has_its_hint(with_gluon, hint):
-    assert hint_of(with_gluon["check_loop"], LOOPS[hint]) == hint
-
-
-# -- clipping --------------------------------------------------------------------------------------
-
-
-def clip(grads, theta, batch_size):
-    norm = nd.add_n(*[(g * g).sum() for g in grads]).sqrt() / batch_size
-    for g in grads:
-        g *= nd.minimum(theta / norm, 1)
-
-
-def of_each_device(net):
-    return zip(*(p.list_grad() for p in net.collect_params().values()))
-
-
-def parts(net, trainer, theta, batch_size):
-    for grads in of_each_device(net):
-        clip(grads, theta, batch_size)
-    trainer.allreduce_grads()
-    trainer.update(batch_size)
-
-
-def each(net, trainer, theta, batch_size):
-    trainer.allreduce_grads()
-    for p in net.collect_params().values():
-        for g in p.list_grad():
-            clip([g], theta, batch_size)
-    trainer.update(batch_size)
-
-
-def batch(net, trainer, theta, batch_size):
-    trainer.allreduce_grads()
-    for grads in of_each_device(net):
-        clip(grads, theta, 1)
-    trainer.update(batch_size)
-
-
-def unclipped(net, trainer, theta, batch_size):
-    trainer.step(batch_size)
-
-
-def still(net, trainer, theta, batch_size):
-    trainer.allreduce_grads()
-    for grads in of_each_device(net):
-        clip(grads, theta, batch_size)
-
-
-def apart(net, trainer, theta, batch_size):
-    trainer.allreduce_grads()
-    clip(next(of_each_device(net)), theta, batch_size)
-    trainer.update(batch_size)
-
-
-def reading(net, trainer, theta, batch_size):
-    trainer.allreduce_grads()
-    for grads in of_each_device(net):
-        norm = sum((g * g).sum().asscalar() for g in grads) ** 0.5 / batch_size
-        if norm > theta:
-            for g in grads:
-                g *= theta / norm
-    trainer.update(batch_size)
-
-
-def test_clipping_is_right(with_gluon):
-    assert with_gluon["check_clipped"](with_gluon["clips"]) == "a step of norm 0.10"
-
-
-@pytest.mark.parametrize("answer", (parts, each, batch, unclipped, still, apart, reading))
-def test_every_mistake_of_clipping_has_its_hint(with_gluon, answer):
-    assert hint_of(with_gluon["check_clipped"], answer) == answer.__name__
+@pytest.mark.parametrize("check", ["check_buckets", "check_by_layers"])
+def test_a_misspelt_name_comes_out_as_it_is(by_hand, check):
+    with pytest.raises(NameError, match="nothing_of_this_name"):
+        by_hand[check](lambda *given: nothing_of_this_name)  # noqa: F821
 
 
 # -- what the answers tell -------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from d2lmini.gluon import nn
 from d2lmini.graph.ir import topological, transform
 from d2lmini.graph.passes.rewrite import rewritten
 
-PATH = Path(__file__).parents[2] / "chapters" / "hybridize.ipynb"
+PATH = Path(__file__).parents[2] / "chapters" / "01-hybridize.ipynb"
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from chapter_cells import path_of
 
 from d2lmini.cli import main
 from d2lmini.cli.assign import find_exercises
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 #: chapter -> (an exercise's answer, wrong ones).
 WRONG = {
     "index": ("flops", ["def flops(widths, batch):\n    return 0"]),
-    "auto-parallelism": (
+    "parallel-devices": (
         "deal",
         [
             "def deal(costs, speeds):\n    return [0 for _ in costs]",
@@ -75,7 +76,7 @@ def submissions(chapter: str, right: dict) -> dict[str, dict]:
 
 
 def count(chapter: str) -> int:
-    text = (ROOT / "chapters" / f"{chapter}.ipynb").read_text(encoding="utf-8")
+    text = path_of(chapter).read_text(encoding="utf-8")
     return len(find_exercises(json.loads(text)["cells"]))
 
 

@@ -16,6 +16,8 @@ from virtual_engine import VirtualEngine
 from d2lmini import d2l, engine, nd
 from d2lmini.d2l import compare
 from d2lmini.d2l.explain import duration
+from d2lmini.d2l.observed import Observed
+from d2lmini.d2l.verdict import Verdict
 
 MS, US = 1e-3, 1e-6
 SANITIZER = Path(__file__).parents[2] / "chapters" / "nbval_sanitize.cfg"
@@ -251,6 +253,25 @@ def test_most_is_one_operation(machine):
         "; a clock that stops when the calls return, with 2 operations of NDArray in flight, "
         "would call it 30500 times faster"
     )
+
+
+@pytest.mark.parametrize(
+    ("others_ms", "causes"),
+    [
+        ([2], ["most of both at once is one operation, dot, of 23 ms"]),
+        ([23], []),  # two equal operations at the same time
+        ([0.7] * 19, []),  # one of twenty equal operations was delayed in the observed round
+    ],
+)
+def test_one_of_several_operations_is_not_most_of_a_call(others_ms, causes):
+    seen = Observed(
+        operations=1 + len(others_ms), inline=0, returned_s=MS, wait_s=0, drain_s=25 * MS,
+        in_flight=2, work_s=(23 + sum(others_ms)) * MS, inline_s=0, chain_s=23 * MS, workers=2,
+        longest=("dot", 23 * MS),
+    )  # fmt: skip
+    times = {name: [26 * MS] * 10 for name in ("one after the other", "both at once")}
+    parts = {part: {name: [0.0] * 10 for name in times} for part in ("issue", "wait", "drain")}
+    assert Verdict(times, **parts, observed=dict.fromkeys(times, seen)).causes() == causes
 
 
 @pytest.mark.parametrize(

@@ -517,6 +517,17 @@ def test_collections_while_the_program_issues_are_not_issuing():
     assert account["issuing"].saves_ns == pytest.approx(ms(20))
 
 
+def test_a_collection_before_a_thread_does_anything_changes_nothing_else():
+    """The first thread is the one that issues first, not one in which the collector ran before."""
+    saves = []
+    for pauses in ([], [Pause(ms(1010), ms(1020), "other", None)]):
+        trace = made([dict(ran=(50, 60), pushed=50), dict(ran=(60, 70), pushed=55)])
+        trace.operations[1].thread = "other"
+        trace.cpu.pauses = pauses
+        saves.append(trace.account(cores=1)["issuing"].saves_ns)
+    assert saves[0] == saves[1] == pytest.approx(ms(55))
+
+
 def test_functions_that_sleep_are_blocked_and_collections_are_told_apart():
     garbage: list = []
     for _ in range(100_000):

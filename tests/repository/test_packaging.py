@@ -64,12 +64,23 @@ def test_the_wheel_holds_the_library_the_chapters_and_nothing_else(built):
     book = {
         f"d2lmini/book/{p.as_posix()}"
         for p in tracked
-        if p.match("chapters/*.ipynb") or p.match("chapters/traces/*") or p.match("img/*.svg")
+        if any(
+            map(
+                p.match,
+                (
+                    "chapters/*.ipynb",
+                    "chapters/*.json",
+                    "chapters/traces/*",
+                    "img/*.svg",
+                    "docs/*.md",
+                ),
+            )
+        )
     }
     assert library | book <= packed
     assert all(name.startswith("d2lmini/") for name in packed)
     others = {name for name in packed if name.startswith("d2lmini/book/")} - book
-    assert all(name.endswith((".ipynb", ".svg")) for name in others)  # not tracked yet
+    assert all(name.endswith((".ipynb", ".svg", ".md")) for name in others)  # not tracked yet
     assert len(book) > 10
     assert {"d2lmini/py.typed", "d2lmini/widgets/js/watch.js"} <= packed
 

@@ -36,6 +36,13 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).resolve().parent / "book"
 FIRST = "index"
+
+
+def name_of(path: Path) -> str:
+    """The name of a chapter without its number."""
+    return re.sub(r"^\d\d-", "", path.stem)
+
+
 GUIDES = "docs"
 HEADINGS = ["h1", "h2", "h3"]
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -62,7 +69,7 @@ class Page:
 
     @property
     def file(self) -> str:
-        return f"{self.path.stem}.html" if self.part == "chapters" else guide_file(self.path)
+        return f"{name_of(self.path)}.html" if self.part == "chapters" else guide_file(self.path)
 
     @property
     def body(self) -> BeautifulSoup:
@@ -174,7 +181,7 @@ def in_order(names: list[str], first_page: str) -> list[str]:
     """The first page, then chapters as the table below its "## The chapters" has them, then the
     others."""
     table = first_page.partition("\n## The chapters\n")[2].split("\n## ")[0]
-    named = [name for name in re.findall(r"\(([\w-]+)\.ipynb\)", table) if name in names]
+    named = [name for name in re.findall(r"\((?:\d\d-)?([\w-]+)\.ipynb\)", table) if name in names]
     return list(dict.fromkeys([*([FIRST] if FIRST in names else []), *named, *names]))
 
 
@@ -186,15 +193,14 @@ class Book:
     def __init__(self, chapters: Path, out: Path, solutions: bool = True, api: bool = False):
         self.chapters, self.out, self.root = chapters, out, chapters.parent.resolve()
         self.sources: dict[Path, str] = {}  # a file of the library -> its page
-        names = sorted(path.stem for path in chapters.glob("*.ipynb"))
-        if not names:
+        paths = {name_of(path): path for path in sorted(chapters.glob("*.ipynb"))}
+        if not paths:
             raise BrokenBook(f"there is no chapter in {chapters}")
-        first = chapters / f"{FIRST}.ipynb"
-        cells = nbformat.read(first, as_version=4).cells if first.exists() else []
-        names = in_order(names, "\n".join(c.source for c in cells if c.cell_type == "markdown"))
+        cells = nbformat.read(paths[FIRST], as_version=4).cells if FIRST in paths else []
+        first_page = "\n".join(c.source for c in cells if c.cell_type == "markdown")
         exporter = Exporter()
-        paths = [chapters / f"{name}.ipynb" for name in names]
-        self.pages = [read_page(path, exporter, solutions) for path in paths]
+        names = in_order(list(paths), first_page)
+        self.pages = [read_page(paths[name], exporter, solutions) for name in names]
         self.guides = [read_guide(p, exporter) for p in guides_in_order(self.root / GUIDES)]
         library = Reference(self._line_of_code) if api else None
         self.places = library.places if library else {}  # a public name -> where it is described
@@ -262,7 +268,7 @@ class Book:
             raise BrokenBook(f"{page.path.name} points to {address}, which is not there")
         within = path.relative_to(self.root)
         if path.suffix == ".ipynb":
-            file = f"{path.stem}.html"
+            file = f"{name_of(path)}.html"
         elif path.suffix == ".md" and path.parent == self.root / GUIDES:
             file = guide_file(path)
         elif path.suffix in (".svg", ".png", ".jpg"):

@@ -15,6 +15,12 @@ from d2lmini.d2l.check import Wrong
 CHAPTERS = Path(__file__).parent.parent.parent / "chapters"
 
 
+def path_of(name: str) -> Path:
+    """The file of a chapter, whose name begins with its number: `01-hybridize.ipynb`."""
+    [path] = CHAPTERS.glob(f"[0-9][0-9]-{name}.ipynb")
+    return path
+
+
 def code_of(name: str) -> list[str]:
     """The sources of a chapter's code cells."""
     return _sources(name, "code")
@@ -61,5 +67,5 @@ def refusal_of(check: Callable[..., Any], *given: Any) -> str:
 
 
 def _sources(name: str, kind: str) -> list[str]:
-    cells = json.loads((CHAPTERS / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads(path_of(name).read_text(encoding="utf-8"))["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]

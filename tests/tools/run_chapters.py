@@ -69,7 +69,8 @@ def main(words: list[str]) -> int:
     options.add_argument("--order", default="once", choices=ORDERS)
     asked = options.parse_args(words)
     paths = sorted((asked.folder / "chapters").glob("*.ipynb"))
-    paths = [path for path in paths if not asked.chosen or path.stem in asked.chosen]
+    names = {*asked.chosen}
+    paths = [path for path in paths if not names or names & {path.stem, path.stem[3:]}]
     if not paths:
         print(f"no chapter of {asked.folder} is named {asked.chosen}", file=sys.stderr)
         return 2

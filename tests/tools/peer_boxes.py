@@ -1,0 +1,349 @@
+"""The boxes "In PyTorch / in JAX" of the chapters, and programs that show what they say.
+
+A box stands in its chapter to the letter. Each program asserts a part of it in the library that it
+names; what is said of GPUs stands in that library's documentation and is not run here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Box(NamedTuple):
+    """chapter, text of the box, and programs: the name of a library -> Python."""
+
+    chapter: str
+    text: str
+    programs: dict[str, str]
+
+
+BOXES = [
+    Box(
+        "index",
+        "PyTorch records for backward unless told otherwise (`torch.no_grad()`); here "
+        "recording has to be asked for (`autograd.record()`). JAX records nothing: "
+        "`jax.grad(f)` makes a function that computes the gradient of `f`.",
+        {
+            "torch": """
+x = torch.ones(2, requires_grad=True)
+assert (x * x).grad_fn is not None
+with torch.no_grad():
+    assert (x * x).grad_fn is None
+""",
+            "jax": "assert jax.grad(lambda x: (x * x).sum())(jnp.ones(2)).tolist() == [2, 2]",
+        },
+    ),
+    Box(
+        "hybridize",
+        "`torch.jit.trace` records one call, as `hybridize` does, and warns where a Python "
+        "branch depends on a value. `torch.compile` remembers what a compiled program relies "
+        "on (its guards) and compiles again for another shape.",
+        {
+            "torch": """
+import warnings
+from torch._dynamo.testing import CompileCounter
+
+def branch(x):
+    return x + 1 if x.sum() > 0 else x - 1
+
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    traced = torch.jit.trace(branch, torch.ones(2))
+assert any(issubclass(warning.category, torch.jit.TracerWarning) for warning in told)
+assert traced(-torch.ones(2)).tolist() == [0, 0]  # the branch of the first call
+counter = CompileCounter()
+double = torch.compile(lambda x: x * 2, backend=counter, dynamic=False)
+double(torch.ones(2)), double(torch.ones(2)), double(torch.ones(3))
+assert counter.frame_count == 2
+""",
+        },
+    ),
+    Box(
+        "hybridize",
+        "`jax.jit` records once for each combination of shapes and dtypes. A Python `if` on a"
+        " value raises an error while it records; `jax.lax.cond` is the branch that can be "
+        "recorded.",
+        {
+            "jax": """
+calls = []
+
+@jax.jit
+def double(x):
+    calls.append(x)
+    return x * 2
+
+double(jnp.ones(2)), double(jnp.ones(2)), double(jnp.ones(3))
+assert len(calls) == 2
+try:
+    jax.jit(lambda x: x if x.sum() > 0 else -x)(jnp.ones(2))
+except jax.errors.TracerBoolConversionError:
+    branch = jax.jit(lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x))
+    assert branch(-jnp.ones(2)).tolist() == [1, 1]
+else:
+    raise AssertionError("it was recorded")
+""",
+        },
+    ),
+    Box(
+        "hybridize",
+        "`torch.fx.symbolic_trace(net).code` prints a recorded net as Python; "
+        "`jax.make_jaxpr(f)(x)` prints the recorded operations of a function.",
+        {
+            "torch": """
+code = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())).code
+assert "def forward(self, input)" in code
+""",
+            "jax": 'assert "mul" in str(jax.make_jaxpr(lambda x: x * 2)(jnp.ones(2)))',
+        },
+    ),
+    Box(
+        "async-computation",
+        "On the CPU an operation of PyTorch returns when its result is computed; only "
+        "operations on a GPU are queued. An operation of JAX returns early on the CPU too, "
+        "and `y.block_until_ready()` is what `y.wait_to_read()` is here.",
+        {
+            "torch": """
+a = torch.randn(1500, 1500)
+a @ a
+begin = time.perf_counter()
+y = a @ a
+called = time.perf_counter()
+y[0, 0].item()
+assert time.perf_counter() - called < 0.2 * (called - begin)
+""",
+            "jax": """
+a = jnp.ones((2000, 2000))
+(a @ a).block_until_ready()
+early = []
+for _ in range(5):
+    begin = time.perf_counter()
+    y = a @ a
+    called = time.perf_counter()
+    y.block_until_ready()
+    early.append(time.perf_counter() - called > called - begin)
+assert any(early)
+""",
+        },
+    ),
+    Box(
+        "async-computation",
+        "On a GPU, `.item()`, `.cpu()` and `print` of a PyTorch tensor wait, as `asscalar` "
+        "and `print` do here; so does a Python `if` on its value. In JAX `float(y)`, "
+        "`np.asarray(y)` and `print(y)` wait.",
+        {
+            "jax": """
+y = jnp.ones(()) * 2
+assert float(y) == 2 and np.asarray(y) == 2 and str(y) == "2.0"
+""",
+        },
+    ),
+    Box(
+        "async-computation",
+        "Both check shapes at the call. What a GPU finds only while it computes, such as an "
+        "index out of range, PyTorch reports at a later call; with `CUDA_LAUNCH_BLOCKING=1` "
+        "it waits after each operation, as the NaiveEngine does here.",
+        {
+            "torch": """
+try:
+    torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+except RuntimeError as error:
+    assert "cannot be multiplied" in str(error)
+else:
+    raise AssertionError("no error")
+""",
+            "jax": """
+try:
+    jnp.dot(jnp.ones((2, 3)), jnp.ones((2, 3)))
+except TypeError:
+    ...
+else:
+    raise AssertionError("no error")
+""",
+        },
+    ),
+    Box(
+        "lazy-evaluation-and-memory",
+        "Inside `jax.jit` an unused result is not computed: XLA, the compiler, removes it. "
+        "Outside, every operation of JAX runs, as every one of PyTorch does.",
+        {
+            "jax": """
+def unused(x):
+    x @ x
+    return x + 1
+
+text = jax.jit(unused).lower(jnp.ones((8, 8))).compile().as_text()
+assert "dot(" not in text and "add(" in text
+""",
+        },
+    ),
+    Box(
+        "lazy-evaluation-and-memory",
+        "Arrays of JAX are immutable; `x.at[0].set(1)` gives a new one. PyTorch counts the "
+        "writes to a tensor, and `backward` raises an error if a value that it needs was "
+        "overwritten.",
+        {
+            "torch": """
+x = torch.ones(3, requires_grad=True)
+y = x * 2
+z = (y * y).sum()
+y.add_(1)
+try:
+    z.backward()
+except RuntimeError as error:
+    assert "modified by an inplace operation" in str(error)
+else:
+    raise AssertionError("no error")
+""",
+            "jax": """
+x = jnp.zeros(2)
+try:
+    x[0] = 1
+except TypeError as error:
+    assert "immutable" in str(error)
+else:
+    raise AssertionError("no error")
+assert x.at[0].set(1).tolist() == [1, 0]
+""",
+        },
+    ),
+    Box(
+        "lazy-evaluation-and-memory",
+        "Recomputation is `torch.utils.checkpoint.checkpoint(f, x)` in PyTorch and "
+        "`jax.checkpoint(f)` in JAX; the gradients are the same.",
+        {
+            "torch": """
+from torch.utils.checkpoint import checkpoint
+
+w, x = torch.randn(4, 4, requires_grad=True), torch.randn(2, 4, requires_grad=True)
+block = lambda x: torch.tanh(x @ w)
+block(x).sum().backward()
+first, w.grad = w.grad, None
+checkpoint(block, x, use_reentrant=False).sum().backward()
+assert torch.equal(first, w.grad)
+""",
+            "jax": """
+x = jnp.arange(4.0)
+f = lambda x: jnp.tanh(x * x).sum()
+assert (jax.grad(f)(x) == jax.grad(jax.checkpoint(f))(x)).all()
+""",
+        },
+    ),
+    Box(
+        "auto-parallelism",
+        "On the CPU PyTorch runs one operation after the other, each on "
+        "`torch.get_num_threads()` threads. Operations that do not depend on each other run "
+        "side by side only if the program says so: `torch.jit.fork` starts a function, "
+        "`torch.jit.wait` takes its result.",
+        {
+            "torch": """
+assert torch.get_num_threads() >= 1
+
+@torch.jit.script
+def both(x):
+    one = torch.jit.fork(torch.tanh, x)
+    return torch.jit.wait(one) + torch.sin(x)
+
+assert torch.allclose(both(torch.ones(2)), torch.tanh(torch.ones(2)) + torch.sin(torch.ones(2)))
+""",
+        },
+    ),
+    Box(
+        "parallel-devices",
+        "Arrays on two devices do not mix in either library. In PyTorch a copy overlaps with "
+        "the program only if it is asked for (`x.to(device, non_blocking=True)`), and from "
+        "the CPU only out of pinned memory. JAX makes several devices of one CPU with "
+        "`XLA_FLAGS=--xla_force_host_platform_device_count=4`, as `virtual_gpus(4)` does "
+        "here.",
+        {
+            "jax": """
+devices = jax.devices()
+assert len(devices) == 4
+try:
+    jax.device_put(jnp.ones(2), devices[1]) + jax.device_put(jnp.ones(2), devices[2])
+except ValueError as error:
+    assert "incompatible devices" in str(error)
+else:
+    raise AssertionError("no error")
+""",
+        },
+    ),
+    Box(
+        "multiple-gpus",
+        "`torch.nn.parallel.DistributedDataParallel` uses one process for each GPU, and sums "
+        "gradients in buckets while backward is still running (`bucket_cap_mb`). In JAX "
+        "`jax.lax.psum` is the all-reduce, inside a function that `jax.shard_map` runs on all"
+        " devices.",
+        {
+            "torch": """
+import inspect
+from torch.nn.parallel import DistributedDataParallel
+
+assert "bucket_cap_mb" in inspect.signature(DistributedDataParallel).parameters
+""",
+            "jax": """
+from jax.sharding import Mesh, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("k",))
+total = jax.shard_map(lambda x: jax.lax.psum(x, "k"), mesh=mesh, in_specs=P("k"), out_specs=P())
+assert total(jnp.arange(4.0)).tolist() == [6.0]
+""",
+        },
+    ),
+    Box(
+        "multiple-gpus-gluon",
+        "`torch.nn.DataParallel` splits a batch over GPUs in one process, as the loop here "
+        "does; its documentation recommends DistributedDataParallel instead. In JAX an array "
+        "can lie on several devices at once: `jax.device_put(x, NamedSharding(mesh, "
+        "PartitionSpec('k')))` splits the batch, and `jax.jit` adds the communication.",
+        {
+            "torch": 'assert "DistributedDataParallel" in torch.nn.DataParallel.__doc__',
+            "jax": """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+mesh = Mesh(np.array(jax.devices()), ("k",))
+x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("k")))
+assert [shard.data.shape for shard in x.addressable_shards] == [(2,)] * 4
+assert float(jax.jit(jnp.sum)(x)) == 28
+""",
+        },
+    ),
+    Box(
+        "inside-the-engine",
+        "Neither library keeps a graph of dependencies for operations that are called one by "
+        "one. On a GPU a *stream* keeps their order: what is queued in one stream runs in "
+        "that order, and an *event* lets one stream wait for another (`torch.cuda.Stream`, "
+        "`torch.cuda.Event`).",
+        {"torch": "assert torch.cuda.Stream.wait_event and torch.cuda.Event.record"},
+    ),
+    Box(
+        "beyond-one-machine",
+        "`torchrun --nproc_per_node=4 train.py` starts processes as `d2lmini launch -n 4` "
+        "does, and `torch.distributed.all_reduce(x)` sums an array over them, on CPUs with "
+        "the library gloo. In JAX `jax.distributed.initialize()` joins the processes, and "
+        "arrays are split over all their devices.",
+        {
+            "torch": """
+import os
+import tempfile
+import torch.distributed as dist
+
+file = os.path.join(tempfile.mkdtemp(), "store")
+dist.init_process_group("gloo", init_method=f"file://{file}", rank=0, world_size=1)
+x = torch.ones(3)
+dist.all_reduce(x)
+assert x.tolist() == [1, 1, 1]
+dist.destroy_process_group()
+""",
+            "jax": "assert callable(jax.distributed.initialize)",
+        },
+    ),
+]
+
+#: What each library's programs begin with.
+IMPORTS = {
+    "torch": "import time\nimport numpy as np\nimport torch\n",
+    "jax": (
+        "import os\nos.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=4'\n"
+        "import time\nimport numpy as np\nimport jax\nimport jax.numpy as jnp\n"
+    ),
+}
