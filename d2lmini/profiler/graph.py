@@ -29,6 +29,7 @@ from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import Box, Look, diagram, page, shorten
 from d2lmini.draw.timeline import STYLES
 from d2lmini.engine.order import drop_implied, edges_of
+from d2lmini.ops.shown import shown_name
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool 
 
 def _box_of(operation: Operation, several: bool, lines: bool) -> Box:
     where = f"  {operation.place}" if several else ""
-    words = [f"{operation.number}  {operation.name}{where}"]
+    words = [f"{operation.number}  {shown_name(operation.name)}{where}"]
     if lines and operation.line:
         words.append(shorten(operation.line, 44))
     face, _, _ = STYLES["copy" if operation.is_copy else "compute"]

@@ -36,6 +36,7 @@ from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.graph.passes import Pass, simplify
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
+from d2lmini.ops.shown import shown_name
 from d2lmini.ops.spec import Cost, Spec
 from d2lmini.profiler.summary import in_time
 from d2lmini.profiler.tracing import Trace
@@ -194,7 +195,7 @@ def _of_trace(trace: Trace) -> Stage:
         took = [("took", in_time(operation.run_ns / 1e9))] if operation.ran else []
         facts = [("ran on", operation.worker or "nothing"), *took, *costs_of(operation.cost)]
         facts += [("line", operation.where)] if operation.site else []
-        lines = [f"{operation.number} {operation.name}", shorten(operation.line, 36)]
+        lines = [f"{operation.number} {shown_name(operation.name)}", shorten(operation.line, 36)]
         kind = "copy" if operation.is_copy else "compute"
         boxes.append(Box([line for line in lines if line], kind, [], False, False, facts))
     costs = [operation.cost for operation in operations]

@@ -25,6 +25,7 @@ from d2lmini.draw.svg import (
 from d2lmini.draw.timeline import STYLES
 from d2lmini.engine.order import drop_implied, edges_of, order_of
 from d2lmini.engine.schedule import worker_names
+from d2lmini.ops.shown import shown_name
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Program
 from d2lmini.widgets.stepper_words import code_of, title
@@ -50,8 +51,8 @@ def scene(play: Playback) -> dict[str, Any]:
     titles = {n: title(play, n) for n in program.operations}
     below = {  # the line, where the title is the name
         n: shorten(code_of(operation), 34)
-        if titles[n] == f"{n} {operation.name}"
-        else operation.name
+        if titles[n] == f"{n} {shown_name(operation.name)}"
+        else shown_name(operation.name)
         for n, operation in program.operations.items()
     }
     widths = [max(6.7 * len(titles[n]) + 16, 5.4 * len(below[n]) + 24, 148.0) for n in titles]

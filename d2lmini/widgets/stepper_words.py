@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from d2lmini.ops.shown import shown_name
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import Operation, Wait
 
@@ -40,7 +41,7 @@ def title(play: Playback, number: int, most: int = 36) -> str:
     )
     line = code_of(operation)
     if not line or lines[operation.where, operation.line] > 1:
-        line = operation.name
+        line = shown_name(operation.name)
     return f"{number} {line if len(line) <= most else line[: most - 1] + '…'}"
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
+from d2lmini.ops.shown import shown_name
 from d2lmini.ops.spec import Spec
 from d2lmini.profiler.draw import in_order, names_of
 from d2lmini.profiler.records import Operation, Wait
@@ -172,7 +173,7 @@ class MessageWriter:
 
     def _running(self, operation: WatchedOperation) -> list[float]:
         """An operation that has begun and not ended."""
-        name, row = self.texts.number(operation.name), self._row(operation)
+        name, row = self.texts.number(shown_name(operation.name)), self._row(operation)
         began_us, line = self._us(operation.began_ns), self.texts.line(operation.site)
         return [operation.number, name, row, began_us, line]
 
@@ -185,7 +186,8 @@ class MessageWriter:
             failure = -1 if done.failure is None else number(done.failure)
             rows.append(
                 (
-                    done.number, number(done.name), self._row(done) if done.began_ns else -1,
+                    done.number, number(shown_name(done.name)),
+                    self._row(done) if done.began_ns else -1,
                     done.pushed_ns - begin, done.ready_ns - begin, done.began_ns - begin,
                     done.ended_ns - begin, line(done.site), about(done.about), failure,
                 )

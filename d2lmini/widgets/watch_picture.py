@@ -15,6 +15,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.draw.picture import Picture
 from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of, legend_beside
+from d2lmini.ops.shown import shown_name
 from d2lmini.profiler.draw import names_of, rows_of, span_of, write_into_bars
 from d2lmini.profiler.records import Wait
 from d2lmini.widgets.base import need
@@ -77,7 +78,7 @@ def picture_of(recent: RecentRecords) -> Picture | None:
 
 def _label(letter_s: float, operation: WatchedOperation) -> str:
     """Number and name of an operation, or the number alone where there is no room for both."""
-    words = f"{operation.number} {operation.name}"
+    words = f"{operation.number} {shown_name(operation.name)}"
     return words if operation.run_ns / 1e9 > letter_s * len(words) else str(operation.number)
 
 

@@ -162,7 +162,7 @@ def test_the_graph_has_a_box_for_each_operation_and_tells_what_it_draws():
         c = a + b
     picture = d2l.dependency_graph(run)
     words = [word.text for word in words_of(picture)]
-    assert words[::2] == ["1  _ones", "2  _mul_scalar", "3  _plus_scalar", "4  broadcast_add"]
+    assert words[::2] == ["1  nd.ones", "2  *", "3  +", "4  +"]
     assert words[1::2] == ["a = nd.ones((1, 2))", "b = a * 2", "a += 1", "c = a + b"]
     assert arrows_of(picture) == (5, 1)
     assert repr(picture) == (

@@ -145,7 +145,7 @@ def test_a_trace_is_shown_with_what_each_operation_took():
         c = a + b
     c.wait_to_read()
     (stage,) = graph_view(trace).views[0].stages
-    assert names(stage) == ["1 _ones", "2 _mul_scalar", "3 _plus_scalar", "4 broadcast_add"]
+    assert names(stage) == ["1 nd.ones", "2 *", "3 +", "4 +"]
     assert stage.edges[1, 2] is False and stage.edges[0, 1] is True
     assert {"ran on", "took", "moves", "line"} <= dict(stage.boxes[3].facts).keys()
     with profile() as empty:

@@ -405,7 +405,7 @@ def test_where_a_line_issues_several_operations_their_names_tell_them_apart():
         return nd.ones((2,)) * 2 + 1
 
     nodes = Sent(one_line).whole()[0]["nodes"]
-    assert [node["title"] for node in nodes] == ["1 _ones", "2 _mul_scalar", "3 _plus_scalar"]
+    assert [node["title"] for node in nodes] == ["1 nd.ones", "2 *", "3 +"]
     assert {node["below"] for node in nodes} == {"return nd.ones((2,)) * 2 + 1"}
 
 

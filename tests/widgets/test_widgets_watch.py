@@ -377,7 +377,7 @@ def test_the_news_together_are_everything():
     assert len(told) >= 36 and told == whole and texts == all_texts
     assert waits == len(all_waits) == 5 and samples == len(all_samples)
     third = whole[3]
-    assert third["name"] == "_plus_scalar" and third["needs"] == [2] and not third["room"]
+    assert third["name"] == "+" and third["needs"] == [2] and not third["room"]
     assert third["about"] == f"({SIZE}, {SIZE}) float32 → ({SIZE}, {SIZE}) float32"
     assert "x = x + 1" in third["line"] and third["row"].startswith("cpu")
     pushed, ready, begin, end = third["times"]

@@ -1,0 +1,38 @@
+"""The name under which pictures show an op: what a program writes to call the op.
+
+>>> [shown_name(name) for name in ("broadcast_mul", "_plus_scalar", "_rminus_scalar", "dot")]
+['*', '+', '-', 'dot']
+>>> [shown_name(name) for name in ("_ones", "_random_uniform", "CopyGPU2CPU")]
+['nd.ones', 'nd.random.uniform', 'CopyGPU2CPU']
+
+Errors, traces and printed tables keep the op's own name, which programs compare with.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from d2lmini.ops.core import registry
+from d2lmini.ops.elementwise import FAMILIES
+
+
+@functools.cache
+def shown_name(name: str) -> str:
+    """An operator's sign, the function that makes an array, or the name itself."""
+    sign = _signs().get(name)
+    if sign:
+        return sign
+    op = registry.get(name)
+    if op is None or not name.startswith("_") or op.arity or op.variadic:
+        return name
+    return "nd." + name[1:].replace("random_", "random.", 1)
+
+
+@functools.cache
+def _signs() -> dict[str, str]:
+    return {
+        op.name: family.operator.split()[0]
+        for family in FAMILIES.values()
+        if family.operator
+        for op in family.ops
+    }
