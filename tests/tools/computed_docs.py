@@ -16,6 +16,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # np_rows
 import migration_table
 import np_table
 import reading_order
+import teaching_table
 
 from d2lmini import cli
 
@@ -54,6 +55,7 @@ PAGES: dict[str, list[Callable[[], str]]] = {
     "np.md": [np_table.table],
     "command-line.md": [commands],
     "reading-guide.md": [reading_order.table],
+    "teaching.md": [teaching_table.table],
 }
 
 

@@ -8,9 +8,11 @@ chapter that stops with an error it does not announce (tag `raises-exception`) i
 """
 
 import argparse
+import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -25,6 +27,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
     """Run all cells in `folder`, with this checkout's library, and keep their outputs; what its
     comparisons find becomes their reference (`d2lmini/d2l/reference.py`)."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    begin_s = time.perf_counter()
     NotebookClient(
         notebook,
         kernel_name="python3",
@@ -40,6 +43,15 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
             "D2LMINI_CHAPTER": chapter,
         }
     )
+    if chapter:
+        note_time(folder / "reference.json", chapter, time.perf_counter() - begin_s)
+
+
+def note_time(path: Path, chapter: str, seconds: float) -> None:
+    """Keep how long the chapter ran, beside what its comparisons found; docs/teaching.md has it."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept.setdefault(chapter, {})["run"] = {"found": f"{seconds:.0f} s"}
+    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:

@@ -212,7 +212,11 @@ class _Alarm(KeyboardInterrupt):
 def alarmed(seconds: float, act: Callable[[], object]) -> bool:
     """act(), ended by a real signal `seconds` from now as by Ctrl-C; was it? Main thread only."""
 
+    over = False
+
     def handler(_number: int, frame: FrameType | None) -> None:
+        if over:  # it rang at the last moment; wound up again, it would ring in another's handler
+            return
         # All of the stack: a slow machine is still here, above a finalizer, when it rings again.
         while frame is not None and frame.f_code.co_name not in SWALLOWING:
             frame = frame.f_back
@@ -227,6 +231,7 @@ def alarmed(seconds: float, act: Callable[[], object]) -> bool:
         try:
             act()
         finally:
+            over = True
             signal.setitimer(signal.ITIMER_REAL, 0)
     except _Alarm:
         return True
