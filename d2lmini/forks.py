@@ -19,6 +19,8 @@ import threading
 import weakref
 from typing import Any, TypeVar
 
+from d2lmini.weak import living
+
 #: Longest wait of a fork for one lock, because the lock's holder may wait for the forking thread.
 PATIENCE_S = 6.0
 
@@ -40,7 +42,7 @@ importing = guard(threading.RLock())
 
 def hold() -> None:
     """Before a fork: take all guarded locks, so that no thread is inside guarded work."""
-    locks = [lock for lock in list(_guarded) if lock.acquire(timeout=PATIENCE_S)]
+    locks = [lock for lock in living(_guarded) if lock.acquire(timeout=PATIENCE_S)]
     _held.extend(locks)
 
 
@@ -53,5 +55,5 @@ def release() -> None:
 def begin_anew() -> None:
     """After a fork, in the child: make the locks new."""
     _held.clear()
-    for lock in list(_guarded):
+    for lock in living(_guarded):
         lock._at_fork_reinit()

@@ -18,6 +18,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from d2lmini import instrument
+from d2lmini.weak import living
 
 _roles: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
@@ -34,4 +35,4 @@ def note(role: str, arrays: Iterable[Any]) -> None:
 
 def known() -> list[tuple[Any, str]]:
     """The Vars of living arrays with a role, in the order of the notes."""
-    return list(_roles.copy().items())
+    return [(var, _roles[var]) for var in living(_roles)]

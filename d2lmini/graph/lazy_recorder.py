@@ -34,6 +34,7 @@ from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ops.core import Spec
 from d2lmini.symbol.naming import NameManager
+from d2lmini.weak import living
 
 #: So many steps may wait; then all of them are pushed.
 MOST_STEPS = 1000
@@ -117,12 +118,12 @@ class Recorder:
     def waiting(self, scope: Any) -> int:
         """How many steps of `scope` may yet be pushed."""
         with self.lock:
-            steps = list(self.live)
+            steps = living(self.live)
         return sum(step.scope is scope for step in steps)
 
     def _make_task(self) -> list[tuple[Chunk, tuple[RecordedCall, int]]]:
         with self.lock:
-            return list(self.values.items())
+            return [(chunk, self.values[chunk]) for chunk in living(self.values)]
 
     # -- what the engine tells ---------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ class Recorder:
         if self._fresh_nbytes.get(pool, 0) <= limit // 2:
             return False
         self._fresh_nbytes[pool] = 0
-        chunks = [source.chunk for source in list(self.sources.values())]
+        chunks = [source.chunk for source in living(self.sources)]
         return sum(c.weight for c in chunks if c.weight and not c.held and c.pool is pool) > (
             limit // 4
         )
@@ -298,7 +299,7 @@ class Recorder:
         nothing is computed twice. A step comes along that reads what an output overwrites, or an
         output that is itself to be overwritten.
         """
-        values = list(self.values.items())
+        values = [(chunk, self.values[chunk]) for chunk in living(self.values)]
         roots = {self.values[chunk][0] for chunk in chunks if chunk in self.values}
         if not roots and not any(id(chunk) in self.sources for chunk in overwritten):
             return None, {}, False

@@ -15,6 +15,7 @@ from itertools import count
 from weakref import WeakKeyDictionary
 
 from d2lmini import forks
+from d2lmini.weak import living
 
 _names: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 _door = forks.guard(threading.RLock())  # reentrant: a finalizer may run while the lock is held
@@ -37,8 +38,8 @@ def this_thread() -> str:
 def _name() -> str:
     thread = threading.current_thread()
     with _door:
-        others = [entry for entry in _names.items() if entry[0] is not thread]
-        taken = {name for other, name in others if other.is_alive()}
+        others = [other for other in living(_names) if other is not thread]
+        taken = {_names[other] for other in others if other.is_alive()}
         name = thread.name
         numbers = count(2)
         while name in taken:
