@@ -98,8 +98,8 @@ def compare(
     verdict = _verdict_on(laps, repeats, seen, margin)
     verdict = replace(verdict, cores=begin.cores, elsewhere=elsewhere)
     key = reference.key_of(candidates.values(), *candidates)
-    reference.keep(key, verdict.sentence, begin.cores, elsewhere)
-    verdict = replace(verdict, reference=reference.line(key))
+    line = reference.keep_or_find(key, lambda: verdict.sentence, begin.cores, elsewhere)
+    verdict = replace(verdict, reference=line)
     if claim is not None and holds is not None:
         verdict = replace(verdict, claim=claim, holds=bool(holds(verdict)))
         claims.record(verdict)

@@ -131,8 +131,9 @@ class Experiment(Panel):
         ):
             key = reference.key_of([self._f], _arguments(given))
             elsewhere = load.cores_elsewhere(begin, load.snapshot())
-            reference.keep(key, self._found(run), begin.cores, elsewhere)
-            run.reference = reference.line(key)
+            run.reference = reference.keep_or_find(
+                key, lambda: self._found(run), begin.cores, elsewhere
+            )
         return run
 
     def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:

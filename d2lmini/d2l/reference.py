@@ -68,12 +68,25 @@ def _describe(value: Any) -> str:
     return type(value).__name__
 
 
-def line(key: str) -> str:
-    """The line of a quiet run of this program, "reference: ..."; "" if there is none."""
-    if os.environ.get("D2LMINI_REFERENCE"):
+def keep_or_find(
+    key: str, found: Callable[[], str], cores: int | None, elsewhere: float | None
+) -> str:
+    """The line of a quiet run of this program, "reference: ..."; "" if there is none.
+
+    While D2LMINI_REFERENCE is set, keep instead what `found` says, if the machine was quiet: of
+    its `cores` fewer than LOADED were busy `elsewhere`. ValueError then if the file is damaged.
+    """
+    if path := os.environ.get("D2LMINI_REFERENCE"):
+        if elsewhere is not None and elsewhere < LOADED:
+            row = {"found": found(), "cores": cores, "date": time.strftime("%Y-%m-%d")}
+            store(path, os.environ.get("D2LMINI_CHAPTER", ""), key, row)
         return ""
     for folder in (Path(), Path("chapters")):
-        for rows in _read(folder / FILE).values():
+        try:
+            kept = _read(folder / FILE)
+        except ValueError:  # damaged: the reader's own figures do not depend on it
+            continue
+        for rows in kept.values():
             if key in rows:
                 row = rows[key]
                 machine = f"a quiet machine with {row['cores']} cores, {row['date']}"
@@ -81,20 +94,12 @@ def line(key: str) -> str:
     return ""
 
 
-def keep(key: str, found: str, cores: int | None, elsewhere: float | None) -> None:
-    """Write what this program has shown to the file that D2LMINI_REFERENCE names, under the
-    chapter that D2LMINI_CHAPTER names; nothing when unset, or if the machine was busy."""
-    path = os.environ.get("D2LMINI_REFERENCE")
-    if not path or elsewhere is None or elsewhere >= LOADED:
-        return
-    rows = _read(Path(path))
-    chapter = rows.setdefault(os.environ.get("D2LMINI_CHAPTER", ""), {})
-    chapter[key] = {"found": found, "cores": cores, "date": time.strftime("%Y-%m-%d")}
-    files.write(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+def store(path: str | os.PathLike[str], chapter: str, key: str, row: dict[str, Any]) -> None:
+    """Write a row of a chapter to the file of references."""
+    kept = _read(Path(path))
+    kept.setdefault(chapter, {})[key] = row
+    files.write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def _read(path: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
-        return {}
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

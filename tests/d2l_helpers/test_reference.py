@@ -72,6 +72,9 @@ def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path)
     assert list(json.loads((tmp_path / "reference.json").read_text())) == ["one", "two"]
     (tmp_path / "reference.json").write_text("{")
     assert race().reference == ""
+    with pytest.raises(ValueError):  # it is not written over
+        machine["record"](race)
+    assert (tmp_path / "reference.json").read_text() == "{"
 
 
 def programs() -> dict[str, object]:

@@ -8,7 +8,6 @@ chapter that stops with an error it does not announce (tag `raises-exception`) i
 """
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -18,6 +17,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+
+from d2lmini.d2l import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT_CELL_METADATA = {"tags", "jupyter"}
@@ -44,14 +45,9 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
         }
     )
     if chapter:
-        note_time(folder / "reference.json", chapter, time.perf_counter() - begin_s)
-
-
-def note_time(path: Path, chapter: str, seconds: float) -> None:
-    """Keep how long the chapter ran, beside what its comparisons found; docs/teaching.md has it."""
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    kept.setdefault(chapter, {})["run"] = {"found": f"{seconds:.0f} s"}
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        # docs/teaching.md has it.
+        row = {"found": f"{time.perf_counter() - begin_s:.0f} s"}
+        reference.store(folder / "reference.json", chapter, "run", row)
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
