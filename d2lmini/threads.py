@@ -125,9 +125,8 @@ def _start(original: Any, self: threading.Thread) -> None:
     begin, end, origin, run = [_tell()], [], callsite.find(), self.run  # type: ignore[var-annotated]
 
     def run_once() -> None:
-        vars(self).pop(
-            "run", None
-        )  # None: a start failed for want of threads, and this is the next
+        # It is gone already if a start failed for want of threads and this is the next try.
+        vars(self).pop("run", None)
         _run(begin, end, origin, run)
 
     self.run = run_once  # type: ignore[method-assign]

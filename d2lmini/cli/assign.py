@@ -82,7 +82,7 @@ def assign(options: argparse.Namespace) -> int:
     path = Path(options.chapter)
     if not path.is_file():
         path = files.find_chapter(path.name.removesuffix(".ipynb"))
-    name = re.sub(r"^\d\d-", "", path.stem)
+    name = files.chapter_name(path)
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     exercises = find_exercises(cells)
     if not exercises:
@@ -214,8 +214,7 @@ def _code(name: str, source: str, *, locked: bool, **metadata: Any) -> Cell:
 
 
 def _raw(source: str) -> Cell:
-    number = len(source)
-    return {"cell_type": "raw", "id": f"raw-{number}", "source": source, "metadata": {}}
+    return {"cell_type": "raw", "id": "raw", "source": source, "metadata": {}}
 
 
 def _notebook(cells: list[Cell]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -36,13 +37,18 @@ def originals() -> Path:
     return tree() or PACKAGE / "book"
 
 
+def chapter_name(path: Path) -> str:
+    """The name of a chapter without the number that its file begins with."""
+    return re.sub(r"^\d\d-", "", path.stem)
+
+
 def find_chapter(name: str) -> Path:
     """The notebook of a chapter by its name, with or without the number that it begins with."""
     chapters = sorted((originals() / "chapters").glob("*.ipynb"))
     for path in chapters:
-        if name in (path.stem, path.stem[3:]):
+        if name in (path.stem, chapter_name(path)):
             return path
-    known = ", ".join(path.stem[3:] for path in chapters)
+    known = ", ".join(map(chapter_name, chapters))
     raise CommandError(f"there is no chapter {name!r}; there are {known}")
 
 

@@ -3,19 +3,20 @@
 import os
 
 import pytest
-from chapter_cells import path_of
 from lab_server import ROOT
+
+from d2lmini.cli.files import chapter_name, find_chapter
 
 pytestmark = pytest.mark.timeout(400)
 
 # One chapter by default; D2LMINI_BROWSER_CHAPTERS=all, or names of chapters, for more.
 NAMES = os.environ.get("D2LMINI_BROWSER_CHAPTERS", "multiple-gpus-gluon").split()
-CHAPTERS = sorted(path.stem[3:] for path in (ROOT / "chapters").glob("*.ipynb"))
+CHAPTERS = sorted(chapter_name(path) for path in (ROOT / "chapters").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS if NAMES == ["all"] else NAMES)
 def test_chapter_runs_from_top_to_bottom(page, chapter):
-    page.open(f"chapters/{path_of(chapter).name}")
+    page.open(f"chapters/{find_chapter(chapter).name}")
     page.run_all()
     page.wait_until_done(timeout_s=300)
     page.picture("end", themes=["light"])

@@ -10,6 +10,8 @@ import pytest
 from chapter_cells import words_of
 from peer_boxes import BOXES, IMPORTS
 
+from d2lmini.cli.files import chapter_name
+
 CHAPTERS = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
 HEAD = "> **In PyTorch / in JAX.** "
 
@@ -20,7 +22,7 @@ def test_a_box_stands_in_its_chapter(box):
 
 
 def test_every_chapter_has_boxes_and_no_other_ones():
-    names = [path.stem[3:] for path in CHAPTERS]  # without the number
+    names = list(map(chapter_name, CHAPTERS))
     stand = {name: words_of(name).count(HEAD) for name in names}
     known = [box.chapter for box in BOXES]
     assert {chapter for chapter, count in stand.items() if count != known.count(chapter)} == set()

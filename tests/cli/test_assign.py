@@ -7,10 +7,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from chapter_cells import path_of
 
 from d2lmini.cli import main
 from d2lmini.cli.assign import find_exercises
+from d2lmini.cli.files import chapter_name, find_chapter
 
 CHAPTERS = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
 
@@ -19,7 +19,7 @@ def cells_of(path: Path) -> list[dict]:
     return json.loads(path.read_text(encoding="utf-8"))["cells"]
 
 
-WITH_CHECKS = [path.stem[3:] for path in CHAPTERS if find_exercises(cells_of(path))]
+WITH_CHECKS = [chapter_name(path) for path in CHAPTERS if find_exercises(cells_of(path))]
 
 
 def run(path: Path) -> dict[str, object]:
@@ -47,7 +47,7 @@ def test_the_teachers_answers_pass_and_the_students_blanks_do_not(chapter, tmp_p
     right = run(teachers)
     assert all(outcome is True for outcome in right.values()), right
     blank = run(students)
-    exercises = find_exercises(cells_of(path_of(chapter)))
+    exercises = find_exercises(cells_of(find_chapter(chapter)))
     numbers = [exercise.number for exercise in exercises]
     for number in numbers:
         assert blank[f"answer-{number}"] is True

@@ -13,10 +13,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chapter_cells import path_of
 
 from d2lmini.cli import main
 from d2lmini.cli.assign import find_exercises
+from d2lmini.cli.files import find_chapter
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,7 @@ def submissions(chapter: str, right: dict) -> dict[str, dict]:
 
 
 def count(chapter: str) -> int:
-    text = path_of(chapter).read_text(encoding="utf-8")
+    text = find_chapter(chapter).read_text(encoding="utf-8")
     return len(find_exercises(json.loads(text)["cells"]))
 
 

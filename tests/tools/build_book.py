@@ -33,14 +33,11 @@ from latex2mathml.converter import convert as mathml
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
+from d2lmini.cli.files import chapter_name
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).resolve().parent / "book"
 FIRST = "index"
-
-
-def name_of(path: Path) -> str:
-    """The name of a chapter without its number."""
-    return re.sub(r"^\d\d-", "", path.stem)
 
 
 GUIDES = "docs"
@@ -69,7 +66,9 @@ class Page:
 
     @property
     def file(self) -> str:
-        return f"{name_of(self.path)}.html" if self.part == "chapters" else guide_file(self.path)
+        return (
+            f"{chapter_name(self.path)}.html" if self.part == "chapters" else guide_file(self.path)
+        )
 
     @property
     def body(self) -> BeautifulSoup:
@@ -193,7 +192,7 @@ class Book:
     def __init__(self, chapters: Path, out: Path, solutions: bool = True, api: bool = False):
         self.chapters, self.out, self.root = chapters, out, chapters.parent.resolve()
         self.sources: dict[Path, str] = {}  # a file of the library -> its page
-        paths = {name_of(path): path for path in sorted(chapters.glob("*.ipynb"))}
+        paths = {chapter_name(path): path for path in sorted(chapters.glob("*.ipynb"))}
         if not paths:
             raise BrokenBook(f"there is no chapter in {chapters}")
         cells = nbformat.read(paths[FIRST], as_version=4).cells if FIRST in paths else []
@@ -268,7 +267,7 @@ class Book:
             raise BrokenBook(f"{page.path.name} points to {address}, which is not there")
         within = path.relative_to(self.root)
         if path.suffix == ".ipynb":
-            file = f"{name_of(path)}.html"
+            file = f"{chapter_name(path)}.html"
         elif path.suffix == ".md" and path.parent == self.root / GUIDES:
             file = guide_file(path)
         elif path.suffix in (".svg", ".png", ".jpg"):

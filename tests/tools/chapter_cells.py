@@ -10,15 +10,10 @@ from typing import Any
 
 import pytest
 
+from d2lmini.cli.files import find_chapter
 from d2lmini.d2l.check import Wrong
 
 CHAPTERS = Path(__file__).parent.parent.parent / "chapters"
-
-
-def path_of(name: str) -> Path:
-    """The file of a chapter, whose name begins with its number: `01-hybridize.ipynb`."""
-    [path] = CHAPTERS.glob(f"[0-9][0-9]-{name}.ipynb")
-    return path
 
 
 def code_of(name: str) -> list[str]:
@@ -67,5 +62,5 @@ def refusal_of(check: Callable[..., Any], *given: Any) -> str:
 
 
 def _sources(name: str, kind: str) -> list[str]:
-    cells = json.loads(path_of(name).read_text(encoding="utf-8"))["cells"]
+    cells = json.loads(find_chapter(name).read_text(encoding="utf-8"))["cells"]
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == kind]
