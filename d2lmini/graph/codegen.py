@@ -359,7 +359,7 @@ class Writer:
                 outs, inputs = self._outputs(node), self._inputs(node)
                 texts += lines_of(self, node, inputs, outs)
         self.write("side_by_side(")
-        for node, text in zip(nodes, texts):
+        for node, text in zip(nodes, texts, strict=True):
             call, mark, name = text.partition("  #")
             for line in fit_line(f"lambda: {call},{mark}{name}", WIDTH - 12):
                 self.write("    " + line, node)

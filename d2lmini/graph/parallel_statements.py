@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Node, mutated_by
+from d2lmini.graph.steps import steps_of
 from d2lmini.graph.views import view_text
 from d2lmini.ndarray.plan import PRODUCT_FLOPS_PER_US
 
@@ -65,9 +66,12 @@ def _is_view(node: Node) -> bool:
 
 
 def _is_long(node: Node, changed: set[Node]) -> bool:
-    """True if it computes long, into a given place, and reads nothing that changes meanwhile."""
+    """True if it is one long call, into a given place, and reads nothing that changes meanwhile.
+    An elementwise op may be several calls, one after the other, and waits for memory anyway."""
     op = node.op
     assert op is not None
-    if not callable(op.flops) or not op.takes_out or any(e[0] in changed for e in node.sources):
+    if not callable(op.flops) or not op.takes_out or steps_of(node) is not None:
+        return False
+    if any(e[0] in changed for e in node.sources):
         return False
     return node.cost.flops > LONG_US * PRODUCT_FLOPS_PER_US

@@ -15,6 +15,7 @@ from d2lmini.graph import fusion, parallel_statements
 from d2lmini.graph.fusion import statements
 from d2lmini.graph.lower import lower
 from d2lmini.graph.program import Program
+from d2lmini.ops.core import Op, registry
 
 
 def together(heads, shapes: dict) -> list[list[str]]:
@@ -26,6 +27,12 @@ def together(heads, shapes: dict) -> list[list[str]]:
 
 x, y, z = sym.var("x"), sym.var("y"), sym.var("z")
 SQUARE = {v: (256, 256) for v in (x, y, z)}
+
+
+def ops_with_own_flops() -> list[Op]:
+    """The elementwise ops that count their FLOPs by a formula, as products do."""
+    found = {op.name: op for op in registry.values() if op.elementwise and callable(op.flops)}
+    return [op for op in found.values() if op.takes_out]
 
 
 def product(a, b, name: str):
@@ -46,6 +53,18 @@ def test_short_ones_and_what_changes_an_input_stay_alone():
     assert together(small, {x: (16, 16), y: (16, 16)}) == [["a"], ["b"]]
     between = [product(x, y, "a"), sym.sum(z, name="s"), product(y, x, "b")]
     assert together(between, SQUARE) == [["a"], ["s"], ["b"]]
+
+
+@pytest.mark.parametrize("name", [op.name for op in ops_with_own_flops()])
+def test_an_op_of_several_calls_stays_alone(name, monkeypatch):
+    """`add_n` of three counts its own FLOPs and is two calls: beside a product, one of the three
+    calls was left out and the other two ran at the same time."""
+    monkeypatch.setattr(parallel_statements, "LONG_US", -1.0)
+    several = registry[name](x, y, z)
+    shapes = {v: (4, 4) for v in (x, y, z)}  # too small for a loop over blocks of its own
+    program, graph = compiled([product(x, y, "p"), several, product(y, x, "q")], shapes)
+    assert program.source.count("out=") >= 2
+    check(program, graph, tolerance=1e-4)
 
 
 def test_no_more_than_some_at_once():
