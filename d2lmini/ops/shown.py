@@ -4,6 +4,8 @@
 ['*', '+', '-', 'dot']
 >>> [shown_name(name) for name in ("_ones", "_random_uniform", "CopyGPU2CPU")]
 ['nd.ones', 'nd.random.uniform', 'CopyGPU2CPU']
+>>> shown_with_number("_plus_scalar", "1"), shown_with_number("_rminus_scalar", "2.0")
+('+ 1', '2 -')
 
 Errors, traces and printed tables keep the op's own name, which programs compare with.
 """
@@ -26,6 +28,16 @@ def shown_name(name: str) -> str:
     if op is None or not name.startswith("_") or op.arity or op.variadic:
         return name
     return "nd." + name[1:].replace("random_", "random.", 1)
+
+
+def shown_with_number(name: str, number: str) -> str:
+    """The operator of an op on an array and a number, with the number on its side of the sign; ""
+    if the op has no sign."""
+    sign = _signs().get(name)
+    if not sign:
+        return ""
+    parts = [sign, f"{float(number):g}"]
+    return " ".join(reversed(parts) if name.startswith("_r") else parts)
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from d2lmini.base import MXNetError
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import MARGIN, Box, Look, diagram, draw_legend, page, shorten
 from d2lmini.graph.ir import Entry, Node, topological
+from d2lmini.ops.shown import shown_name, shown_with_number
 from d2lmini.symbol import lists
 from d2lmini.symbol.infer import is_known, shapes_of
 from d2lmini.symbol.naming import operator_hint
@@ -122,8 +123,11 @@ def words_of(node: Node, folded: set[Node], shape_of: Callable[[Entry], str]) ->
         if entry is not None and entry[0] in folded:
             parameters.setdefault(shape_of(entry), []).append(name)
     owned = [f"{', '.join(names)} {shape}".strip() for shape, names in parameters.items()]
+    head = shown_with_number(node.op.name, known["scalar"]) if "scalar" in known else ""
+    if head:
+        told.remove(f"scalar={known['scalar']}")
     own_name = [] if _is_automatic(node) else [node.name]
-    return [_plain(node.op.name), ", ".join(own_name + told), ", ".join(owned)]
+    return [head or _plain(node.op.name), ", ".join(own_name + told), ", ".join(owned)]
 
 
 def fold_variables(nodes: list[Node], outputs: set[Node]) -> set[Node]:
@@ -142,15 +146,18 @@ def fold_variables(nodes: list[Node], outputs: set[Node]) -> set[Node]:
 
 
 def _is_automatic(node: Node) -> bool:
-    """True if the node's name was generated."""
+    """True if the node's name was generated: its stem is the op's, or that of an operator."""
     assert node.op is not None
     stem = node.name.rstrip("0123456789")
+    if stem.startswith("_"):
+        return True
     called = (node.op.name, *node.op.aliases, operator_hint(node.op.name))
     return any(stem.endswith(op_name.lower()) for op_name in called)
 
 
 def _plain(name: str) -> str:
-    """An op's name without its distinguishing prefix: 'add' for 'broadcast_add'."""
+    """What a program writes: '+' for 'broadcast_add', 'ones' for '_ones'."""
+    name = shown_name(name).removeprefix("nd.")
     for prefix in ("broadcast_", "elemwise_", "_contrib_", "_"):
         name = name.removeprefix(prefix)
     return name.removesuffix("_scalar") or name

@@ -11,7 +11,7 @@ as written: 2 operations, 96 B moved, 66 FLOPs
 ...     print(box.lines, box.facts[-2:])
 ['x', '2 × 3'] [('name', 'x')]
 ['exp', '→ 2 × 3'] [('computes', '60 FLOPs'), ('moves', '48 B')]
-['plus', 'scalar=1', '→ 2 × 3'] [('computes', '6 FLOPs'), ('moves', '48 B')]
+['+ 1', '→ 2 × 3'] [('computes', '6 FLOPs'), ('moves', '48 B')]
 
 A parameter goes into the box of the layer that its name refers to, as in a Symbol's picture. A
 fused group is one box with its ops as parts: it reads only values from outside and writes only

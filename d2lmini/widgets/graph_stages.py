@@ -11,7 +11,7 @@ as written: 4 operations, 32 MB moved, 13 MFLOPs
 scalars: 3 operations, 24 MB moved, 12 MFLOPs
 fused: 1 statement, 8 MB moved, 12 MFLOPs
 >>> [part for box in view.stages[-1].boxes for part in box.parts]
-['mul: scalar=6.0', 'exp', 'plus: scalar=1']
+['* 6', 'exp', '+ 1']
 
 A stage is boxes and arrows. Where shapes are known, every box shows its cost, from `op.cost`; a
 single op reads its inputs and writes its results, a fused group reads and writes only the values

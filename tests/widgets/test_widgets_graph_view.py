@@ -38,11 +38,11 @@ def test_a_symbol_with_shapes_is_shown_from_how_it_was_written_to_the_fused_grou
     (view,) = graph_view(chain(), x=(1000, 1000), b=(1000,)).views
     assert [stage.name for stage in view.stages] == ["as written", "scalars", "fused"]
     first, scalars, fused = view.stages
-    assert names(first) == ["x", "mul", "mul", "b", "add", "relu"]
-    assert [box.lines[0] for box in scalars.boxes if box.new] == ["mul"]
+    assert names(first) == ["x", "* 2", "* 3", "b", "+", "relu"]
+    assert [box.lines[0] for box in scalars.boxes if box.new] == ["* 6"]
     assert first.boxes[0].lines == ["x", "1000 × 1000"] and first.boxes[-1].output
     (group,) = [box for box in fused.boxes if box.parts]
-    assert [part.split(":")[0] for part in group.parts] == ["mul", "add", "relu"]
+    assert [part.split(":")[0] for part in group.parts] == ["* 6", "+", "relu"]
     assert group.output and names(fused) == ["x", "b", "3 ops in one pass"]
 
 
