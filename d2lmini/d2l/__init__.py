@@ -7,6 +7,7 @@
     predict     the reader's prediction, in a box; compared with the outcome later
     get_mem     resident memory of this process in MB
     timeline    a picture of which lane was busy with what, and when
+    Picture     a matplotlib Figure for a notebook's page, light or dark
     recording   the engine's work in a scope: each operation, what it waits for, its worker
     dependency_graph    a picture of the dependencies
     check       is the schedule as an exercise asks? With a hint for each kind of mistake
@@ -38,6 +39,7 @@ from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
 from d2lmini.d2l.memory import get_mem
 from d2lmini.d2l.verdict import Ratio, Verdict
+from d2lmini.draw.picture import Picture
 from d2lmini.draw.timeline import timeline
 
 if TYPE_CHECKING:
@@ -138,8 +140,8 @@ _LEFT_OUT = """
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
-    "Benchmark", "Ratio", "Verdict", "check", "cluster", "compare", "get_mem", "plt", "timeline",
-    *_LAZY,
+    "Benchmark", "Picture", "Ratio", "Verdict", "check", "cluster", "compare", "get_mem", "plt",
+    "timeline",    *_LAZY,
 ]  # fmt: skip
 
 

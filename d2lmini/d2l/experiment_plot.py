@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from d2lmini.d2l.experiment_results import amount
 from d2lmini.draw.picture import Picture
+from d2lmini.draw.svg import INK
 from d2lmini.draw.timeline import STYLES
 from d2lmini.widgets.controls import word
 
@@ -26,7 +27,7 @@ MOST = 12
 
 ACCENT, EDGE = STYLES["accent"][0], STYLES["accent"][1]
 DARK, MIDDLE, LIGHT = (STYLES[kind][0] for kind in ("push", "copy", "compute"))
-BLUES = (DARK, MIDDLE, "#7a7a7a", LIGHT)
+BLUES = (DARK, MIDDLE, INK, LIGHT)
 MARKERS, DASHES = "osD^v<>P", ("-", "--", "-.", ":")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx")
 
@@ -143,7 +144,7 @@ def _bars(
             ax.bar_label(bars, [_plain(text) for text in told], padding=3, fontsize=8)
         ax.set_xlabel(_axis(experiment, names, words))
         ax.margins(x=0.35 if most_names > 1 else 0.18)
-        ax.axvline(0, color="#444444", linewidth=0.8)
+        ax.axvline(0, color=INK, linewidth=0.8)
     axes[0].set_yticks(range(len(runs)), [_plain(_label(run, varying)) for run in runs])
     axes[0].set_ylim(len(runs) - 0.4, -0.6)
     return figure

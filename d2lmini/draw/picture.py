@@ -15,25 +15,29 @@ from xml.etree import ElementTree
 
 from d2lmini import files
 from d2lmini.draw import png
+from d2lmini.draw.svg import INK
 
 #: A drawing larger than this (in its own pixels) gets fewer than two dots per pixel, so that the
 #: stored notebook output stays below 100 kB.
 DENSE = 900_000
 
-#: The text in each PNG, by which a style finds d2lmini's pictures in a page
-#: (widgets/js/stored.css). No version: the same bytes everywhere.
-MARK: Any = {"Software": "d2lmini"}
+#: The text in each PNG. Without matplotlib's version the bytes are the same everywhere.
+TEXTS: Any = {"Software": None}
 
 
 class Picture:
     """A matplotlib Figure that a notebook shows, made without pyplot and its global state.
 
-    `figure` is the Figure. The text next to the image is the same in every run.
+    `figure` is the Figure; it loses its white ground, and its black letters and axes become grey,
+    so that the picture is readable on a light and on a dark page. The text next to the image is the
+    same in every run.
     """
 
     def __init__(self, figure: Any, text: str):
         self.figure = figure
         self.text = text
+        if figure is not None:
+            _suit_light_and_dark(figure)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file; the suffix (.png, .svg, .pdf) selects the format."""
@@ -43,7 +47,7 @@ class Picture:
     def _repr_png_(self) -> Any:
         # Two dots per point of the page: sharp on dense screens, the same size everywhere.
         file = io.BytesIO()
-        self.figure.savefig(file, format="png", dpi=200, metadata=MARK)
+        self.figure.savefig(file, format="png", dpi=200, metadata=TEXTS)
         width, height = self.figure.get_size_inches() * 100
         return file.getvalue(), {"width": int(width), "height": int(height)}
 
@@ -81,16 +85,30 @@ class Drawing(Picture):
         return self._png
 
 
+def _suit_light_and_dark(figure: Any) -> None:
+    """Make the ground transparent; what is black by default becomes INK."""
+    from matplotlib.text import Text
+
+    figure.set_facecolor("none")
+    for axes in figure.axes:
+        axes.set_facecolor("none")
+        axes.tick_params(which="both", color=INK, labelcolor=INK)
+        for spine in axes.spines.values():
+            spine.set_edgecolor(INK)
+    for legend in [*figure.legends, *(axes.get_legend() for axes in figure.axes)]:
+        if legend is not None:
+            legend.get_frame().set_facecolor("none")
+    for text in figure.findobj(Text):
+        if text.get_color() == "black":
+            text.set_color(INK)
+
+
 def _reduce_colours(data: bytes) -> bytes:
     """Compress the PNG to a third of its bytes: it has a few flat colours and letters."""
-    from PIL import Image, PngImagePlugin  # a dependency of matplotlib
+    from PIL import Image  # a dependency of matplotlib
 
-    mark = PngImagePlugin.PngInfo()
-    for name, text in MARK.items():
-        mark.add_text(name, text)
     file = io.BytesIO()
     with Image.open(io.BytesIO(data)) as image:
-        image.convert("RGB").quantize(48, dither=Image.Dither.NONE).save(
-            file, "PNG", optimize=True, pnginfo=mark
-        )
+        few = image.convert("RGBA").quantize(64, dither=Image.Dither.NONE)
+        few.save(file, "PNG", optimize=True)
     return file.getvalue()

@@ -38,10 +38,12 @@ def png(svg: str, dots_per_pixel: float = 2.0) -> bytes:
     axes.set_axis_off()
     for order, part in enumerate(root.iter()):
         draw = {"rect": _rectangle, "path": _path, "text": _text}.get(part.tag.removeprefix(_SVG))
-        if draw is not None and part.get("width") != "100%":
+        if draw is not None:
             draw(axes, part, order)
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=96 * dots_per_pixel, metadata={"Software": None})
+    figure.savefig(
+        file, format="png", dpi=96 * dots_per_pixel, transparent=True, metadata={"Software": None}
+    )
     return file.getvalue()
 
 
@@ -96,15 +98,9 @@ def _path(axes: Any, part: ElementTree.Element, order: int) -> None:
 
 
 def _text(axes: Any, part: ElementTree.Element, order: int) -> None:
-    from matplotlib.patheffects import withStroke
-
-    effects = []
-    if "stroke" in part.attrib:
-        wide = _number(part, "stroke-width") * _POINTS_PER_PIXEL
-        effects = [withStroke(linewidth=wide, foreground=part.get("stroke"))]
     axes.text(
         _number(part, "x"), _number(part, "y"), part.text, zorder=order,
-        color=part.get("fill", part.get("stroke")), path_effects=effects, parse_math=False,
+        color=part.get("fill"), parse_math=False,
         fontsize=_number(part, "font-size") * _POINTS_PER_PIXEL * 0.92,
         fontweight=part.get("font-weight", "normal"), va="baseline",
         ha="center" if part.get("text-anchor") == "middle" else "left",

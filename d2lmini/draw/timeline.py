@@ -23,10 +23,10 @@ from d2lmini.draw.picture import Picture
 
 #: kind of span -> (face, edge, hatch)
 STYLES: dict[str, tuple[str, str, str]] = {
-    "push": ("#1f4e8c", "#ffffff", ""),
-    "compute": ("#a9c7ea", "#1f4e8c", ""),
-    "copy": ("#5f9bd1", "#1f4e8c", ""),
-    "wait": ("#f4f4f4", "#9a9a9a", "////"),
+    "push": ("#2f6db5", "#ffffff", ""),
+    "compute": ("#a9c7ea", "#2f6db5", ""),
+    "copy": ("#5f9bd1", "#2f6db5", ""),
+    "wait": ("#ececec", "#8a8a8a", "////"),
     "accent": ("#f0a04b", "#a35a0b", ""),
 }
 

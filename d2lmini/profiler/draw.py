@@ -16,6 +16,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2lmini.draw.picture import Picture
+from d2lmini.draw.svg import FILLED
 from d2lmini.draw.timeline import Span, timeline
 from d2lmini.profiler.records import Operation, Wait
 
@@ -115,7 +116,7 @@ def write_into_bars(
         seconds = operation.run_ns / 1e9
         if seconds > room_s and seconds > room_s * len(word := label(operation)):
             middle = (operation.began_s + operation.ended_s) / 2 - zero_s
-            axes.text(1e3 * middle, n, word, ha="center", va="center", fontsize=7.5)
+            axes.text(1e3 * middle, n, word, ha="center", va="center", fontsize=7.5, color=FILLED)
 
 
 def bundle(trace: Trace) -> Any:

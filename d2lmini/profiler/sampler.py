@@ -32,6 +32,7 @@ from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.draw import svg
 from d2lmini.draw.picture import Drawing
+from d2lmini.draw.timeline import STYLES
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Wait
@@ -208,10 +209,10 @@ class _Node:
         if width < 1:
             return
         title = f"{self.word}: {self.ns / 1e6:.1f} ms, {100 * self.ns / all_ns:.0f} %"
-        box = svg.draw_frame(x + width / 2, y, width, _ROW - 1, "#a9c7ea", "#1f4e8c", 1, 0.6)
+        box = svg.draw_frame(x + width / 2, y, width, _ROW - 1, *STYLES["compute"][:2], 1, 0.6)
         if width > 4 * _LETTER:
             word = svg.shorten(self.word, int(width / _LETTER) - 1)
-            box += svg.draw_text(x + 3, y + 12, word, 9)
+            box += svg.draw_text(x + 3, y + 12, word, 9, svg.FILLED)
         parts.append(svg.with_title(title, box))
         for node in sorted(self.above.values(), key=lambda node: node.word):
             node.draw(parts, x, y - _ROW, per_ns, all_ns)

@@ -12,7 +12,7 @@ import io
 
 import numpy as np
 
-from d2lmini.draw.picture import MARK, Picture
+from d2lmini.draw.picture import TEXTS, Picture
 
 
 class CachedPicture(Picture):
@@ -32,13 +32,10 @@ def _stack(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
     """PNGs one below the other, at two dots for each point of the page."""
     from matplotlib import image
 
-    arrays = [image.imread(io.BytesIO(data))[..., :3] for data in images]
+    arrays = [image.imread(io.BytesIO(data)) for data in images]
     wide = max(array.shape[1] for array in arrays)
-    rows = [
-        np.pad(array, ((0, 0), (0, wide - array.shape[1]), (0, 0)), constant_values=1)
-        for array in arrays
-    ]
+    rows = [np.pad(array, ((0, 0), (0, wide - array.shape[1]), (0, 0))) for array in arrays]
     whole = np.concatenate(rows)
     file = io.BytesIO()
-    image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=MARK)
+    image.imsave(file, np.ascontiguousarray(whole), format="png", metadata=TEXTS)
     return file.getvalue(), {"width": wide // 2, "height": whole.shape[0] // 2}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d2lmini.draw.picture import Picture
+from d2lmini.draw.svg import INK
 from d2lmini.draw.timeline import STYLES, plot_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
         alpha=0.75,
         label=f"pending, {_name(last)}",
     )
-    axes.plot(seconds, live, color="#444444", linewidth=1, label=f"in arrays, {_short(last)}")
+    axes.plot(seconds, live, color=INK, linewidth=1, label=f"in arrays, {_short(last)}")
     top = 1.12 * max(max(_columns(run)[1].max() for run in runs[-MOST:]), live.max(), 1.0)
     if limit.min() <= top:
         axes.plot(

@@ -28,9 +28,10 @@ from typing import Any
 from d2lmini.draw import svg
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import (
+    FILLED,
+    INK,
     LINE,
     MARGIN,
-    QUIET,
     Look,
     arrange,
     break_lines,
@@ -156,7 +157,7 @@ def _drawing(view: View) -> Drawing:
     beside = sum(scene["size"][0] for scene in scenes) <= WIDE
     parts: list[str] = []
     head = break_lines(f"graph of {view.title}", 480 - 2 * MARGIN)
-    parts += [draw_text(MARGIN, 20 + 14 * i, line, 11, QUIET) for i, line in enumerate(head)]
+    parts += [draw_text(MARGIN, 20 + 14 * i, line, 11) for i, line in enumerate(head)]
     left = right = 0.0
     top = bottom = 14.0 * len(head)
     for scene in scenes:
@@ -182,7 +183,7 @@ def _drawing(view: View) -> Drawing:
     said += ["boxes in a box: done in one pass"] * any(box["parts"] for box in boxes)
     if not all(edge["value"] for scene in scenes for edge in scene["edges"]):
         said.append("dashed arrow: overwrites what that one reads or wrote")
-    parts.append(draw_text(MARGIN, y + 28, "; ".join(said), 9, QUIET))
+    parts.append(draw_text(MARGIN, y + 28, "; ".join(said), 9))
     return Drawing(page(max(right, 480.0), y + 36, parts), f"graph of {view.title}")
 
 
@@ -201,7 +202,7 @@ def _draw_scene(scene: dict[str, Any], left: float, top: float) -> list[str]:
     parts = []
     for edge in scene["edges"]:
         path, head = (_move_path(edge[name], left, top) for name in ("path", "head"))
-        parts.append(draw_arrow(path, head, "#444444", dashed=not edge["value"]))
+        parts.append(draw_arrow(path, head, dashed=not edge["value"]))
     for box in scene["boxes"]:
         parts.append(_box(box, left + box["x"], top + box["y"]))
     return parts
@@ -213,9 +214,9 @@ def _box(box: dict[str, Any], x: float, y: float) -> str:
     drawn = svg.draw_box(shown, x, y, width, height)
     y += 2 + LINE * len(box["lines"])
     for part in box["parts"]:
-        drawn += draw_frame(x, y + 5, box["width"] - 16, PART - 3, "#ffffff", "#444444", 3)
+        drawn += draw_frame(x, y + 5, box["width"] - 16, PART - 3, "#ffffff", INK, 3)
         y += PART
-        drawn += draw_text(x, y - 2, part, 9, middle=True)
+        drawn += draw_text(x, y - 2, part, 9, FILLED, middle=True)
     return drawn
 
 

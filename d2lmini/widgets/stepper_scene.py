@@ -12,8 +12,9 @@ from typing import Any
 
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import (
+    FILLED,
+    INK,
     MARGIN,
-    QUIET,
     arrange,
     break_lines,
     draw_arrow,
@@ -91,13 +92,12 @@ def drawing(play: Playback) -> Drawing:
     words = "an arrow: it needs the value; dashed: it overwrites what was read or written before"
     if len(play.order) >= MOST_DRAWN:
         words = "the live view has the graph"
-    parts += [*lanes, draw_text(MARGIN, y + 16, words, 9, QUIET)]
+    parts += [*lanes, draw_text(MARGIN, y + 16, words, 9)]
     return Drawing(page(width, y + 26, parts), f"steps of {len(play.order)} operations")
 
 
 def _arrow(edge: dict[str, Any]) -> str:
-    color = STYLES["compute"][1] if edge["value"] else "#8a8a8a"
-    return draw_arrow(edge["path"], edge["head"], color, dashed=not edge["value"])
+    return draw_arrow(edge["path"], edge["head"], dashed=not edge["value"])
 
 
 def _box(play: Playback, node: dict[str, Any]) -> str:
@@ -108,7 +108,7 @@ def _box(play: Playback, node: dict[str, Any]) -> str:
     lines = [(node["title"], 11, True), (node["below"], 9, False)]
     lines.append((f"{play.worker[number]}, {when}{how}", 9, False))
     text = "".join(
-        draw_text(x, y + 15 + 14 * i, line, size, bold=bold, middle=True)
+        draw_text(x, y + 15 + 14 * i, line, size, FILLED, bold, middle=True)
         for i, (line, size, bold) in enumerate(lines)
     )
     return draw_frame(x, y, width, HIGH, face, edge) + text
@@ -130,15 +130,15 @@ def _lanes(play: Playback, width: float, y: float) -> tuple[list[str], float]:
                 )
                 if long > 14:
                     parts.append(
-                        draw_text(x + long / 2, y + 15, str(n), 10, bold=True, middle=True)
+                        draw_text(x + long / 2, y + 15, str(n), 10, FILLED, True, middle=True)
                     )
         y += LANE
-    parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{QUIET}"/>')
+    parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{INK}"/>')
     for i in range(5):
         x = LEFT + scale * end * i / 4
-        parts.append(f'<path d="M{x:g} {y:g}L{x:g} {y + 4:g}" stroke="{QUIET}"/>')
-        parts.append(draw_text(x, y + 14, f"{end * i / 4:.3g}", 9, QUIET, middle=True))
-    parts.append(draw_text(MARGIN, y + 14, "time in us", 9, QUIET))
+        parts.append(f'<path d="M{x:g} {y:g}L{x:g} {y + 4:g}" stroke="{INK}"/>')
+        parts.append(draw_text(x, y + 14, f"{end * i / 4:.3g}", 9, middle=True))
+    parts.append(draw_text(MARGIN, y + 14, "time in us", 9))
     return parts, y + 18
 
 

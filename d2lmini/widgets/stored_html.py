@@ -2,9 +2,8 @@
 
 A saved notebook has two outputs for each widget, the view and the picture (`base.py`). When the
 notebook is opened again the widget's kernel is gone, and JupyterLab writes "model not found" where
-the view was. The style in this HTML hides that line, and adapts the picture to a dark theme
-(`js/stored.css`). The HTML is stored only after a view has reported, so the outputs of a run
-without a browser do not have it.
+the view was. The style in this HTML (`js/stored.css`) hides that line. The HTML is stored only
+after a view has reported, so the outputs of a run without a browser do not have it.
 """
 
 from __future__ import annotations

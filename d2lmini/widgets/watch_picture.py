@@ -14,7 +14,8 @@ import numpy as np
 
 from d2lmini import callsite
 from d2lmini.draw.picture import Picture
-from d2lmini.draw.timeline import by_kind, draw_lanes, figure_of, legend_beside
+from d2lmini.draw.svg import FILLED, INK
+from d2lmini.draw.timeline import STYLES, by_kind, draw_lanes, figure_of, legend_beside
 from d2lmini.ops.shown import shown_name
 from d2lmini.profiler.draw import names_of, rows_of, span_of, write_into_bars
 from d2lmini.profiler.records import Wait
@@ -94,8 +95,10 @@ def _name_waits(axes: Any, n: int, waits: Sequence[Wait], begin_s: float) -> Non
         word = callsite.without_folder(wait.where).partition(": ")[0]
         if 1e3 * wait.seconds > room_ms * (len(word) + 1):
             middle_ms = 1e3 * ((wait.begin_ns + wait.end_ns) / 2e9 - begin_s)
-            box = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 1.0}
-            axes.text(middle_ms, n, word, ha="center", va="center", fontsize=7.5, bbox=box)
+            box = {"facecolor": STYLES["wait"][0], "edgecolor": "none", "pad": 1.0}
+            axes.text(
+                middle_ms, n, word, ha="center", va="center", fontsize=7.5, color=FILLED, bbox=box
+            )
 
 
 def _draw_arrows(
@@ -149,8 +152,8 @@ def _label_plot(axes: Any, words: str) -> None:
 def _draw_queue(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     times = [(sample.when_ns - begin_ns) / 1e6 for sample in samples]
     axes.fill_between(
-        times, [sample.queued for sample in samples], step="post", facecolor="#a9c7ea",
-        edgecolor="#1f4e8c", linewidth=0.8,
+        times, [sample.queued for sample in samples], step="post", linewidth=0.8,
+        facecolor=STYLES["compute"][0], edgecolor=STYLES["compute"][1],
     )  # fmt: skip
     _label_plot(axes, "queued\noperations")
 
@@ -181,14 +184,12 @@ def _draw_process(axes: Any, samples: Sequence[Sample], begin_ns: int) -> None:
     """Memory of the process, on its own scale: often ten times the memory of the arrays."""
     asked = [sample for sample in samples if sample.process]
     times = [(sample.when_ns - begin_ns) / 1e6 for sample in asked]
-    axes.plot(
-        times, [sample.process / 1e6 for sample in asked], "-.", color="#777777", linewidth=1.0
-    )
+    axes.plot(times, [sample.process / 1e6 for sample in asked], "-.", color=INK, linewidth=1.0)
     _label_plot(axes, "process\nMB")
 
 
 #: Of the devices' lines.
-COLOURS = ["#1f4e8c", "#a35a0b", "#5f9bd1", "#f0a04b", "#444444"]
+COLOURS = ["#2f6db5", "#a35a0b", "#5f9bd1", "#f0a04b", INK]
 
 
 def _bytes_held(sample: Sample, ctx: Any) -> tuple[int, int, int]:
