@@ -7,12 +7,13 @@ True
 
 `print(verdict)` says it in a sentence such as
 
-    verdict: asynchronous is 1.9 times faster than synchronous (1.8-2.0, 10 rounds, 2 BLAS threads)
+    verdict: asynchronous is 1.9 times faster than synchronous (1.8-2.0, 10
+             rounds, 2 BLAS threads)
 
 or, if no difference is measurable, with the reason as far as it was measured:
 
-    verdict: no measurable difference between a and b (0.97-1.02, 10 rounds, 2 BLAS threads): both
-    wait at train.py:12 in every step
+    verdict: no measurable difference between a and b (0.97-1.02, 10 rounds,
+             2 BLAS threads): both wait at train.py:12 in every step
 
 `print(verdict.table)` shows where the time goes: in the call, in its waits, in draining the work in
 flight after it returned. To find out, each candidate runs once more after the timed rounds, under

@@ -5,7 +5,8 @@ comparison and experiment of a chapter found on a quiet machine in `reference.js
 chapters, and wherever the same program is measured again, its figure stands below:
 
     verdict: no measurable difference between a and b (0.9-1.2, 10 rounds): ...
-    reference: b is 1.9 times faster than a (1.8-2.0, ...); a quiet machine with 2 cores, DATE
+    reference: b is 1.9 times faster than a (1.8-2.0, ...); a quiet machine
+               with 2 cores, DATE
 
 "The same program" is decided by `key_of`: the source of its functions, and the numbers, strings
 and shapes of arrays that they refer to. Whoever changes one of these has a program of their own,
@@ -28,6 +29,7 @@ from typing import Any
 
 from d2lmini import files
 from d2lmini.d2l.load import LOADED
+from d2lmini.d2l.verdict import fold
 from d2lmini.ndarray import NDArray
 
 FILE = "reference.json"
@@ -71,7 +73,7 @@ def _describe(value: Any) -> str:
 def keep_or_find(
     key: str, found: Callable[[], str], cores: int | None, elsewhere: float | None
 ) -> str:
-    """The line of a quiet run of this program, "reference: ..."; "" if there is none.
+    """The lines of a quiet run of this program, "reference: ..."; "" if there is none.
 
     While D2LMINI_REFERENCE is set, keep instead what `found` says, if the machine was quiet: of
     its `cores` fewer than LOADED were busy `elsewhere`. ValueError then if the file is damaged.
@@ -90,7 +92,7 @@ def keep_or_find(
             if key in rows:
                 row = rows[key]
                 machine = f"a quiet machine with {row['cores']} cores, {row['date']}"
-                return f"reference: {row['found']}; {machine}"
+                return fold("reference: ", f"{row['found']}; {machine}")
     return ""
 
 

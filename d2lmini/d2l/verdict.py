@@ -21,6 +21,7 @@ Nothing here reads a clock (see `compare.py`), so all of it can be tested on inv
 
 import math
 import statistics
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -36,6 +37,8 @@ Times = Mapping[str, Iterable[float]]
 MIN_ROUNDS = 5
 # No call takes less than a nanosecond; a clock that says so has not ticked.
 SHORTEST_S = 1e-9
+# JupyterLab breaks longer lines within words in a window 700 pixels wide.
+COLUMNS = 72
 
 
 @dataclass(frozen=True)
@@ -309,10 +312,24 @@ class Verdict:
         return self._line(self.sentence)
 
     def _line(self, sentence: str) -> str:
-        # Lines with fixed heads, so that the test of the chapters can leave them out.
-        return f"verdict: {sentence}" + (f"\n{self.reference}" if self.reference else "")
+        return fold("verdict: ", sentence) + (f"\n{self.reference}" if self.reference else "")
 
     __repr__ = __str__
+
+
+def fold(head: str, sentence: str) -> str:
+    """The sentence after its head, in lines of at most COLUMNS.
+
+    The test of the chapters leaves these lines out: it knows the first by its head, and the others
+    because they begin below the sentence.
+
+    >>> print(fold("verdict: ", "one is faster " * 6))
+    verdict: one is faster one is faster one is faster one is faster one is
+             faster one is faster
+    """
+    return textwrap.fill(
+        head + sentence, COLUMNS, subsequent_indent=" " * len(head), break_on_hyphens=False
+    )
 
 
 def _interval_rank(n: int, missed_at_most: float = 1 / 16) -> int:

@@ -30,6 +30,10 @@ FORGIVEN = [
         "verdict: no measurable difference (0.9-1.1, 10 rounds)",
     ),
     (
+        "verdict: a is faster\nreference: a is\n           faster\nsum = 1",
+        "verdict: a is\n         slower by\n         a fifth\nsum = 1",
+    ),
+    (
         "verdict: a is faster",
         "verdict: no measurable difference\nreference: a is faster; a quiet machine with 2 cores",
     ),
@@ -60,6 +64,7 @@ COMPARED = [
     ("10 products", "11 products"),
     ("verdict: a is faster\nsum = 1", "verdict: b is faster\nsum = 2"),
     ("the verdict: 1", "the verdict: 2"),
+    ("verdict: a\n   1", "verdict: a\n   2"),
     ("it is measured: 1", "it is measured: 2"),
     ("prediction: 12; it is 14", "prediction: 12; it is 15"),
     ("a\nthe reference: 1", "a\nthe reference: 2"),

@@ -52,9 +52,10 @@ def test_a_comparison_shows_what_the_quiet_run_found(machine, tmp_path):
     machine["elsewhere"] = BUSY
     again = race()
     assert str(again).splitlines()[0].startswith("verdict: quick is")
-    assert str(again).splitlines()[1].startswith(f"reference: {found.sentence}; a quiet machine")
+    assert max(map(len, str(again).splitlines())) <= 72
+    assert f"reference: {found.sentence}; a quiet machine" in " ".join(str(again).split())
     told = again.tell(faster="so {times}", slower="", no_difference="")
-    assert told.splitlines()[1] == again.reference
+    assert told.partition("\n")[2] == again.reference
 
 
 def test_a_busy_machine_leaves_the_older_figure(machine, tmp_path):
