@@ -8,12 +8,13 @@ chapters, and wherever the same program is measured again, its figure stands bel
     reference: b is 1.9 times faster than a (1.8-2.0, ...); a quiet machine
                with 2 cores, DATE
 
-"The same program" is decided by `key_of`: the source of its functions, and the numbers, strings
-and shapes of arrays that they refer to. Whoever changes one of these has a program of their own,
-and sees no reference.
+"The same program" is decided by `key_of`: the source of its functions and of the functions of the
+same module that they call, and the numbers, strings and shapes of arrays that they refer to. A
+reader who changes one of these has a program of their own, and sees no reference.
 
-D2LMINI_REFERENCE names the file to write to; while it is set, nothing is shown. A figure of a busy
-machine is not written: the older one of the same program stays.
+D2LMINI_REFERENCE names the file in which a run keeps what it finds; while it is set, nothing is
+shown. `merge` then puts the finds into the file beside the chapters. A find of a busy machine is an
+empty row: the older one of the same program stays.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ import inspect
 import json
 import os
 import time
+import types
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from d2lmini import files
 from d2lmini.d2l.load import LOADED
@@ -47,27 +51,34 @@ def key_of(functions: Iterable[Callable[..., object]], *words: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _describe_function(function: Callable[..., object]) -> str:
+def _describe_function(function: Callable[..., object], known: tuple[object, ...] = ()) -> str:
+    """A function's source and what it refers to; `known` are the functions that refer to it."""
     try:
         source = inspect.getsource(function)
         names = inspect.getclosurevars(function)
     except (OSError, TypeError, ValueError):  # no source, or not a Python function
         return repr(getattr(function, "__name__", type(function).__name__))
+    known = (*known, function)
     values = {**names.globals, **names.nonlocals}
-    known = [f"{name}={_describe(values[name])}" for name in sorted(values)]
-    defaults = [_describe(value) for value in getattr(function, "__defaults__", None) or ()]
-    return "\n".join([source, *known, *defaults])
+    parts = [f"{name}={_describe(values[name], known)}" for name in sorted(values)]
+    defaults = getattr(function, "__defaults__", None) or ()
+    return "\n".join([source, *parts, *(_describe(value, known) for value in defaults)])
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Any, known: tuple[Any, ...]) -> str:
     """A value as far as it is the same in every process."""
     if isinstance(value, NDArray):
         return f"{value.dtype.__name__}{value.shape}@{value.context}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_describe, value))}]"
+        return f"[{', '.join(_describe(item, known) for item in value)}]"
     if isinstance(value, (bool, int, float, str, type(None))):
         return repr(value)
-    return type(value).__name__
+    # Functions of a library change with its version; those of the chapter are part of the program.
+    if isinstance(value, types.FunctionType) and value.__module__ == known[0].__module__:
+        return value.__name__ if value in known else _describe_function(value, known)
+    return str(getattr(value, "__name__", type(value).__name__))
 
 
 def keep_or_find(
@@ -79,9 +90,10 @@ def keep_or_find(
     its `cores` fewer than LOADED were busy `elsewhere`. ValueError then if the file is damaged.
     """
     if path := os.environ.get("D2LMINI_REFERENCE"):
+        row = {}
         if elsewhere is not None and elsewhere < LOADED:
             row = {"found": found(), "cores": cores, "date": time.strftime("%Y-%m-%d")}
-            store(path, os.environ.get("D2LMINI_CHAPTER", ""), key, row)
+        store(path, os.environ.get("D2LMINI_CHAPTER", ""), key, row)
         return ""
     for folder in (Path(), Path("chapters")):
         try:
@@ -97,11 +109,28 @@ def keep_or_find(
 
 
 def store(path: str | os.PathLike[str], chapter: str, key: str, row: dict[str, Any]) -> None:
-    """Write a row of a chapter to the file of references."""
+    """Write a row of a chapter to the file of a run; {} if there is no find. Programs of a run that
+    have one key cannot be told apart: their row is None."""
     kept = _read(Path(path))
-    kept.setdefault(chapter, {})[key] = row
+    rows = kept.setdefault(chapter, {})
+    rows[key] = None if key in rows else row
+    _write(path, kept)
+
+
+def merge(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> None:
+    """Make the finds of a run, in `measured`, those of its chapters in the file at `path`. An empty
+    row leaves the older find of its key; a find whose key the run did not meet is dropped."""
+    kept = _read(Path(path))
+    for chapter, rows in _read(Path(measured)).items():
+        older = kept.get(chapter, {})
+        finds = {key: row or older.get(key) for key, row in rows.items() if row is not None}
+        kept[chapter] = {key: row for key, row in finds.items() if row}
+    _write(path, kept)
+
+
+def _write(path: str | os.PathLike[str], kept: dict[str, Any]) -> None:
     files.write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
-def _read(path: Path) -> dict[str, dict[str, dict[str, Any]]]:
+def _read(path: Path) -> dict[str, dict[str, Any]]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from d2lmini import d2l, gpu, nd, virtual_gpus
@@ -33,9 +34,12 @@ def machine(monkeypatch, tmp_path):
 
     def record(program, chapter="one"):
         with monkeypatch.context() as context:
-            context.setenv("D2LMINI_REFERENCE", str(tmp_path / "reference.json"))
+            context.setenv("D2LMINI_REFERENCE", str(tmp_path / "measured.json"))
             context.setenv("D2LMINI_CHAPTER", chapter)
-            return program()
+            found = program()
+        reference.merge(tmp_path / "reference.json", tmp_path / "measured.json")
+        (tmp_path / "measured.json").unlink(missing_ok=True)
+        return found
 
     now["record"] = record
     return now
@@ -67,6 +71,23 @@ def test_a_busy_machine_leaves_the_older_figure(machine, tmp_path):
         assert (tmp_path / "reference.json").read_text() == kept
 
 
+def test_the_find_of_a_cell_that_is_gone_is_dropped(machine, tmp_path):
+    machine["record"](lambda: (race(), d2l.compare({"a": quick, "b": long}, explain=False)))
+    machine["record"](race, "two")
+    found = json.loads((tmp_path / "reference.json").read_text())
+    assert [len(rows) for rows in found.values()] == [2, 1]
+    machine["elsewhere"] = BUSY
+    machine["record"](race)
+    left = json.loads((tmp_path / "reference.json").read_text())
+    assert [len(rows) for rows in left.values()] == [1, 1] and left["two"] == found["two"]
+    assert left["one"].items() <= found["one"].items()
+
+
+def test_two_programs_with_one_key_have_no_reference(machine):
+    machine["record"](lambda: (race(), race()))
+    assert race().reference == ""
+
+
 def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path):
     machine["record"](race, "one")
     machine["record"](lambda: d2l.compare({"a": quick, "b": long}, explain=False), "two")
@@ -78,12 +99,27 @@ def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path)
     assert (tmp_path / "reference.json").read_text() == "{"
 
 
+def itself(n=1):
+    return itself(n - 1) if n else 0
+
+
 def programs() -> dict[str, object]:
     x, n = nd.ones((2, 3)), 5
     y = nd.ones((3, 2))
     with virtual_gpus(1):
         z = nd.ones((2, 3), ctx=gpu(0))
+    small, large = np.ones(3), np.ones(4)
+
+    def twice(function):
+        return lambda: function() + function()
+
     return {
+        "small": lambda: small + 1,
+        "large": lambda: large + 1,
+        "twice quick": twice(quick),
+        "twice long": twice(long),
+        "sum": twice(sum),
+        "itself": itself,
         "x": lambda: x + 1,
         "y": lambda: y + 1,
         "z": lambda: z + 1,
