@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from d2lmini.d2l.observed import Observed
-    from d2lmini.d2l.verdict import Verdict
+    from d2lmini.d2l.verdict import Ratio, Verdict
 
 #: Fraction of a call's time below which a part is no cause of that time.
 _COUNTS = 0.25
@@ -38,14 +38,20 @@ _NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".s
 
 def causes(verdict: Verdict, name: str, other: str) -> list[str]:
     """Why no difference between `name` and `other` was measured, the surest cause first; only
-    causes that the measurements support, and so perhaps none."""
+    causes that the measurements support, and so perhaps none. Where the rounds scatter, no cause
+    inside the programs is sure, and what disturbed them comes first."""
     ours, theirs = verdict.observed.get(name), verdict.observed.get(other)
     inside: list[str] = []
     if ours is not None and theirs is not None:
         inside += _waits(name, other, ours, theirs)
         inside += _pushing(verdict, name, other)
         inside += _nothing_beside(name, ours)
-    return [*inside, *_from_the_machine(verdict, name, other)]
+    machine = [*_from_the_machine(verdict, name, other)]
+    return [*machine, *inside] if _scatters(verdict.between(name, other)) else [*inside, *machine]
+
+
+def _scatters(ratio: Ratio) -> bool:
+    return ratio.high > _SCATTER * ratio.low
 
 
 def _waits(name: str, other: str, ours: Observed, theirs: Observed) -> Iterator[str]:
@@ -118,7 +124,7 @@ def _from_the_machine(verdict: Verdict, name: str, other: str) -> Iterator[str]:
             of = "both" if taken == cores == 2 else f"{_number(taken)} of the {_number(cores)}"
             yield f"{of} cores {were} busy with something else"
     ratio = verdict.between(name, other)
-    if ratio.high > _SCATTER * ratio.low:
+    if _scatters(ratio):
         seen = max(ratio.high, 1 / ratio.low)
         yield f"the rounds scatter, a factor below {seen:.1f} cannot be seen in them"
 
