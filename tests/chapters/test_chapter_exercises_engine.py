@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -19,6 +21,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from d2lmini import d2l
+from d2lmini.cli.assign import find_exercises
 from d2lmini.d2l.check import Wrong
 
 CHAPTER = Path(__file__).parents[2] / "chapters" / "09-inside-the-engine.ipynb"
@@ -378,14 +381,27 @@ def test_a_wrong_worker_or_wait_is_told_from_the_others(hint):
 # -- a bound ---------------------------------------------------------------------------------------
 
 
-def bounded_by(source: str) -> Any:
-    place = engine_with(source)
-    return place["bounded"](place["Engine"](), 8)
+def check_bounded(source: str, most: int = 0) -> None:
+    """The chapter's check of the answer `bounded` in `source`; `most` 0: it draws a bound."""
+    place = names_of_the_check()
+    exec(source, place)
+    (check,) = [source for source, _ in CELLS if source.startswith("def check_bounded(")]
+    exec(check, place)
+    if most:
+        place["random"] = SimpleNamespace(randint=lambda *_: most, randrange=random.randrange)
+    place["check_bounded"](place["bounded"])
 
 
-def test_the_bound():
-    said = d2l.check_engine(bounded_by(solutions()[1]), most=8, patience_s=5)
-    assert said.startswith("at most 8 tasks pending; ")
+def test_the_bound(capsys):
+    for _ in range(3):
+        check_bounded(solutions()[1])
+    said = capsys.readouterr().out.splitlines()
+    assert all(re.match(r"bounded: at most (\d+) tasks pending; ", line) for line in said)
+
+
+def test_the_assignment_has_the_exercise():
+    (exercise,) = find_exercises(json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"])
+    assert (exercise.number, exercise.check, exercise.answer) == (8, "check_bounded", "bounded")
 
 
 RIGHT_BOUNDS = {
@@ -448,7 +464,7 @@ def bounded(engine, most):
 
 @pytest.mark.parametrize("name", list(RIGHT_BOUNDS))
 def test_an_unusual_right_bound_passes(name):
-    d2l.check_engine(bounded_by(RIGHT_BOUNDS[name]), most=8, patience_s=5)
+    check_bounded(RIGHT_BOUNDS[name])
 
 
 WRONG_BOUNDS = {
@@ -502,9 +518,25 @@ def bounded(engine, most):
 
 def test_a_bound_that_returns_nothing_is_no_engine():
     nothing = "def bounded(engine, most):\n    engine.most = most"
-    assert hint_of(bounded_by(nothing), most=8) == "engine"
+    with pytest.raises(Wrong) as caught:
+        check_bounded(nothing)
+    assert caught.value.hint == "engine"
 
 
 @pytest.mark.parametrize("hint", list(WRONG_BOUNDS))
 def test_a_wrong_bound_is_told_from_the_others(hint):
-    assert hint_of(bounded_by(WRONG_BOUNDS[hint]), most=8) == hint
+    with pytest.raises(Wrong) as caught:
+        check_bounded(WRONG_BOUNDS[hint])
+    assert caught.value.hint == hint and len(str(caught.value)) > 30
+
+
+@pytest.mark.parametrize(("most", "hint"), [(7, "off by one"), (5, "unbounded"), (12, "timid")])
+def test_an_answer_that_knows_one_bound_by_heart_is_wrong(most, hint):
+    with pytest.raises(Wrong) as caught:
+        check_bounded(solutions()[1].replace("< most", "< 8"), most)
+    assert caught.value.hint == hint
+
+
+def test_an_error_in_the_answer_is_raised_as_it_is():
+    with pytest.raises(NameError, match="mist"):
+        check_bounded(solutions()[1].replace("< most", "< mist"))
