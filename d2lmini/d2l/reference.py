@@ -19,6 +19,7 @@ empty row: the older one of the same program stays.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -53,6 +54,10 @@ def key_of(functions: Iterable[Callable[..., object]], *words: str) -> str:
 
 def _describe_function(function: Callable[..., object], known: tuple[object, ...] = ()) -> str:
     """A function's source and what it refers to; `known` are the functions that refer to it."""
+    if isinstance(function, functools.partial):
+        given = [*function.args, *sorted(function.keywords.items())]
+        described = _describe_function(function.func, known)
+        return f"{described}\n{_describe(given, (*known, function.func))}"
     try:
         source = inspect.getsource(function)
         names = inspect.getclosurevars(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -120,6 +121,9 @@ def programs() -> dict[str, object]:
         "twice long": twice(long),
         "sum": twice(sum),
         "itself": itself,
+        "part": functools.partial(itself, 3),
+        "other part": functools.partial(itself, n=3),
+        "part of another": functools.partial(twice, quick),
         "x": lambda: x + 1,
         "y": lambda: y + 1,
         "z": lambda: z + 1,
