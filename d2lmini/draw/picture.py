@@ -21,6 +21,9 @@ from d2lmini.draw.svg import INK
 #: stored notebook output stays below 100 kB.
 DENSE = 900_000
 
+#: A drawing wider than this is scrolled in a narrow window; timelines are as wide.
+WIDE = 660
+
 #: The text in each PNG. Without matplotlib's version the bytes are the same everywhere.
 TEXTS: Any = {"Software": None}
 
@@ -81,7 +84,10 @@ class Drawing(Picture):
             data = _reduce_colours(png.png(self.svg, dense))
             # A PNG begins with its size in dots.
             width, height = (int.from_bytes(data[at : at + 4], "big") / dense for at in (16, 20))
-            self._png = data, {"width": round(width), "height": round(height)}
+            # JupyterLab scrolls what is unconfined; else it would shrink the letters with a drawing
+            # that is wider than its window.
+            wide = {"unconfined": True} if width > WIDE else {}
+            self._png = data, {"width": round(width), "height": round(height), **wide}
         return self._png
 
 

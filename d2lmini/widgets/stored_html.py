@@ -26,7 +26,7 @@ def stored_html(words: str, image: str | None, size: dict[str, int], below: str)
     """A picture (base64 of a PNG, or None) described by `words`, and HTML below it."""
     picture = ""
     if image is not None:
-        places = "".join(f' {name}="{pixels}"' for name, pixels in size.items())
+        places = f' width="{size["width"]}" height="{size["height"]}"'
         source = f"data:image/png;base64,{image}"
         picture = f'<img alt="{escape(words)}"{places} src="{source}">'
     return f'<style>\n{style()}</style>\n<div class="d2l-stored">{picture}{below}</div>'

@@ -11,7 +11,8 @@ from pictures import bars
 from PIL import Image
 
 from d2lmini import d2l, sym
-from d2lmini.draw.svg import FILLED, INK
+from d2lmini.draw.picture import Drawing
+from d2lmini.draw.svg import FILLED, INK, page
 from d2lmini.draw.timeline import STYLES, plot_of
 
 SYNCHRONOUS = [
@@ -72,10 +73,18 @@ def test_a_picture_has_no_ground_and_is_legible_on_a_light_and_on_a_dark_page():
         assert image.getpixel((0, 0))[3] == image.getpixel((image.width - 1, 0))[3] == 0
     words = [text for text in timeline.figure.findobj(Text) if text.get_text()]
     assert len(words) > 6 and {text.get_color() for text in words} == {INK}
-    for page in ("white", "#111111"):
-        assert contrast(INK, page) > 4
-        assert all(contrast(edge, page) > 3 for _, edge, _ in STYLES.values() if edge != "#ffffff")
+    for ground in ("white", "#111111"):
+        assert contrast(INK, ground) > 4
+        assert all(
+            contrast(edge, ground) > 3 for _, edge, _ in STYLES.values() if edge != "#ffffff"
+        )
     assert all(contrast(FILLED, face) > 3 for face, _, _ in STYLES.values())
+
+
+@pytest.mark.parametrize(("width", "is_scrolled"), [(660, False), (661, True)])
+def test_a_wide_drawing_is_scrolled_where_there_is_no_room_for_it(width, is_scrolled):
+    _, size = Drawing(page(width, 30, []), "a page")._repr_png_()
+    assert size["width"] == width and size.get("unconfined", False) is is_scrolled
 
 
 def test_a_colour_that_is_chosen_stays():
