@@ -60,12 +60,15 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     does not change moving statistics (BatchNorm's) again. Anything else the function does besides
     computing its outputs happens in each run. Each backward that retains the graph runs it again.
 
+    A net that is compiled with the call inside runs eagerly; its own means to the same end is
+    `hybridize(backward_do_mirror=True)`. Inside a checkpointed function nets may be hybridized.
+
     MXNetError in backward if an array that the function reads was overwritten since, and if the
     second run differs from the first: in the arrays it uses, in the shapes it returns, in what it
     draws. MXNetError if a gradient is taken within the first run, or of an array that the function
     computed and did not return.
     """
-    refuse_in_trace("autograd.checkpoint")
+    refuse_in_trace("autograd.checkpoint (a compiled net has hybridize(backward_do_mirror=True))")
     if not callable(function):
         raise TypeError(
             "checkpoint: the first argument must be a function, got "
