@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -33,6 +33,9 @@ NO_GRAPH = (
     "If you want to differentiate the same graph twice, you need to pass retain_graph=True to "
     "backward."
 )
+
+#: The gradients that have arrived at each entry, in order; their sum is the entry's gradient.
+Parts = dict[Entry, list[Any]]
 
 #: Most parts of one gradient that are kept before they are summed.
 MOST_PARTS = 8
@@ -185,8 +188,8 @@ def _walk(
     soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
     lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
     visited."""
-    nodes, uses, rest = _behind(heads, targets, retain)
-    parts: dict[Entry, list[Any]] = {}  # parts of gradients so far, to be summed
+    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
+    parts: Parts = {}  # parts of gradients so far, to be summed
     written: set[Any] = set()
     for head, g in zip(heads, head_grads, strict=True):
         if head._node[0] in uses:
@@ -198,6 +201,40 @@ def _walk(
             g = g.as_nd_ndarray() if g.is_np else g  # gradient rules use NDArray's operators
             g = g if g.shape == head.shape else g.reshape(head.shape)
             parts[head._node] = [g]  # the same head again: the last one counts, as in MXNet
+    leaves = _visit(nodes, uses, parts, retain, graph, targets)
+    if targets is not None:
+        for (node, i), g in targets.items():
+            if g is None and node in uses:  # only operations without a gradient lead there
+                zero = tape.zeros(node.outputs[i], node.ctx)
+                if graph:  # zeros that depend on the target, so that their own gradient is 0
+                    zero = zeros_like(zero._alias((node, i)))
+                targets[node, i] = zero
+    for node in rest:
+        node.release()
+    return leaves
+
+
+def walk_between(
+    parts: Parts, heads: Iterable[Entry], ends: set[Node], places: dict[Entry, Any], graph: bool
+) -> None:
+    """Walk from `heads`, whose gradients are in `parts`, back to the nodes `ends`, and add what
+    arrives there to `parts`. Nodes before `ends` are released, unless `graph`.
+
+    places: the entries of `ends` that need a gradient, each with an array to compute it into, or
+    None."""
+    nodes, uses, rest = _behind([node for node, _ in heads], dict(places), graph, ends)
+    inner = [node for node in nodes if node not in ends]
+    _visit(inner, uses, parts, graph, graph, {}, places)
+    for node in rest:
+        node.release()
+
+
+def _visit(
+    nodes: Sequence[Node], uses: dict[Node, int], parts: Parts, retain: bool, graph: bool,
+    targets: dict[Entry, Any] | None, given: dict[Entry, Any] | None = None,
+) -> int:  # fmt: skip
+    """Ask the nodes for their gradients, one after the other; see `_walk`. given: the places where
+    gradients may be computed (`walk_between`)."""
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
@@ -213,14 +250,16 @@ def _walk(
             gs = [total(parts.pop((node, i), None)) for i in range(len(node.outputs))]
             arrived = any(g is not None for g in gs)
         if targets is not None:
-            for i, g in enumerate(gs):
-                if (node, i) in targets:
-                    targets[node, i] = g
+            targets.update({(node, i): g for i, g in enumerate(gs) if (node, i) in targets})
         parents = node.parents or ()
-        needs, places = _wanted(node, uses, parts, placing=node.placing and targets is None)
+        placing = node.placing and (targets is None or given is not None)
+        needs, places = _wanted(node, uses, parts, given, placing=placing)
         grads: Sequence[Any] = ()
         if arrived and True in needs:
-            grads = node.gradients(gs, graph, needs, places)
+            if node.walks:
+                node.walk(parts, gs, graph, needs, places)
+            else:
+                grads = node.gradients(gs, graph, needs, places)
         if not retain:
             node.release()
         _add(parts, parents, needs, grads)
@@ -232,23 +271,16 @@ def _walk(
                     if uses[leaf] == 0:  # if no part arrived, the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
-    if targets is not None:
-        for (node, i), g in targets.items():
-            if g is None and node in uses:  # only operations without a gradient lead there
-                zero = tape.zeros(node.outputs[i], node.ctx)
-                if graph:  # zeros that depend on the target, so that their own gradient is 0
-                    zero = zeros_like(zero._alias((node, i)))
-                targets[node, i] = zero
-    for node in rest:
-        node.release()
     return leaves
 
 
 def _wanted(
-    node: Node, uses: dict[Node, int], parts: dict[Entry, list[Any]], *, placing: bool
-) -> tuple[list[bool], Any]:
+    node: Node, uses: dict[Node, int], parts: Parts, given: dict[Entry, Any] | None, *,
+    placing: bool,
+) -> tuple[list[bool], Any]:  # fmt: skip
     """Which inputs of a node need a gradient and, if `placing`, the arrays to compute the gradients
-    into: the `grad` of a leaf, if `grad` is to be overwritten and only `node` uses the leaf."""
+    into: the `grad` of a leaf, if `grad` is to be overwritten and only `node` uses the leaf. Places
+    that are `given` are used alone."""
     needs, places = [], []
     for parent in node.parents or ():
         needed = parent is not None and parent[0] in uses
@@ -256,15 +288,16 @@ def _wanted(
         if placing and needed and type(parent[0]) is Leaf:
             leaf = parent[0]
             alone = uses[leaf] == 1 and parent not in parts
-            place = leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
+            if alone and given is not None:
+                place = given.get(parent)
+            elif alone and leaf.req == "write" and leaf.ctx is node.ctx:
+                place = leaf.grad
         needs.append(needed)
         places.append(place)
     return needs, places if placing else NOWHERE
 
 
-def _add(
-    parts: dict[Entry, list[Any]], entries: Iterable[Any], needs: Iterable[bool], grads: Iterable
-) -> None:
+def _add(parts: Parts, entries: Iterable[Any], needs: Iterable[bool], grads: Iterable) -> None:
     """Add to each gradient that is needed the part that there is. Every MOST_PARTS parts are
     summed: a weight that every time step uses must not keep a gradient for each step until the
     end."""
@@ -282,18 +315,17 @@ def _add(
 
 
 def _behind(
-    heads: list[Any], targets: dict[Entry, Any] | None, retain: bool
-) -> tuple[list[Node], dict[Node, int], list[Node]]:
-    """The nodes that `heads` were computed from, their own included, last recorded first; with
-    `targets` only those that lead to a target. Also how often each node is used and, unless the
-    graph is retained, the other nodes, which are used up too."""
+    heads: Iterable[Node], targets: dict[Entry, Any] | None, retain: bool,
+    ends: Collection[Node] = (),
+) -> tuple[list[Node], dict[Node, int], list[Node]]:  # fmt: skip
+    """The nodes that `heads` were computed from, themselves included, last recorded first; with
+    `targets` only those that lead to a target, and only as far back as to `ends`. Also how often
+    each node is used and, unless the graph is retained, the other nodes, which are used up too."""
     lowest = min(node.order for node, _ in targets) if targets and retain else 0
-    uses: dict[Node, int] = {}
-    for head in heads:
-        uses[head._node[0]] = 0
+    uses: dict[Node, int] = dict.fromkeys(heads, 0)
     todo = list(uses)
     rest: list[Node] = []
-    ends: Node | None = None
+    used_up: Node | None = None
     while todo:
         for parent in todo.pop().parents or ():
             if parent is not None:
@@ -301,19 +333,20 @@ def _behind(
                 if node in uses:
                     uses[node] += 1
                 elif node.parents is None:
-                    ends = node
+                    used_up = node
                 elif node.order >= lowest:  # parents are older than their children
                     uses[node] = 1
-                    todo.append(node)
-    if ends is not None:
-        tape.tell_of_end(ends)
+                    if node not in ends:
+                        todo.append(node)
+    if used_up is not None:
+        tape.tell_of_end(used_up)
     nodes = sorted(uses, key=attrgetter("order"), reverse=True)
     if targets is not None:
         leading = {node for node, _ in targets}
         for node in reversed(nodes):
-            if any(parent is not None and parent[0] in leading for parent in node.parents):
+            if node not in ends and any(p is not None and p[0] in leading for p in node.parents):
                 leading.add(node)
-        rest = [node for node in nodes if node not in leading and not retain]
+        rest = [node for node in nodes if not (node in leading or node in ends or retain)]
         nodes = [node for node in nodes if node in leading]
         uses = {node: uses[node] for node in nodes}
     return nodes, uses, rest

@@ -17,6 +17,7 @@ After `mxnet.nd.CachedOp`.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from d2lmini.graph.call import Calls
 from d2lmini.graph.call_partitions import way_of
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Entry, Node, variables_of
+from d2lmini.graph.mirror import mirror
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pool_before_activation import pool_before_activation
 from d2lmini.graph.program import Program
@@ -39,6 +41,7 @@ from d2lmini.graph.recompute import recompute
 from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.symbolic_trace import one_at_a_time
 from d2lmini.graph.typed import infer_types
+from d2lmini.ndarray.dispatch import copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -87,6 +90,13 @@ class CachedOp:
         return str(dict(flags).get(name, False)) in ("True", "1")
 
     @property
+    def mirrors(self) -> bool:
+        """True if backward computes cheap values again (`mirror.py`): by the flag
+        backward_do_mirror, or else by MXNET_BACKWARD_DO_MIRROR=1 in the environment."""
+        asked = os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") not in ("", "0")
+        return self.flag({"backward_do_mirror": asked, **self.flags}, "backward_do_mirror")
+
+    @property
     def overlaps(self) -> bool:
         """True if what follows a gradient begins while others are computed: backward runs in parts
         (`parts`) where it is long enough. Gluon asks for it where parameters lie on several devices
@@ -118,7 +128,8 @@ class CachedOp:
         """The programs for such inputs in the modes of now, compiled if they have to be."""
         try:
             needs: Any = None
-            if modes.recording:  # whether each has a history; False is one that was used up
+            # Whether each has a history; False is one that was used up.
+            if modes.recording and modes.unsaved is None:
                 needs = [
                     None if (e := x._node) is None else e[0].parents is not None for x in inputs
                 ]
@@ -197,7 +208,7 @@ class CachedOp:
         static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
         return Compiled(
             self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
-            self.overlaps, static,
+            self.overlaps, static, self.mirrors,
         )  # fmt: skip
 
 
@@ -216,7 +227,7 @@ class Compiled:
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry],
         needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas | None = None,
-        overlaps: bool = False, static: bool = False,
+        overlaps: bool = False, static: bool = False, mirrors: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
@@ -244,6 +255,7 @@ class Compiled:
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
             found = recompute(outputs, joint[len(outputs) :])
+            found = mirror(outputs, found, mirrors)
             needed = residuals(outputs, found)
             self.kept_variables, self.grads = cut_graph(found, needed)
             # What is an output anyway is not kept a second time.
@@ -258,9 +270,13 @@ class Compiled:
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx
         forward = self.forward
+        if forward.mutated and modes.repeats:
+            inputs = copies_of(inputs, forward.mutated)
         keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
         results = self._calls(inputs, keys, () if out is None else self._check_out(out))
         if not self.wanted:
+            if modes.unsaved is not None and modes.recording:
+                tape.record_unsaved(self.name, inputs, results, forward.mutated)
             return results
         node = ProgramNode(self, inputs, results, keys)
         results = results[: len(self.outputs)]
