@@ -70,11 +70,14 @@ class Modes(threading.local):
     tracing: the trace that this thread makes (`graph.symbolic_trace`), else None. The trace must
     hear of anything that a graph cannot hold (`refuse`) and of reads of the mode
     (`depends_on_mode`).
+    casting: mixed precision (`contrib.amp`), else None: (op, inputs, attributes) -> the inputs with
+    casts. `contrib.amp` sets the attribute of the class, for all threads.
     """
 
     recording = False
     training = False
     tracing: Any = None
+    casting: Callable[[Op, tuple, dict[str, Any]], tuple] | None = None
 
     def __init__(self) -> None:
         self.broken = [0]
@@ -302,6 +305,8 @@ class Op(Facts):
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
         """Call the rule: the gradients of the inputs, None for those without one."""
+        if modes.casting is not None:
+            return self._gradients_without_casts(g, saved, attrs, needs, places)
         if self.selective or self.placing or self.rule_attrs:
             options: dict[str, Any] = {}
             for name in self.rule_attrs:  # (a comprehension costs one more call)
@@ -314,6 +319,14 @@ class Op(Facts):
         else:
             grads = self.rule(g, *saved)
         return grads if type(grads) in (tuple, list) else (grads,)
+
+    def _gradients_without_casts(self, *args: Any) -> Sequence[Any]:
+        """`gradients` in mixed precision: a rule computes in the dtypes of the forward pass."""
+        modes.casting = None
+        try:
+            return self.gradients(*args)
+        finally:
+            del modes.casting  # the class has it
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         attrs: Any = self.defaults
