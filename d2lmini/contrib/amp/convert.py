@@ -80,8 +80,10 @@ class _Conversion:
         new = node if inputs == node.inputs else node.replace(inputs=inputs)
         given = [self.dtypes.get(entry) for entry in new.sources]
         data = given[0] if given else None
-        if kind == "widest" and len(set(given)) > 1:
-            data = None  # an integer beside a float, for example
+        if kind == "widest":
+            data = data if len(set(given)) == 1 else None
+        elif kind is not None:
+            data = data or target  # a variable that was cast
         for i, dtype in enumerate(node.op.output_dtypes(node.attrs, data, node.n_outputs)):
             self.dtypes[new, i] = None if dtype is None else np.dtype(dtype)
         return new
