@@ -62,6 +62,10 @@ class Trainer:
     'device' (`kvstore.compression`), or {'type': 'fp16'} between processes.
     """
 
+    #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
+    _amp_loss_scaler: Any = None
+    _amp_original_scale: float = 1.0
+
     def __init__(
         self,
         params: Any,
