@@ -1,4 +1,4 @@
-"""Mixed precision: calls that are cast, steps that are skipped, and nets that learn all the same."""
+"""Mixed precision: casts of calls, steps that are skipped, and nets that learn all the same."""
 
 from __future__ import annotations
 
