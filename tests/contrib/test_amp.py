@@ -273,7 +273,10 @@ NETS: dict[str, tuple[Any, tuple[int, ...]]] = {
     ),
     "resnet": (lambda: sequential(Residual(), nn.Flatten(), nn.Dense(3)), (2, 5, 5)),
     "transformer": (Transformer, (4, 8)),
-    "lstm": (lambda: sequential(rnn.LSTM(8, layout="NTC", input_size=4), nn.Dense(3)), (3, 4)),
+    "lstm": (
+        lambda: sequential(rnn.LSTM(8, layout="NTC", input_size=4), nn.Dense(3, in_units=24)),
+        (3, 4),
+    ),
 }
 SIZE = 48
 
