@@ -24,14 +24,15 @@ MAX_LINES = 450
 
 # Floor -> what lives there, by the name right below `d2lmini`; "__init__" is d2lmini/__init__.py.
 FLOORS = {
-    0: "addons base context forks instrument callsite threads renamed signatures util weak",
+    0: """addons base bfloat16 context forks instrument callsite threads renamed signatures util
+        weak""",
     1: "engine device draw files serialize random_state",
     2: "ops",
     3: "autograd",
     4: "ndarray graph symbol",
     5: "initializer lr_scheduler metric np npx optimizer runtime kvstore visualization",
     6: "gluon",
-    7: "profiler widgets",
+    7: "profiler widgets contrib",
     8: "cli d2l ipython random __init__ __main__",
     9: "compat cuda distributed onnx",
 }
