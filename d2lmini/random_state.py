@@ -62,11 +62,13 @@ _state = _State()
 
 
 class _ThreadState(threading.local):
-    """Per thread: (key, part, number of draws) inside `part_of`, the key inside `use_key`; else
-    None."""
+    """Per thread: (key, part, number of draws) inside `part_of`, the key inside `use_key`, the keys
+    so far inside `noting`, those still to draw inside `repeating`; else None."""
 
     part: list[Any] | str | None = None
     key: Key | None = None
+    noted: list[Key] | None = None
+    again: Iterator[Key] | None = None
 
 
 _thread_state = _ThreadState()
@@ -94,6 +96,22 @@ def next_key(ctx: Context | None = None) -> Key:
     if _thread_state.key is not None:
         return _thread_state.key
     device = 0 if ctx is None else ctx.device_typeid * 1000 + ctx.device_id
+    if _thread_state.again is None:
+        key = _new_key(ctx, device)
+    else:
+        again = next(_thread_state.again, None)
+        if again is None or again.device != device:
+            raise MXNetError(
+                f"the function draws random numbers on {ctx or 'no device'} that it did not draw "
+                "when it ran before; it must do the same in each run"
+            )
+        key = again
+    if _thread_state.noted is not None:
+        _thread_state.noted.append(key)
+    return key
+
+
+def _new_key(ctx: Context | None, device: int) -> Key:
     part = _thread_state.part
     if part is not None:
         if isinstance(part, str):
@@ -181,3 +199,25 @@ def part_of(key: Key, number: int) -> AbstractContextManager[None]:
     """A scope in which this thread's operations draw from part `number` of `key`, independent of
     other threads: a DataLoader's batches stay the same for any number of workers."""
     return _use("part", [key, number, 0])
+
+
+@contextmanager
+def noting() -> Iterator[list[Key]]:
+    """A scope that appends each key that this thread draws to the list it gives."""
+    keys: list[Key] = []
+    with _use("noted", keys):
+        yield keys
+
+
+def repeating(keys: list[Key]) -> AbstractContextManager[None]:
+    """A scope in which this thread draws these keys again, in their order. MXNetError at a draw of
+    more keys, or on another device."""
+    return _use("again", iter(keys))
+
+
+@contextmanager
+def drawing_once() -> Iterator[None]:
+    """A scope for draws that no later run repeats, such as initial values: they are neither noted
+    nor taken from the keys of `repeating`."""
+    with _use("noted", None), _use("again", None):
+        yield

@@ -27,6 +27,7 @@ scopes    the switches: record, pause, train_mode, predict_mode
 tape      the record of each operation
 backward_pass  backward, grad, mark_variables
 function  Function, for gradients written by hand
+checkpoint  activation checkpointing: compute again in backward what forward did not keep
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.autograd.backward_pass import backward, grad, mark_variables
+from d2lmini.autograd.checkpoint import checkpoint
 from d2lmini.autograd.function import Function
 from d2lmini.autograd.scopes import (
     is_recording,
@@ -50,8 +52,8 @@ from d2lmini.base import loaders, missing_attribute
 from d2lmini.renamed import RENAMED, find_renamed
 
 __all__ = [
-    "Function", "Leaf", "Node", "backward", "check_in_place", "get_symbol", "grad", "is_recording",
-    "is_training", "mark_variables", "pause", "predict_mode", "record", "record_op",
+    "Function", "Leaf", "Node", "backward", "check_in_place", "checkpoint", "get_symbol", "grad",
+    "is_recording", "is_training", "mark_variables", "pause", "predict_mode", "record", "record_op",
     "set_recording", "set_training", "train_mode",
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -185,7 +185,7 @@ def _walk(
     soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
     lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
     visited."""
-    nodes, uses, rest = _behind(heads, targets, retain)
+    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
     parts: dict[Entry, list[Any]] = {}  # parts of gradients so far, to be summed
     written: set[Any] = set()
     for head, g in zip(heads, head_grads, strict=True):
@@ -198,6 +198,40 @@ def _walk(
             g = g.as_nd_ndarray() if g.is_np else g  # gradient rules use NDArray's operators
             g = g if g.shape == head.shape else g.reshape(head.shape)
             parts[head._node] = [g]  # the same head again: the last one counts, as in MXNet
+    leaves = _visit(nodes, uses, parts, retain, graph, targets)
+    if targets is not None:
+        for (node, i), g in targets.items():
+            if g is None and node in uses:  # only operations without a gradient lead there
+                zero = tape.zeros(node.outputs[i], node.ctx)
+                if graph:  # zeros that depend on the target, so that their own gradient is 0
+                    zero = zeros_like(zero._alias((node, i)))
+                targets[node, i] = zero
+    for node in rest:
+        node.release()
+    return leaves
+
+
+def walk_between(
+    parts: dict[Entry, list[Any]], ends: set[Node], places: dict[Entry, Any], graph: bool
+) -> dict[Entry, Any]:
+    """The gradients of the keys of `places`, None where there is none, from those of later entries,
+    `parts`. The walk stops at the nodes `ends`, and releases the others unless `graph`. places: an
+    array to compute the gradient into, or None."""
+    targets: dict[Entry, Any] = dict.fromkeys(places)
+    nodes, uses, rest = _behind([node for node, _ in parts], targets, graph, ends)
+    _visit(nodes, uses, parts, graph, graph, targets, ends, places)
+    for node in rest:
+        node.release()
+    return targets
+
+
+def _visit(
+    nodes: Sequence[Node], uses: dict[Node, int], parts: dict[Entry, list[Any]], retain: bool,
+    graph: bool, targets: dict[Entry, Any] | None, ends: Collection[Node] = (),
+    given: dict[Entry, Any] | None = None,
+) -> int:  # fmt: skip
+    """Ask the nodes for their gradients, one after the other; see `_walk`. The nodes `ends` are not
+    asked. given: places for the gradients of `targets`."""
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
@@ -213,11 +247,12 @@ def _walk(
             gs = [total(parts.pop((node, i), None)) for i in range(len(node.outputs))]
             arrived = any(g is not None for g in gs)
         if targets is not None:
-            for i, g in enumerate(gs):
-                if (node, i) in targets:
-                    targets[node, i] = g
+            targets.update({(node, i): g for i, g in enumerate(gs) if (node, i) in targets})
+        if node in ends:
+            continue
         parents = node.parents or ()
-        needs, places = _wanted(node, uses, parts, placing=node.placing and targets is None)
+        placing = node.placing and (targets is None or given is not None)
+        needs, places = _wanted(node, uses, parts, given, placing=placing)
         grads: Sequence[Any] = ()
         if arrived and True in needs:
             grads = node.gradients(gs, graph, needs, places)
@@ -232,23 +267,16 @@ def _walk(
                     if uses[leaf] == 0:  # if no part arrived, the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
-    if targets is not None:
-        for (node, i), g in targets.items():
-            if g is None and node in uses:  # only operations without a gradient lead there
-                zero = tape.zeros(node.outputs[i], node.ctx)
-                if graph:  # zeros that depend on the target, so that their own gradient is 0
-                    zero = zeros_like(zero._alias((node, i)))
-                targets[node, i] = zero
-    for node in rest:
-        node.release()
     return leaves
 
 
 def _wanted(
-    node: Node, uses: dict[Node, int], parts: dict[Entry, list[Any]], *, placing: bool
-) -> tuple[list[bool], Any]:
+    node: Node, uses: dict[Node, int], parts: dict[Entry, list[Any]],
+    given: dict[Entry, Any] | None, *, placing: bool,
+) -> tuple[list[bool], Any]:  # fmt: skip
     """Which inputs of a node need a gradient and, if `placing`, the arrays to compute the gradients
-    into: the `grad` of a leaf, if `grad` is to be overwritten and only `node` uses the leaf."""
+    into: the `grad` of a leaf, if `grad` is to be overwritten and only `node` uses the leaf. Places
+    that are `given` are used alone."""
     needs, places = [], []
     for parent in node.parents or ():
         needed = parent is not None and parent[0] in uses
@@ -256,7 +284,10 @@ def _wanted(
         if placing and needed and type(parent[0]) is Leaf:
             leaf = parent[0]
             alone = uses[leaf] == 1 and parent not in parts
-            place = leaf.grad if alone and leaf.req == "write" and leaf.ctx is node.ctx else None
+            if alone and given is not None:
+                place = given.get(parent)
+            elif alone and leaf.req == "write" and leaf.ctx is node.ctx:
+                place = leaf.grad
         needs.append(needed)
         places.append(place)
     return needs, places if placing else NOWHERE
@@ -282,18 +313,17 @@ def _add(
 
 
 def _behind(
-    heads: list[Any], targets: dict[Entry, Any] | None, retain: bool
-) -> tuple[list[Node], dict[Node, int], list[Node]]:
-    """The nodes that `heads` were computed from, their own included, last recorded first; with
-    `targets` only those that lead to a target. Also how often each node is used and, unless the
-    graph is retained, the other nodes, which are used up too."""
+    heads: Iterable[Node], targets: dict[Entry, Any] | None, retain: bool,
+    ends: Collection[Node] = (),
+) -> tuple[list[Node], dict[Node, int], list[Node]]:  # fmt: skip
+    """The nodes that `heads` were computed from, themselves included, last recorded first; with
+    `targets` only those that lead to a target, and only as far back as to `ends`. Also how often
+    each node is used and, unless the graph is retained, the other nodes, which are used up too."""
     lowest = min(node.order for node, _ in targets) if targets and retain else 0
-    uses: dict[Node, int] = {}
-    for head in heads:
-        uses[head._node[0]] = 0
+    uses: dict[Node, int] = dict.fromkeys(heads, 0)
     todo = list(uses)
     rest: list[Node] = []
-    ends: Node | None = None
+    used_up: Node | None = None
     while todo:
         for parent in todo.pop().parents or ():
             if parent is not None:
@@ -301,19 +331,20 @@ def _behind(
                 if node in uses:
                     uses[node] += 1
                 elif node.parents is None:
-                    ends = node
+                    used_up = node
                 elif node.order >= lowest:  # parents are older than their children
                     uses[node] = 1
-                    todo.append(node)
-    if ends is not None:
-        tape.tell_of_end(ends)
+                    if node not in ends:
+                        todo.append(node)
+    if used_up is not None:
+        tape.tell_of_end(used_up)
     nodes = sorted(uses, key=attrgetter("order"), reverse=True)
     if targets is not None:
         leading = {node for node, _ in targets}
         for node in reversed(nodes):
-            if any(parent is not None and parent[0] in leading for parent in node.parents):
+            if node not in ends and any(p is not None and p[0] in leading for p in node.parents):
                 leading.add(node)
-        rest = [node for node in nodes if node not in leading and not retain]
+        rest = [node for node in nodes if not (node in leading or node in ends or retain)]
         nodes = [node for node in nodes if node in leading]
         uses = {node: uses[node] for node in nodes}
     return nodes, uses, rest

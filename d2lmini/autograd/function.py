@@ -162,9 +162,12 @@ class Function:
             tape.tell_of_constants(name, inputs)
         if modes.recording and any(tape.history(x) for x in inputs):
             outs = [y._alias(None) for y in results]  # a result may be an input or a saved value
-            node = FunctionNode(self, inputs, results, outs)
-            for i, y in enumerate(outs):
-                y._node = (node, i)
+            if modes.unsaved is None:
+                node = FunctionNode(self, inputs, results, outs)
+                for i, y in enumerate(outs):
+                    y._node = (node, i)
+            else:
+                tape.record_unsaved(name, inputs, outs)
             self._saved = ()
             results = outs
         return results[0] if single else type(result)(results)

@@ -25,7 +25,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError, alias
-from d2lmini.ops.core import Op, Spec, Value, Y, invoke, registry
+from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 
 #: The place of a value on the tape: (node, index among the node's outputs).
 Entry = tuple["Node", int]
@@ -130,6 +130,26 @@ class NullLeaf(Leaf):
         self.grad = None
 
 
+class Unsaved(Node):
+    """A call in the first run of a function under `checkpoint`: parents, and no values."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, parents: tuple[Entry | None, ...], outs: Sequence[Any]):
+        super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
+        self.name = name
+
+    def gradients(
+        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> Sequence[Any]:
+        raise MXNetError(
+            f"{self.name}: computed in a function under autograd.checkpoint, which keeps no "
+            "values between forward and backward: a gradient can be taken only of what the "
+            f"function returns, and after it has returned\n"
+            f"  recorded at  {callsite.describe(self.site)}"
+        )
+
+
 class OpNode(Node):
     """An op that was applied: its rule, its attributes, the values the rule needs.
 
@@ -205,14 +225,17 @@ def history(x: Any) -> Entry | None:
 
 def check_version(node: Node, x: Any, version: int) -> None:
     """MXNetError if the memory of `x` was overwritten after `version`."""
-    chunk = x._chunk
-    if chunk.version == version:
-        return
-    begin = x._offset or 0
-    wrote = chunk.overwritten(version, begin, begin + x._spec.size)
+    if x._chunk.version != version:
+        check_memory(node, x._chunk, x._offset, x._spec, version)
+
+
+def check_memory(node: Node, chunk: Any, offset: int | None, spec: Spec, version: int) -> None:
+    """MXNetError if this part of a chunk was overwritten after `version`."""
+    begin = offset or 0
+    wrote = chunk.overwritten(version, begin, begin + spec.size)
     if wrote is not None:
         raise MXNetError(
-            f"{node.name}: a value of shape {x.shape} that its gradient needs was "
+            f"{node.name}: a value of shape {spec.shape} that its gradient needs was "
             "overwritten in place after it was recorded; write to a copy, or call "
             "backward before\n"
             f"  recorded at     {callsite.describe(node.site)}\n"
@@ -224,6 +247,9 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
     while recording, when an input has a node. `outs` are all its outputs, including those that
     only backward sees."""
+    if modes.unsaved is not None:
+        record_unsaved(op.name, inputs, outs, op.mutated(len(inputs), attrs))
+        return
     parents: list[Entry | None] = []
     for x in inputs:  # (a comprehension would cost a call)
         entry = None if x is None else x._node
@@ -277,6 +303,22 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         versions.append(version)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]
+
+
+def record_unsaved(
+    name: str, inputs: Sequence[Any], outs: Sequence[Any], changed: Sequence[int] = ()
+) -> None:
+    """Put a call on the tape without the values that its gradient needs, and note what it read,
+    but for the inputs that it has `changed`: the first run of a checkpointed function."""
+    tell_of_constants(name, inputs)
+    parents = tuple([None if x is None else history(x) for x in inputs])
+    if any(parents):
+        for i, x in enumerate(inputs):
+            if x is not None and i not in changed:
+                modes.unsaved.note(x)
+        node = Unsaved(name, parents, outs)
+        for i, y in enumerate(outs):
+            y._node = (node, i)
 
 
 def _as_nd(kept: Any) -> Any:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, initializer
+from d2lmini import autograd, initializer, random_state
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
@@ -220,7 +220,7 @@ class Parameter:
                 f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
                 f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
             )
-        with autograd.pause():
+        with autograd.pause(), random_state.drawing_once():
             if data is None:
                 data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
                 how = initializer.create(init)

@@ -39,6 +39,7 @@ from d2lmini.graph.recompute import recompute
 from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.symbolic_trace import one_at_a_time
 from d2lmini.graph.typed import infer_types
+from d2lmini.ndarray.dispatch import copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -118,7 +119,8 @@ class CachedOp:
         """The programs for such inputs in the modes of now, compiled if they have to be."""
         try:
             needs: Any = None
-            if modes.recording:  # whether each has a history; False is one that was used up
+            # Whether each has a history; False is one that was used up.
+            if modes.recording and modes.unsaved is None:
                 needs = [
                     None if (e := x._node) is None else e[0].parents is not None for x in inputs
                 ]
@@ -258,9 +260,13 @@ class Compiled:
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx
         forward = self.forward
+        if forward.mutated and modes.repeats:
+            inputs = copies_of(inputs, forward.mutated)
         keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
         results = self._calls(inputs, keys, () if out is None else self._check_out(out))
         if not self.wanted:
+            if modes.unsaved is not None and modes.recording:
+                tape.record_unsaved(self.name, inputs, results, forward.mutated)
             return results
         node = ProgramNode(self, inputs, results, keys)
         results = results[: len(self.outputs)]

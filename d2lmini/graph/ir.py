@@ -106,10 +106,7 @@ class Node:
         """The inputs that the op also changes, such as BatchNorm's moving mean and variance."""
         if self.op is None or not self.op.mutates:
             return ()
-        positions = self.op.mutates
-        if callable(positions):
-            positions = positions(len(self.inputs), self.attrs)
-        changed = (self.inputs[i] for i in positions)
+        changed = (self.inputs[i] for i in self.op.mutated(len(self.inputs), self.attrs))
         return tuple(entry for entry in changed if entry is not None)
 
     @property

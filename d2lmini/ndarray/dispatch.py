@@ -387,6 +387,8 @@ def queue(
     plan: CallPlan | None,
 ) -> Any:
     """Apply `op` by a task; returns one NDArray or a list. plan: the call's plan, if known."""
+    if modes.repeats and op.mutates:
+        inputs = copies_of(inputs, op.mutated(len(inputs), attrs))
     operands: list[Any] = []
     reads = []
     kind = None
@@ -443,10 +445,7 @@ def queue(
             reads.append(chunk)
     task = OpTask(op, operands, outputs, attrs, ctx, plan)
     if op.mutates:
-        positions = op.mutates
-        if type(positions) is not tuple:
-            positions = positions(len(inputs), attrs)
-        mutated = [inputs[i] for i in positions]
+        mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
         site = note_writes(mutated)
@@ -463,6 +462,12 @@ def queue(
                 autograd.record_op(op, inputs, attrs, outs)
                 break
     return outs[0] if shown == 1 else outs[:shown]
+
+
+def copies_of(inputs: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
+    """The inputs, with copies at `positions`: a run of a checkpointed function after the first
+    changes no moving statistics."""
+    return tuple([x.copy() if i in positions else x for i, x in enumerate(inputs)])
 
 
 def note_writes(arrays: Iterable[Any]) -> callsite.Site | None:

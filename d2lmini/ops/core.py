@@ -70,11 +70,15 @@ class Modes(threading.local):
     tracing: the trace that this thread makes (`graph.symbolic_trace`), else None. The trace must
     hear of anything that a graph cannot hold (`refuse`) and of reads of the mode
     (`depends_on_mode`).
+    unsaved: in the first run of a checkpointed function the `tape.Unsaved` scope, else None: the
+    tape keeps no values. repeats: in a later run True: moving statistics do not change again.
     """
 
     recording = False
     training = False
     tracing: Any = None
+    unsaved: Any = None
+    repeats = False
 
     def __init__(self) -> None:
         self.broken = [0]
@@ -254,6 +258,10 @@ class Op(Facts):
             return self.name in SETTING
         alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
         return alone and self.outputs == 1
+
+    def mutated(self, n: int, attrs: dict[str, Any]) -> Sequence[int]:
+        """The positions of the inputs that a call with n inputs also changes."""
+        return self.mutates(n, attrs) if callable(self.mutates) else self.mutates
 
     def kernel(self, kind: str) -> Callable[[Kernel], Kernel]:
         """Attach the implementation for devices of a kind ("cuda"). The implementation takes the

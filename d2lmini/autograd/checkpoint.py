@@ -1,0 +1,244 @@
+"""Activation checkpointing: keep the inputs of a function, and run it again in backward.
+
+>>> from d2lmini import autograd, nd
+>>> w = nd.array([2.0])
+>>> w.attach_grad()
+>>> def f(x):
+...     print("f runs")
+...     return (w * x).tanh() * x
+>>> x = nd.array([0.5])
+>>> x.attach_grad()
+>>> with autograd.record():
+...     y = autograd.checkpoint(f, x)
+f runs
+>>> y.backward()
+f runs
+
+The first run puts only the parents of each call on the tape (`tape.Unsaved`), so an intermediate
+result is freed as soon as the function lets go of it. From these nodes `checkpoint` reads what the
+outputs depend on outside the function: its inputs, parameters, any recorded array that it uses. The
+outer tape gets one node with these parents. For its gradients the node runs the function again,
+recorded, and walks that tape back as far as to the parents. The outer walk adds up what it returns,
+so `grad_req`, a parameter that several functions use, and gradients of gradients work as ever.
+
+T. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016); the interface is that of
+`torch.utils.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from typing import Any
+
+from d2lmini import callsite, random_state
+from d2lmini.autograd import tape
+from d2lmini.autograd.backward_pass import walk_between
+from d2lmini.autograd.scopes import refuse_in_trace, scope
+from d2lmini.autograd.tape import Entry, Leaf, Node
+from d2lmini.base import MXNetError
+from d2lmini.context import current_context
+from d2lmini.ops.core import Value, modes
+
+
+def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
+    """function(*inputs), whose intermediate results are computed again in backward instead of being
+    kept.
+
+    inputs: anything; NDArrays may be nested in lists, tuples and dicts. The function returns an
+    NDArray, or several so nested. Gradients reach the inputs and all other arrays with a history
+    that the function uses, such as parameters. Outside `record` this is function(*inputs).
+
+    Memory: a step of k checkpointed functions keeps their inputs, and the intermediate results of
+    one function at a time. If function i takes x_i bytes and keeps a_i bytes without `checkpoint`,
+    sum(x_i) + max(a_i) bytes are kept in place of sum(x_i + a_i). The price is a second forward:
+    forward + forward + backward FLOPs, 4/3 of a step where backward costs two forwards.
+
+    The second run draws the same random numbers, in the same training mode and with the same
+    default context, so results and gradients are equal to the bit to those without `checkpoint`. It
+    does not change moving statistics (BatchNorm's) again. Anything else the function does besides
+    computing its outputs happens in each run. Each backward that retains the graph runs it again.
+
+    MXNetError in backward if an array that the function reads was overwritten since, and if the
+    second run differs from the first: in the arrays it uses, in the shapes it returns, in what it
+    draws. MXNetError if a gradient is taken within the first run, or of an array that the function
+    computed and did not return.
+    """
+    refuse_in_trace("autograd.checkpoint")
+    if not callable(function):
+        raise TypeError(
+            "checkpoint: the first argument must be a function, got "
+            f"{type(function).__name__}; write checkpoint(f, x), not checkpoint(f(x))"
+        )
+    if not modes.recording or modes.unsaved is not None:
+        return function(*inputs)
+    # `first` notes what the run reads; a checkpoint within this one is part of the run.
+    first = modes.unsaved = Run()
+    try:
+        for x in _arrays(inputs):
+            first.note(x)
+        with random_state.noting() as keys:
+            result = function(*inputs)
+    finally:
+        modes.unsaved = None
+    outs = _arrays(result)
+    shown: dict[Entry, int] = {}  # the outputs made here, and their places among all
+    for place, y in enumerate(outs):
+        if y._node is not None and not first.is_outside(y._node[0]):
+            shown.setdefault(y._node, place)
+    if shown:
+        node = CheckpointNode(function, inputs, first, keys, outs, shown)
+        numbers = {entry: (node, i) for i, entry in enumerate(shown)}
+        for y in outs:
+            y._node = numbers.get(y._node, y._node)
+    return result
+
+
+class Run:
+    """A run of a function: where it begins on the tape, and what it reads from outside.
+
+    begin  the order of its first node on the tape
+    reads  (memory, offset, spec) -> version, for all that was read: only the memory's owner keeps it
+           alive, so what the function itself made and let go of is gone
+    """
+
+    def __init__(self) -> None:
+        self.begin = next(tape._order)
+        self.reads: dict[tuple[Any, int | None, Any], int] = {}
+
+    def note(self, x: Any) -> None:
+        """A call reads the array `x`."""
+        if x._node is None or self.is_outside(x._node[0]):
+            key = weakref.ref(x._chunk), x._offset, x._spec
+            self.reads.setdefault(key, x._chunk.version)
+
+    def is_outside(self, node: Node) -> bool:
+        """True if the node was made before the run. A leaf always is outside: a parameter may get
+        its arrays in the run."""
+        return node.order < self.begin or isinstance(node, Leaf)
+
+    def parents_of(self, entries: Iterable[Entry]) -> list[Entry]:
+        """The entries outside the run that `entries` depend on, in the order of the tape."""
+        found: set[Entry] = set()
+        todo = [node for node, _ in entries]
+        seen = set(todo)
+        while todo:
+            for parent in todo.pop().parents or ():
+                if parent is None or parent[0].parents is None:
+                    continue
+                if self.is_outside(parent[0]):
+                    found.add(parent)
+                elif parent[0] not in seen:
+                    seen.add(parent[0])
+                    todo.append(parent[0])
+        return sorted(found, key=lambda entry: (entry[0].order, entry[1]))
+
+
+class CheckpointNode(Node):
+    """A call of a checkpointed function on the tape.
+
+    function, inputs  what to call again; without place on the tape, if a backward used it up
+    first     what the first run read
+    keys      what it drew with
+    shown     the places of this node's outputs among all arrays that the function returns
+    training, default  the mode, and the context of arrays made without one
+    """
+
+    __slots__ = ("default", "first", "function", "inputs", "keys", "shown", "training")
+
+    name = "checkpoint"
+    placing = True
+
+    def __init__(
+        self, function: Callable[..., Any], inputs: tuple, first: Run,
+        keys: list[random_state.Key], outs: Sequence[Any], shown: dict[Entry, int],
+    ):  # fmt: skip
+        parents = tuple(first.parents_of(shown))
+        places = list(shown.values())
+        super().__init__(parents, [outs[i]._spec for i in places], outs[places[0]]._ctx)
+        self.function: Callable[..., Any] | None = function
+        # Other handles: a program may attach another gradient to its own.
+        self.inputs: Any = _map_arrays(inputs, lambda x: x._alias(tape.history(x)))
+        self.first = first
+        self.keys = keys
+        self.shown = places
+        self.training = modes.training
+        self.default = current_context()
+
+    def gradients(
+        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> Sequence[Any]:
+        run = Run()
+        heads = self._run_again(run)
+        parts = {head: [g] for head, g in zip(heads, gs) if g is not None}
+        gs.clear()  # the walk frees each gradient once it has gone further back
+        for node, i in run.parents_of(parts):
+            if (node, i) not in self.parents:
+                raise self._differs(
+                    f"it used a recorded array ({node.name}, shape {node.outputs[i].shape}) that "
+                    "it did not use before"
+                )
+        wanted = {parent: places[i] for i, parent in enumerate(self.parents) if needs[i]}
+        found = walk_between(parts, {node for node, _ in self.parents}, wanted, graph)
+        return [found.get(parent) for parent in self.parents]
+
+    def _run_again(self, run: Run) -> list[Entry]:
+        """Run the function, recorded; where its outputs stand on the tape. MXNetError unless it
+        returns what it returned before."""
+        for (memory, offset, spec), version in self.first.reads.items():
+            chunk = memory()
+            if chunk is not None and chunk.version != version:
+                tape.check_memory(self, chunk, offset, spec, version)
+        repeats, unsaved = modes.repeats, modes.unsaved
+        modes.repeats, modes.unsaved = True, None
+        try:
+            with scope(True, self.training), self.default, random_state.repeating(self.keys):
+                assert self.function is not None
+                result = callsite.forgotten(self.function, *self.inputs)
+        finally:
+            modes.repeats, modes.unsaved = repeats, unsaved
+        outs = _arrays(result)
+        heads = []
+        for i, spec in zip(self.shown, self.outputs):
+            if i >= len(outs) or outs[i]._spec != spec:
+                got = outs[i]._spec if i < len(outs) else "none"
+                raise self._differs(f"array {i} that it returned was {spec} before, now {got}")
+            entry = tape.history(outs[i])
+            if entry is None or run.is_outside(entry[0]):
+                raise self._differs(f"array {i} that it returned was not computed in this run")
+            heads.append(entry)
+        return heads
+
+    def _differs(self, how: str) -> MXNetError:
+        name = getattr(self.function, "__name__", repr(self.function))
+        return MXNetError(
+            f"checkpoint: backward ran {name} again, and {how}; the function must do the same in "
+            f"each run\n  checkpoint called at  {callsite.describe(self.site)}"
+        )
+
+    def release(self) -> None:
+        self.parents = None
+        self.function = None
+        self.inputs = ()
+
+
+def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
+    """`value` with function(x) in place of each array x in it."""
+    if isinstance(value, Value):
+        return function(value)
+    if isinstance(value, dict):
+        mapped = copy(value)
+        mapped.update({k: _map_arrays(v, function) for k, v in value.items()})
+        return mapped
+    if isinstance(value, (list, tuple)):
+        parts = [_map_arrays(v, function) for v in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def _arrays(value: Any) -> list[Any]:
+    """The arrays in `value`, in order."""
+    found: list[Any] = []
+    _map_arrays(value, lambda x: found.append(x) or x)
+    return found
