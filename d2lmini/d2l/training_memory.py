@@ -39,6 +39,7 @@ program runs ahead of the workers.
 from __future__ import annotations
 
 import copy
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -162,6 +163,7 @@ def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
     given = [x if isinstance(x, NDArray) else _zeros(_spec_of(x), ctx) for x in inputs]
     with engine.use("naive"):
         step(*given)
+        gc.collect()  # arrays of older nets must not die in the step that is measured
         trainers = _trainers_of(net)
         own = {
             "weights": _nbytes(p._data for p in net.collect_params().values()),

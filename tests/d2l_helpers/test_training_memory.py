@@ -41,6 +41,70 @@ def test_prediction_is_the_measurement_for_all_others(net, optimizer, mixed, hyb
     test_prediction_is_the_measurement(net, optimizer, mixed, hybrid)
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize(
+    "name", ["lenet", "transformer", pytest.param("resnet18", marks=pytest.mark.stress)]
+)
+def test_recomputing_gives_the_same_bits_in_the_predicted_memory(name, hybrid):
+    values, found = [], []
+    for recompute in (False, True):
+        random.seed(5)
+        step, inputs, net = make_step(name, "adam", hybrid=hybrid, recompute=recompute)
+        found.append(d2l.predict_memory(step, *inputs, net=net))
+        agree(found[-1], d2l.measure_memory(step, *inputs, net=net))
+        values.append([p.data().asnumpy() for p in net.collect_params().values()])
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(*values))
+    kept, again = found
+    if name != "lenet":  # a layer's input is as large as what the layer keeps
+        assert again.peak_bytes < kept.peak_bytes
+    assert kept.flops < again.flops < 1.5 * kept.flops
+
+
+@pytest.mark.parametrize("whole_numbers", [True, False])
+def test_gradients_that_add_up_over_small_batches(whole_numbers):
+    """To the bit where every sum is exact, else within the rounding of a sum. The memory is that
+    of a small batch."""
+    draw = np.random.default_rng(3)
+    sizes, n, parts = (20, 30, 4), 32, 4
+    net = nn.HybridSequential()
+    net.add(nn.Dense(sizes[1], activation="relu", in_units=sizes[0]), nn.Dense(sizes[2]))
+    net.initialize()
+    net(nd.ones((1, sizes[0])))
+
+    def numbers(shape):
+        return nd.array(draw.integers(-3, 4, shape) if whole_numbers else draw.normal(size=shape))
+
+    for p in net.collect_params().values():
+        p.set_data(numbers(p.shape))
+    X, y = numbers((n, sizes[0])), numbers((n, sizes[2]))
+
+    def backward(X, y):
+        with autograd.record():
+            l = ((net(X) - y) ** 2).sum()
+        l.backward()
+
+    def in_parts(X, y):
+        for p in net.collect_params().values():
+            p.zero_grad()
+        for i in range(0, n, n // parts):
+            backward(X[i : i + n // parts], y[i : i + n // parts])
+
+    large = d2l.predict_memory(backward, X, y, net=net)
+    backward(X, y)
+    expected = [p.grad().asnumpy() for p in net.collect_params().values()]
+    net.collect_params().setattr("grad_req", "add")
+    in_parts(X, y)
+    for p, g in zip(net.collect_params().values(), expected):
+        found = p.grad().asnumpy()
+        if whole_numbers:
+            assert found.tobytes() == g.tobytes()
+        else:
+            np.testing.assert_allclose(found, g, rtol=1e-5, atol=1e-4)
+    small = d2l.predict_memory(in_parts, X, y, net=net)
+    agree(small, d2l.measure_memory(in_parts, X, y, net=net))
+    assert small.rows["activations"] < large.rows["activations"] / (parts - 1)
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_an_mlp_by_hand(optimizer):
     """Weights w, gradients w, states 0 to 2 w, and at the peak, in the backward of the second

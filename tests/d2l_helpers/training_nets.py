@@ -75,8 +75,9 @@ def transformer():
 NETS = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18, "transformer": transformer}
 
 
-def make_step(name, optimizer="sgd", mixed=False, hybrid=False):
-    """(step, inputs, net): one step of training; `mixed`: float16 weights with float32 copies."""
+def make_step(name, optimizer="sgd", mixed=False, hybrid=False, recompute=False):
+    """(step, inputs, net): one step of training; `mixed`: float16 weights with float32 copies;
+    `recompute`: every child of the net is a checkpointed function."""
     net, shape = NETS[name]()
     net.initialize(init.Xavier())
     net(nd.ones(shape))
@@ -88,9 +89,16 @@ def make_step(name, optimizer="sgd", mixed=False, hybrid=False):
     kind, arguments = OPTIMIZERS[optimizer]
     trainer = gluon.Trainer(net.collect_params(), kind, {**arguments, "multi_precision": mixed})
 
+    def forward(X):
+        if not recompute:
+            return net(X)
+        for layer in net:
+            X = autograd.checkpoint(layer, X)
+        return X
+
     def step(X, y):
         with autograd.record():
-            loss_of_batch = loss(net(X), y)
+            loss_of_batch = loss(forward(X), y)
         loss_of_batch.backward()
         trainer.step(X.shape[0])
 
