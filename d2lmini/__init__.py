@@ -26,6 +26,7 @@ init, optimizer, lr_scheduler, metric, io
 kv         KVStore: sums over devices, one value for all of them
 np, npx    arrays with NumPy's functions and rules, and what NumPy has not
 gluon      layers, losses, data, Trainer
+contrib    amp: training in mixed precision
 random     seeds and random arrays
 util       the switches of MXNet's NumPy interface
 viz        a Symbol as a picture and as a table
@@ -52,6 +53,7 @@ from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_
 if TYPE_CHECKING:
     from d2lmini import (
         autograd,
+        contrib,
         d2l,
         gluon,
         initializer,
@@ -99,7 +101,7 @@ base.loaders["get_symbol"] = lambda: (
 
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
-    "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
+    "contrib", "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
     "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lint_waits",
     "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
     "profile", "profiler", "random", "runtime", "storage", "sym", "symbol", "test_utils", "util",
@@ -112,7 +114,7 @@ _SWITCHES = (
 )  # fmt: skip
 
 _MODULES = (
-    "autograd", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "np", "npx",
+    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "np", "npx",
     "optimizer", "profiler", "random", "runtime", "util", "visualization", "widgets",
 )  # fmt: skip
 

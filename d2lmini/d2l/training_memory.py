@@ -241,6 +241,7 @@ def _without_arrays(net: Any, ctx: Context) -> Iterator[list[Any]]:
             trainer._optimizer = _copy_of(trainer._optimizer)
             trainer._updaters = [optimizer.get_updater(trainer._optimizer)]
             trainer._contexts = [ctx]
+            trainer._amp_loss_scaler = copy.copy(trainer._amp_loss_scaler)
         yield trainers
     finally:
         deferred = [thing for thing, attributes in before if attributes.get("_deferred_init")]

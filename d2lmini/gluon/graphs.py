@@ -67,21 +67,29 @@ def complete_types(block: Any, inputs: tuple) -> None:
             parameters[name].dtype = dtype
 
 
-def export(block: Any, compiled: Any, path: str, epoch: int) -> None:
-    """Write the graph that was traced first, and the arrays of its variables."""
+def graph_and_arrays(block: Any, compiled: Any) -> tuple[Symbol, dict[str, nd.NDArray]]:
+    """The graph that was traced first, and the arrays of its variables by name."""
     (trace, _), form = next(iter(compiled.traces.values())), compiled.form
     graph: Any = plain(trace.symbol)
     if any(node.op is rnn_layer for node in topological(graph._entries)):
         # The op for all steps of a cell is unknown to MXNet; an untraced graph has single steps.
         graph, _ = graph_of(block, tuple(regroup(trace.inputs, form)[0]))
+    return graph, {
+        node.name: used if isinstance(used, nd.NDArray) else used._reduce()
+        for node, used in trace.uses.items()
+    }
+
+
+def export(
+    block: Any, compiled: Any, path: str, epoch: int, remove_amp_cast: bool = True
+) -> None:
+    """Write the graph that was traced first, and the arrays of its variables."""
+    graph, arrays = graph_and_arrays(block, compiled)
     auxiliary = set(graph.list_auxiliary_states())
-    values = {}
-    for node, used in trace.uses.items():
-        kind = "aux" if node.name in auxiliary else "arg"
-        values[f"{kind}:{node.name}"] = used if isinstance(used, nd.NDArray) else used._reduce()
+    values = {f"{'aux' if name in auxiliary else 'arg'}:{name}": x for name, x in arrays.items()}
     with files.replace_atomically(f"{path}-symbol.json", f"{path}-{epoch:04d}.params") as [
         symbol,
         params,
     ]:
-        graph.save(symbol)
+        graph.save(symbol, remove_amp_cast)
         nd.save(params, values)

@@ -297,8 +297,8 @@ class HybridBlock(Block):
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.
 
-        Both files have MXNet's formats and can be read by `SymbolBlock.imports`. Waits for the
-        parameters. Raises RuntimeError unless the Block is hybridized and has been called.
+        Both files have MXNet's formats and can be read by `SymbolBlock.imports`. remove_amp_cast:
+        without the casts that mixed precision inserted. Waits for the parameters. Raises RuntimeError unless the Block is hybridized and has been called.
         """
         compiled = self.__dict__.get("forward")
         if compiled is None or not compiled.traces:
@@ -306,7 +306,7 @@ class HybridBlock(Block):
                 "Please first call block.hybridize() and then run forward with this block at least "
                 "once before calling export."
             )
-        export(self, compiled, path, epoch)
+        export(self, compiled, path, epoch, remove_amp_cast)
 
     def export_onnx(
         self, path: str, *inputs: Any, dynamic_batch: bool = False, batch_axis: int = 0,

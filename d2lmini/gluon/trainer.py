@@ -231,11 +231,11 @@ class Trainer:
         self._prepare()
         self._rescale(batch_size)
         self._check_fresh(ignore_stale_grad)
-        if self._update_on_kvstore:
-            self._step_on_kvstore(batch_size)
-        else:
+        if not self._update_on_kvstore:
             self._allreduce_grads(batch_size)
             self._update(ignore_stale_grad)
+        elif not self._has_overflow():
+            self._step_on_kvstore(batch_size)
 
     def allreduce_grads(self) -> None:
         """Replace the gradients by their sums over all devices, the first part of a step. Use it to
@@ -318,8 +318,15 @@ class Trainer:
                 _freshen(self._params[i])
         return keys, [self._params[i]._grad or self._params[i].list_grad() for i in keys]
 
+    def _has_overflow(self) -> bool:
+        """True if mixed precision is to skip this step: a gradient holds inf or nan. Waits then."""
+        scaler = self._amp_loss_scaler
+        return scaler is not None and scaler.has_overflow(self._params)
+
     def _update(self, ignore_stale_grad: bool) -> None:
-        """Update every weight on its device with its gradient."""
+        """Update every weight on its device with its gradient, unless gradients overflowed."""
+        if self._has_overflow():
+            return
         for some in self._in_parts():
             for device, updater in enumerate(self._updaters):
                 indices: list[int] = []

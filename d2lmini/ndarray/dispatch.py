@@ -147,6 +147,16 @@ def apply(
     return array
 
 
+def apply_with_casts(
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None, ctx: Context | None = None
+) -> Any:
+    """`apply` in mixed precision, in place of `NDArray._apply` while `contrib.amp` is on. So `apply`
+    itself asks nothing."""
+    if modes.casting is not None:  # None in gradient rules
+        inputs = modes.casting(op, inputs, attrs)
+    return apply(op, inputs, attrs, out, ctx)
+
+
 def apply_any(
     op: Op,
     inputs: tuple,

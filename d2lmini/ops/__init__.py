@@ -16,6 +16,7 @@ from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
 # one element at a time
 from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
 from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end
+from d2lmini.ops import amp_casts  # the casts of mixed precision
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan

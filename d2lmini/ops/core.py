@@ -72,6 +72,8 @@ class Modes(threading.local):
     (`depends_on_mode`).
     unsaved: in the first run of a checkpointed function the `tape.Unsaved` scope, else None: the
     tape keeps no values. repeats: in a later run True: moving statistics do not change again.
+    casting: mixed precision (`contrib.amp`), else None: (op, inputs, attributes) -> the inputs with
+    casts. `contrib.amp` sets the attribute of the class, for all threads.
     """
 
     recording = False
@@ -79,6 +81,7 @@ class Modes(threading.local):
     tracing: Any = None
     unsaved: Any = None
     repeats = False
+    casting: Callable[[Op, tuple, dict[str, Any]], tuple] | None = None
 
     def __init__(self) -> None:
         self.broken = [0]
@@ -310,6 +313,8 @@ class Op(Facts):
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
         """Call the rule: the gradients of the inputs, None for those without one."""
+        if modes.casting is not None:
+            return self._gradients_without_casts(g, saved, attrs, needs, places)
         if self.selective or self.placing or self.rule_attrs:
             options: dict[str, Any] = {}
             for name in self.rule_attrs:  # (a comprehension costs one more call)
@@ -322,6 +327,14 @@ class Op(Facts):
         else:
             grads = self.rule(g, *saved)
         return grads if type(grads) in (tuple, list) else (grads,)
+
+    def _gradients_without_casts(self, *args: Any) -> Sequence[Any]:
+        """`gradients` in mixed precision: a rule computes in the dtypes of the forward pass."""
+        modes.casting = None
+        try:
+            return self.gradients(*args)
+        finally:
+            del modes.casting  # the class has it
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         attrs: Any = self.defaults

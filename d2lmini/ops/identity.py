@@ -45,24 +45,7 @@ def cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, np.dtype(dtype), out)
 
 
-def _cast_floats(data: Spec, *, dtype: np.dtype) -> Spec:
-    return Spec(data.shape, dtype) if data.dtype.kind == "f" else data
-
-
-@op(infer=_cast_floats, flops=0, elementwise=True, free_dtypes=("data",))
-def amp_cast(xp, data, *, dtype: DType, out=None):
-    """`cast` of a floating point array; integer arrays do not change. float32 is rounded to
-    integers, halves to even, and clipped to their range, as MXNet's oneDNN does."""
-    target = _cast_floats(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
-    if data.dtype == np.float32 and target.kind in "iu" and target.itemsize < 8:
-        ends = np.iinfo(target)
-        most = np.nextafter(np.float32(ends.max), 0) if target.itemsize == 4 else ends.max
-        data = xp.clip(xp.rint(data), ends.min, most)
-    return cast_into(xp, data, target, out)
-
-
 @cast.gradient(saves="data.dtype")
-@amp_cast.gradient(saves="data.dtype")
 def _(g, data_dtype):
     return cast(g, dtype=data_dtype)
 

@@ -61,7 +61,7 @@ def evaluate(
         if symbolic:
             labels = dict(node.labels)
             y = apply_op(
-                node.op, tuple(inputs), node.own_attrs, node.name, labels, True, node.given
+                node.op, tuple(inputs), node.own_attrs, node.name, labels, True, node.given, False
             )
             return list(y) if len(y._entries) > 1 else [y]
         if places:

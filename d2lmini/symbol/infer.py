@@ -238,7 +238,7 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
     found: dict[Entry, Any] = {}
     for node in nodes:
         if node.op is None:
-            own = node.specs[0].dtype if node.specs else _infer_label_dtype(node)
+            own = node.specs[0].dtype if node.specs else label_dtype(node)
             found[node, 0] = known.get(node) or own
     calls = [node for node in nodes if node.op is not None]
     while True:
@@ -252,7 +252,8 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
             return found
 
 
-def _infer_label_dtype(node: Node) -> Any:
+def label_dtype(node: Node) -> Any:
+    """The dtype in the label of a variable; None without one."""
     label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for an unknown dtype
     if label not in ("-1", *map(str, range(len(DTYPES)))):
         raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
@@ -285,7 +286,9 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
         for _, entry in given[1:]:
             if found.get(entry) is None:
                 found[entry] = np.dtype("float32") if together == "float16" else together
-    data = found.get(node.inputs[0]) if data_is_free else together  # type: ignore[arg-type]
+    data: Any = together
+    if data_is_free:
+        data = [found.get(entry) for _, entry in given] if op.variadic else found.get(given[0][1])
     for name, entry in given:
         if name in op.presumed_dtypes and found.get(entry) is None and data is not None:
             found[entry] = np.dtype(op.presumed_dtypes[name] or data)

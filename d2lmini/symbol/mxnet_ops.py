@@ -35,8 +35,8 @@ def in_mxnet_words(
     def rule(node: Node, inputs: Inputs) -> Replacement | None:
         if node.op is None:
             return None
-        if node.op.name == "amp_cast" and remove_amp_cast:
-            return inputs[:1]
+        if node.op.name in ("amp_cast", "amp_multicast") and remove_amp_cast:
+            return inputs
         if node.op.mxnet_rule is not None:
             return [_written_out(node, inputs)]
         if not node.op.in_mxnet and not others:

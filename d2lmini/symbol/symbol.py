@@ -268,10 +268,14 @@ def apply_op(
     labels: dict[str, str] | None = None,
     named: bool = False,
     given: Mapping[str, str] | None = None,
+    casting: bool = True,
 ) -> Any:
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
     typed graph shapes and dtypes are checked here. `named`: the name already has its prefix.
-    given: the attributes that the user gave, as text."""
+    given: the attributes that the user gave, as text. casting=False: mixed precision inserts no
+    casts."""
+    if casting and modes.casting is not None:
+        inputs = modes.casting(op, inputs, attrs)
     if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
     kind: type[Symbol] = Symbol

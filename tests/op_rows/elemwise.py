@@ -251,6 +251,13 @@ def cast(x, dtype):
     return x.astype(dtype)
 
 
+def multicast(*arrays, num_outputs, cast_narrow):
+    halves = [x.dtype == np.float16 for x in arrays if x.dtype.kind == "f"]
+    common = np.float16 if (any if cast_narrow else all)(halves) else np.float32
+    found = [x.astype(common) if x.dtype.kind == "f" else x for x in arrays]
+    return found if num_outputs > 1 else found[0]
+
+
 ROWS += [
     Case("cast", (draw((2, 3), 0, 3, source),), cast, {"dtype": target})
     for source in DTYPES
@@ -263,13 +270,18 @@ ROWS += [
     Case("cast", (draw(()),), cast, {"dtype": "float64"}),
     Case("cast", (draw((0, 2)),), cast, {"dtype": "int32"}),
     Case("amp_cast", (draw((2, 3)),), cast, {"dtype": "float16"}, rtol=1e-3),
-    Case("amp_cast", (draw((2, 3), dtype="float64"),), cast, {"dtype": "float32"}, mxnet=False,
-         why="MXNet: unknown type for MKLDNN"),
+    Case("amp_cast", (draw((2, 3), dtype="float64"),), lambda x, dtype: x, {"dtype": "float32"},
+         mxnet=False, why="MXNet: unknown type for MKLDNN"),
     Case("amp_cast", (f32(0.5, 1.5, -2.5, 300, -300),),
          lambda x, dtype: np.int8([0, 2, -2, 127, -128]), {"dtype": "int8"}),
     Case("amp_cast", (f32(0.5, 1.5, -2.5, 300),), lambda x, dtype: np.int32([0, 2, -2, 300]),
          {"dtype": "int32"}),
     Case("amp_cast", (np.int32([1, -2]),), lambda x, dtype: x, {"dtype": "float16"}),
+    *[Case("amp_multicast", tuple(draw((2, 3), dtype=dtype) for dtype in dtypes), multicast,
+           {"num_outputs": len(dtypes), "cast_narrow": narrow}, rtol=1e-3)
+      for dtypes in (("float16", "float32"), ("int32", "float16", "float32", "float16"),
+                     ("float16", "float16"), ("float32",))
+      for narrow in (False, True)],
     *[Case("cast_storage", (draw((2, 3), dtype=dtype),), lambda x, **_: x, {"stype": "default"})
       for dtype in ("float32", "float64", "int32")],
 ]  # fmt: skip

@@ -31,7 +31,7 @@ FLOORS = {
     4: "ndarray graph symbol",
     5: "initializer lr_scheduler metric np npx optimizer runtime kvstore visualization",
     6: "gluon",
-    7: "profiler widgets",
+    7: "profiler widgets contrib",
     8: "cli d2l ipython random __init__ __main__",
     9: "compat cuda distributed onnx",
 }

@@ -69,7 +69,7 @@ _MODULES = """
 
 # Modules that have another place in MXNet.
 _ELSEWHERE = {
-    "contrib.onnx": "onnx", "executor": "compat.executor",
+    "contrib.amp": "contrib.amp", "contrib.onnx": "onnx", "executor": "compat.executor",
     "ndarray.numpy": "np", "ndarray.numpy_extension": "npx",
     "symbol.numpy": "np", "symbol.numpy_extension": "npx",
 }  # fmt: skip

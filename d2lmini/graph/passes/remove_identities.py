@@ -51,6 +51,14 @@ def _(node: Node) -> Replacement:
     return same(node, node.inputs[0])
 
 
+@rules("amp_multicast")
+def _(node: Node) -> Replacement:
+    return [
+        entry if entry and spec_of(entry) == spec else call("amp_cast", [entry], node, dtype=spec.dtype)
+        for entry, spec in zip(node.inputs, node.specs or ())
+    ]
+
+
 @rules("add_n concat")
 def _(node: Node) -> Replacement:
     return same(node, node.inputs[0]) if len(node.inputs) == 1 else None

@@ -1,0 +1,39 @@
+"""Automatic mixed precision: 16 bits where it is safe, float32 elsewhere, and scaled losses.
+
+lists           which precision each op gets
+casts           `init`: casts before ops
+loss_scaler     `init_trainer`, `scale_loss`, `unscale`: gradients that float16 can hold
+convert         `convert_symbol`, `convert_model`, `convert_hybrid_block`: for prediction
+
+>>> from d2lmini import autograd, gluon, nd
+>>> from d2lmini.contrib import amp
+>>> net = gluon.nn.Dense(1, in_units=2)
+>>> net.initialize()
+>>> with amp.init("float16"):
+...     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+...     amp.init_trainer(trainer)
+...     with autograd.record():
+...         l = net(nd.ones((4, 2))).mean() / 8
+...         with amp.scale_loss(l, trainer) as scaled:
+...             autograd.backward(scaled)
+...     trainer.step(batch_size=1)
+>>> net.bias.data().asscalar()
+np.float32(-0.0625)
+
+After `mxnet.contrib.amp`.
+"""
+
+from d2lmini.contrib.amp.casts import init as init
+from d2lmini.contrib.amp.convert import convert_hybrid_block as convert_hybrid_block
+from d2lmini.contrib.amp.convert import convert_model as convert_model
+from d2lmini.contrib.amp.convert import convert_symbol as convert_symbol
+from d2lmini.contrib.amp.lists import list_conditional_fp32_ops as list_conditional_fp32_ops
+from d2lmini.contrib.amp.lists import list_fp32_ops as list_fp32_ops
+from d2lmini.contrib.amp.lists import list_loss_output_functions as list_loss_output_functions
+from d2lmini.contrib.amp.lists import list_lp16_fp32_ops as list_lp16_fp32_ops
+from d2lmini.contrib.amp.lists import list_lp16_ops as list_lp16_ops
+from d2lmini.contrib.amp.lists import list_lp16_use_fp32_params as list_lp16_use_fp32_params
+from d2lmini.contrib.amp.lists import list_widest_type_cast as list_widest_type_cast
+from d2lmini.contrib.amp.loss_scaler import init_trainer as init_trainer
+from d2lmini.contrib.amp.loss_scaler import scale_loss as scale_loss
+from d2lmini.contrib.amp.loss_scaler import unscale as unscale

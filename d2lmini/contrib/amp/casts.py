@@ -1,0 +1,178 @@
+"""Casts before ops: `amp.init` puts them where an op is called, on arrays and on Symbols.
+
+>>> from d2lmini import nd
+>>> x, w = nd.ones((2, 3)), nd.ones((4, 3))
+>>> with init("float16"):
+...     y = nd.FullyConnected(x, w, no_bias=True, num_hidden=4)
+...     p = nd.softmax(y)
+>>> y.dtype.__name__, p.dtype.__name__
+('float16', 'float32')
+
+Parameters and gradients stay in float32: each call casts the weights it uses, and the gradient of
+the cast goes back to float32. A call that needs no cast costs one look-up; while mixed precision is
+off, calls on arrays do not come here at all.
+
+Gradient rules run without casts, in the dtypes of the forward pass. Arrays of `np` get no casts, as
+in MXNet 1.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.contrib.amp import lists
+from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.dispatch import apply, apply_with_casts
+from d2lmini.ops.amp_casts import amp_cast, amp_multicast, is_castable
+from d2lmini.ops.core import Modes, Op, registry
+from d2lmini.symbol import Symbol
+
+Conditions = Sequence[tuple[str, str, Sequence[str]]]
+
+FLOAT32 = np.dtype("float32")
+
+
+class Casts:
+    """Says which casts a call needs. A call of the object returns the inputs with casts.
+
+    target      float16 or bfloat16
+    kinds       op -> "low", "float32" or "widest"
+    conditions  op -> (attribute, values) for which the inputs are cast to float32
+
+    low, float32: names of ops that replace the default lists; conditions: likewise.
+    AssertionError for a name that is no op, and for an op in two lists."""
+
+    def __init__(
+        self,
+        target: Any = "float16",
+        low: Sequence[str] | None = None,
+        conditions: Conditions | None = None,
+        float32: Sequence[str] | None = None,
+    ):
+        self.target = lists.check_target(target)
+        self.kinds = dict(lists.kinds())
+        given = {"low": _ops(low), "float32": _ops(float32)}
+        both = (given["low"] or set()) & (given["float32"] or set())
+        assert not both, (
+            "Ops cannot be in two or more lists. Common ops in target_dtype_ops and fp32_ops "
+            f"{sorted(op.name for op in both)}"
+        )
+        for kind, ops in given.items():
+            if ops is not None:
+                self.kinds = {op: k for op, k in self.kinds.items() if k != kind or not op.in_mxnet}
+        for kind, ops in given.items():
+            self.kinds.update(dict.fromkeys(ops or (), kind))
+        if conditions is None:
+            conditions = lists.list_conditional_fp32_ops(self.target)
+        self.conditions = {
+            _op(name): (attribute, tuple(values)) for name, attribute, values in conditions
+        }
+
+    def kind_of(self, op: Op, attrs: dict[str, Any]) -> str | None:
+        """The kind of a call: "low", "float32", "widest", or None for no casts."""
+        if op in self.conditions:
+            attribute, values = self.conditions[op]
+            if str(attrs.get(attribute)) in values:
+                return "float32"
+        return self.kinds.get(op)
+
+    def __call__(self, op: Op, inputs: tuple, attrs: dict[str, Any]) -> tuple:
+        """The inputs of a call, cast where needed."""
+        kind = self.kind_of(op, attrs)
+        if kind is None or not inputs or inputs[0].is_np:
+            return inputs
+        if op.variadic:
+            inputs = tuple([part for x in inputs for part in _parts(x)])
+        if kind != "widest":
+            target = self.target if kind == "low" else FLOAT32
+            return tuple([_cast(x, target) for x in inputs])
+        if not all([hasattr(type(x), "_spec") for x in inputs]):  # Symbols of an untyped graph
+            return tuple(amp_multicast(*inputs, num_outputs=len(inputs)))
+        if len({x._spec.dtype for x in inputs}) == 1:
+            return inputs
+        return tuple([_cast(x, FLOAT32) for x in inputs])
+
+
+def _parts(x: Any) -> Sequence[Any]:
+    """The Symbols of a group, of which a variadic op takes each as an input; else `x` alone."""
+    entries = getattr(x, "_entries", ()) if isinstance(x, Symbol) else ()
+    return [type(x)((entry,)) for entry in entries] if len(entries) > 1 else [x]
+
+
+def _cast(x: Any, dtype: np.dtype) -> Any:
+    """`x` as `dtype`; `x` itself where it is known that nothing changes."""
+    if x is None:
+        return None
+    if hasattr(type(x), "_spec"):
+        own = x._spec.dtype
+        if own == dtype or not is_castable(own):
+            return x
+    return amp_cast(x, dtype=dtype)
+
+
+def _ops(names: Sequence[str] | None) -> set[Op] | None:
+    return None if names is None else {_op(name) for name in names}
+
+
+def _op(name: str) -> Op:
+    op = registry.get(name)
+    assert op is not None, (
+        f"{name!r} is no op; amp.list_lp16_ops, list_fp32_ops, list_lp16_fp32_ops, "
+        "list_widest_type_cast and list_conditional_fp32_ops have the names"
+    )
+    return op
+
+
+class Scope:
+    """What `init` returns: leaving the scope restores what was set before."""
+
+    def __init__(self, before: Casts | None):
+        self._before = before
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _set(self._before)
+
+
+def _set(casts: Casts | None) -> None:
+    Modes.casting = casts
+    NDArray._apply = staticmethod(apply if casts is None else apply_with_casts)
+
+
+def current() -> Casts | None:
+    """The casts in force; None if mixed precision is off."""
+    casts: Any = Modes.casting
+    return casts
+
+
+def init(
+    target_dtype: Any = "float16",
+    target_precision_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    fp32_ops: Sequence[str] | None = None,
+) -> Scope:
+    """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
+
+    target_dtype: 'float16' or 'bfloat16'. target_precision_ops, conditional_fp32_ops, fp32_ops
+    replace the lists `list_lp16_ops`, `list_conditional_fp32_ops` and `list_fp32_ops`.
+
+    Two additions to MXNet: `with amp.init(): ...` restores at its end what was set before, and
+    `amp.init(None)` turns mixed precision off. A second call replaces the first (MXNet ignores it).
+    A compiled net keeps the casts of its first call: call `net.hybridize()` to compile it anew.
+
+    Arrays get the casts of all lists; MXNet 1.9.1 casts arrays only for the low and the widest
+    lists, and Symbols for all, so that there a hybridized net differs from an eager one.
+
+    AssertionError for another dtype, for a name that is no op, and for an op in two lists.
+    """
+    before = current()
+    if target_dtype is None:
+        _set(None)
+    else:
+        _set(Casts(target_dtype, target_precision_ops, conditional_fp32_ops, fp32_ops))
+    return Scope(before)
