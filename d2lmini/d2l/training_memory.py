@@ -63,6 +63,9 @@ from d2lmini.profiler import profile
 #: The rows of the table, from what stays to what goes first.
 ROWS = ("weights", "gradients", "optimizer state", "inputs", "activations", "temporaries")
 
+#: Steps in which the optimizer must have updated the weights.
+MOST_STEPS = 25
+
 
 @dataclass(frozen=True)
 class StepMemory:
@@ -154,7 +157,8 @@ def predict_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
 
 
 def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:
-    """Measure the memory of `step(*inputs)`: the second of two steps, by `trace.memory()`.
+    """Measure the memory of `step(*inputs)`, run after one that made the optimizer's states, by
+    `trace.memory()`.
 
     The arguments are those of `predict_memory`; a shape stands for an array of zeros. Bytes of
     arrays that neither the net nor its Trainer nor the inputs hold before the step, because other
@@ -162,7 +166,10 @@ def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
     ctx = _device_of(net)
     given = [x if isinstance(x, NDArray) else _zeros(_spec_of(x), ctx) for x in inputs]
     with engine.use("naive"):
-        step(*given)
+        for _ in range(MOST_STEPS):
+            step(*given)
+            if all(trainer._updaters[0].states for trainer in _trainers_of(net)):
+                break  # mixed precision skips steps until it has found a scale for the loss
         gc.collect()  # arrays of older nets must not die in the step that is measured
         trainers = _trainers_of(net)
         own = {
@@ -241,7 +248,8 @@ def _without_arrays(net: Any, ctx: Context) -> Iterator[list[Any]]:
             trainer._optimizer = _copy_of(trainer._optimizer)
             trainer._updaters = [optimizer.get_updater(trainer._optimizer)]
             trainer._contexts = [ctx]
-            trainer._amp_loss_scaler = copy.copy(trainer._amp_loss_scaler)
+            if trainer._amp_loss_scaler is not None:
+                trainer._amp_loss_scaler = copy.copy(trainer._amp_loss_scaler)
         yield trainers
     finally:
         deferred = [thing for thing, attributes in before if attributes.get("_deferred_init")]

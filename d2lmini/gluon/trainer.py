@@ -62,6 +62,9 @@ class Trainer:
     'device' (`kvstore.compression`), or {'type': 'fp16'} between processes.
     """
 
+    #: Of `contrib.amp.init_trainer`; None: gradients are not scaled.
+    _amp_loss_scaler: Any = None
+
     def __init__(
         self,
         params: Any,
