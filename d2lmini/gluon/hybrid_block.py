@@ -191,6 +191,7 @@ class HybridBlock(Block):
         inline_limit: int = 2,
         forward_bulk_size: int | None = None,
         backward_bulk_size: int | None = None,
+        backward_do_mirror: bool | None = None,
         **kwargs: Any,
     ) -> None:
         """Compile this Block and its children from the next call on; active=False turns this off.
@@ -199,12 +200,16 @@ class HybridBlock(Block):
         static_alloc the memory of intermediate results is kept between calls, whatever its size.
         With static_alloc and static_shape, calls on CUDA GPUs run as CUDA graphs where possible
         (see `cuda_graphs`), and `engine.bulk` around a training step makes the whole step one CUDA
-        graph. The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
+        graph. With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment)
+        backward computes cheap values again instead of reading them, and forward keeps the fewest
+        bytes from which that can be done; results are equal to the bit (`graph/mirror.py`). So do
+        the ops made under `AttrScope(force_mirroring="True")` without the flag. The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
         """
         if kwargs:
             raise TypeError(
                 f"hybridize: unknown flags {sorted(kwargs)}; known are backend, clear, "
-                "static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size"
+                "static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, "
+                "backward_do_mirror"
             )
         self._active = active
         self._flags = [
@@ -212,9 +217,12 @@ class HybridBlock(Block):
             ("static_shape", static_shape),
             ("inline_limit", inline_limit),
         ]
-        for name, size in (("forward", forward_bulk_size), ("backward", backward_bulk_size)):
-            if size is not None:
-                self._flags.append((f"{name}_bulk_size", size))
+        for name, value in (
+            ("forward_bulk_size", forward_bulk_size), ("backward_bulk_size", backward_bulk_size),
+            ("backward_do_mirror", backward_do_mirror),
+        ):  # fmt: skip
+            if value is not None:
+                self._flags.append((name, value))
         self._clear_cached_op()
         super().hybridize(
             active,
@@ -223,6 +231,7 @@ class HybridBlock(Block):
             inline_limit=inline_limit,
             forward_bulk_size=forward_bulk_size,
             backward_bulk_size=backward_bulk_size,
+            backward_do_mirror=backward_do_mirror,
         )
 
     def _clear_cached_op(self) -> None:

@@ -17,6 +17,7 @@ After `mxnet.nd.CachedOp`.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from d2lmini.graph.call import Calls
 from d2lmini.graph.call_partitions import way_of
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Entry, Node, variables_of
+from d2lmini.graph.mirror import mirror
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pool_before_activation import pool_before_activation
 from d2lmini.graph.program import Program
@@ -86,6 +88,13 @@ class CachedOp:
     def flag(flags: Any, name: str) -> bool:
         """True if this flag is set."""
         return str(dict(flags).get(name, False)) in ("True", "1")
+
+    @property
+    def mirrors(self) -> bool:
+        """True if backward computes cheap values again (`mirror.py`): by the flag
+        backward_do_mirror, or else by MXNET_BACKWARD_DO_MIRROR=1 in the environment."""
+        asked = os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") not in ("", "0")
+        return self.flag({"backward_do_mirror": asked, **self.flags}, "backward_do_mirror")
 
     @property
     def overlaps(self) -> bool:
@@ -199,7 +208,7 @@ class CachedOp:
         static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
         return Compiled(
             self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
-            self.overlaps, static,
+            self.overlaps, static, self.mirrors,
         )  # fmt: skip
 
 
@@ -218,7 +227,7 @@ class Compiled:
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry],
         needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas | None = None,
-        overlaps: bool = False, static: bool = False,
+        overlaps: bool = False, static: bool = False, mirrors: bool = False,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
@@ -246,6 +255,7 @@ class Compiled:
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
             found = recompute(outputs, joint[len(outputs) :])
+            found = mirror(outputs, found, mirrors)
             needed = residuals(outputs, found)
             self.kept_variables, self.grads = cut_graph(found, needed)
             # What is an output anyway is not kept a second time.

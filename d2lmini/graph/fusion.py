@@ -27,6 +27,7 @@ from math import prod
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
+from d2lmini.graph.mirror import compute_late
 from d2lmini.graph.passes.factor_sums import axes_of
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
@@ -78,7 +79,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
 
     On a GPU a group is one kernel: it is worth while whatever the size, reductions are left out.
     """
-    order = topological(outputs)
+    order = compute_late(topological(outputs), {node for node, _ in outputs})
     changed = mutated_by(order)
     number = {node: i for i, node in enumerate(order)}
     home: dict[Node, Statement] = {}

@@ -23,6 +23,7 @@ import numpy as np
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
+from d2lmini.graph.mirror import MIRRORED
 from d2lmini.graph.parallel_statements import side_by_side
 from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.steps import may_overwrite, steps_of
@@ -254,7 +255,8 @@ def lay_out(
 
     Gradients of weights are asked for from the first layer to the last, and become known from the
     last to the first: in that order what each of them needs does not have to wait for the others.
-    With `last_first` so it is where both arenas are as large and the statements the same.
+    With `last_first` so it is where both arenas are as large and the statements the same. More
+    statements count only where values are computed again, which is done for memory.
     """
     layout = Layout(inputs, outputs, _order(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
@@ -263,7 +265,9 @@ def lay_out(
     better = other.plan.nbytes < layout.plan.nbytes
     if last_first and other.plan.nbytes == layout.plan.nbytes:
         better = _groups(other) == _groups(layout)
-    return other if better and len(other.statements) <= len(layout.statements) else layout
+    mirrored = any(MIRRORED in node.labels for s in layout.statements for node in s.nodes)
+    fewer = len(other.statements) <= len(layout.statements)
+    return other if better and (fewer or mirrored) else layout
 
 
 def _order(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:

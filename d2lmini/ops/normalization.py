@@ -354,8 +354,7 @@ def BatchNorm(
     view = as_three_axes(data.shape, axis)
     x, place = data.reshape(view), y.reshape(view)
     column = (1, view[1], 1)
-    scale = xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column)
-    shift = beta.reshape(column)
+    scale, shift = _columns(xp, gamma, beta, fix_gamma)
     if training and not use_global_stats:
         mean, var = normalize_into(xp, x, (0, 2), 1, eps, scale, shift, place)
         update_moving(moving_mean, moving_var, (mean.reshape(-1), var.reshape(-1)), momentum)
@@ -379,6 +378,24 @@ def update_moving(mean: Any, var: Any, batch: Iterable[Any], momentum: float) ->
     for moving, now in zip((mean, var), batch):
         moving *= moving.dtype.type(momentum)
         moving += now.astype(moving.dtype) * moving.dtype.type(1 - momentum)
+
+
+def _columns(xp: Any, gamma: Any, beta: Any, fix_gamma: bool) -> tuple[Any, Any]:
+    """Scale and shift of the channels, (1, C, 1)."""
+    column = (1, beta.size, 1)
+    return xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column), beta.reshape(column)
+
+
+@op("_normalized_batch", infer=lambda data, gamma, beta, **_: data, flops=8, grad=None)
+def normalized_batch(
+    xp, data, gamma, beta, *, eps: float, fix_gamma: bool, axis: int, out=None
+):  # fmt: skip
+    """The output of BatchNorm in training, to the bit; there are no moving statistics."""
+    y = first_output(xp, data, out)
+    view = as_three_axes(data.shape, axis)
+    scale, shift = _columns(xp, gamma, beta, fix_gamma)
+    normalize_into(xp, data.reshape(view), (0, 2), 1, eps, scale, shift, y.reshape(view))
+    return y
 
 
 @BatchNorm.infer_inputs
