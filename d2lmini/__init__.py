@@ -114,8 +114,8 @@ _SWITCHES = (
 )  # fmt: skip
 
 _MODULES = (
-    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "np", "npx",
-    "optimizer", "profiler", "random", "runtime", "util", "visualization", "widgets",
+    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "np",
+    "npx", "optimizer", "profiler", "random", "runtime", "util", "visualization", "widgets",
 )  # fmt: skip
 
 # Imported at first use: (module, attribute or None for the module itself).

@@ -44,6 +44,7 @@ import numpy as np
 
 from d2lmini import files
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import CHAR, bfloat16
 from d2lmini.util import is_np_shape
 
 Shape: TypeAlias = tuple[int, ...]
@@ -65,6 +66,22 @@ DTYPES: tuple[DType, ...] = tuple(
     for name in ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
 )
 _FLAGS = {dtype: flag for flag, dtype in enumerate(DTYPES)}
+#: The flag of bfloat16.
+BFLOAT16 = 12
+
+
+def flag_of(dtype: DType) -> int | None:
+    """The type flag of a dtype; None if MXNet has no such dtype."""
+    return BFLOAT16 if dtype.char == CHAR else _FLAGS.get(dtype.newbyteorder("="))
+
+
+def dtype_of(flag: int) -> DType | None:
+    """The dtype of a type flag, None if there is none; ImportError for bfloat16 without the package
+    ml_dtypes."""
+    if flag == BFLOAT16:
+        return bfloat16()
+    return DTYPES[flag] if 0 <= flag < len(DTYPES) else None
+
 
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -141,7 +158,7 @@ def _encode(name: str) -> bytes:
 def _record(
     array: Array, device: DeviceCode, version: int, title: str
 ) -> Iterator[bytes | memoryview]:
-    flag = _FLAGS.get(array.dtype.newbyteorder("="))
+    flag = flag_of(array.dtype)
     if flag is None:
         known = ", ".join(map(str, DTYPES))
         raise MXNetError(f"save: {title} is {array.dtype}; cast it to one of {known}")
@@ -328,10 +345,11 @@ def _read_dims(r: _Reader, ndim: int, letter: str) -> Shape:
 
 def _read_dtype(r: _Reader) -> DType:
     flag = r.one("<i", "the type flag")
-    if not 0 <= flag < len(DTYPES):
+    dtype = dtype_of(flag)
+    if dtype is None:
         known = ", ".join(f"{i} {dtype}" for i, dtype in enumerate(DTYPES))
-        r.fail(f"expected a type flag, one of {known}; found {flag}")
-    return DTYPES[flag]
+        r.fail(f"expected a type flag, one of {known}, {BFLOAT16} bfloat16; found {flag}")
+    return dtype
 
 
 def _read_elements(r: _Reader, shape: Shape, dtype: DType, alloc: Alloc) -> Array:

@@ -12,7 +12,7 @@
 >>> X, y = nd.ones((8, 100)), nd.ones((8, 10))
 >>> predicted = d2l.predict_memory(step, X, y, net=net)
 >>> measured = d2l.measure_memory(step, X, y, net=net)
->>> print(predicted.beside(measured))
+>>> print(predicted.compare(measured))
 bytes at the peak        predicted      measured  difference
 weights                      4,040         4,040      +0.0 %
 gradients                    4,040         4,040      +0.0 %
@@ -32,7 +32,7 @@ look at a step in the middle of training: the optimizer has made its states.
                   of compiled programs
 
 The engine runs each operation at its push for both, so the figures do not depend on the machine.
-What asynchrony adds stands beside them: `issued_bytes` can be pending for each step that the
+What asynchrony adds comes on top: `issued_bytes` can be pending for each step that the
 program runs ahead of the workers.
 """
 
@@ -99,7 +99,7 @@ class StepMemory:
         lines += [f"{name:<20}{nbytes:>14,}" for name, nbytes in self._lines()]
         return "\n".join([*lines, *self._remarks()])
 
-    def beside(self, measured: StepMemory, holders: int = 0) -> str:
+    def compare(self, measured: StepMemory, holders: int = 0) -> str:
         """A table of this prediction and a measurement, line by line; `holders`: also so many of
         the operations whose results take the most bytes."""
         mine, others = self._lines(), dict(measured._lines())

@@ -80,10 +80,9 @@ def graph_and_arrays(block: Any, compiled: Any) -> tuple[Symbol, dict[str, nd.ND
     }
 
 
-def export(
-    block: Any, compiled: Any, path: str, epoch: int, remove_amp_cast: bool = True
-) -> None:
+def export(block: Any, compiled: Any, path: str, epoch: int, remove_amp_cast: bool = True) -> None:
     """Write the graph that was traced first, and the arrays of its variables."""
+    graph: Any
     graph, arrays = graph_and_arrays(block, compiled)
     auxiliary = set(graph.list_auxiliary_states())
     values = {f"{'aux' if name in auxiliary else 'arg'}:{name}": x for name, x in arrays.items()}

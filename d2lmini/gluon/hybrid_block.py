@@ -307,7 +307,8 @@ class HybridBlock(Block):
         """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.
 
         Both files have MXNet's formats and can be read by `SymbolBlock.imports`. remove_amp_cast:
-        without the casts that mixed precision inserted. Waits for the parameters. Raises RuntimeError unless the Block is hybridized and has been called.
+        without the casts of mixed precision. Waits for the parameters. Raises RuntimeError unless
+        the Block is hybridized and has been called.
         """
         compiled = self.__dict__.get("forward")
         if compiled is None or not compiled.traces:

@@ -62,8 +62,9 @@ class Trainer:
     'device' (`kvstore.compression`), or {'type': 'fp16'} between processes.
     """
 
-    #: Of `contrib.amp.init_trainer`; None: gradients are not scaled.
+    #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
     _amp_loss_scaler: Any = None
+    _amp_original_scale: float = 1.0
 
     def __init__(
         self,

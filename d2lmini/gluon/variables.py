@@ -19,8 +19,8 @@ import numpy as np
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import Node
 from d2lmini.graph.symbolic_trace import thread_state
-from d2lmini.ops.core import Spec
-from d2lmini.serialize import DTYPES
+from d2lmini.ops.core import Spec, as_dtype
+from d2lmini.serialize import flag_of
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.symbol import Symbol
 
@@ -53,7 +53,7 @@ def labels_of(parameter: Any) -> dict[str, str]:
     how = {"lr_mult": str(parameter.lr_mult), "wd_mult": str(parameter.wd_mult)}
     labels = {
         "__shape__": str(parameter.shape),
-        "__dtype__": str(DTYPES.index(np.dtype(parameter.dtype))),
+        "__dtype__": str(flag_of(as_dtype(parameter.dtype))),
         "__storage_type__": "0",
         **{f"__{name}__": value for name, value in how.items()},
         **how,

@@ -51,6 +51,7 @@ from d2lmini.graph.steps import Number, steps_of
 from d2lmini.graph.text import WIDTH, assign_lines, fit_line, indent, literal, unpack_text
 from d2lmini.graph.views import reshape_text, view_text
 from d2lmini.ops.core import Op, Shape
+from d2lmini.ops.in_float32 import has_bfloat16, kernel_for
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, level, limit
 
@@ -87,7 +88,7 @@ class Writer:
         self.namespace: dict[str, Any] = dict(_COMMON)
         if self._gpu is not None:
             self.namespace["kernel"] = self._gpu.kernel
-        self._names: dict[Entry | Buffer | Op, str] = {}
+        self._names: dict[Entry | Buffer | Op | tuple, str] = {}
         self._views: dict[tuple[str, Shape], str] = {}
         self._kernels: dict[Any, str] = {}
         self._constants: dict[int, str] = {}
@@ -374,18 +375,23 @@ class Writer:
     def call(self, node: Node, inputs: Sequence[str | None], out: str | None = None) -> str:
         """A call of the op's own function, without attributes that have their default values."""
         op = node.op
-        assert op is not None
-        if op not in self._names:
+        assert op is not None and node.specs is not None
+        key: Any = op
+        given = [*map(spec_of, node.sources), *node.specs]
+        if has_bfloat16(given):  # the kernel depends on the dtypes of the results
+            key = (op, *[spec.dtype for spec in node.specs])
+        if key not in self._names:
             name = f"nd_{op.name}" if hasattr(np, op.name) else op.name
-            self._names[op] = self.identifier(name)
-            self.namespace[self._names[op]] = op.kernel_for("cuda" if self.on_gpu else "cpu")
+            self._names[key] = self.identifier(name)
+            kernel = kernel_for(op, "cuda" if self.on_gpu else "cpu", given, node.specs)
+            self.namespace[self._names[key]] = kernel
         attrs = [
             f"{key}={self.attribute(value)}"
             for key, value in node.attrs.items()
             if key not in op.defaults or repr(op.defaults[key]) != repr(value)
         ]
-        given = [] if out is None else [f"out={out}"]
-        return f"{self._names[op]}({', '.join(['xp', *map(str, inputs), *attrs, *given])})"
+        place = [] if out is None else [f"out={out}"]
+        return f"{self._names[key]}({', '.join(['xp', *map(str, inputs), *attrs, *place])})"
 
     # -- the whole ---------------------------------------------------------------------------------
 

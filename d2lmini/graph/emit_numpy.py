@@ -100,7 +100,7 @@ def is_product(node: Node) -> bool:
     assert node.op is not None
     if node.op.name == "dot":
         return all(e is not None and len(spec_of(e).shape) == 2 for e in node.inputs)
-    return node.op.name == "FullyConnected"
+    return node.op.name == "FullyConnected" and len(node.sources) == 2
 
 
 def product(writer: Writer, node: Node) -> str:

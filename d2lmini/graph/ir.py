@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from d2lmini.ops.core import Cost, Op
+from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.spec import Spec
 
 #: One value of a graph: a node, and the index of one of its outputs.
@@ -254,7 +255,10 @@ def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()
     attrs = node.attrs
     if node.op.random:
         attrs = {**attrs, "rng": keys[attrs["rng"].number]}
-    result = node.op.compute(xp, *inputs, **attrs)
+    kernel = node.op.compute
+    if node.specs is not None:
+        kernel = kernel_for(node.op, "cpu", [spec_of(e) for e in node.sources], node.specs)
+    result = kernel(xp, *inputs, **attrs)
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 

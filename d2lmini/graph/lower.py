@@ -30,6 +30,7 @@ from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
 from d2lmini.graph.passes.views import SPREADS, reshape, shape_before
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import registry
+from d2lmini.ops.in_float32 import has_bfloat16
 
 
 def lower(outputs: Sequence[Entry]) -> list[Entry]:
@@ -41,7 +42,8 @@ def _lower(node: Node, inputs: Inputs) -> Node | None:
     op, attrs = node.op, node.attrs
     if op is None:
         return None
-    if op.name == "FullyConnected" and len(inputs) > 2 and inputs[2] is not None:
+    # Of bfloat16 the layer stays whole: its product and its sum are rounded once.
+    if _has_bias(node) and not has_bfloat16(node.specs or ()):
         product = node.replace(inputs=inputs[:2], attrs={**attrs, "no_bias": True}, labels={})
         added = ((product, 0), inputs[2])
         return node.replace(op=registry["broadcast_add"], inputs=added, attrs={})
@@ -56,6 +58,11 @@ def _lower(node: Node, inputs: Inputs) -> Node | None:
     if op is node.op and inputs == node.inputs:
         return node
     return node.replace(op=op, inputs=inputs, attrs=attrs)
+
+
+def _has_bias(node: Node) -> bool:
+    """True for a layer with a bias."""
+    return node.op is not None and node.op.name == "FullyConnected" and len(node.sources) > 2
 
 
 def _is_broadcast(entry: Entry) -> bool:

@@ -35,6 +35,7 @@ from d2lmini.graph.ir import Node, spec_of
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.core import Op
 from d2lmini.ops.elementwise import FAMILIES
+from d2lmini.ops.in_float32 import has_bfloat16
 from d2lmini.ops.symbolic import NotTraceable, Proxy, SymbolicModule, trace
 
 #: Stands for the result so far.
@@ -68,6 +69,8 @@ def steps_of(node: Node) -> tuple[Step, ...] | None:
     if op is None or not op.elementwise or op.mutates or op.injects or not node.inputs:
         return None
     if None in node.inputs or specs is None or len(specs) != 1:
+        return None
+    if has_bfloat16([specs[0], *map(spec_of, node.sources)]):
         return None
     dtypes = tuple([spec_of(entry).dtype for entry in node.sources])
     attrs = node.attrs

@@ -28,6 +28,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray.plan import CallPlan
 from d2lmini.ops.core import ASSIGNING, Op, Spec
+from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.kernels import kind_of
 
 #: An array: its memory, its first element (None: the array is all of the memory), its spec.
@@ -99,7 +100,9 @@ class OpTask(Task):
     def _compute(self) -> None:
         op = self.op
         xp: Any = np if self.ctx.is_cpu else device_of(self.ctx).xp
-        kernel = op.compute if xp is np else op.kernel_for(kind_of(xp))
+        kernel: Any = self.plan.compute
+        if xp is not np:
+            kernel = kernel_for(op, kind_of(xp), self.plan.inputs, self.plan.outputs)
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         single = len(self.outputs) == 1
         if single:
@@ -124,7 +127,7 @@ class OpTask(Task):
             places.append(place)
         if complete and not (written and overlaps(xp, op, written, arrays)):
             if single and op.elementwise and xp is np and places[0].size >= 2 * GRAIN:
-                compute_in_pieces(op, arrays, self.attrs, places[0])
+                compute_in_pieces(op, kernel, arrays, self.attrs, places[0])
             else:
                 out = places[0] if single else tuple(places)
                 kernel(xp, *arrays, out=out, **self.attrs)
@@ -170,7 +173,9 @@ def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) ->
         xp.copyto(chunk.allocate(spec.shape, spec.dtype), result)
 
 
-def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarray) -> None:
+def compute_in_pieces(
+    op: Op, compute: Any, arrays: list, attrs: dict[str, Any], out: np.ndarray
+) -> None:
     """Compute a pointwise op in pieces, along the first axis (or flat, where all shapes agree)."""
     if all(a.shape == out.shape or a.size == 1 for a in arrays) and out.flags.c_contiguous:
         arrays = [a.reshape(-1) for a in arrays]
@@ -183,13 +188,13 @@ def compute_in_pieces(op: Op, arrays: list, attrs: dict[str, Any], out: np.ndarr
 
     def piece(i: int) -> None:
         part = slice(i * rows // n, (i + 1) * rows // n)
-        op.compute(
+        compute(
             np, *(a[part] if c else a for a, c in zip(arrays, cut, strict=True)),
             out=out[part], **attrs,
         )  # fmt: skip
 
     def whole() -> None:
-        op.compute(np, *arrays, out=out, **attrs)
+        compute(np, *arrays, out=out, **attrs)
 
     # An op of several passes gains from pieces that fit the cache, even on one worker.
     parallel_for(n, piece, whole if op.ufunc else None)

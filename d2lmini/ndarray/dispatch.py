@@ -150,8 +150,8 @@ def apply(
 def apply_with_casts(
     op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None, ctx: Context | None = None
 ) -> Any:
-    """`apply` in mixed precision, in place of `NDArray._apply` while `contrib.amp` is on. So `apply`
-    itself asks nothing."""
+    """`apply` in mixed precision: `NDArray._apply` while `contrib.amp` is on. So `apply` itself has
+    no branch for it."""
     if modes.casting is not None:  # None in gradient rules
         inputs = modes.casting(op, inputs, attrs)
     return apply(op, inputs, attrs, out, ctx)

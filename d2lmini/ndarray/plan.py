@@ -22,6 +22,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.core import Bound, Op, Spec
+from d2lmini.ops.in_float32 import has_bfloat16, in_float32
 from d2lmini.ops.spec import Cost
 
 # Throughput of one core of a typical machine per microsecond, measured on arrays in its cache: the
@@ -45,6 +46,7 @@ class CallPlan:
     simple        `dispatch.run_inline` may compute the call without a task: the op has one output,
                   mutates no input, and takes no random key and no mode
     small         tiny and simple
+    compute       that of the op, or for bfloat16 on float32 copies
     kernel        `compute` with these attributes, set once its result was a new array in C order
                   (specs and attributes alone decide whether it is, or is a view); None before
     inputs, attrs of the first such call
@@ -53,8 +55,8 @@ class CallPlan:
     nowhere = (None,)
 
     __slots__ = (
-        "attrs", "inputs", "kernel", "name", "op", "outputs", "predicted_us", "simple", "small",
-        "tiny",
+        "attrs", "compute", "inputs", "kernel", "name", "op", "outputs", "predicted_us", "simple",
+        "small", "tiny",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,8 @@ class CallPlan:
         self.attrs = attrs
         self.outputs = outputs
         self.predicted_us = predicted_us
+        narrow = has_bfloat16((*inputs, *outputs))
+        self.compute = in_float32(op.compute, op, outputs) if narrow else op.compute
         self.tiny = all([spec.nbytes < SMALL for spec in outputs])
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
         self.small = self.simple and self.tiny
@@ -80,13 +84,13 @@ class CallPlan:
         the kernel. Same interface as `Program.run`."""
         place = places[0]
         if place is not None:
-            self.op.compute(np, *arrays, out=place, **attrs)
+            self.compute(np, *arrays, out=place, **attrs)
             return (place,)
         if self.kernel is not None:
             if type(attrs) is Bound:
                 return (self.kernel(np, *arrays),)
-            return (self.op.compute(np, *arrays, **attrs),)
-        result = self.op.compute(np, *arrays, **attrs)
+            return (self.compute(np, *arrays, **attrs),)
+        result = self.compute(np, *arrays, **attrs)
         spec = self.outputs[0]
         if type(result) is not np.ndarray:
             return (np.array(result, spec.dtype, order="C"),)
@@ -95,7 +99,8 @@ class CallPlan:
         if result.base is not None or not result.flags.carray or any(a is result for a in arrays):
             # Without `order` a copy of a transposed array would be in Fortran order.
             return (np.array(result, spec.dtype, order="C"),)
-        self._keep_kernel()
+        if self.compute is self.op.compute:
+            self._keep_kernel()
         return (result,)
 
     def _keep_kernel(self) -> None:

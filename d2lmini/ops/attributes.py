@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from d2lmini.bfloat16 import bfloat16
+
 Shape = tuple[int, ...]
 Bounds: TypeAlias = "tuple[int | None, ...]"
 Axes: TypeAlias = "int | tuple[int, ...] | None"
@@ -94,17 +96,18 @@ def _as_axes(value: Any) -> Any:
 
 
 def as_dtype(value: Any) -> np.dtype:
-    """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype."""
+    """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype, ImportError
+    for bfloat16 without the package ml_dtypes."""
     # NumPy parses a string as source text unless it is a plain name.
     if isinstance(value, str) and value != "?" and not value.lstrip("<>=|").isidentifier():
         raise TypeError(f"dtype {value[:100]!r} is not one of {', '.join(DTYPES)}")
-    dtype = np.dtype(value)
+    dtype = bfloat16() if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
     if dtype.name not in DTYPES:
         raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
     return dtype
 
 
-DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool", "bfloat16")
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "bool": _as_bool, "int": _as_int, "float": _as_float, "str": _as_str,

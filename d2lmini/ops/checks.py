@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import ArgumentValueError, MXNetError
+from d2lmini.bfloat16 import is_float
 from d2lmini.ops.core import Shape, Spec
 
 
@@ -21,12 +22,14 @@ def check_float(*specs: Spec | None, half: bool = True) -> None:
     """One floating point dtype for all specs; float16 only if `half`."""
     first = specs[0]
     assert first is not None
-    if first.dtype.kind != "f":
+    if not is_float(first.dtype):
         raise MXNetError(
             f"needs floating point, got {first.dtype.name}; convert with .astype('float32')"
         )
     if not half and first.dtype.itemsize < 4:
-        raise MXNetError("needs float32 or float64, got float16; convert with .astype('float32')")
+        raise MXNetError(
+            f"needs float32 or float64, got {first.dtype.name}; convert with .astype('float32')"
+        )
     check_one_dtype(*specs)
 
 

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.checks import check_float, check_numbers
 from d2lmini.ops.core import ALL, Number, Op, Shape, Spec, op
@@ -98,15 +99,16 @@ def equal_any(lhs: Spec, rhs: Spec) -> Spec:
 
 def beside_number(data: Spec, *, scalar: Any) -> Spec:
     """The array's shape and dtype; int64 for bool. Refuses numbers that the dtype cannot hold."""
-    if data.dtype.kind == "f" and (type(scalar) is float or type(scalar) is int):
+    floating = is_float(data.dtype)
+    if floating and (type(scalar) is float or type(scalar) is int):
         return data
     try:
         number = float(scalar)
     except (TypeError, ValueError):
         raise TypeError(f"expected a number, got {type(scalar).__name__}") from None
     except OverflowError:
-        number = 0.0 if data.dtype.kind != "f" else math.inf
-    if data.dtype.kind != "f" and not math.isfinite(number):
+        number = math.inf if floating else 0.0
+    if not floating and not math.isfinite(number):
         raise MXNetError(
             f"{scalar} is not a number of {data.dtype.name}; convert with .astype('float32')"
         )
@@ -115,7 +117,7 @@ def beside_number(data: Spec, *, scalar: Any) -> Spec:
 
 def beside_any_number(data: Spec, *, scalar: Any) -> Spec:
     """Like `beside_number`, but nan and inf are allowed next to integers."""
-    if data.dtype.kind != "f" and isinstance(scalar, (float, np.floating)):
+    if not is_float(data.dtype) and isinstance(scalar, (float, np.floating)):
         scalar = 0
     return beside_number(data, scalar=scalar)
 

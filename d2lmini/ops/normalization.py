@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_half
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.chunking import along, share
@@ -307,7 +308,7 @@ def _infer_batch_norm(
 ) -> list[Spec]:
     check_float(data)
     check_float(gamma, beta, moving_mean, moving_var)
-    if gamma.dtype != data.dtype and not (data.dtype == "float16" and gamma.dtype == "float32"):
+    if gamma.dtype != data.dtype and not (is_half(data.dtype) and gamma.dtype == "float32"):
         check_one_dtype(data, gamma)
     if len(data.shape) < 2:
         raise MXNetError(f"needs data of two axes or more, got {data.shape}")
@@ -345,10 +346,10 @@ def BatchNorm(
     gamma counts as 1 and its gradient is 0. With output_mean_var also the mean and
     1 / sqrt(var + eps) in use, (C,); both have no gradient.
 
-    float32 or float64, or float16 data with float16 or float32 parameters. MXNetError at the call
-    for shapes and dtypes. The moving statistics change in forward, as in MXNet's documentation;
-    MXNet's CPU code changes them in backward. They differ after a training-mode forward without
-    backward, and agree after one of each.
+    float32 or float64, or data of 16 bits with parameters of its dtype or float32. MXNetError at
+    the call for shapes and dtypes. The moving statistics change in forward, as in MXNet's
+    documentation; MXNet's CPU code changes them in backward. They differ after a training-mode
+    forward without backward, and agree after one of each.
     """
     y = first_output(xp, data, out)
     view = as_three_axes(data.shape, axis)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.bfloat16 import is_half
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
@@ -49,14 +50,15 @@ NARROWEST = 32
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
-    Operands may be strided views. float16, for which BLAS has no routine, is computed in float32.
+    Operands may be strided views. BLAS has no routine for float16 and bfloat16: the product is
+    computed in float32 and rounded once.
     """
     if xp is not np:
         return matmul.kernels[kind_of(xp)](xp, a, b, out)
-    if a.dtype.char == "e":
+    if is_half(a.dtype):
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:
-            return product.astype("float16")
+            return product.astype(a.dtype)
         xp.copyto(out, product, casting="same_kind")
         return out
     shape, columns = a.shape, b.shape[-1]

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
 from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
@@ -35,7 +36,7 @@ _FLOPS = 20.0
 
 def _floating(dtype: Any) -> np.dtype:
     dtype = np.dtype(dtype)
-    if dtype.kind != "f":
+    if not is_float(dtype):
         raise MXNetError(f"dtype {dtype} is not floating; use float16, float32 or float64")
     return dtype
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import finfo, is_float
 from d2lmini.callsite import warn
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import refuse_gradient
@@ -41,15 +42,15 @@ from d2lmini.ops.slicing import reverse
 def check_positions(length: int, dtype: np.dtype, instead: str) -> None:
     """Check that positions 0 ... length-1 are exact in `dtype`: warn if a floating dtype rounds
     them, MXNetError if they exceed the dtype. `instead` advises the user."""
-    floating = dtype.kind == "f"
+    floating = is_float(dtype)
     if floating:
-        exact = 1 << (np.finfo(dtype).nmant + 1)
+        exact = 1 << (finfo(dtype).nmant + 1)
     else:
         exact = 1 if dtype.kind == "b" else int(np.iinfo(dtype).max)
     if length - 1 <= exact:
         return
     text = f"positions up to {length - 1} are not exact in {dtype.name}, which goes up to {exact}"
-    if not floating or length - 1 > float(np.finfo(dtype).max):
+    if not floating or length - 1 > float(finfo(dtype).max):
         raise MXNetError(f"{text}; {instead}")
     warn(f"{text}, and are rounded; {instead}")
 

@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d2lmini import callsite
+from d2lmini.bfloat16 import is_half
 from d2lmini.ndarray import NDArray, zeros
 
 
@@ -42,10 +43,10 @@ class Optimizer:
 
     rescale_grad: a factor applied first to every gradient. clip_gradient: the bound of gradient
     elements, or None. learning_rate: 0.01 if neither a rate nor a scheduler is given; if both are
-    given, the rate becomes the scheduler's base_lr. multi_precision: update float16 weights through
-    a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError); weight
-    decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict: Parameters by
-    index. sym: a Symbol; the attributes `lr_mult` and `wd_mult` of its variables count by name.
+    given, the rate becomes the scheduler's base_lr. multi_precision: update weights of 16 bits
+    through a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError);
+    weight decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict:
+    Parameters by index. sym: a Symbol; the attributes `lr_mult` and `wd_mult` of its variables count by name.
     """
 
     #: Optimizer classes by lower-case name.
@@ -139,10 +140,11 @@ class Optimizer:
         if self._is_mixed(weight):
             master = weight.astype(np.float32)
             return master, self.create_state(index, master)
-        if weight.dtype == np.float16:
+        if is_half(weight.dtype):
             callsite.warn(
-                "Accumulating with float16 in optimizer can lead to poor accuracy or slow "
-                "convergence. Consider using multi_precision=True option of the optimizer"
+                f"Accumulating with {np.dtype(weight.dtype).name} in optimizer can lead to poor "
+                "accuracy or slow convergence. Consider using multi_precision=True option of the "
+                "optimizer"
             )
         return self.create_state(index, weight)
 
@@ -162,7 +164,7 @@ class Optimizer:
         return state
 
     def _is_mixed(self, weight: NDArray) -> bool:
-        return self.multi_precision and weight.dtype == np.float16
+        return self.multi_precision and is_half(weight.dtype)
 
     # -- rates and decays --------------------------------------------------------------------------
 

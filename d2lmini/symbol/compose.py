@@ -21,7 +21,7 @@ from d2lmini.graph.ir import Node
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, Value, as_dtype
 from d2lmini.ops.facts import Facts
-from d2lmini.serialize import DTYPES
+from d2lmini.serialize import flag_of
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.attribute_text import HIDDEN, as_given, text_of
 from d2lmini.symbol.naming import NameManager
@@ -83,9 +83,11 @@ def variable(
 def dtype_number(dtype: Any) -> int:
     """The number of a dtype in MXNet's files. MXNetError for a dtype that MXNet does not have."""
     try:
-        return DTYPES.index(as_dtype(dtype))
+        flag = flag_of(as_dtype(dtype))
     except TypeError as problem:
         raise MXNetError(f"dtype: {problem}") from None
+    assert flag is not None, dtype
+    return flag
 
 
 def has_uses(op: Op) -> bool:

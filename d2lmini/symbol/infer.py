@@ -27,12 +27,13 @@ import numpy as np
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_half
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.partial import Conflict, Partial, broadcast_partial, is_known, merged
 from d2lmini.ops.spec import Spec
-from d2lmini.serialize import DTYPES
+from d2lmini.serialize import dtype_of
 from d2lmini.symbol import lists
 from d2lmini.symbol.naming import operator_hint
 from d2lmini.symbol.symbol import Symbol, lacks_shape
@@ -255,9 +256,10 @@ def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry
 def label_dtype(node: Node) -> Any:
     """The dtype in the label of a variable; None without one."""
     label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for an unknown dtype
-    if label not in ("-1", *map(str, range(len(DTYPES)))):
+    dtype = dtype_of(int(label)) if label.isdecimal() and len(label) < 3 else None
+    if dtype is None and label != "-1":
         raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
-    return None if label == "-1" else DTYPES[int(label)]
+    return dtype
 
 
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
@@ -285,7 +287,7 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     if op.float32_parameters and together is not None:
         for _, entry in given[1:]:
             if found.get(entry) is None:
-                found[entry] = np.dtype("float32") if together == "float16" else together
+                found[entry] = np.dtype("float32") if is_half(together) else together
     data: Any = together
     if data_is_free:
         data = [found.get(entry) for _, entry in given] if op.variadic else found.get(given[0][1])

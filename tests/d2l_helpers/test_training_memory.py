@@ -20,7 +20,7 @@ FAST.append((SLOW, "adam", True, True))
 
 def agree(predicted, measured):
     """Peak, rows, operations, FLOPs: all of them to the byte."""
-    assert predicted == measured, "\n" + predicted.beside(measured, 5)
+    assert predicted == measured, "\n" + predicted.compare(measured, 5)
 
 
 @pytest.mark.parametrize(("net", "optimizer", "mixed", "hybrid"), FAST)
@@ -198,7 +198,7 @@ def test_a_value_that_the_step_reads():
 
     found = d2l.predict_memory(step, (3, 4), net=net)
     assert seen == [1, 1] and len(found.reads) == 1
-    assert "seen.append(l.asscalar())" in str(found) and "seen.append" in found.beside(found)
+    assert "seen.append(l.asscalar())" in str(found) and "seen.append" in found.compare(found)
 
 
 def test_other_arrays_of_the_program_do_not_count():

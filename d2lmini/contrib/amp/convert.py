@@ -76,7 +76,9 @@ class _Conversion:
             inputs = self._to_widest(inputs)
         elif kind is not None:
             target = self.casts.target if kind == "low" else FLOAT32
-            inputs = tuple([None if entry is None else self.cast(entry, target) for entry in inputs])
+            inputs = tuple(
+                [None if entry is None else self.cast(entry, target) for entry in inputs]
+            )
         new = node if inputs == node.inputs else node.replace(inputs=inputs)
         given = [self.dtypes.get(entry) for entry in new.sources]
         data = given[0] if given else None
@@ -94,7 +96,12 @@ class _Conversion:
         if all(dtype is not None and is_castable(dtype) for dtype in known):
             return tuple([self.cast(entry, widest(known)) for entry in entries])
         name = f"{output_name(entries[0])}_amp_multicast"
-        node = Node(amp_multicast, name, tuple(entries), {**amp_multicast.defaults, "num_outputs": len(entries)})
+        node = Node(
+            amp_multicast,
+            name,
+            tuple(entries),
+            {**amp_multicast.defaults, "num_outputs": len(entries)},
+        )
         return tuple([(node, i) for i in range(len(entries))])
 
 
@@ -173,8 +180,9 @@ def convert_model(
     excluded_sym_names: Sequence[str] | None = None,
     cast_optional_params: bool = False,
 ) -> tuple[Symbol, Arrays, Arrays]:
-    """`convert_symbol` with the parameters by name: (symbol, arguments, auxiliary states). Arguments
-    that need no float32 are cast if `cast_optional_params`. Errors as `convert_symbol`."""
+    """`convert_symbol` with the parameters by name: (symbol, arguments, auxiliary states).
+    Arguments that need no float32 are cast if `cast_optional_params`. Errors as `convert_symbol`.
+    """
     assert isinstance(sym, Symbol), "First argument to convert_model should be Symbol"
     for place, params in (("Second", arg_params), ("Third", aux_params)):
         assert isinstance(params, dict), (
@@ -210,8 +218,8 @@ def convert_hybrid_block(
     ctx: Any = None,
     cast_optional_params: bool = False,
 ) -> SymbolBlock:
-    """A SymbolBlock that predicts in mixed precision what the HybridBlock does; see `convert_model`.
-    It has copies of the parameters.
+    """A SymbolBlock that predicts in mixed precision what the HybridBlock does, with copies of its
+    parameters; see `convert_model`.
 
     ctx: where they are; None: where the block has them (MXNet: gpu(0)). RuntimeError unless the
     block is hybridized and was called; AssertionError for another block, and as `convert_symbol`.

@@ -93,8 +93,8 @@ def _names(kind: str) -> list[str]:
 
 
 def list_lp16_ops(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to `target_dtype`. AssertionError for a bad dtype, here
-    and in the other lists."""
+    """Names of the ops whose inputs are cast to `target_dtype`. AssertionError for a bad dtype,
+    here and in the other lists."""
     check_target(target_dtype)
     return _names("low")
 

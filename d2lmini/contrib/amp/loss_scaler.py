@@ -28,6 +28,7 @@ from d2lmini.contrib.amp.casts import current
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import registry
 from d2lmini.ops.update_norms import multi_all_finite
 from d2lmini.optimizer import Optimizer
 
@@ -101,8 +102,8 @@ def init_trainer(optimizer_or_trainer: Trainer) -> None:
 
 @contextmanager
 def scale_loss(loss: Any, optimizer_or_trainer: Trainer) -> Iterator[Any]:
-    """A scope with the scaled loss: an array, or a list for a list or tuple of losses. The next step
-    of the Trainer divides by the scale.
+    """A scope with the scaled loss: an array, or a list for a list or tuple of losses. The next
+    step of the Trainer divides by the scale.
 
     AssertionError unless `amp.init` was called; AttributeError for a Trainer without
     `amp.init_trainer`."""
@@ -130,7 +131,8 @@ def unscale(optimizer_or_trainer: Trainer) -> None:
     as any other."""
     trainer = _check_trainer(optimizer_or_trainer)
     factor, trainer._scale = trainer._scale, 1.0
+    times = registry["_mul_scalar"]
     if factor != 1.0:
         for param in trainer._params:
             for grad in param.list_grad() if param.grad_req != "null" else ():
-                grad *= factor
+                times(grad, scalar=factor, out=grad)

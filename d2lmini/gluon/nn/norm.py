@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_half
 from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.ops.core import as_dtype
 from d2lmini.signatures import with_parameters_of
 
 
@@ -70,7 +70,7 @@ class BatchNorm(_Normalization):
     Training uses the mean and variance of the batch, and updates running_* = momentum running_* +
     (1 - momentum) batch's. Otherwise, or with use_global_stats, the layer uses running_mean and
     running_var, which have no gradient. All four parameters have one number per channel, and stay
-    float32 when the layer is cast to float16. S. Ioffe and C. Szegedy, "Batch Normalization"
+    float32 when the layer is cast to 16 bits. S. Ioffe and C. Szegedy, "Batch Normalization"
     (2015).
     """
 
@@ -114,8 +114,8 @@ class BatchNorm(_Normalization):
                 setattr(self, name, parameter)
 
     def cast(self, dtype: Any) -> None:
-        """Cast the layer; float16 data is normalized with float32 parameters."""
-        super().cast("float32" if np.dtype(dtype) == np.float16 else dtype)
+        """Cast the layer; data of 16 bits is normalized with float32 parameters."""
+        super().cast("float32" if is_half(as_dtype(dtype)) else dtype)
 
     def infer_shape(self, x: Any) -> None:
         n = self._size(x, self._axis)

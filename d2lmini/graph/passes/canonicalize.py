@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from d2lmini.bfloat16 import is_float
 from d2lmini.graph.constant import uniform
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.passes.factor_sums import axes_of
@@ -85,14 +86,14 @@ def _(node: Node) -> Replacement:
 @rules("_mul_scalar")
 def _(node: Node) -> Replacement:
     assert node.inputs[0] is not None
-    floating = spec_of(node.inputs[0]).dtype.kind == "f"
+    floating = is_float(spec_of(node.inputs[0]).dtype)
     return call("negative", node.inputs, node) if floating and node.attrs["scalar"] == -1 else None
 
 
 @rules("_power_scalar")
 def _(node: Node) -> Replacement:
     assert node.inputs[0] is not None
-    if spec_of(node.inputs[0]).dtype.kind != "f" or node.attrs["scalar"] not in (2, 0.5):
+    if not is_float(spec_of(node.inputs[0]).dtype) or node.attrs["scalar"] not in (2, 0.5):
         return None
     return call("square" if node.attrs["scalar"] == 2 else "sqrt", node.inputs, node)
 
@@ -124,7 +125,13 @@ def _(node: Node) -> Replacement:
     count = prod(wide[a] for a in axes)
     copies = all(kept[a] == 1 for a in axes)
     dtype = spec_of((node, 0)).dtype
-    if not copies or not axes or count == 0 or dtype != spec_of(source).dtype or dtype.kind != "f":
+    if (
+        not copies
+        or not axes
+        or count == 0
+        or dtype != spec_of(source).dtype
+        or not is_float(dtype)
+    ):
         return None
     y = call("_mul_scalar", (source,), node, scalar=float(count))
     y = reshape(y, kept, node)

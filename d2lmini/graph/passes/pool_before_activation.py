@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from d2lmini.bfloat16 import is_half
 from d2lmini.graph.ir import Entry, Node, spec_of, topological
 from d2lmini.graph.passes.rewrite import Replacement, call, calls, rewritten
 
@@ -60,4 +61,4 @@ def pool_before_activation(outputs: Sequence[Entry]) -> list[Entry]:
 
 
 def _rises(node: Node) -> bool:
-    return node.attrs.get("act_type", "relu") in RISING and spec_of((node, 0)).dtype != "float16"
+    return node.attrs.get("act_type", "relu") in RISING and not is_half(spec_of((node, 0)).dtype)

@@ -54,7 +54,9 @@ def _(node: Node) -> Replacement:
 @rules("amp_multicast")
 def _(node: Node) -> Replacement:
     return [
-        entry if entry and spec_of(entry) == spec else call("amp_cast", [entry], node, dtype=spec.dtype)
+        entry
+        if entry and spec_of(entry) == spec
+        else call("amp_cast", [entry], node, dtype=spec.dtype)
         for entry, spec in zip(node.inputs, node.specs or ())
     ]
 

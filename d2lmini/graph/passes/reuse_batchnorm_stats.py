@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from d2lmini.bfloat16 import is_half
 from d2lmini.graph.ir import Entry, Node, spec_of, topological
 from d2lmini.graph.passes.factor_sums import axes_of
 from d2lmini.graph.passes.rewrite import Replacement, calls, rewritten
@@ -42,7 +43,7 @@ def reuse_batchnorm_stats(outputs: Sequence[Entry]) -> list[Entry]:
         if calls((node, 0), ("BatchNorm",)) and node.mutated:
             data, gamma = node.inputs[:2]
             assert data is not None and gamma is not None
-            if spec_of(data).dtype == spec_of(gamma).dtype != "float16":
+            if spec_of(data).dtype == spec_of(gamma).dtype and not is_half(spec_of(data).dtype):
                 met[_source(data)] = node
 
     def rule(node: Node) -> Replacement:

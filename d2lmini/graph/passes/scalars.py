@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from d2lmini.bfloat16 import is_float
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.passes.remove_identities import number_of
 from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten
@@ -47,7 +48,7 @@ def _(node: Node) -> Replacement:
         return None
     a, b = _term(inner), _term(node)
     dtype = spec_of((node, 0)).dtype
-    if dtype.kind == "f" and not (a * b >= 0 and _fits(a + b, dtype)):
+    if is_float(dtype) and not (a * b >= 0 and _fits(a + b, dtype)):
         return None
     return call("_plus_scalar", inner.inputs, node, scalar=a + b)
 
@@ -58,7 +59,7 @@ def _(node: Node) -> Replacement:
     if inner is None or spec_of((inner, 0)) != spec_of(_source(inner)):
         return None
     dtype = spec_of((node, 0)).dtype
-    if dtype.kind != "f":
+    if not is_float(dtype):
         if "_div_scalar" in (node.op.name, inner.op.name):  # type: ignore[union-attr]
             return None
         return call("_mul_scalar", inner.inputs, node, scalar=number_of(inner) * number_of(node))

@@ -1,0 +1,78 @@
+"""How ops compute with bfloat16: on float32 copies, each result rounded once.
+
+The `compute` functions do not know the dtype. Sums and products accumulate in float32, as on
+hardware for bfloat16. A compiled program rounds at the same places, so its results are the same.
+The dtype saves memory here, not time: the copies cost more than the computation.
+
+>>> import numpy as np
+>>> from d2lmini import nd
+>>> x = nd.ones(1000, dtype="bfloat16")
+>>> nd.sum(x).asscalar()                     # a sum in bfloat16 itself would stop at 256
+1000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.bfloat16 import CHAR
+
+
+def has_bfloat16(specs: Iterable[Any]) -> bool:
+    """True if one of the specs is of bfloat16."""
+    return any([spec.dtype.char == CHAR for spec in specs])
+
+
+def kernel_for(op: Any, kind: str, inputs: Iterable[Any], outputs: Sequence[Any]) -> Any:
+    """The implementation of `op` for a kind of device and arrays of these specs."""
+    kernel = op.kernel_for(kind)
+    return in_float32(kernel, op, outputs) if has_bfloat16([*inputs, *outputs]) else kernel
+
+
+def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Callable[..., Any]:
+    """The kernel of `op` on float32 copies of bfloat16 arrays, those that it changes included;
+    results are rounded to the dtypes of `specs`."""
+
+    def widened(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+        wide = [_widen(x) for x in arrays]
+        own = {key: np.dtype(np.float32) if _is_bfloat16(v) else v for key, v in attrs.items()}
+        if out is None:
+            results = kernel(xp, *wide, **own)
+            places: Any = None
+        else:
+            results = places = _each(_widen, out)
+            kernel(xp, *wide, out=places, **own)
+        positions = op.mutates
+        if callable(positions):
+            positions = positions(len(arrays), {**op.defaults, **attrs})
+        for i in positions:
+            if wide[i] is not arrays[i]:
+                arrays[i][...] = wide[i]
+        if out is None:
+            dtypes = iter([spec.dtype for spec in specs])
+            return _each(lambda y: y.astype(next(dtypes), copy=False), results)
+        for place, result in zip(*[x if isinstance(x, tuple) else (x,) for x in (out, results)]):
+            if place is not result:
+                xp.copyto(place, result, casting="same_kind")
+        return out
+
+    return widened
+
+
+def _each(function: Callable[[Any], Any], arrays: Any) -> Any:
+    """The function of an array, or of each of several."""
+    if isinstance(arrays, (tuple, list)):
+        return tuple([function(x) for x in arrays])
+    return function(arrays)
+
+
+def _widen(x: Any) -> Any:
+    """A float32 copy of a bfloat16 array; anything else as it is."""
+    return x.astype(np.float32) if x is not None and x.dtype.char == CHAR else x
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, np.dtype) and value.char == CHAR
