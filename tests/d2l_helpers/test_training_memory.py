@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_nets import NETS, OPTIMIZERS, make_step
+from training_nets import NETS, OPTIMIZERS, make_amp_step, make_step
 
 from d2lmini import MXNetError, autograd, cpu, d2l, engine, gluon, nd, profile, random, storage
+from d2lmini.contrib import amp
 from d2lmini.d2l.dry_run import dry_run
 from d2lmini.gluon import nn
 
@@ -39,6 +41,35 @@ def test_prediction_is_the_measurement(net, optimizer, mixed, hybrid):
 )
 def test_prediction_is_the_measurement_for_all_others(net, optimizer, mixed, hybrid):
     test_prediction_is_the_measurement(net, optimizer, mixed, hybrid)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("target", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_casts_and_a_scaled_loss(name, target, hybrid):
+    """Steps that overflow are skipped before the measurement; the prediction skips none, and
+    leaves the scale as it is."""
+    if target == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    with amp.init(target):
+        step, inputs, net = make_amp_step(name, hybrid)
+        scaler = next(iter(net.collect_params().values()))._trainer._amp_loss_scaler
+        before = dict(vars(scaler))
+        predicted = d2l.predict_memory(step, *inputs, net=net)
+        assert vars(scaler) == before and len(predicted.reads) == 1
+        agree(replace(predicted, reads=[]), d2l.measure_memory(step, *inputs, net=net))
+
+
+@pytest.mark.parametrize("name", ["lenet", "transformer"])
+def test_a_compiled_net_that_computes_cheap_values_again(name):
+    found = []
+    for mirror in (False, True):
+        step, inputs, net = make_step(name, "adam", hybrid=True, backward_do_mirror=mirror)
+        found.append(d2l.predict_memory(step, *inputs, net=net))
+        agree(found[-1], d2l.measure_memory(step, *inputs, net=net))
+    kept, again = found
+    assert again.rows["activations"] <= kept.rows["activations"] and again.flops >= kept.flops
+    assert name == "lenet" or again.peak_bytes < kept.peak_bytes
 
 
 @pytest.mark.parametrize("hybrid", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from d2lmini import autograd, d2l, gluon, init, nd
+from d2lmini.contrib import amp
 from d2lmini.gluon import nn
 
 OPTIMIZERS = {
@@ -75,16 +76,37 @@ def transformer():
 NETS = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18, "transformer": transformer}
 
 
-def make_step(name, optimizer="sgd", mixed=False, hybrid=False, call=None):
+def make_amp_step(name, hybrid=False):
+    """(step, inputs, net): one step of training with scaled losses; call it within `amp.init`."""
+    net, shape = NETS[name]()
+    net.initialize(init.Xavier())
+    net(nd.ones(shape))
+    if hybrid:
+        net.hybridize()
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+    amp.init_trainer(trainer)
+
+    def step(X, y):
+        with autograd.record():
+            loss_of_batch = loss(net(X), y)
+            with amp.scale_loss(loss_of_batch, trainer) as scaled:
+                autograd.backward(scaled)
+        trainer.step(X.shape[0])
+
+    return step, (nd.ones(shape), nd.zeros(shape[0])), net
+
+
+def make_step(name, optimizer="sgd", mixed=False, hybrid=False, call=None, **flags):
     """(step, inputs, net): one step of training; `mixed`: float16 weights with float32 copies;
-    `call`: calls each child of the net by itself."""
+    `call`: calls each child of the net by itself; flags: of hybridize."""
     net, shape = NETS[name]()
     net.initialize(init.Xavier())
     net(nd.ones(shape))
     dtype = "float16" if mixed else "float32"
     net.cast(dtype)
     if hybrid:
-        net.hybridize()
+        net.hybridize(**flags)
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     kind, arguments = OPTIMIZERS[optimizer]
     trainer = gluon.Trainer(net.collect_params(), kind, {**arguments, "multi_precision": mixed})
