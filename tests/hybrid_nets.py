@@ -1,13 +1,16 @@
 """The networks of the d2l book as HybridBlocks, each small enough for a test: NETS says how each is
-built and the shapes of its inputs."""
+built and the shapes of its inputs. `run` is everything that a training step gives and changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from d2lmini import nd
+import numpy as np
+
+from d2lmini import autograd, nd, random
 from d2lmini.gluon import HybridBlock, nn, rnn
+from d2lmini.gluon.flatten_args import flatten
 
 
 def row(*layers: Any) -> nn.HybridSequential:
@@ -151,6 +154,35 @@ class Layered(HybridBlock):
         return self.dense(F.reshape(y, (-3, 0))), list(states)
 
 
+class Encoder(HybridBlock):
+    """A block of a transformer: self-attention of `heads`, then a layer on each step; each is added
+    to what it read, and normalized."""
+
+    def __init__(self, size: int, heads: int):
+        super().__init__()
+        self.size, self.heads = size, heads
+        self.qkv = nn.Dense(3 * size, flatten=False)
+        self.out = nn.Dense(size, flatten=False)
+        self.wide = row(nn.Dense(4 * size, flatten=False), nn.GELU(), nn.Dense(size, flatten=False))
+        self.norm1, self.norm2 = nn.LayerNorm(), nn.LayerNorm()
+        self.dropout = nn.Dropout(0.1)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:  # (N, T, size)
+        parts = F.split(self.qkv(x), num_outputs=3, axis=2)
+        parts = [F.reshape(part, (0, 0, self.heads, -1)) for part in parts]
+        parts = [F.reshape(F.transpose(part, (0, 2, 1, 3)), (-3, 0, 0)) for part in parts]
+        q, k, v = parts  # (N heads, T, size / heads)
+        scores = F.batch_dot(q, k, transpose_b=True) * (self.heads / self.size) ** 0.5
+        y = F.batch_dot(self.dropout(F.softmax(scores)), v)
+        y = F.transpose(F.reshape(y, (-4, -1, self.heads, 0, 0)), (0, 2, 1, 3))
+        x = self.norm1(x + self.dropout(self.out(F.reshape(y, (0, 0, -1)))))
+        return self.norm2(x + self.dropout(self.wide(x)))
+
+
+def transformer(size: int = 8, heads: int = 2) -> HybridBlock:
+    return row(Encoder(size, heads), Encoder(size, heads))
+
+
 class Shaped(HybridBlock):
     """A plain `forward`: it sees shapes, and uses its parameter's array and another."""
 
@@ -206,8 +238,39 @@ NETS = {
     "gru both ways": Net(
         lambda: Layered(rnn.GRU(6, 1, bidirectional=True)), (((4, 2),), ((5, 3),)), words=True
     ),
+    "transformer": Net(transformer, (((2, 3, 8),), ((1, 5, 8),))),
     "plain forward": Net(Shaped, (((2, 3),), ((5, 3),))),
 }  # fmt: skip
+
+
+def numbers(shapes: Any, words: bool = False) -> list:
+    """Inputs of these shapes; with `words` the first holds integers."""
+    rng = np.random.default_rng(len(shapes))
+    arrays = [rng.uniform(-1, 1, shape) for shape in shapes]
+    if words:
+        arrays[0] = np.floor(3.5 * (arrays[0] + 1))
+    return [nd.array(a) for a in arrays]
+
+
+def run(
+    net: Any, xs: Any, train: bool, seed: int = 3, call: Callable[..., Any] | None = None
+) -> dict[str, np.ndarray]:
+    """Everything that a call of the net gives and changes, by name; `call` makes it."""
+    random.seed(seed)
+    for x in xs:
+        x.attach_grad()
+    with autograd.record(train_mode=train):
+        outputs = flatten((call or net)(*xs))[0]
+        loss = sum((y * (i + 1)).sum() for i, y in enumerate(outputs))
+    loss.backward()
+    parameters = net.collect_params()
+    learnt = {n: p for n, p in parameters.items() if p.grad_req != "null"}
+    found = {f"output {i}": y for i, y in enumerate(outputs)}
+    found |= {f"input {i}": x.grad for i, x in enumerate(xs)}
+    found |= {n: p.grad() for n, p in learnt.items()}
+    found |= {n: p.data() for n, p in parameters.items() if p.grad_req == "null"}
+    found |= {f"predicted {i}": y for i, y in enumerate(flatten(net(*xs))[0])}
+    return {name: array.asnumpy() for name, array in found.items()}
 
 
 def stack() -> Any:

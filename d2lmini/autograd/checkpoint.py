@@ -99,8 +99,8 @@ class Run:
     """A run of a function: where it begins on the tape, and what it reads from outside.
 
     begin  the order of its first node on the tape
-    reads  (memory, offset, spec) -> version, for all that was read: only the memory's owner keeps it
-           alive, so what the function itself made and let go of is gone
+    reads  (memory, offset, spec) -> version, for all that was read; weak references, so what the
+           function itself made and let go of is gone
     """
 
     def __init__(self) -> None:
@@ -239,6 +239,7 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def _arrays(value: Any) -> list[Any]:
     """The arrays in `value`, in order."""
-    found: list[Any] = []
-    _map_arrays(value, lambda x: found.append(x) or x)
-    return found
+    if isinstance(value, Value):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value
+    return [x for v in parts for x in _arrays(v)] if isinstance(value, (dict, list, tuple)) else []

@@ -200,10 +200,14 @@ class HybridBlock(Block):
         static_alloc the memory of intermediate results is kept between calls, whatever its size.
         With static_alloc and static_shape, calls on CUDA GPUs run as CUDA graphs where possible
         (see `cuda_graphs`), and `engine.bulk` around a training step makes the whole step one CUDA
-        graph. With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment)
-        backward computes cheap values again instead of reading them, and forward keeps the fewest
-        bytes from which that can be done; results are equal to the bit (`graph/mirror.py`). So do
-        the ops made under `AttrScope(force_mirroring="True")` without the flag. The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
+        graph.
+
+        With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment) forward
+        keeps the fewest bytes for backward from which backward can compute what it reads by cheap
+        ops; results are equal to the bit (`graph/mirror.py`). Ops made under
+        `AttrScope(force_mirroring="True")` are computed again without this flag.
+
+        The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
         """
         if kwargs:
             raise TypeError(

@@ -384,7 +384,9 @@ def update_moving(mean: Any, var: Any, batch: Iterable[Any], momentum: float) ->
 def _columns(xp: Any, gamma: Any, beta: Any, fix_gamma: bool) -> tuple[Any, Any]:
     """Scale and shift of the channels, (1, C, 1)."""
     column = (1, beta.size, 1)
-    return xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column), beta.reshape(column)
+    return xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column), beta.reshape(
+        column
+    )
 
 
 @op("_normalized_batch", infer=lambda data, gamma, beta, **_: data, flops=8, grad=None)

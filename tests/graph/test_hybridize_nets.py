@@ -5,38 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hybrid_nets import NETS, mlp, resnet18
+from hybrid_nets import NETS, mlp, numbers, resnet18, run
 
 from d2lmini import autograd, nd, random
-from d2lmini.gluon.flatten_args import flatten
-
-
-def numbers(shapes, words: bool) -> list:
-    """Inputs of these shapes; with `words` the first holds integers."""
-    rng = np.random.default_rng(len(shapes))
-    arrays = [rng.uniform(-1, 1, shape) for shape in shapes]
-    if words:
-        arrays[0] = np.floor(3.5 * (arrays[0] + 1))
-    return [nd.array(a) for a in arrays]
-
-
-def run(net, xs, train: bool, seed: int = 3) -> dict[str, np.ndarray]:
-    """Everything that a call gives and changes, by name."""
-    random.seed(seed)
-    parameters = net.collect_params()
-    learnt = {n: p for n, p in parameters.items() if p.grad_req != "null"}
-    for x in xs:
-        x.attach_grad()
-    with autograd.record(train_mode=train):
-        outputs = flatten(net(*xs))[0]
-        loss = sum((y * (i + 1)).sum() for i, y in enumerate(outputs))
-    loss.backward()
-    found = {f"output {i}": y for i, y in enumerate(outputs)}
-    found |= {f"input {i}": x.grad for i, x in enumerate(xs)}
-    found |= {n: p.grad() for n, p in learnt.items()}
-    found |= {n: p.data() for n, p in parameters.items() if p.grad_req == "null"}
-    found |= {f"predicted {i}": y for i, y in enumerate(flatten(net(*xs))[0])}
-    return {name: array.asnumpy() for name, array in found.items()}
 
 
 @pytest.mark.parametrize("train", [True, False], ids=["train", "predict"])

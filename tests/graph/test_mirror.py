@@ -1,0 +1,377 @@
+"""Mirroring: the same bits with fewer bytes kept. The program without mirroring is the oracle for
+values, the memory pool for bytes, and real MXNet for what its own mirroring computes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from graphs import assert_close, evaluate, graphs
+from hybrid_nets import NETS, lenet, numbers, resnet18, row, run, transformer
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import Oracle
+
+from d2lmini import AttrScope, autograd, cpu, engine, nd, random, storage, sym
+from d2lmini.gluon import HybridBlock, nn
+from d2lmini.graph.arena import KEPT
+from d2lmini.graph.ir import topological
+from d2lmini.graph.min_cut import min_cut
+from d2lmini.graph.mirror import MIRRORED, mirror
+from d2lmini.graph.passes import simplify
+from d2lmini.graph.program import Program
+from d2lmini.graph.recompute import recompute
+from d2lmini.graph.split import cut_graph, residuals
+from d2lmini.graph.verify import verify
+
+
+def nbytes(entries) -> int:
+    return sum(node.specs[i].nbytes for node, i in entries)
+
+
+# -- graphs ----------------------------------------------------------------------------------------
+
+
+@given(graphs(), st.booleans())
+def test_drawn_graphs_keep_fewer_bytes_and_give_the_same_bits(graph, compiled):
+    """Node by node, and as the programs that `CachedOp` makes."""
+    joint = graph.with_gradients()
+    n = len(graph.outputs)
+    simple = simplify(joint.outputs)
+    outputs, plain = simple[:n], recompute(simple[:n], simple[n:])
+    mirrored = mirror(outputs, plain)
+    verify(joint.variables, outputs + mirrored, like=joint.outputs)
+    answers = []
+    for grads in (plain, mirrored):
+        kept = residuals(outputs, grads)
+        places, backward = cut_graph(grads, kept)
+        arrays, keys = joint.arrays(), joint.keys()
+        if compiled:
+            arrays = [np.ascontiguousarray(a) for a in arrays]
+            first = Program("forward", joint.variables, outputs + kept)
+            results = first.run(arrays, [None] * len(outputs + kept), keys)
+            second = Program("backward", joint.variables + places, backward)
+            found = second.run(arrays + results[n:], [None] * len(backward), keys)
+        else:
+            results, held = evaluate(joint.variables, outputs + kept, arrays, keys)
+            found, _ = evaluate(joint.variables + places, backward, held + results[n:], keys)
+        answers.append((nbytes(e for e in kept if e not in outputs), results[:n] + found))
+    (before, expected), (after, got) = answers
+    assert after <= before
+    for a, b in zip(expected, got, strict=True):
+        assert_close(a, b, tolerance=0)
+
+
+@given(st.data())
+def test_a_minimum_cut_is_the_cheapest_of_all_cuts(data):
+    """Of random networks of six vertices, where all cuts can be tried."""
+    inner = "abcd"
+    pairs = [p for p in itertools.permutations(["s", *inner, "t"], 2) if p[0] != "t" != p[1:]]
+    pairs = [(a, b) for a, b in pairs if b != "s"]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), unique=True, max_size=14))
+    edges = {pair: float(data.draw(st.integers(0, 9))) for pair in chosen}
+    found = min_cut(edges, "s", "t")
+
+    def cost(side: set[str]) -> float:
+        return sum(c for (a, b), c in edges.items() if a in side and b not in side)
+
+    sides = [{"s", *part} for k in range(5) for part in itertools.combinations(inner, k)]
+    assert sum(edges[e] for e in found) == min(map(cost, sides))
+    reached = {"s"}
+    for _ in inner:
+        reached |= {b for a, b in edges if a in reached and (a, b) not in found}
+    assert "t" not in reached
+
+
+def test_of_cuts_as_small_the_one_nearest_to_the_sink_is_found():
+    edges = {("s", "a"): 2.0, ("a", "b"): 2.0, ("b", "t"): 2.0}
+    assert min_cut(edges, "s", "t") == {("b", "t")}
+    with pytest.raises(AssertionError, match="without an edge that may be cut"):
+        min_cut({("s", "t"): float("inf")}, "s", "t")
+
+
+# -- nets ------------------------------------------------------------------------------------------
+
+
+def build(make, *shapes, words=False, **flags) -> tuple[HybridBlock, list]:
+    random.seed(1)
+    net = make()
+    net.initialize()
+    xs = numbers(shapes, words)
+    net(*xs)
+    net.hybridize(**flags)
+    return net, xs
+
+
+@pytest.mark.parametrize("kind", ["naive", "threaded", "stepped"])
+@pytest.mark.parametrize("name", NETS)
+def test_nets_give_the_same_bits(name, kind):
+    """Outputs, gradients, moving statistics; Dropout with the same masks; what comes after."""
+    make, shapes, words = NETS[name]
+    answers = []
+    with engine.use(kind):
+        for flag in (False, True):
+            net, xs = build(make, *shapes[0], words=words, backward_do_mirror=flag)
+            answers.append([list(run(net, xs, train).values()) for train in (True, False, True)])
+    for expected, got in zip(*answers, strict=True):
+        for a, b in zip(expected, got, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def mlp() -> HybridBlock:
+    net = row()
+    for _ in range(3):
+        net.add(nn.Dense(64), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.5))
+    net.add(nn.Dense(10))
+    return net
+
+
+#: name -> (net, shape of a batch, largest share of the bytes that are still kept)
+LARGE = {
+    "mlp": (mlp, (512, 100), 0.4),
+    "lenet": (lenet, (32, 1, 28, 28), 0.9),
+    "resnet18": (lambda: resnet18(4), (8, 3, 32, 32), 0.7),
+    "transformer": (lambda: transformer(64, 4), (8, 64, 64), 0.7),
+}
+
+
+def step(net, x) -> int:
+    """Bytes that a training step takes at its peak besides what was there before."""
+    nd.waitall()
+    before = storage.stats().live
+    storage.reset_peak()
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    nd.waitall()
+    return storage.stats().peak - before
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_peak_is_as_predicted(name):
+    """What the programs say they keep and need for intermediate results is what the pool sees."""
+    make, shape, share = LARGE[name]
+    peaks, kept = [], []
+    with engine.use("naive"):
+        for flag in (False, True):
+            net, (x,) = build(make, shape, backward_do_mirror=flag)
+            step(net, x)  # compiles
+            forward, backward = net.program()
+            own = nbytes(forward.outputs)  # outputs, and what is kept
+            head = forward.specs[0].nbytes
+            arenas = forward.arena_nbytes, backward.arena_nbytes
+            # A small arena stays from call to call, so it was there before.
+            predicted = own + head + max(n if n > KEPT else 0 for n in arenas)
+            assert step(net, x) == pytest.approx(predicted, rel=0.05)
+            kept.append(own - head)
+            peaks.append(own + head + max(arenas))
+    assert kept[1] <= share * kept[0]
+    assert peaks[1] < peaks[0]
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_price_is_the_flops_of_what_is_computed_again(name):
+    make, shape, _ = LARGE[name]
+    flops = []
+    for flag in (False, True):
+        net, (x,) = build(make, shape, backward_do_mirror=flag)
+        step(net, x)
+        forward, backward = net.program()
+        flops.append(backward.cost.flops)
+    again = [n for n in topological(backward.outputs) if MIRRORED in n.labels]
+    assert again and all(not callable(node.op.flops) for node in again)
+    assert flops[1] - flops[0] == sum(node.cost.flops for node in again)
+    assert flops[1] - flops[0] < 0.1 * forward.cost.flops
+
+
+def test_the_program_names_what_is_computed_again():
+    net, (x,) = build(mlp, (256, 100), backward_do_mirror=True)
+    step(net, x)
+    text = str(net.program()[1])
+    assert len(re.findall(r"_normalized_batch\(xp, kept_dense\d+_fwd,", text)) == 3
+    assert len(re.findall(r"at_least\(.*\)  # relu\d+_fwd_mirror", text)) == 3
+    assert len(re.findall(r"Dropout\(.*, rng=keys\[\d\], out=dropout\d+_fwd_mirror\)", text)) == 3
+    assert "_mirror" not in str(net.program()[0])
+
+
+def test_values_are_computed_again_right_before_they_are_read():
+    """So the arena holds them for one layer at a time."""
+    net, (x,) = build(mlp, (256, 100), backward_do_mirror=True)
+    step(net, x)
+    lives = [life for life in net.program()[1].plan.lives if "batchnorm" in life.name]
+    assert len(lives) == 3
+    assert not any(a.meets(b) for a, b in itertools.combinations(lives, 2))
+
+
+# -- how it is asked for ---------------------------------------------------------------------------
+
+
+def is_mirrored(net) -> bool:
+    return any(MIRRORED in n.labels for n in topological(net.program()[1].outputs))
+
+
+@pytest.mark.parametrize(
+    ("variable", "flag", "expected"),
+    [(None, None, False), (None, True, True), ("0", None, False), ("1", None, True),
+     ("1", False, False), ("0", True, True)],
+)  # fmt: skip
+def test_the_environment_is_the_default(variable, flag, expected, monkeypatch):
+    if variable is None:
+        monkeypatch.delenv("MXNET_BACKWARD_DO_MIRROR", raising=False)
+    else:
+        monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", variable)
+    net, (x,) = build(mlp, (4, 5), backward_do_mirror=flag)
+    step(net, x)
+    assert is_mirrored(net) is expected
+
+
+def test_an_executor_is_mirrored_too(monkeypatch):
+    def gradient() -> np.ndarray:
+        x, w = sym.var("x"), sym.var("w")
+        y = sym.Dropout(sym.relu(sym.FullyConnected(x, w, num_hidden=3, no_bias=True)), p=0.5)
+        random.seed(2)
+        bound = sym.sum(y * y).simple_bind(cpu(), x=(4, 5))
+        bound.arg_dict["x"][:] = numbers([(4, 5)])[0]
+        bound.arg_dict["w"][:] = numbers([(3, 5)])[0]
+        bound.forward(is_train=True)
+        bound.backward(nd.ones(1))
+        return bound.grad_dict["w"].asnumpy()
+
+    plain = gradient()
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    assert gradient().tobytes() == plain.tobytes() and plain.any()
+
+
+class Forced(HybridBlock):
+    """Two layers, the first under the label."""
+
+    def __init__(self, label: str):
+        super().__init__()
+        self.label = label
+        self.conv = nn.Conv2D(4, 3)
+        self.norm = nn.BatchNorm()
+        self.dense = nn.Dense(3)
+
+    def hybrid_forward(self, F, x):
+        with AttrScope(force_mirroring=self.label):
+            y = F.tanh(self.norm(self.conv(x)))
+        return self.dense(y)
+
+
+@pytest.mark.parametrize("name", ["force_mirroring", "__force_mirroring__"])
+def test_the_label_names_what_is_computed_again_whatever_it_costs(name):
+    x = sym.var("x", shape=(4, 3))
+    with AttrScope(**{name: "True"}):
+        h = sym.FullyConnected(x, sym.var("w"), num_hidden=5, no_bias=True, name="h")
+    y = sym.relu(sym.sin(h, name="s") * h)
+    op, plain = nd.CachedOp(y), nd.CachedOp(sym.relu(sym.sin(h) * h))
+    del plain
+    arrays = numbers([(4, 3), (5, 3)])
+    for a in arrays:
+        a.attach_grad()
+    with autograd.record():
+        z = op(*arrays)
+    z.backward()
+    (compiled,) = op._compiled.values()
+    assert [node.name for node, _ in residuals(compiled.outputs, compiled.grads)] == []
+    assert all(v.name != "kept_h" for v in compiled.kept_variables)
+
+
+def test_labels_of_a_net_give_the_same_bits():
+    """BatchNorm's statistics too, which change once."""
+    answers = []
+    for label in ("False", "True"):
+        net, xs = build(lambda label=label: Forced(label), (2, 3, 8, 8))
+        answers.append(list(run(net, xs, True).values()))
+        assert is_mirrored(net) is (label == "True")
+        if label == "True":
+            assert "Convolution(" in str(net.program()[1])
+    for a, b in zip(*answers, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_second_order_and_retained_graphs():
+    answers = []
+    for flag in (False, True):
+        net, (x,) = build(transformer, (2, 3, 8), backward_do_mirror=flag)
+        x.attach_grad()
+        random.seed(4)
+        with autograd.record():
+            y = net(x)
+            (g,) = autograd.grad((y * y).sum(), [x], create_graph=True)
+            z = (g * g).sum()
+        z.backward(retain_graph=True)
+        first = x.grad.asnumpy()
+        z.backward()
+        answers.append([first, x.grad.asnumpy()])
+    for a, b in zip(*answers, strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert answers[0][0].any()
+
+
+def test_a_parameter_that_was_overwritten_before_backward_is_an_error():
+    """Backward reads it itself, and says at which line it was changed."""
+    net, (x,) = build(mlp, (8, 5), backward_do_mirror=True)
+    with autograd.record():
+        y = net(x)
+    gamma = net[1].gamma.data()
+    gamma[:] = 2
+    with pytest.raises(Exception, match="overwritten in place after it was recorded") as caught:
+        y.backward()
+    assert "gamma[:] = 2" in str(caught.value)
+
+
+# -- MXNet -----------------------------------------------------------------------------------------
+
+
+def train(mx, flag, arrays):
+    """Loss, gradients and moving statistics of two steps, with MXNet's variable set to `flag`."""
+    import os
+
+    os.environ["MXNET_BACKWARD_DO_MIRROR"] = flag
+    try:
+        net = mx.gluon.nn.HybridSequential(prefix="net_")
+        with net.name_scope():
+            net.add(mx.gluon.nn.Conv2D(4, 3, in_channels=3), mx.gluon.nn.BatchNorm(in_channels=4))
+            net.add(mx.gluon.nn.Activation("relu"), mx.gluon.nn.Dense(3, in_units=4 * 36))
+        net.initialize()
+        parameters = net.collect_params()
+        for name, value in arrays.items():
+            if name != "x":
+                parameters[name].set_data(mx.nd.array(value))
+        net.hybridize()
+        x = mx.nd.array(arrays["x"])
+        x.attach_grad()
+        kept = []
+        for _ in range(2):
+            with mx.autograd.record():
+                y = mx.nd.tanh(net(x))
+                loss = (y * y).sum()
+            loss.backward()
+            kept += [loss.asnumpy(), x.grad.asnumpy()]
+            for parameter in parameters.values():
+                null = parameter.grad_req == "null"
+                kept.append((parameter.data() if null else parameter.grad()).asnumpy())
+        return kept
+    finally:
+        del os.environ["MXNET_BACKWARD_DO_MIRROR"]
+
+
+def test_values_are_those_of_mxnet_with_its_mirroring(mxnet: Oracle):
+    import d2lmini
+
+    rng = np.random.default_rng(0)
+    shapes = {
+        "x": (2, 3, 8, 8), "net_conv0_weight": (4, 3, 3, 3), "net_conv0_bias": (4,),
+        "net_batchnorm0_gamma": (4,), "net_batchnorm0_beta": (4,), "net_dense0_weight": (3, 144),
+    }  # fmt: skip
+    arrays = {name: rng.normal(0, 0.3, shape) for name, shape in shapes.items()}
+    theirs = {flag: mxnet.ask(train, flag, arrays) for flag in "01"}
+    ours = {flag: train(d2lmini, flag, arrays) for flag in "01"}
+    assert [a.tobytes() for a in ours["0"]] == [a.tobytes() for a in ours["1"]]
+    for a, b in zip(theirs["1"], ours["1"], strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=2e-5)
+    for a, b in zip(theirs["0"], theirs["1"], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
