@@ -102,7 +102,7 @@ def lab(session: nox.Session, stack: str) -> None:
 
 
 @nox.session(python="3.12")
-@nox.parametrize("extra", ["none", "lab", "dist", "onnx", "gpu"])
+@nox.parametrize("extra", ["none", "lab", "dist", "onnx", "bfloat16", "gpu"])
 def extra(session: nox.Session, extra: str) -> None:
     """The wheel with one extra, or none: what an extra would bring is said to be not run."""
     if extra == "gpu":  # without [ctk], which brings 2 GB of CUDA: a machine without a GPU

@@ -16,6 +16,7 @@
     cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
     family      a picture of which class is derived from which
+    find_lost   which numbers float16 cannot hold, at a given scale; count_exponents, their sizes
     folding     a compiler for programs that are text, pass by pass
 
 Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may be
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     )
     from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.experiment import Experiment
+    from d2lmini.d2l.exponents import count_exponents, find_lost
     from d2lmini.d2l.figures import (
         bbox_to_rect,
         semilogy,
@@ -113,6 +115,7 @@ _FILES = {
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "digits": "load_data_digits",
     "experiment": "Experiment",
+    "exponents": "count_exponents find_lost",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
     "hardware": "Machine machine",

@@ -46,7 +46,7 @@ class Optimizer:
     given, the rate becomes the scheduler's base_lr. multi_precision: update weights of 16 bits
     through a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError);
     weight decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict:
-    Parameters by index. sym: a Symbol; the attributes `lr_mult` and `wd_mult` of its variables count by name.
+    Parameters by index. sym: a Symbol; `lr_mult` and `wd_mult` of its variables count by name.
     """
 
     #: Optimizer classes by lower-case name.

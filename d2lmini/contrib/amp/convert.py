@@ -138,7 +138,6 @@ def _label_parameters(
 ) -> list[Entry]:
     """The graph with the dtypes of its parameters as labels, without casts that they make
     needless."""
-    keep = {*data_names, *(node.name for node in auxiliary_states(entries))}
     users: dict[Entry, list[Node]] = {}
     for node in topological(entries):
         for entry in node.sources:
@@ -153,12 +152,12 @@ def _label_parameters(
             and all(user.op is amp_cast and user.attrs["dtype"] == target for user in casts)
         )
 
-    low = {node for node in topological(entries) if node.op is None and is_low(node)}
-    low = {node for node in low if node.name not in keep}
+    fixed = {*data_names, *(node.name for node in auxiliary_states(entries))}
+    low = {n for n in topological(entries) if n.op is None and n.name not in fixed and is_low(n)}
 
     def rule(node: Node, inputs: Inputs) -> Replacement | None:
         if node.op is None:
-            if node.name in keep:
+            if node.name in data_names:
                 return None
             number = dtype_number(target if node in low else FLOAT32)
             return node.replace(labels={**node.labels, "__dtype__": str(number)})

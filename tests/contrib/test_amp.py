@@ -1,0 +1,350 @@
+"""Mixed precision: calls that are cast, steps that are skipped, and nets that learn all the same."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_kinds import some_gpus
+
+import d2lmini as mx
+from d2lmini import autograd, cpu, d2l, gluon, nd, sym
+from d2lmini.contrib import amp
+from d2lmini.gluon import nn
+from d2lmini.ndarray import NDArray, dispatch
+
+HALF, SINGLE = np.float16, np.float32
+
+
+def ones(*shape: int, dtype: str = "float32") -> Any:
+    return nd.ones(shape, dtype=dtype)
+
+
+# -- which calls are cast --------------------------------------------------------------------------
+
+CASTS = [
+    ("FullyConnected(f, f, no_bias=True, num_hidden=2)", HALF),
+    ("FullyConnected(d, d, no_bias=True, num_hidden=2)", np.float64),
+    ("softmax(h)", SINGLE),
+    ("softmax(f)", SINGLE),
+    ("sum(h)", SINGLE),
+    ("relu(h)", HALF),
+    ("relu(f)", SINGLE),
+    ("add(h, f)", SINGLE),
+    ("add(f, h)", SINGLE),
+    ("add(h, h)", HALF),
+    ("elemwise_mul(h, f)", SINGLE),
+    ("dot(h, f)", SINGLE),
+    ("concat(h, f, h)", SINGLE),
+    ("where(i, h, f)", SINGLE),
+    ("power(h, 3)", SINGLE),
+    ("Activation(h, act_type='softrelu')", SINGLE),
+    ("Activation(h, act_type='relu')", HALF),
+    ("LeakyReLU(h, act_type='elu')", SINGLE),
+    ("LeakyReLU(h, act_type='leaky')", HALF),
+    ("LayerNorm(h, h[0], h[0])", SINGLE),
+]
+ARRAYS = {
+    name: ones(2, 2, dtype=dtype)
+    for name, dtype in zip("fhid", ("float32", "float16", "int32", "float64"))
+}
+
+
+@pytest.mark.parametrize(("call", "dtype"), CASTS)
+def test_a_call_is_cast_on_arrays_and_on_symbols(call: str, dtype: Any):
+    symbols = {name: sym.var(name) for name in ARRAYS}
+    symbols["h[0]"] = sym.var("g")
+    with amp.init():
+        y = eval(f"nd.{call}", {"nd": nd, **ARRAYS})
+        graph = eval(f"sym.{call.replace('h[0]', 'g')}", {"sym": sym, **symbols, "g": sym.var("g")})
+    assert y.dtype is dtype
+    values = {**ARRAYS, "g": ARRAYS["h"][0]}
+    (z,) = graph.eval(**{name: values[name] for name in graph.list_inputs()})
+    assert z.dtype is dtype
+    np.testing.assert_array_equal(y.asnumpy(), z.asnumpy())
+
+
+def test_operators_and_methods_are_cast_too():
+    f, h = ARRAYS["f"], ARRAYS["h"]
+    with amp.init():
+        assert (h + f).dtype is (f * h).dtype is h.exp().dtype is SINGLE
+        assert (h + h).dtype is (h + 1).dtype is HALF
+        x = mx.np.ones((2, 2), dtype="float32")
+        y = mx.npx.fully_connected(x, x, no_bias=True, num_hidden=2)
+        assert y.dtype == SINGLE  # arrays of np are not cast, as in MXNet
+
+
+def test_nothing_is_left_behind():
+    y = nd.FullyConnected(ones(2, 3), ones(4, 3), no_bias=True, num_hidden=4)
+    with amp.init():
+        assert NDArray._apply is not dispatch.apply
+    assert NDArray._apply is dispatch.apply
+    assert y.dtype is SINGLE
+    amp.init()
+    assert nd.exp(ARRAYS["h"]).dtype is SINGLE
+    amp.init(None)
+    assert nd.exp(ARRAYS["h"]).dtype is HALF
+
+
+def test_scopes_nest_and_survive_errors():
+    h = ARRAYS["h"]
+    with amp.init("float16"):
+        with pytest.raises(ZeroDivisionError), amp.init("float16", fp32_ops=["relu"]):
+            assert (nd.relu(h).dtype, nd.exp(h).dtype) == (SINGLE, HALF)
+            raise ZeroDivisionError
+        assert (nd.relu(h).dtype, nd.exp(h).dtype) == (HALF, SINGLE)
+
+
+def test_other_threads_are_cast():
+    found = []
+    with amp.init():
+        thread = threading.Thread(target=lambda: found.append(nd.exp(ARRAYS["h"]).dtype))
+        thread.start()
+        thread.join()
+    assert found == [SINGLE]
+
+
+def test_the_lists_may_be_replaced():
+    h, f = ARRAYS["h"], ARRAYS["f"]
+    lists = {
+        "target_precision_ops": ["tanh"],
+        "conditional_fp32_ops": [("Activation", "act_type", ["tanh"])],
+    }
+    with amp.init("float16", **lists, fp32_ops=["relu"]):
+        assert (nd.tanh(f).dtype, nd.relu(h).dtype, nd.exp(h).dtype) == (HALF, SINGLE, HALF)
+        assert nd.FullyConnected(f, f, no_bias=True, num_hidden=2).dtype is SINGLE
+        kinds = "tanh", "softrelu"
+        assert [nd.Activation(h, act_type=kind).dtype for kind in kinds] == [SINGLE, HALF]
+
+
+def test_a_gradient_rule_computes_as_the_forward_pass_did():
+    """The rules of FullyConnected sum and multiply: in mixed precision that is not cast again."""
+    x, w = ones(2, 3), ones(4, 3)
+    w.attach_grad()
+    with amp.init():
+        with autograd.record():
+            y = nd.FullyConnected(x, w, no_bias=True, num_hidden=4)
+            (dw,) = autograd.grad(y, [w], create_graph=True)
+        assert (y.dtype, dw.dtype) == (HALF, SINGLE)
+        y.backward(ones(4, 2, dtype="float16").T)
+    assert w.grad.dtype is SINGLE
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "says"),
+    [
+        (lambda: amp.init("int8"), AssertionError, "only float16 or bfloat16.*got 'int8'"),
+        (lambda: amp.init("float8"), AssertionError, "only float16 or bfloat16.*got 'float8'"),
+        (lambda: amp.init(fp32_ops=["sofmax"]), AssertionError, "'sofmax' is no op"),
+        (lambda: amp.init(target_precision_ops=["exp"], fp32_ops=["exp"]), AssertionError, "exp"),
+        (lambda: amp.init_trainer(a_trainer()), AssertionError, r"forget to call amp.init\(\)"),
+        (lambda: amp.scale_loss(1, a_trainer()).__enter__(), AssertionError, "amp.init"),
+        (lambda: amp.list_fp32_ops("float32"), AssertionError, "got 'float32'"),
+        (lambda: amp.convert_symbol(3), AssertionError, "should be Symbol"),
+        (lambda: amp.convert_model(sym.var("x"), 3, {}), AssertionError, "Second argument"),
+        (lambda: amp.convert_hybrid_block(3), AssertionError, "HybridBlock"),
+        (lambda: amp.convert_hybrid_block(nn.Dense(2)), RuntimeError, "first call block.hybridize"),
+    ],
+)
+def test_errors(call: Any, kind: Any, says: str):
+    with pytest.raises(kind, match=says):
+        call()
+    assert NDArray._apply is dispatch.apply
+
+
+def test_errors_of_trainers():
+    with amp.init():
+        with pytest.raises(TypeError, match=r"only compatible with Gluon Trainer"):
+            amp.init_trainer(mx.optimizer.SGD())
+        with pytest.raises(TypeError, match=r"should be a Gluon Trainer.*int"):
+            amp.init_trainer(3)
+        with pytest.raises(AttributeError, match=r"call amp.init_trainer\(trainer\) once"):
+            amp.scale_loss(ones(2), a_trainer()).__enter__()
+        amp.unscale(a_trainer())  # nothing is scaled
+
+
+def a_trainer() -> gluon.Trainer:
+    net = nn.Dense(1, in_units=1)
+    net.initialize()
+    return gluon.Trainer(net.collect_params(), "sgd")
+
+
+# -- scaled losses ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_kvstore", [True, False])
+def test_a_step_with_an_overflow_is_skipped_on_all_devices(on_kvstore: bool):
+    with some_gpus("virtual", 2) as ctxs, amp.init():
+        param = gluon.Parameter("weight", shape=(2,))
+        param.initialize(init="ones", ctx=ctxs)
+        options = {"learning_rate": 1.0}
+        trainer = gluon.Trainer([param], "sgd", options, update_on_kvstore=on_kvstore)
+        amp.init_trainer(trainer)
+        for bad, weight in ((1.0, 0.5), (np.inf, 0.5), (1.0, 0.0)):
+            with autograd.record():
+                losses = [(param.data(c) * nd.ones(2, ctx=c)).sum() for c in ctxs]
+                with amp.scale_loss(losses, trainer) as scaled:
+                    autograd.backward(scaled)
+            param.list_grad()[1][0] *= bad  # on one device alone
+            trainer.step(4)
+            for data in param.list_data():
+                np.testing.assert_array_equal(data.asnumpy(), [weight] * 2)
+
+
+def test_unscaled_gradients_can_be_clipped():
+    with amp.init():
+        net, x = nn.Dense(1, in_units=2, use_bias=False), nd.array([[3, 4]])
+        net.initialize(init="zeros")
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
+        amp.init_trainer(trainer)
+        trainer._amp_loss_scaler._next_loss_scale = trainer._amp_loss_scaler._loss_scale = 1024.0
+        with autograd.record(), amp.scale_loss(net(x), trainer) as scaled:
+            pass
+        scaled.backward()
+        np.testing.assert_array_equal(net.weight.grad().asnumpy(), [[3072, 4096]])
+        amp.unscale(trainer)
+        np.testing.assert_array_equal(net.weight.grad().asnumpy(), [[3, 4]])
+        gluon.utils.clip_global_norm([net.weight.grad()], 1.0)
+        trainer.step(1)
+    np.testing.assert_allclose(net.weight.data().asnumpy(), [[-0.6, -0.8]], rtol=1e-5)
+
+
+def test_small_gradients_survive_only_if_scaled():
+    def gradient(scales: bool) -> float:
+        net, x = nn.Dense(1, in_units=1, use_bias=False), nd.array([[1e-5]])
+        net.initialize(init="ones")
+        trainer = gluon.Trainer(net.collect_params(), "sgd")
+        amp.init_trainer(trainer)
+        with autograd.record():
+            l = net(x).mean() * 1e-3  # the mean is of float32
+            with amp.scale_loss(l, trainer) as scaled:
+                (scaled if scales else l).backward()
+        amp.unscale(trainer)
+        return net.weight.grad().asscalar()
+
+    with amp.init():
+        assert gradient(scales=False) == 0.0
+        assert gradient(scales=True) == pytest.approx(1e-8, rel=1e-2)
+
+
+# -- nets learn all the same -----------------------------------------------------------------------
+
+
+class Residual(nn.HybridBlock):
+    """The block of a small residual net."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.first, self.norm = nn.Conv2D(4, 3, padding=1), nn.BatchNorm()
+        self.second, self.skip = nn.Conv2D(4, 3, padding=1), nn.Conv2D(4, 1)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.relu(self.second(F.relu(self.norm(self.first(x)))) + self.skip(x))
+
+
+class Transformer(nn.HybridBlock):
+    """A block with one head of attention."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.q, self.k, self.v = (nn.Dense(8, flatten=False) for _ in "qkv")
+        self.norm, self.out = nn.LayerNorm(), nn.Dense(3)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        scores = F.batch_dot(self.q(x), self.k(x), transpose_b=True) / 8**0.5
+        return self.out(self.norm(F.batch_dot(F.softmax(scores), self.v(x)) + x))
+
+
+def sequential(*layers: Any) -> Any:
+    net = nn.HybridSequential()
+    net.add(*layers)
+    return net
+
+
+NETS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "mlp": (lambda: sequential(nn.Dense(16, activation="relu"), nn.Dense(3)), (10,)),
+    "lenet": (
+        lambda: sequential(
+            nn.Conv2D(6, 3, activation="tanh"), nn.MaxPool2D(2), nn.Flatten(), nn.Dense(3)
+        ),
+        (1, 8, 8),
+    ),
+    "resnet": (lambda: sequential(Residual(), nn.Flatten(), nn.Dense(3)), (2, 5, 5)),
+    "transformer": (Transformer, (4, 8)),
+}
+SIZE = 48
+
+
+def train(name: str, dtype: str | None, hybrid: bool, ctxs: Any = None, steps: int = 15) -> tuple:
+    """(accuracy, dtype of the outputs, parameters) after a few steps on one batch."""
+    mx.random.seed(1)
+    rng = np.random.default_rng(1)
+    make, shape = NETS[name]
+    images, labels = rng.standard_normal((SIZE, *shape)).astype("float32"), np.arange(SIZE) % 3
+    images.reshape(SIZE, -1)[np.arange(SIZE), labels] += 4
+    ctxs = ctxs or [cpu()]
+    net, loss = make(), gluon.loss.SoftmaxCrossEntropyLoss()
+    net.initialize(mx.init.Xavier(), ctx=ctxs)
+    if hybrid:
+        net.hybridize()
+    parts = [gluon.utils.split_and_load(a, ctxs) for a in (images, labels.astype("float32"))]
+    with amp.init(dtype):
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.02})
+        if dtype is not None:
+            amp.init_trainer(trainer)
+        for _ in range(steps):
+            with autograd.record():
+                losses = [loss(net(X), y).mean() for X, y in zip(*parts, strict=True)]
+                if dtype is None:
+                    autograd.backward(losses)
+                else:
+                    with amp.scale_loss(losses, trainer) as scaled:
+                        autograd.backward(scaled)
+            trainer.step(len(ctxs))
+        outputs = [net(X) for X in parts[0]]
+    found = np.concatenate([y.asnumpy().astype("float32") for y in outputs])
+    weights = [p.data(ctxs[0]).asnumpy() for p in net.collect_params().values()]
+    return (found.argmax(1) == labels).mean(), outputs[0].dtype, weights
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_learns_as_in_float32_and_eager_equals_hybridized(name: str):
+    in_float32, _, _ = train(name, None, hybrid=True)
+    eager, dtype, weights = train(name, "float16", hybrid=False)
+    hybridized, _, same = train(name, "float16", hybrid=True)
+    assert dtype is HALF
+    assert in_float32 > 0.9 and eager >= in_float32 - 0.05
+    assert eager == hybridized
+    for one, other in zip(weights, same, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_bfloat16_learns_too():
+    accuracy, dtype, weights = train("mlp", "bfloat16", hybrid=False)
+    _, _, same = train("mlp", "bfloat16", hybrid=True)
+    assert accuracy > 0.9 and dtype.__name__ == "bfloat16"
+    for one, other in zip(weights, same, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["virtual", "fake cuda"])
+def test_two_devices_agree(kind: str):
+    _, _, one = train("mlp", "float16", hybrid=True, steps=5)
+    with some_gpus(kind, 2) as ctxs:
+        _, _, two = train("mlp", "float16", hybrid=True, ctxs=list(ctxs), steps=5)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-2, atol=5e-3)
+
+
+# -- what float16 cannot hold ----------------------------------------------------------------------
+
+
+def test_what_a_dtype_loses():
+    values = nd.array([0, 2.0**-26, 2.0**-20, 1, -3, 70000])
+    assert d2l.count_exponents(values) == {-26: 1, -20: 1, 0: 1, 1: 1, 16: 1}
+    assert d2l.find_lost(values) == (0.2, 0.2, 0.2)
+    assert d2l.find_lost([values], scale=2.0**10) == (0, 0.2, 0.2)
+    assert d2l.find_lost(values, "bfloat16") == (0, 0, 0)
+    assert d2l.find_lost(nd.zeros(3)) == (0, 0, 0)
