@@ -6,6 +6,7 @@
     Experiment  a function to be tried: sliders, Run, Cancel, all results kept and compared
     predict     the reader's prediction, in a box; compared with the outcome later
     get_mem     resident memory of this process in MB
+    predict_memory, measure_memory    where the bytes of a training step are
     timeline    a picture of which lane was busy with what, and when
     Picture     a matplotlib Figure for a notebook's page, light or dark
     recording   the engine's work in a scope: each operation, what it waits for, its worker
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
         train_ch7,
         train_gluon_ch7,
     )
+    from d2lmini.d2l.training_memory import measure_memory, predict_memory
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
@@ -128,6 +130,7 @@ _FILES = {
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
         train_gluon_ch7""",
+    "training_memory": "measure_memory predict_memory",
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
 

@@ -337,6 +337,60 @@ dist.destroy_process_group()
             "jax": "assert callable(jax.distributed.initialize)",
         },
     ),
+    Box(
+        "memory-and-precision",
+        'PyTorch has arrays without memory on `torch.device("meta")`, and JAX has '
+        "`jax.eval_shape(f, x)`. Both give shapes and dtypes without computing. "
+        "`torch.cuda.max_memory_allocated()` measures the peak on a GPU.",
+        {
+            "torch": """
+x = torch.empty(10**6, 10**6, device="meta")
+y = x @ x
+assert y.shape == (10**6, 10**6) and y.is_meta
+assert callable(torch.cuda.max_memory_allocated)
+""",
+            "jax": """
+x = jax.ShapeDtypeStruct((10**6, 10**6), jnp.float32)
+assert jax.eval_shape(jnp.dot, x, x).shape == (10**6, 10**6)
+""",
+        },
+    ),
+    Box(
+        "memory-and-precision",
+        "`torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)` and "
+        "`jax.checkpoint(f)(x)` compute `f` again in backward. `torch.autocast` casts as "
+        "`amp.init` does here, and `torch.amp.GradScaler` scales the loss; JAX leaves both to "
+        "the program.",
+        {
+            "torch": """
+from torch.utils.checkpoint import checkpoint
+
+calls = []
+
+def f(x):
+    calls.append(x)
+    return (x * x).tanh()
+
+x = torch.ones(3, requires_grad=True)
+checkpoint(f, x, use_reentrant=False).sum().backward()
+assert len(calls) == 2
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+assert torch.amp.GradScaler
+""",
+            "jax": """
+def f(x):
+    return jnp.tanh(jnp.tanh(x))
+
+x = jnp.ones(3)
+kept, again = (
+    str(jax.make_jaxpr(jax.grad(lambda x: g(x).sum()))(x)).count("tanh")
+    for g in (f, jax.checkpoint(f))
+)
+assert again > kept
+""",
+        },
+    ),
 ]
 
 #: What each library's programs begin with.

@@ -1,0 +1,323 @@
+"""Where the bytes of a training step are: predicted from shapes, and measured.
+
+>>> from d2lmini import autograd, d2l, gluon, nd
+>>> net, loss = gluon.nn.Dense(10, in_units=100), gluon.loss.L2Loss()
+>>> net.initialize()
+>>> trainer = gluon.Trainer(net.collect_params(), "adam")
+>>> def step(X, y):
+...     with autograd.record():
+...         l = loss(net(X), y)
+...     l.backward()
+...     trainer.step(X.shape[0])
+>>> X, y = nd.ones((8, 100)), nd.ones((8, 10))
+>>> predicted = d2l.predict_memory(step, X, y, net=net)
+>>> measured = d2l.measure_memory(step, X, y, net=net)
+>>> print(predicted.compare(measured))
+bytes at the peak        predicted      measured  difference
+weights                      4,040         4,040      +0.0 %
+gradients                    4,040         4,040      +0.0 %
+optimizer state              8,080         8,080      +0.0 %
+inputs                       3,520         3,520      +0.0 %
+activations                    352           352      +0.0 %
+temporaries                    352           352      +0.0 %
+peak                        20,384        20,384      +0.0 %
+
+`predict_memory` walks through the step with arrays that have a shape and no memory (`dry_run`), so
+it predicts steps that would not fit. `measure_memory` runs the step and asks `trace.memory()`. Both
+look at a step in the middle of training: the optimizer has made its states.
+
+    activations   what operations within `autograd.record` computed and something still needs:
+                  backward, or a variable of the program
+    temporaries   what backward or the optimizer computes on its way, and the intermediate results
+                  of compiled programs
+
+The engine runs each operation at its push for both, so the figures do not depend on the machine.
+What asynchrony adds comes on top: `issued_bytes` can be pending for each step that the
+program runs ahead of the workers.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from d2lmini import engine, initializer, optimizer
+from d2lmini import ndarray as nd
+from d2lmini.base import MXNetError
+from d2lmini.context import Context, current_context
+from d2lmini.d2l.dry_run import dry_run
+from d2lmini.gluon.utils import shape_is_known
+from d2lmini.gluon.variables import arrays
+from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import Spec
+from d2lmini.profiler import profile
+
+#: The rows of the table, from what stays to what goes first.
+ROWS = ("weights", "gradients", "optimizer state", "inputs", "activations", "temporaries")
+
+#: Steps in which the optimizer must have updated the weights.
+MOST_STEPS = 25
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """The memory of a training step on its device.
+
+    rows          the bytes of each of ROWS when most bytes are in use
+    master_bytes  the part of the optimizer's state that is float32 copies of narrower weights
+    holders       what the step itself has allocated at that moment: bytes by operation
+    issued_bytes  results of all operations of the step: so many bytes can be pending for each step
+                  that the program runs ahead
+    flops         arithmetic of the step; operations: how many
+    reads         lines of the step that read a value; a prediction took 1 for each
+    """
+
+    ctx: Context
+    rows: dict[str, int]
+    master_bytes: int
+    holders: dict[str, int]
+    issued_bytes: int
+    flops: float
+    operations: int
+    reads: list[str] = field(default_factory=list)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes in use at once."""
+        return sum(self.rows.values())
+
+    def __str__(self) -> str:
+        lines = ["bytes at the peak"]
+        lines += [f"{name:<20}{nbytes:>14,}" for name, nbytes in self._lines()]
+        return "\n".join([*lines, *self._remarks()])
+
+    def compare(self, measured: StepMemory, holders: int = 0) -> str:
+        """A table of this prediction and a measurement, line by line; `holders`: also so many of
+        the operations whose results take the most bytes."""
+        mine, others = self._lines(), dict(measured._lines())
+        for name in list(self.holders)[:holders]:
+            mine.append((f"  {name}", self.holders[name]))
+            others[f"  {name}"] = measured.holders.get(name, 0)
+        lines = [f"{'bytes at the peak':<20}{'predicted':>14}{'measured':>14}{'difference':>12}"]
+        for name, nbytes in mine:
+            other = others.get(name, 0)
+            off = f"{100 * (nbytes - other) / other:+.1f} %" if other else ""
+            lines.append(f"{name[:19]:<20}{nbytes:>14,}{other:>14,}{off:>12}".rstrip())
+        return "\n".join([*lines, *self._remarks()])
+
+    def _remarks(self) -> list[str]:
+        return [f"the step reads a value, which is taken as 1: {line}" for line in self.reads]
+
+    def _lines(self) -> list[tuple[str, int]]:
+        lines = [(name, self.rows[name]) for name in ROWS]
+        if self.master_bytes:
+            lines.insert(3, ("  master weights", self.master_bytes))
+        return [*lines, ("peak", self.peak_bytes)]
+
+
+def predict_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:
+    """Predict the memory of `step(*inputs)` from shapes; no operation runs, no array changes.
+
+    step    one step of training: forward, backward, and the Trainer's step if there is one
+    inputs  NDArrays, NumPy arrays, or shapes (float32)
+    net     the Block that the step trains. Its arrays may be missing (deferred initialization): so
+            a net that does not fit into memory can be asked about
+
+    MXNetError for a net on several devices or a Trainer with a KVStore."""
+    ctx = _device_of(net)
+    with dry_run() as run, _without_arrays(net, ctx) as trainers:
+        given = [_zeros(_spec_of(x), ctx) for x in inputs]
+        for x in given:
+            run.piece_of(x).role = "inputs"  # type: ignore[union-attr]
+        step(*given)  # the optimizer makes its states
+        for piece in run.pieces():
+            if piece.role == "activations":
+                piece.role = "other"
+        run.count_anew()
+        step(*given)
+        master_bytes = _master_bytes(net, trainers)
+        rows, holders = dict.fromkeys(ROWS, 0), Counter[str]()
+        older = set(run.begin)
+        for piece in run.peak(ctx):
+            rows[piece.role if piece.role in ROWS else "temporaries"] += piece.nbytes
+            if piece not in older:
+                holders[piece.name] += piece.nbytes
+        return StepMemory(
+            ctx, rows, master_bytes, dict(holders.most_common()), run.issued, run.flops,
+            run.operations, run.reads,
+        )  # fmt: skip
+
+
+def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:
+    """Measure the memory of `step(*inputs)`, run after one that made the optimizer's states, by
+    `trace.memory()`.
+
+    The arguments are those of `predict_memory`; a shape stands for an array of zeros. Bytes of
+    arrays that neither the net nor its Trainer nor the inputs hold before the step, because other
+    parts of the program need them, do not count."""
+    ctx = _device_of(net)
+    given = [x if isinstance(x, NDArray) else _zeros(_spec_of(x), ctx) for x in inputs]
+    with engine.use("naive"):
+        for _ in range(MOST_STEPS):
+            step(*given)
+            if all(trainer._updaters[0].states for trainer in _trainers_of(net)):
+                break  # mixed precision skips steps until it has found a scale for the loss
+        gc.collect()  # arrays of older nets must not die in the step that is measured
+        trainers = _trainers_of(net)
+        own = {
+            "weights": _nbytes(p._data for p in net.collect_params().values()),
+            "gradients": _nbytes(p._grad for p in net.collect_params().values()),
+            "optimizer state": _nbytes(t._updaters[0].states.values() for t in trainers),
+            "other": _nbytes([given]) + _arena_bytes(net, ctx),
+        }
+        with profile() as trace:
+            step(*given)
+    report = trace.memory()[ctx]
+    found = {}
+    for role, nbytes in report.roles.items():
+        found[role] = nbytes - report.by_role[role][0][1] + own.get(role, 0)
+    inputs_nbytes = _nbytes([given])
+    rows = {
+        **{role: found[role] for role in ROWS[:3]}, "inputs": inputs_nbytes,
+        "activations": found["activations"], "temporaries": found["other"] - inputs_nbytes,
+    }  # fmt: skip
+    holders = Counter[str]()
+    for holder in report.holders:
+        holders[holder.name] += holder.nbytes
+    results = {serial: op for op in trace.operations for serial in op.writes}
+    issued = sum(c.nbytes for c in trace.memory if c.nbytes > 0 and c.serial in results)
+    return StepMemory(
+        ctx, rows, _master_bytes(net, trainers), dict(holders.most_common()), issued,
+        sum(row.flops for row in trace.summary().rows), len(trace.operations),
+    )  # fmt: skip
+
+
+# -- what a net and its Trainer hold ---------------------------------------------------------------
+
+
+def _device_of(net: Any) -> Context:
+    """The device of the net's parameters."""
+    contexts = {ctx for p in net.collect_params().values() for ctx in _contexts_of(p)}
+    if len(contexts) > 1:
+        raise MXNetError(
+            f"the memory of a step is known for nets on one device; this net is on "
+            f"{', '.join(map(str, contexts))}"
+        )
+    return contexts.pop() if contexts else current_context()
+
+
+def _contexts_of(parameter: Any) -> Iterable[Context]:
+    made = parameter._data is not None or parameter._deferred_init
+    return parameter.list_ctx() if made else ()
+
+
+def _trainers_of(net: Any) -> list[Any]:
+    """The Trainers that update parameters of the net; MXNetError for one with a KVStore."""
+    found = {id(p._trainer): p._trainer for p in net.collect_params().values() if p._trainer}
+    for trainer in found.values():
+        if trainer._kvstore is not None:
+            raise MXNetError(
+                "the memory of a step is known for Trainers without a KVStore; give "
+                "gluon.Trainer(..., kvstore=None)"
+            )
+    return list(found.values())
+
+
+@contextmanager
+def _without_arrays(net: Any, ctx: Context) -> Iterator[list[Any]]:
+    """A scope in which the net has arrays of the dry run, and its Trainers make new states. At its
+    end parameters, Trainers and optimizers are as they were."""
+    params = list(net.collect_params().values())
+    trainers = _trainers_of(net)
+    before = [(thing, dict(vars(thing))) for thing in (*params, *trainers)]
+    try:
+        for p in params:
+            p._data = p._grad = p._one = None
+            p._deferred_init = (initializer.Zero(), [ctx], initializer.Zero(), None)
+            if shape_is_known(p.shape):
+                p._finish_deferred_init()
+        for trainer in trainers:
+            trainer._optimizer = _copy_of(trainer._optimizer)
+            trainer._updaters = [optimizer.get_updater(trainer._optimizer)]
+            trainer._contexts = [ctx]
+            if trainer._amp_loss_scaler is not None:
+                trainer._amp_loss_scaler = copy.copy(trainer._amp_loss_scaler)
+        yield trainers
+    finally:
+        deferred = [thing for thing, attributes in before if attributes.get("_deferred_init")]
+        for thing, attributes in before:
+            vars(thing).clear()
+            vars(thing).update(attributes)
+        if deferred:  # what was compiled would not make these arrays at the next call
+            net.apply(_forget_programs)
+        arrays.now = object()  # compiled nets look their arrays up again
+
+
+def _forget_programs(block: Any) -> None:
+    if hasattr(block, "_clear_cached_op"):
+        block._clear_cached_op()
+
+
+def _copy_of(original: Any) -> Any:
+    """An optimizer with counts and a schedule of its own."""
+    copied = copy.copy(original)
+    copied.lr_scheduler = copy.copy(original.lr_scheduler)
+    copied._all_index_update_counts = {0: {}}
+    copied._index_update_count = copied._all_index_update_counts[0]
+    return copied
+
+
+def _master_bytes(net: Any, trainers: Iterable[Any]) -> int:
+    """The bytes of float32 copies of narrower weights."""
+    return sum(
+        4 * prod(p.shape)
+        for trainer in trainers if trainer._optimizer.multi_precision
+        for p in trainer._params
+        if p.grad_req != "null" and np.dtype(p.dtype).itemsize == 2
+    )  # fmt: skip
+
+
+def _arena_bytes(net: Any, ctx: Context) -> int:
+    """The memory that compiled programs of the net keep between calls."""
+    total = 0
+
+    def add(block: Any) -> None:
+        nonlocal total
+        forward = vars(block).get("forward")
+        if forward is not None and hasattr(forward, "kept"):
+            total += forward.kept.arenas(ctx).nbytes
+
+    net.apply(add)
+    return total
+
+
+def _nbytes(nested: Any) -> int:
+    """The bytes of all arrays in nested lists."""
+    return sum(chunk.nbytes for chunk in {x._chunk for x in _flat(nested)})
+
+
+def _flat(nested: Any) -> Iterator[NDArray]:
+    if isinstance(nested, NDArray):
+        yield nested
+    elif nested is not None:
+        for item in nested:
+            yield from _flat(item)
+
+
+def _spec_of(x: Any) -> Spec:
+    """Shape and dtype of an input, which may be a shape."""
+    if isinstance(x, (tuple, list)):
+        return Spec(tuple(x), np.dtype("float32"))
+    return Spec(tuple(x.shape), np.dtype(x.dtype))
+
+
+def _zeros(spec: Spec, ctx: Context) -> NDArray:
+    return nd.zeros(spec.shape, ctx, spec.dtype)

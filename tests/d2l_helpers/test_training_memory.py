@@ -1,0 +1,290 @@
+"""predict_memory: the same bytes as measure_memory, from shapes alone, and nothing changes."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_nets import NETS, OPTIMIZERS, make_amp_step, make_step
+
+from d2lmini import MXNetError, autograd, cpu, d2l, engine, gluon, nd, profile, random, storage
+from d2lmini.contrib import amp
+from d2lmini.d2l.dry_run import dry_run
+from d2lmini.gluon import nn
+
+CASES = list(itertools.product(NETS, OPTIMIZERS, (False, True), (False, True)))
+SLOW = "resnet18"
+FAST = [case for case in CASES if case[0] != SLOW and case[1] != "momentum"]
+FAST.append((SLOW, "adam", True, True))
+
+
+def agree(predicted, measured):
+    """Peak, rows, operations, FLOPs: all of them to the byte."""
+    assert predicted == measured, "\n" + predicted.compare(measured, 5)
+
+
+@pytest.mark.parametrize(("net", "optimizer", "mixed", "hybrid"), FAST)
+def test_prediction_is_the_measurement(net, optimizer, mixed, hybrid):
+    step, inputs, block = make_step(net, optimizer, mixed, hybrid)
+    predicted = d2l.predict_memory(step, *inputs, net=block)
+    agree(predicted, d2l.measure_memory(step, *inputs, net=block))
+    # BatchNorm's parameters stay float32, and need no copy.
+    halves = [p.data().size for p in block.collect_params().values() if p.dtype == "float16"]
+    assert predicted.master_bytes == 4 * sum(halves) and bool(halves) is mixed
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize(
+    ("net", "optimizer", "mixed", "hybrid"), [case for case in CASES if case not in FAST]
+)
+def test_prediction_is_the_measurement_for_all_others(net, optimizer, mixed, hybrid):
+    test_prediction_is_the_measurement(net, optimizer, mixed, hybrid)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("target", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["mlp", "transformer"])
+def test_casts_and_a_scaled_loss(name, target, hybrid):
+    """Steps that overflow are skipped before the measurement; the prediction skips none, and
+    leaves the scale as it is."""
+    if target == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    with amp.init(target):
+        step, inputs, net = make_amp_step(name, hybrid)
+        scaler = next(iter(net.collect_params().values()))._trainer._amp_loss_scaler
+        before = dict(vars(scaler))
+        predicted = d2l.predict_memory(step, *inputs, net=net)
+        assert vars(scaler) == before and len(predicted.reads) == 1
+        agree(replace(predicted, reads=[]), d2l.measure_memory(step, *inputs, net=net))
+
+
+@pytest.mark.parametrize("name", ["lenet", "transformer"])
+def test_a_compiled_net_that_computes_cheap_values_again(name):
+    found = []
+    for mirror in (False, True):
+        step, inputs, net = make_step(name, "adam", hybrid=True, backward_do_mirror=mirror)
+        found.append(d2l.predict_memory(step, *inputs, net=net))
+        agree(found[-1], d2l.measure_memory(step, *inputs, net=net))
+    kept, again = found
+    assert again.rows["activations"] <= kept.rows["activations"] and again.flops >= kept.flops
+    assert name == "lenet" or again.peak_bytes < kept.peak_bytes
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize(
+    "name", ["lenet", "transformer", pytest.param("resnet18", marks=pytest.mark.stress)]
+)
+def test_recomputing_gives_the_same_bits_in_the_predicted_memory(name, hybrid):
+    values, found = [], []
+    for call in (lambda layer, X: layer(X), autograd.checkpoint):
+        random.seed(5)
+        step, inputs, net = make_step(name, "adam", hybrid=hybrid, call=call)
+        found.append(d2l.predict_memory(step, *inputs, net=net))
+        agree(found[-1], d2l.measure_memory(step, *inputs, net=net))
+        values.append([p.data().asnumpy() for p in net.collect_params().values()])
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(*values))
+    kept, again = found
+    if name != "lenet":  # a layer's input is as large as what the layer keeps
+        assert again.peak_bytes < kept.peak_bytes
+    assert kept.flops < again.flops < 1.5 * kept.flops
+
+
+@pytest.mark.parametrize("whole_numbers", [True, False])
+def test_gradients_that_add_up_over_small_batches(whole_numbers):
+    """To the bit where every sum is exact, else within the rounding of a sum. The memory is that
+    of a small batch."""
+    draw = np.random.default_rng(3)
+    sizes, n, parts = (20, 30, 4), 32, 4
+    net = nn.HybridSequential()
+    net.add(nn.Dense(sizes[1], activation="relu", in_units=sizes[0]), nn.Dense(sizes[2]))
+    net.initialize()
+    net(nd.ones((1, sizes[0])))
+
+    def numbers(shape):
+        return nd.array(draw.integers(-3, 4, shape) if whole_numbers else draw.normal(size=shape))
+
+    for p in net.collect_params().values():
+        p.set_data(numbers(p.shape))
+    X, y = numbers((n, sizes[0])), numbers((n, sizes[2]))
+
+    def backward(X, y):
+        with autograd.record():
+            l = ((net(X) - y) ** 2).sum()
+        l.backward()
+
+    def in_parts(X, y):
+        for p in net.collect_params().values():
+            p.zero_grad()
+        for i in range(0, n, n // parts):
+            backward(X[i : i + n // parts], y[i : i + n // parts])
+
+    large = d2l.predict_memory(backward, X, y, net=net)
+    backward(X, y)
+    expected = [p.grad().asnumpy() for p in net.collect_params().values()]
+    net.collect_params().setattr("grad_req", "add")
+    in_parts(X, y)
+    for p, g in zip(net.collect_params().values(), expected):
+        found = p.grad().asnumpy()
+        if whole_numbers:
+            assert found.tobytes() == g.tobytes()
+        else:
+            np.testing.assert_allclose(found, g, rtol=1e-5, atol=1e-4)
+    small = d2l.predict_memory(in_parts, X, y, net=net)
+    agree(small, d2l.measure_memory(in_parts, X, y, net=net))
+    assert small.rows["activations"] < large.rows["activations"] / (parts - 1)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_mlp_by_hand(optimizer):
+    """Weights w, gradients w, states 0 to 2 w, and at the peak, in the backward of the second
+    layer, what the tape keeps and two gradients of activations."""
+    n, sizes = 64, (784, 256, 128, 10)
+    step, inputs, net = make_step("mlp", optimizer)
+    found = d2l.predict_memory(step, *inputs, net=net)
+    w = sum(a * b + b for a, b in itertools.pairwise(sizes))
+    states = {"sgd": 0, "momentum": 1, "adam": 2}[optimizer]
+    assert found.rows["weights"] == found.rows["gradients"] == 4 * w
+    assert found.rows["optimizer state"] == 4 * states * w
+    assert found.rows["inputs"] == 4 * (n * 784 + n)
+    # relu's result is used up: its backward has just run, and so has the second layer's.
+    first, loss = n * 256, n
+    assert found.rows["activations"] == 4 * (first + loss)
+    assert found.rows["temporaries"] == 4 * (2 * first + loss)
+
+
+def test_nothing_changes():
+    step, inputs, net = make_step("lenet", "adam")
+    params = list(net.collect_params().values())
+    trainer = params[0]._trainer
+    step(*inputs)
+    before = [p.data().asnumpy() for p in params]
+    arrays = [(p.data(), p.grad()) for p in params]
+    updates = trainer.optimizer.num_update
+    states = [s for state in trainer._updaters[0].states.values() for s in state]
+    values = [s.asnumpy() for s in states]
+    random.seed(3)
+    expected = nd.random.uniform(shape=3).asnumpy()
+    random.seed(3)
+    engine.waitall()
+    live = storage.stats(cpu()).live
+    peak = storage.stats(cpu()).peak
+    pushed = engine.stats().pushed
+    d2l.predict_memory(step, *inputs, net=net)
+    assert engine.stats().pushed == pushed
+    assert storage.stats(cpu()).live == live and storage.stats(cpu()).peak == peak
+    assert (nd.random.uniform(shape=3).asnumpy() == expected).all()
+    assert all(p.data() is data and p.grad() is grad for p, (data, grad) in zip(params, arrays))
+    assert all((p.data().asnumpy() == x).all() for p, x in zip(params, before))
+    assert trainer.optimizer.num_update == updates
+    assert states == [s for state in trainer._updaters[0].states.values() for s in state]
+    assert all((s.asnumpy() == x).all() for s, x in zip(states, values))
+    step(*inputs)
+    assert not (params[0].data().asnumpy() == before[0]).all()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_net_that_does_not_fit(hybrid):
+    """Two layers of 4 TB each; no array of it is ever made."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(10**6, activation="relu"), nn.Dense(10**6))
+    net.initialize()
+    if hybrid:
+        net.hybridize()
+    loss = gluon.loss.L2Loss()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+
+    def step(X, y):
+        with autograd.record():
+            l = loss(net(X), y)
+        l.backward()
+        trainer.step(1)
+
+    found = d2l.predict_memory(step, (1, 10**6), (1, 10**6), net=net)
+    assert found.rows["weights"] == 2 * 4 * (10**12 + 10**6)
+    assert 4 * found.rows["weights"] < found.peak_bytes < 4.001 * found.rows["weights"]
+    # The net is as it was: another input decides the shapes.
+    assert net[0].weight.shape == (10**6, 0)
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2))
+    net.initialize()
+    if hybrid:
+        net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    d2l.predict_memory(step, (1, 5), (1, 2), net=net)
+    assert net(nd.ones((1, 3))).shape == (1, 2) and net[0].weight.shape == (2, 3)
+
+
+def test_a_value_that_the_step_reads():
+    net = nn.Dense(2)
+    net.initialize()
+    seen = []
+
+    def step(X):
+        with autograd.record():
+            l = net(X).sum()
+        l.backward()
+        seen.append(l.asscalar())
+
+    found = d2l.predict_memory(step, (3, 4), net=net)
+    assert seen == [1, 1] and len(found.reads) == 1
+    assert "seen.append(l.asscalar())" in str(found) and "seen.append" in found.compare(found)
+
+
+def test_other_arrays_of_the_program_do_not_count():
+    others = [nd.ones((100, 100)) for _ in range(3)]
+    step, inputs, net = make_step("mlp", "sgd")
+    other_step, _, _ = other = make_step("mlp", "adam")
+    other_step(*inputs)
+    agree(d2l.predict_memory(step, *inputs, net=net), d2l.measure_memory(step, *inputs, net=net))
+    assert len(others) == len(other) == 3
+
+
+def test_what_asynchrony_adds():
+    """While nothing can run, everything that a step issues is pending, for each step."""
+    import threading
+
+    step, inputs, net = make_step("mlp", "adam")
+    step(*inputs)
+    nd.waitall()
+    found = d2l.predict_memory(step, *inputs, net=net)
+    for steps in (1, 3):
+        with profile() as trace:
+            go = threading.Event()
+            engine.push(go.wait, writes=[inputs[0]], name="hold")
+            for _ in range(steps):
+                step(*inputs)
+            go.set()
+        assert trace.memory()[cpu()].peak_pending == steps * found.issued_bytes
+
+
+@pytest.mark.parametrize("case", ["two devices", "a KVStore"])
+def test_refusals(case):
+    net = nn.Dense(1, in_units=1)
+    ctx = [cpu(0), cpu(1)] if case == "two devices" else cpu()
+    net.initialize(ctx=ctx)
+    if case == "a KVStore":
+        from d2lmini import kvstore
+
+        trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore.create("local"))
+        trainer._prepare()
+    with pytest.raises(MXNetError, match="one device" if case == "two devices" else "KVStore"):
+        d2l.predict_memory(lambda X: net(X), (1, 1), net=net)
+
+
+def test_a_dry_run_that_fails_leaves_the_engine():
+    current = engine.current
+    with pytest.raises(ZeroDivisionError), dry_run():
+        nd.ones(3) + 1 / 0
+    assert engine.current is current and (nd.ones(3) + 1).asnumpy().tolist() == [2, 2, 2]
+
+
+def test_a_dry_run_computes_nothing_and_keeps_older_values():
+    x = nd.ones(5)
+    with dry_run() as run:
+        x[:] = 7
+        y = nd.array(np.arange(3)) * 2
+    assert x.asnumpy().tolist() == [1] * 5
+    assert [piece.nbytes for piece in run.pieces()] == [12]
+    assert y.shape == (3,) and run.operations == 2
