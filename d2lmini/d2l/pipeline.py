@@ -234,7 +234,7 @@ class Pipeline:
         self, device: int, stage: int, microbatch: int, xs: Sequence[NDArray], y: Any = None
     ) -> NDArray:
         source = self.sent.pop(Pass("F", stage - 1, microbatch)) if stage else xs[microbatch]
-        x = source.as_in_context(self.ctxs[device]).detach()
+        x = source.copyto(self.ctxs[device])  # also on one device: `_take_turn` writes it
         self._take_turn(device, x)
         if stage:
             x.attach_grad()
@@ -257,7 +257,7 @@ class Pipeline:
         self._take_turn(device, head)
         result.backward(head)
         written = [weight.grad(ctx) for weight in _weights(self.stages[stage])]
-        if stage:
+        if x.grad is not None:
             self.sent[Pass("B", stage, microbatch)] = x.grad
             written.append(x.grad)
         self.before[device] = written
@@ -308,12 +308,14 @@ def _pass_of(name: str) -> tuple[str, int] | None:
 
 
 class Span(NamedTuple):
-    """When a device computed a pass, in nanoseconds since the begin of the trace."""
+    """When a device computed a pass, in nanoseconds since the begin of the trace; `number` is that
+    of the operation."""
 
     device: int
     step: Pass
     begin_ns: int
     end_ns: int
+    number: int = 0
 
 
 def spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Context]) -> list[Span]:
@@ -333,8 +335,10 @@ def spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Context]) -> list[Spa
                 f"{' '.join(operation.name for operation in ran)}"
             )
         for operation, step in zip(ran, passes):
-            begin_ns, end_ns = operation.began_ns, operation.ended_ns
-            found.append(Span(device, step, begin_ns - trace.begin_ns, end_ns - trace.begin_ns))
+            begin_ns, end_ns = (
+                ns - trace.begin_ns for ns in (operation.began_ns, operation.ended_ns)
+            )
+            found.append(Span(device, step, begin_ns, end_ns, operation.number))
     return found
 
 
@@ -365,14 +369,16 @@ def draw(found: Sequence[Span], title: str = "") -> Picture:
     """The schedule as a picture with a row for each device. Forward passes are light, backward
     passes have the accent colour; the numbers are those of the microbatches."""
     rows: dict[int, list[tuple[str, float, float]]] = {}
-    for device, step, begin_ns, end_ns in found:
+    for device, step, begin_ns, end_ns, _ in found:
         kind = "compute" if step.kind == "F" else "accent"
         rows.setdefault(device, []).append((kind, begin_ns / 1e9, end_ns / 1e9))
     lanes = [(f"gpu({device})", row) for device, row in sorted(rows.items())]
     picture = timeline(lanes, title, unit="ms")
     axes = picture.figure.axes[0]
+    for label in axes.get_legend().get_texts():
+        label.set_text({"compute": "forward", "accent": "backward"}[label.get_text()])
     zero_ns = min(span.begin_ns for span in found)
-    for device, step, begin_ns, end_ns in found:
+    for device, step, begin_ns, end_ns, _ in found:
         middle_ms = ((begin_ns + end_ns) / 2 - zero_ns) / 1e6
         row = sorted(rows).index(device)
         axes.text(middle_ms, row, step.microbatch, ha="center", va="center", fontsize=7)
@@ -386,7 +392,7 @@ def text(found: Sequence[Span], column_ns: int = 1_000_000) -> str:
     zero_ns = min(span.begin_ns for span in found)
     columns = round((max(span.end_ns for span in found) - zero_ns) / column_ns)
     lines = {device: ["."] * columns for device in sorted({span.device for span in found})}
-    for device, step, begin_ns, end_ns in found:
+    for device, step, begin_ns, end_ns, _ in found:
         first, last = (round((ns - zero_ns) / column_ns) for ns in (begin_ns, end_ns))
         symbols = "0123456789" if step.kind == "F" else "abcdefghij"
         lines[device][first:last] = symbols[step.microbatch % 10] * (last - first)
