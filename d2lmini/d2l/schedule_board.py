@@ -60,9 +60,6 @@ if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.tracing import Trace
 
-_ORIGINALS = Originals()
-
-
 #: A schedule, or a function that makes one for a problem.
 Entry = Callable[[Problem], Any] | Sequence[Any]
 
@@ -162,7 +159,7 @@ def reach(problem: Problem, entry: Entry, most_us: float) -> Sentence:
 def judge(problem: Problem, entry: Entry) -> Result:
     """Run a schedule, or the schedule that a function makes for the problem, and check it. Wrong,
     with a hint, if it is refused; an error of the function comes out as it is."""
-    own = Problem(**asdict(problem))
+    own = Problem(**asdict(problem))  # not the one that the function gets
     _refuse_replaced("before the call")
     listeners = instrument.listeners
     schedule = read_schedule(own, entry(problem) if callable(entry) else entry)
@@ -255,7 +252,7 @@ def _check_values(weights: Sequence[Sequence[NDArray]], X: np.ndarray, Y: np.nda
     inputs = [X.astype("float64")]
     for s, (weight, bias) in enumerate(values):
         y = inputs[-1] @ weight.T + bias
-        inputs.append(np.maximum(y, 0) if s < len(values) - 1 else y)
+        inputs.append(y * (y > 0) if s < len(values) - 1 else y)
     g = (inputs[-1] - Y) / Y.shape[1]
     for s in reversed(range(len(values))):
         if s < len(values) - 1:
@@ -319,3 +316,7 @@ def board(problem: Problem, **entries: Entry) -> str:
         ))  # fmt: skip
     head = f"{'schedule':<12} {'time':>11} {'bound':>11} {'idle':>6} {'kept':>5} {'bytes':>9}"
     return "\n".join([head, *(row for _, row in sorted(rows)), *refused])
+
+
+#: Kept last, when all functions of this module exist, too.
+_ORIGINALS = Originals()
