@@ -27,8 +27,8 @@ The helpers of the book's own package, under its names, for its programs (`impor
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
 nets), `figures.py`. They are imported at first use, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing. A program
-imports `pipeline` and `schedule_board` itself: `from d2lmini.d2l import pipeline`.
+(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing. The
+program imports `pipeline` and `schedule_board` itself: `from d2lmini.d2l import pipeline`.
 """
 
 from __future__ import annotations
