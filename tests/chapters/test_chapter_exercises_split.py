@@ -17,8 +17,8 @@ NAME = "split-anything"
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
     return names_in(
-        NAME, "def draw_weights", "def adam", "class DataParallel", "def step", "class Trained", "class Zero1", "class Zero3",
-        "def alone", "def check_values", "def check_split",
+        NAME, "def draw_weights", "def adam", "class DataParallel", "def step", "class Trained",
+        "class Zero1", "class Zero3", "def alone", "def check_values", "def check_split",
     )  # fmt: skip
 
 

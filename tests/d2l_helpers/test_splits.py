@@ -25,9 +25,10 @@ ATOL = 1e-5
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
     return names_in(
-        "split-anything", "def draw_weights", "def adam", "class DataParallel", "def step", "class Trained", "class Zero1",
-        "class Zero3", "def kept_of", "def alone", "class Unsummed", "def check_values",
-        "def check_split", "class Split", "def train_block", "def attention",
+        "split-anything", "def draw_weights", "def adam", "class DataParallel", "def step",
+        "class Trained", "class Zero1", "class Zero3", "def kept_of", "def alone",
+        "class Unsummed", "def check_values", "def check_split", "class Split", "def block",
+        "def train_block", "def attention",
     )  # fmt: skip
 
 
