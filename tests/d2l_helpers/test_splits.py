@@ -1,7 +1,7 @@
 """The splits of the chapter "Split anything": after 20 steps on 2, 4 and 8 devices each has the
 weights of one device, sent exactly the bytes of theory, and keeps exactly those of ZeRO's formulas.
 
-Three judges: the same sums on one device, to the bit; NumPy in float64, and PyTorch's autograd if
+Three references: the same sums on one device, to the bit; NumPy in float64, and PyTorch's autograd if
 it is installed, to a tolerance.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from chapter_cells import hint_of, names_in
 from oracle import Oracle
 
-from d2lmini import virtual_gpus
+from d2lmini import d2l, virtual_gpus
 
 COUNTS = [2, 4, 8]
 STEPS = 20
@@ -229,3 +229,23 @@ def test_a_missing_sum_of_a_block_is_found(chapter, on_one_device, mistake):
         assert_near(pass_through(chapter["Split"], ctxs), one)
         with pytest.raises(AssertionError, match="Not equal to tolerance"):
             assert_near(pass_through(mistake(chapter), ctxs), one)
+
+
+@pytest.mark.parametrize("k", COUNTS)
+def test_a_ring_agrees_to_the_bit_with_two_devices_only(chapter, k):
+    """What the answer to exercise 4 says: another order of sums, other bits."""
+
+    class Ring(chapter["Zero1"]):
+        def update(self):
+            for l, parts in enumerate(self.gradients):
+                mine = chapter["own_shards"](self.weights[l])
+                chapter["adam"](mine, d2l.reduce_scatter(parts, ring=True), self.states[l])
+                self.weights[l] = d2l.all_gather(mine, ring=True)
+
+    values, batches = chapter["draw_weights"]([32] * 4), chapter["draw_batches"](5, 32, 32)
+    with virtual_gpus(k) as ctxs:
+        found = chapter["train"](Ring, ctxs, batches, values).weights
+        in_parts = chapter["alone"](values, batches, ctxs[0], parts=k)
+    assert all((copy == row[0]).all() for row in found for copy in row)
+    assert_near([row[0] for row in found], in_parts)
+    assert all((row[0] == W).all() for row, W in zip(found, in_parts)) == (k == 2)
