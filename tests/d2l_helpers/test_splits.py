@@ -1,8 +1,8 @@
 """The splits of the chapter "Split anything": after 20 steps on 2, 4 and 8 devices each has the
 weights of one device, sent exactly the bytes of theory, and keeps exactly those of ZeRO's formulas.
 
-Three references: the same sums on one device, to the bit; NumPy in float64, and PyTorch's autograd if
-it is installed, to a tolerance.
+Three references: the same sums on one device, to the bit; NumPy in float64, and PyTorch's autograd
+if it is installed, to a tolerance.
 """
 
 from __future__ import annotations
