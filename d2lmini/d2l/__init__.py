@@ -13,6 +13,8 @@
     check_engine    does an engine, the library's or your own, keep its promises?
     traffic     bytes copied between devices in a scope, by direction
     all_reduce, all_gather, reduce_scatter    sums and shards of arrays on several devices
+    pipeline    a net cut into stages: GPipe, 1F1B, interleaved schedules, run and drawn
+    schedule_board  judges pipeline schedules of the reader: time, lower bounds, values
     cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
     family      a picture of which class is derived from which
@@ -26,7 +28,8 @@ The helpers of the book's own package, under its names, for its programs (`impor
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
 nets), `figures.py`. They are imported at first use, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing.
+(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing. The
+program imports `pipeline` and `schedule_board` itself: `from d2lmini.d2l import pipeline`.
 """
 
 from __future__ import annotations
