@@ -3,6 +3,7 @@ and each typical wrong answer gets its hint."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from chapter_cells import hint_of, names_in
 
 from d2lmini import d2l, nd
+from d2lmini.d2l import pipeline, schedule_board
 
 NAME = "split-anything"
 
@@ -19,7 +21,7 @@ def chapter() -> dict[str, Any]:
     return names_in(
         NAME, "def draw_weights", "def adam", "class DataParallel", "def step", "class Trained",
         "class Zero1", "class Zero3", "def alone", "def check_values", "def check_split",
-        "def check_gather_once",
+        "def check_gather_once", "def check_schedule",
     )  # fmt: skip
 
 
@@ -302,3 +304,108 @@ def test_a_name_error_of_an_answer_comes_out(chapter):
 
     with pytest.raises(AttributeError, match="wieghts"):
         chapter["check_gather_once"](Answer)
+
+
+# -- 8: a schedule ---------------------------------------------------------------------------------
+
+
+def interleaved(problem):
+    return pipeline.interleaved(
+        problem.devices, problem.microbatches, problem.stages // problem.devices
+    )
+
+
+def begin_later(passes, ahead):
+    """The same passes of a device, with so many forward passes before the first backward pass."""
+    forward, backward = ([step for step in passes if step.kind == kind] for kind in "FB")
+    order = forward[:ahead]
+    for following, oldest in zip(forward[ahead:], backward):
+        order += [following, oldest]
+    return order + backward[len(forward) - ahead :]
+
+
+def on_two_devices(problem):
+    """Two devices run one forward pass less before their first backward pass."""
+    schedule = interleaved(problem)
+    return [begin_later(schedule[0], 9), begin_later(schedule[1], 7), *schedule[2:]]
+
+
+def as_json(problem):
+    return json.loads(json.dumps(on_two_devices(problem)))
+
+
+def other_devices(problem):
+    """The same, with the devices in another order."""
+    schedule = on_two_devices(problem)
+    return [schedule[d] for d in (2, 0, 3, 1)]
+
+
+def plain_tuples(problem):
+    return tuple(tuple(map(tuple, passes)) for passes in on_two_devices(problem))
+
+
+def in_order_of_the_clock(problem):
+    """One list of passes in the order of their begin, dealt out to the devices again."""
+    result = schedule_board.judge(problem, on_two_devices(problem))
+    schedule = [[] for _ in range(problem.devices)]
+    for span in sorted(result.spans, key=lambda span: (span.begin_ns, span.device)):
+        schedule[span.device].append(span.step)
+    return schedule
+
+
+RIGHT_SCHEDULES = [on_two_devices, as_json, other_devices, plain_tuples, in_order_of_the_clock]
+
+
+def test_schedules_that_are_short_enough_pass(chapter, capsys):
+    for answer in (chapter["my_schedule"], *RIGHT_SCHEDULES):
+        chapter["check_schedule"](answer)
+        assert " ms" in capsys.readouterr().out
+
+
+def as_1f1b(problem):
+    schedule = pipeline.one_f_one_b(problem.devices, problem.microbatches)
+    return schedule_board.by_device(schedule, problem.stages // problem.devices)
+
+
+def all_forward_first(problem):
+    schedule = pipeline.gpipe(problem.devices, problem.microbatches)
+    return schedule_board.by_device(schedule, problem.stages // problem.devices)
+
+
+def without_the_last(problem):
+    return [passes[:-1] for passes in on_two_devices(problem)]
+
+
+def one_pass_again(problem):
+    first, *others = on_two_devices(problem)
+    return [[*first, first[-1]], *others]
+
+
+def backward_begins(problem):
+    return [passes[::-1] for passes in on_two_devices(problem)]
+
+
+def a_stage_of_another_device(problem):
+    first, second, *others = on_two_devices(problem)
+    return [first[:-1], [*second, first[-1]], *others]
+
+
+def one_more_microbatch(problem):
+    first, *others = on_two_devices(problem)
+    return [[*first, ("F", 0, problem.microbatches)], *others]
+
+
+def no_schedule(problem):
+    on_two_devices(problem)
+
+
+WRONG_SCHEDULES = {
+    as_1f1b: "slow", interleaved: "memory", all_forward_first: "memory",
+    without_the_last: "missing", one_pass_again: "twice", backward_begins: "order",
+    a_stage_of_another_device: "moved", one_more_microbatch: "unknown", no_schedule: "form",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG_SCHEDULES, ids=lambda wrong: wrong.__name__)
+def test_wrong_schedules_get_their_hint(chapter, wrong):
+    assert hint_of(chapter["check_schedule"], wrong) == WRONG_SCHEDULES[wrong]

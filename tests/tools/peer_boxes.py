@@ -342,12 +342,14 @@ dist.destroy_process_group()
         "PyTorch's `fully_shard(net)` (`torch.distributed.fsdp`) is ZeRO 3: each layer is "
         "gathered before it computes. With `reshard_after_forward=False` it stays whole until "
         "backward, as in exercise 7. `ColwiseParallel` and `RowwiseParallel` cut a layer by "
-        "columns and by rows. In JAX a program says only where an array lies "
-        "(`NamedSharding`), and `jax.jit` adds the communication.",
+        "columns and by rows, and `torch.distributed.pipelining` has the schedules of sections "
+        "9 to 11 (`ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B`). In JAX a program "
+        "says only where an array lies (`NamedSharding`), and `jax.jit` adds the communication.",
         {
             "torch": """
 import inspect
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 parameters = inspect.signature(fully_shard).parameters
