@@ -66,6 +66,7 @@ Schedule = list[list[Pass]]
 
 def gpipe(p: int, m: int) -> Schedule:
     """GPipe: stage d on device d; first all forward passes, then all backward passes."""
+    _check_counts(p=p, m=m)
     return [
         [Pass(kind, device, microbatch) for kind in "FB" for microbatch in range(m)]
         for device in range(p)
@@ -75,6 +76,7 @@ def gpipe(p: int, m: int) -> Schedule:
 def one_f_one_b(p: int, m: int) -> Schedule:
     """1F1B (PipeDream-flush): stage d on device d. After p - 1 - d forward passes, which fill the
     pipeline, each forward pass is followed by the backward pass of the oldest microbatch."""
+    _check_counts(p=p, m=m)
     schedule = []
     for device in range(p):
         ahead = min(p - 1 - device, m)
@@ -91,6 +93,7 @@ def interleaved(p: int, m: int, v: int) -> Schedule:
     """Interleaved 1F1B: stage s on device s % p, v stages a device. Forward passes run in groups of
     p microbatches through one stage of the device after the other, backward passes likewise from
     the last stage. ValueError unless m is a multiple of p."""
+    _check_counts(p=p, m=m, v=v)
     if m % p:
         raise ValueError(f"interleaved: m is a multiple of the number of devices {p}, got {m}")
     groups = [range(first, first + p) for first in range(0, m, p)]
@@ -108,6 +111,13 @@ def interleaved(p: int, m: int, v: int) -> Schedule:
     return schedule
 
 
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            what = {"p": "devices", "m": "microbatches", "v": "stages on each device"}[name]
+            raise ValueError(f"pipeline: {name} is a number of {what}, 1 or more, got {count!r}")
+
+
 def bubble(p: int, m: int, v: int = 1) -> Fraction:
     """The share of the time in which p devices are idle: (p - 1) / (v * m + p - 1), for m
     microbatches, v equal stages on each device, and copies that take no time.
@@ -116,6 +126,7 @@ def bubble(p: int, m: int, v: int = 1) -> Fraction:
     device begins p - 1 forward passes late, and p - 1 backward passes follow its end: it is idle
     for p - 1. The other devices are idle as long.
     """
+    _check_counts(p=p, m=m, v=v)
     return Fraction(p - 1, v * m + p - 1)
 
 
@@ -125,8 +136,8 @@ def kept_microbatches(schedule: Schedule) -> list[int]:
     most = []
     for passes in schedule:
         kept = [0]
-        for each in passes:
-            kept.append(kept[-1] + (1 if each.kind == "F" else -1))
+        for step in passes:
+            kept.append(kept[-1] + (1 if step.kind == "F" else -1))
         most.append(max(kept))
     return most
 
@@ -134,7 +145,7 @@ def kept_microbatches(schedule: Schedule) -> list[int]:
 # -- one order for the program ---------------------------------------------------------------------
 
 
-def needs(step: Pass, stages: int) -> list[Pass]:
+def needs_of(step: Pass, stages: int) -> list[Pass]:
     """The passes whose results a pass uses."""
     kind, stage, microbatch = step
     if kind == "F":
@@ -147,14 +158,14 @@ def merge(schedule: Schedule) -> list[tuple[int, Pass]]:
     """All passes as (device, pass) in one order for the program: the order of each device is kept,
     and each pass comes after those whose results it uses. ValueError if the devices would wait for
     each other."""
-    stages = 1 + max(step.stage for passes in schedule for step in passes)
+    stages = 1 + max((step.stage for passes in schedule for step in passes), default=-1)
     merged: list[tuple[int, Pass]] = []
     done: set[Pass] = set()
     at = [0] * len(schedule)
     while True:
         before = len(merged)
         for device, passes in enumerate(schedule):
-            if at[device] < len(passes) and done.issuperset(needs(passes[at[device]], stages)):
+            if at[device] < len(passes) and done.issuperset(needs_of(passes[at[device]], stages)):
                 merged.append((device, passes[at[device]]))
                 done.add(passes[at[device]])
                 at[device] += 1
@@ -162,7 +173,7 @@ def merge(schedule: Schedule) -> list[tuple[int, Pass]]:
             break
     stuck = [
         f"device {device} waits before {passes[i]} for "
-        + " and ".join(str(need) for need in needs(passes[i], stages) if need not in done)
+        + " and ".join(str(need) for need in needs_of(passes[i], stages) if need not in done)
         for device, (passes, i) in enumerate(zip(schedule, at))
         if i < len(passes)
     ]
@@ -215,7 +226,9 @@ class Pipeline:
         self, schedule: Schedule, xs: Sequence[NDArray], ys: Sequence[NDArray]
     ) -> list[NDArray]:
         """Issue all passes for the microbatches `xs` and labels `ys`; returns the losses of each
-        microbatch, and adds the gradients to those of the weights. Does not wait."""
+        microbatch, and adds the gradients to those of the weights. Does not wait. ValueError if the
+        schedule needs other stages, devices or microbatches."""
+        self._check(schedule, len(xs), len(ys))
         self.kept: dict[tuple[int, int], tuple[NDArray, NDArray]] = {}
         self.sent: dict[Pass, NDArray] = {}
         self.before: list[list[NDArray]] = [[] for _ in self.ctxs]
@@ -229,6 +242,20 @@ class Pipeline:
                 y = ys[microbatch].as_in_context(self.ctxs[device])
                 losses[microbatch] = self._forward(device, stage, microbatch, xs, y)
         return [losses[microbatch] for microbatch in sorted(losses)]
+
+    def _check(self, schedule: Schedule, inputs: int, labels: int) -> None:
+        steps = {step for passes in schedule for step in passes}
+        needed = len({step.stage for step in steps}), len({step.microbatch for step in steps})
+        if inputs != labels or needed != (len(self.stages), inputs):
+            raise ValueError(
+                f"Pipeline.run: the schedule has {needed[0]} stages and {needed[1]} microbatches; "
+                f"given are {len(self.stages)} stages, {inputs} inputs and {labels} labels"
+            )
+        if len(schedule) > len(self.ctxs):
+            raise ValueError(
+                f"Pipeline.run: the schedule is for {len(schedule)} devices, there are "
+                f"{len(self.ctxs)}: {', '.join(map(str, self.ctxs))}"
+            )
 
     def _forward(
         self, device: int, stage: int, microbatch: int, xs: Sequence[NDArray], y: Any = None
@@ -318,7 +345,7 @@ class Span(NamedTuple):
     number: int = 0
 
 
-def spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Context]) -> list[Span]:
+def find_spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Context]) -> list[Span]:
     """The passes of one step in a trace, device by device. ValueError if the trace has others than
     the schedule; the first step of a hybridized net has no passes yet, so it is not traced."""
     found = []
@@ -331,7 +358,7 @@ def spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Context]) -> list[Spa
         ran.sort(key=lambda operation: operation.began_ns)
         if [_pass_of(operation.name) for operation in ran] != [step[:2] for step in passes]:
             raise ValueError(
-                f"spans: {ctx} was to run {' '.join(map(str, passes))}, the trace has "
+                f"find_spans: {ctx} was to run {' '.join(map(str, passes))}, the trace has "
                 f"{' '.join(operation.name for operation in ran)}"
             )
         for operation, step in zip(ran, passes):
@@ -385,7 +412,7 @@ def draw(found: Sequence[Span], title: str = "") -> Picture:
     return picture
 
 
-def text(found: Sequence[Span], column_ns: int = 1_000_000) -> str:
+def to_text(found: Sequence[Span], column_ns: int = 1_000_000) -> str:
     """The schedule as text, a line for each device and a column for each `column_ns`: the number of
     the microbatch in its last digit, forward as a digit, backward as a letter from "a"; "." is
     idle."""

@@ -134,7 +134,7 @@ class Result:
     def __str__(self) -> str:
         least, work = self.bounds.least / 1000, self.bounds.work / 1000
         lines = [
-            pipeline.text(self.spans, round(1000 * min(self.problem.forward_us))),
+            pipeline.to_text(self.spans, round(1000 * min(self.problem.forward_us))),
             f"{self.time_us / 1000:.2f} ms; with the stages on these devices no order of the "
             f"passes takes less than {least:.2f} ms, no schedule at all less than {work:.2f} ms",
         ]
@@ -175,8 +175,8 @@ def judge(problem: Problem, entry: Entry) -> Result:
         )
     try:
         pipeline.merge(schedule)
-    except ValueError as problem_found:
-        raise Wrong("order", str(problem_found)) from None
+    except ValueError as error:
+        raise Wrong("order", str(error)) from None
     result = _run(own, schedule)
     _refuse_replaced("during the run")
     return result
@@ -212,16 +212,16 @@ def _run(problem: Problem, schedule: Schedule) -> Result:
             pipe.run(schedule, xs, ys)
         weights = [[w.data() for w in stage.collect_params().values()] for stage in stages]
         _check_values(weights, X, Y)
-        spans = _spans(trace, schedule, ctxs)
+        spans = _find_spans(trace, schedule, ctxs)
     _check_times(problem, spans)
     return Result(problem, schedule, spans, trace, links)
 
 
-def _spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Any]) -> list[Span]:
+def _find_spans(trace: Trace, schedule: Schedule, ctxs: Sequence[Any]) -> list[Span]:
     try:
-        return pipeline.spans(trace, schedule, ctxs)
-    except ValueError as problem_found:
-        raise Wrong("clock", str(problem_found)) from None
+        return pipeline.find_spans(trace, schedule, ctxs)
+    except ValueError as error:
+        raise Wrong("clock", str(error)) from None
 
 
 def _check_times(problem: Problem, spans: Sequence[Span]) -> None:
@@ -230,7 +230,7 @@ def _check_times(problem: Problem, spans: Sequence[Span]) -> None:
     free_ns: dict[int, int] = {}
     for span in spans:
         least_ns = free_ns.get(span.device, 0)
-        for need in pipeline.needs(span.step, problem.stages):
+        for need in pipeline.needs_of(span.step, problem.stages):
             other = at[need]
             copy_us = 0.0
             if other.device != span.device:
@@ -287,15 +287,15 @@ def by_device(schedule: Schedule, stages: int) -> Schedule:
 def library_schedules(problem: Problem) -> dict[str, Schedule]:
     """The library's own schedules for a problem, where each device has equally many stages."""
     p, m = problem.devices, problem.microbatches
-    each, rest = divmod(problem.stages, p)
+    share, rest = divmod(problem.stages, p)
     if rest:
         return {}
     found = {
-        "GPipe": by_device(pipeline.gpipe(p, m), each),
-        "1F1B": by_device(pipeline.one_f_one_b(p, m), each),
+        "GPipe": by_device(pipeline.gpipe(p, m), share),
+        "1F1B": by_device(pipeline.one_f_one_b(p, m), share),
     }
-    if m % p == 0 and each > 1:
-        found["interleaved"] = pipeline.interleaved(p, m, each)
+    if m % p == 0 and share > 1:
+        found["interleaved"] = pipeline.interleaved(p, m, share)
     return found
 
 

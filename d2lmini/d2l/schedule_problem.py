@@ -42,6 +42,18 @@ class Problem:
     link_gb_s: float = 0.008192
     keep: int = 10
 
+    def __post_init__(self) -> None:
+        counts = {"devices": self.devices, "microbatches": self.microbatches, "keep": self.keep}
+        counts |= {"rows": self.rows} | {f"widths[{i}]": w for i, w in enumerate(self.widths)}
+        for name, count in counts.items():
+            if not isinstance(count, int) or count < 1:
+                raise ValueError(f"Problem: {name} is an integer, 1 or more, got {count!r}")
+        if len(self.widths) < 2:
+            raise ValueError(f"Problem: widths are those of 1 stage or more, got {self.widths!r}")
+        for name, rate in (("gflops", self.gflops), ("link_gb_s", self.link_gb_s)):
+            if not rate > 0:
+                raise ValueError(f"Problem: {name} is a rate above 0, got {rate!r}")
+
     @property
     def stages(self) -> int:
         """The number of stages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
@@ -38,7 +39,7 @@ def one_step(schedule, p, m, v=1, **times):
         nd.waitall()
         with profile() as trace:
             line.run(schedule, xs, ys)
-        return trace, pipeline.spans(trace, schedule, ctxs)
+        return trace, pipeline.find_spans(trace, schedule, ctxs)
 
 
 # -- schedules -------------------------------------------------------------------------------------
@@ -77,6 +78,31 @@ def test_wrong_numbers_of_microbatches_are_named():
         pipeline.interleaved(4, 6, 2)
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: pipeline.gpipe(0, 2), "p is a number of devices, 1 or more, got 0"),
+        (lambda: pipeline.one_f_one_b(2, 1.5), "m is a number of microbatches, 1 or more, got 1.5"),
+        (lambda: pipeline.bubble(2, 2, -1), "v is a number of stages on each device"),
+    ],
+)
+def test_wrong_counts_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_a_schedule_for_another_net_is_refused_at_the_call():
+    line = pipeline.Pipeline(pipeline.dense_stages([WIDTH] * 3, [cpu()]), L2, [cpu()])
+    xs = parts(np.zeros((4, WIDTH)), 2, cpu())
+    for schedule, words in (
+        (pipeline.gpipe(3, 2), "3 stages and 2 microbatches; given are 2 stages, 2 inputs and 2"),
+        (pipeline.gpipe(2, 4), "2 stages and 4 microbatches"),
+        (pipeline.gpipe(2, 2), "for 2 devices, there are 1: cpu"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            line.run(schedule, xs, xs)
+
+
 def test_devices_that_wait_for_each_other_are_named():
     schedule = pipeline.gpipe(2, 1)
     schedule[0].reverse()
@@ -87,7 +113,7 @@ def test_devices_that_wait_for_each_other_are_named():
 # -- the virtual clock -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 4, 2), (4, 8, 2), (3, 6, 3)])
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 2), (3, 6, 3), (8, 8, 2)])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_bubble_and_activations_are_those_of_the_theory(name, p, m, v):
     v = v if name == "interleaved" else 1
@@ -160,7 +186,7 @@ def test_a_program_that_issues_late_and_a_device_without_work_are_named():
 
 def test_pictures():
     _, spans = one_step(pipeline.one_f_one_b(2, 3), 2, 3)
-    assert pipeline.text(spans) == "gpu(0) 01..aa2bb.cc\ngpu(1) .0aa1bb2cc.."
+    assert pipeline.to_text(spans) == "gpu(0) 01..aa2bb.cc\ngpu(1) .0aa1bb2cc.."
     picture = pipeline.draw(spans, "1F1B")
     axes = picture.figure.axes[0]
     assert [label.get_text() for label in axes.get_legend().get_texts()] == ["forward", "backward"]
@@ -170,14 +196,14 @@ def test_pictures():
 # -- values ----------------------------------------------------------------------------------------
 
 
-def train(schedule, n, m, replicas=1, steps=20):
+def train(schedule, n, m, replicas=1, steps=20, scope=None):
     """The weights after some steps of a net of n stages, and the bytes of one step."""
     rng = np.random.default_rng(3)
     values = [rng.normal(scale=0.4, size=(WIDTH, WIDTH)) for _ in range(n)]
     X, Y = rng.normal(size=(2, m * ROWS, WIDTH))
     place = {step.stage: d for d, passes in enumerate(schedule) for step in passes}
     p = len(schedule)
-    with virtual_gpus(p * replicas) as ctxs, engine.stepped(times=0, remember=0):
+    with virtual_gpus(p * replicas) as ctxs, scope or engine.stepped(times=0, remember=0):
         rows = [ctxs[r * p : (r + 1) * p] for r in range(replicas)]
         homes = [[row[place[s]] for row in rows] for s in range(n)]
         stages = pipeline.dense_stages([WIDTH] * (n + 1), homes)
@@ -207,8 +233,8 @@ def train(schedule, n, m, replicas=1, steps=20):
         return weights, links
 
 
-def train_alone(n, m, steps=20):
-    """The weights after training on one device, microbatch after microbatch."""
+def train_alone(n, m, steps=20, pieces=None):
+    """The weights after training on one device, microbatch after microbatch, or in `pieces`."""
     rng = np.random.default_rng(3)
     values = [rng.normal(scale=0.4, size=(WIDTH, WIDTH)) for _ in range(n)]
     X, Y = rng.normal(size=(2, m * ROWS, WIDTH))
@@ -218,7 +244,7 @@ def train_alone(n, m, steps=20):
         stage.weight.set_data(nd.array(value))
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.2})
     for _ in range(steps):
-        for x, y in zip(parts(X, m, cpu()), parts(Y, m, cpu())):
+        for x, y in zip(*(parts(batch, pieces or m, cpu()) for batch in (X, Y))):
             with autograd.record():
                 loss = L2(net(x), y)
             loss.backward()
@@ -239,6 +265,19 @@ def test_twenty_steps_have_the_bits_of_one_device(name, p, m, v):
         np.testing.assert_array_equal(found, expected)
     # Each boundary between stages: an output there, its gradient back, for each microbatch.
     assert links.nbytes == 2 * (v * p - 1) * m * 4 * ROWS * WIDTH
+
+
+def test_the_whole_batch_at_once_gives_the_same_but_for_rounding():
+    [weights], _ = train(pipeline.one_f_one_b(4, 4), 4, 4)
+    for found, expected in zip(weights, train_alone(4, 4, pieces=1)):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_compute_the_same():
+    schedule = pipeline.one_f_one_b(2, 4)
+    [weights], _ = train(schedule, 2, 4, steps=5, scope=contextlib.nullcontext())
+    for found, expected in zip(weights, train_alone(2, 4, steps=5)):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("p", [2, 4])

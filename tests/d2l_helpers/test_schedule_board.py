@@ -31,7 +31,7 @@ def least_us(problem, schedule):
     place, ends, free = places_of(schedule), {}, [0.0] * len(schedule)
     for device, step in pipeline.merge(schedule):
         at = free[device]
-        for need in pipeline.needs(step, problem.stages):
+        for need in pipeline.needs_of(step, problem.stages):
             apart = place[need.stage] != device
             copy_us = problem.copy_us[min(need.stage, step.stage)] if apart else 0.0
             at = max(at, ends[need] + copy_us)
@@ -229,7 +229,7 @@ def earliest_ns(spans, span):
     """When the device was free, or the last input came."""
     ends = [other.end_ns for other in spans if other.device == span.device]
     free_ns = max((ns for ns in ends if ns <= span.begin_ns), default=0)
-    needs = pipeline.needs(span.step, PROBLEM.stages)
+    needs = pipeline.needs_of(span.step, PROBLEM.stages)
     came = [
         other.end_ns + (other.device != span.device) * round(1000 * PROBLEM.copy_us[1])
         for other in spans
@@ -397,3 +397,17 @@ def test_unequal_stages_and_numbers_have_no_library_schedule():
     assert schedule_board.library_schedules(Problem(devices=3)) == {}
     odd = Problem(devices=4, microbatches=6)
     assert list(schedule_board.library_schedules(odd)) == ["GPipe", "1F1B"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"devices": 0}, "devices is an integer, 1 or more, got 0"),
+        ({"widths": (8,)}, "widths are those of 1 stage or more"),
+        ({"widths": (8, 0)}, r"widths\[1\] is an integer, 1 or more, got 0"),
+        ({"link_gb_s": 0}, "link_gb_s is a rate above 0, got 0"),
+    ],
+)
+def test_a_problem_that_is_none_is_refused(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        Problem(**wrong)
