@@ -118,7 +118,9 @@ def _check(call: str, arrays: Sequence[NDArray], cut: bool = False) -> Sequence[
     kinds = {(x.shape, x.dtype) for x in arrays}
     if len(kinds) > 1:
         raise ValueError(f"{call}: the arrays differ, make them alike: {kinds}")
-    if cut and (arrays[0].ndim == 0 or arrays[0].shape[0] % len(arrays)):
+    if arrays[0].ndim == 0:
+        raise ValueError(f"{call}: a number has no first axis; use reshape((1,))")
+    if cut and arrays[0].shape[0] % len(arrays):
         raise ValueError(
             f"{call}: shape {arrays[0].shape} has no {len(arrays)} equal shards along its first "
             "axis; reshape or pad the arrays"

@@ -191,7 +191,10 @@ class DistKVStore(KVStore):
         return self._convert("ReduceScatter", "sum up shards of", run, value, value.shape[0] // n)
 
     def all_gather(self, shard: NDArray) -> NDArray:
-        """The shards of all processes, one after the other along the first axis; on the CPU."""
+        """The shards of all processes, one after the other along the first axis; on the CPU.
+        ValueError for a number, which has no first axis."""
+        if not shard.shape:
+            raise ValueError("all_gather: a number has no first axis; use reshape((1,))")
         job = self._world
 
         def run(source: Any, target: Any) -> None:

@@ -135,6 +135,7 @@ def ones(*shape, **options):
         ("reduce_scatter", [ones(3), ones(3)], ValueError, r"\(3,\) has no 2 equal shards"),
         ("all_reduce", [ones(4), ones(2, 2)], ValueError, "the arrays differ"),
         ("all_gather", [ones(4), ones(4, dtype="float64")], ValueError, "the arrays differ"),
+        ("all_gather", [nd.array(np.ones(()))] * 2, ValueError, "a number has no first axis"),
         ("all_gather", ones(4), TypeError, "a list with an NDArray for each device"),
         ("all_reduce", [1.0, 2.0], TypeError, "a list with an NDArray for each device"),
     ],

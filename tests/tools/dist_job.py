@@ -92,20 +92,24 @@ def store_calls(kv):
 
 
 def shards(kv):
-    """A sum in shards, gathered again: its values, the bytes of each exchange, and the error."""
+    """A sum in shards, gathered again: its values, the bytes of each exchange, and errors."""
     x = nd.arange(16).reshape((8, 2)) * (kv.rank + 1)
     with profile() as trace:
         own = kv.reduce_scatter(x)
         whole = kv.all_gather(own)
     rows = slice(len(own) * kv.rank, len(own) * (kv.rank + 1))
     assert (own.asnumpy() == whole.asnumpy()[rows]).all()
-    try:
-        kv.reduce_scatter(nd.ones((8 * kv.num_workers + 1,)))
-        error = "none"
-    except ValueError as problem:
-        error = str(problem)
+    errors = []
+    for call, wrong in (
+        (kv.reduce_scatter, nd.ones((8 * kv.num_workers + 1,))),
+        (kv.all_gather, nd.array(np.ones(()))),
+    ):
+        try:
+            call(wrong)
+        except ValueError as problem:
+            errors.append(str(problem))
     sent = {operation.name: operation.nbytes for operation in trace.operations}
-    return [whole.asnumpy().reshape(-1).tolist(), sent, error]
+    return [whole.asnumpy().reshape(-1).tolist(), sent, errors]
 
 
 def succeed(folder):
