@@ -14,6 +14,7 @@
     check       is the schedule as an exercise asks? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
     traffic     bytes copied between devices in a scope, by direction
+    all_reduce, all_gather, reduce_scatter    sums and shards of arrays on several devices
     pipeline    a net cut into stages: GPipe, 1F1B, interleaved schedules, run and drawn
     schedule_board  judges pipeline schedules of the reader: time, lower bounds, values
     cluster     simulates n processes: the cost of sums, and a step
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from d2lmini.d2l.hardware import Machine, machine
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
+    from d2lmini.d2l.parallel import all_gather, all_reduce, reduce_scatter
     from d2lmini.d2l.prediction import Prediction, predict
     from d2lmini.d2l.programs import folding
     from d2lmini.d2l.recorder import Recording, dependency_graph, recording
@@ -126,6 +128,7 @@ _FILES = {
     "hardware": "Machine machine",
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
+    "parallel": "all_gather all_reduce reduce_scatter",
     "prediction": "Prediction predict",
     "programs": "folding",
     "conformance": "check_engine",

@@ -40,7 +40,7 @@ from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
 from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
-from d2lmini.ndarray import NDArray
+from d2lmini.ndarray import NDArray, empty
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.core import registry
@@ -168,6 +168,55 @@ class DistKVStore(KVStore):
                 for x in arrays if k not in by_nccl else ():
                     if not _is_like(x, self._store[k]):
                         self._store[k].copyto(x)
+
+    def reduce_scatter(self, value: NDArray) -> NDArray:
+        """This process's shard of the sum of `value` over all processes: shard r of n equal parts
+        along the first axis belongs to rank r. The result is on the CPU.
+
+        ValueError unless the number of processes divides the first axis. No other KVStore has this
+        method or `all_gather`; for the devices of one process there is `d2l.reduce_scatter`.
+        """
+        n = self.num_workers
+        if not value.shape or value.shape[0] % n:
+            raise ValueError(
+                f"reduce_scatter: shape {value.shape} has no {n} equal shards along its first "
+                "axis; reshape or pad the array"
+            )
+        job = self._world
+
+        def run(source: Any, target: Any) -> None:
+            total = job.reduce_scatter(source.reshape(-1), source.dtype)
+            target[...] = total.reshape(target.shape)
+
+        return self._convert("ReduceScatter", "sum up shards of", run, value, value.shape[0] // n)
+
+    def all_gather(self, shard: NDArray) -> NDArray:
+        """The shards of all processes, one after the other along the first axis; on the CPU.
+        ValueError for a number, which has no first axis."""
+        if not shard.shape:
+            raise ValueError("all_gather: a number has no first axis; use reshape((1,))")
+        job = self._world
+
+        def run(source: Any, target: Any) -> None:
+            job.all_gather(source.reshape(-1), target.reshape(-1))
+
+        rows = shard.shape[0] * self.num_workers
+        return self._convert("AllGather", "gather", run, shard, rows)
+
+    def _convert(
+        self, name: str, way: str, run: Callable[[Any, Any], None], value: NDArray, rows: int
+    ) -> NDArray:
+        """Push an exchange that makes an array of so many rows of `value`."""
+        source = value.as_in_context(cpu())
+        result = empty((rows, *value.shape[1:]), dtype=value.dtype)
+        given, wanted = operand(source), operand(result)
+        plan = (way, ("an array", f"{np.dtype(value.dtype).name} {value.shape}"))
+        whole = max(source._spec.nbytes, result._spec.nbytes)
+        self._exchange(
+            name, plan, lambda: run(array_of(given), array_of(wanted)), [given[0]], [wanted[0]],
+            whole * (self.num_workers - 1) // self.num_workers, note_writes([result]),
+        )  # fmt: skip
+        return result
 
     def barrier(self) -> None:
         """Block until all processes are here, and their earlier pushes to KVStores are done."""

@@ -96,25 +96,39 @@ class World:
         dtype, n = sources[0].dtype, self.size
         wire = dtype_on_wire(dtype, half)
         share = -(-sum(x.size for x in sources) // n)
-        mine, parts = self.space(0, n * share, wire), self.space(1, n * share, wire)
+        mine = self.space(0, n * share, wire)
         end = 0
         for x in sources:
             mine[end : end + x.size] = x.reshape(-1)
             end += x.size
         mine[end:] = 0
-        sent = share * wire.itemsize * (n - 1)
-        self._move(self._comm.Ialltoall, mine, parts, sent)
         exact = np.promote_types(dtype, np.float32) if wire == np.float16 else dtype
-        total = parts[:share].astype(exact)
-        for r in range(1, n):
-            total += parts[r * share : (r + 1) * share]
-        parts[:share] = total
-        self._move(self._comm.Iallgather, parts[:share], mine, sent)
+        total = self.reduce_scatter(mine, exact)
+        self.all_gather(total.astype(wire, copy=False), mine)
         end = 0
         for x, copies in zip(sources, targets):
             for target in copies:
                 np.copyto(target, mine[end : end + x.size].reshape(target.shape))
             end += x.size
+
+    def reduce_scatter(self, mine: np.ndarray, exact: Any) -> np.ndarray:
+        """This process's share of the sum of `mine` over all processes, in the order of ranks.
+
+        mine: one-dimensional, its size a multiple of the number of processes; exact: the dtype in
+        which the sum is computed, and that of the result.
+        """
+        n = self.size
+        share = mine.size // n
+        parts = self.space(1, mine.size, mine.dtype)
+        self._move(self._comm.Ialltoall, mine, parts, share * mine.itemsize * (n - 1))
+        total = parts[:share].astype(exact)
+        for r in range(1, n):
+            total += parts[r * share : (r + 1) * share]
+        return total
+
+    def all_gather(self, share: np.ndarray, whole: np.ndarray) -> None:
+        """Write the shares of all processes into `whole`, in the order of ranks."""
+        self._move(self._comm.Iallgather, share, whole, share.nbytes * (self.size - 1))
 
     def meet(self, make: Callable[[], Any], count: int) -> tuple[Any, int, int]:
         """The result of rank 0's `make`; the sum of `count` over lower ranks, and over all."""

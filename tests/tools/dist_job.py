@@ -13,7 +13,18 @@ from pathlib import Path
 
 import numpy as np
 
-from d2lmini import autograd, cpu, gluon, gpu, kvstore, nd, optimizer, random, virtual_gpus
+from d2lmini import (
+    autograd,
+    cpu,
+    gluon,
+    gpu,
+    kvstore,
+    nd,
+    optimizer,
+    profile,
+    random,
+    virtual_gpus,
+)
 from d2lmini.distributed import throttle
 
 SIZES = (3, 5, 2)
@@ -80,6 +91,27 @@ def store_calls(kv):
     return found
 
 
+def shards(kv):
+    """A sum in shards, gathered again: its values, the bytes of each exchange, and errors."""
+    x = nd.arange(16).reshape((8, 2)) * (kv.rank + 1)
+    with profile() as trace:
+        own = kv.reduce_scatter(x)
+        whole = kv.all_gather(own)
+    rows = slice(len(own) * kv.rank, len(own) * (kv.rank + 1))
+    assert (own.asnumpy() == whole.asnumpy()[rows]).all()
+    errors = []
+    for call, wrong in (
+        (kv.reduce_scatter, nd.ones((8 * kv.num_workers + 1,))),
+        (kv.all_gather, nd.array(np.ones(()))),
+    ):
+        try:
+            call(wrong)
+        except ValueError as problem:
+            errors.append(str(problem))
+    sent = {operation.name: operation.nbytes for operation in trace.operations}
+    return [whole.asnumpy().reshape(-1).tolist(), sent, errors]
+
+
 def succeed(folder):
     kv = kvstore.create("dist_sync")
     part = np.split(X, kv.num_workers)[kv.rank]
@@ -95,6 +127,7 @@ def succeed(folder):
         "unused": unused(kv),
         "wide": wide(kv),
         "calls": store_calls(kv),
+        "shards": shards(kv),
         "threads": os.environ["OMP_NUM_THREADS"],
     }  # fmt: skip
     (folder / f"{kv.rank}.json").write_text(json.dumps(found))

@@ -391,6 +391,40 @@ assert again > kept
 """,
         },
     ),
+    Box(
+        "split-anything",
+        "PyTorch's `fully_shard(net)` (`torch.distributed.fsdp`) is ZeRO 3: each layer is "
+        "gathered before it computes. With `reshard_after_forward=False` it stays whole until "
+        "backward, as in exercise 7. `ColwiseParallel` and `RowwiseParallel` cut a layer by "
+        "columns and by rows, and `torch.distributed.pipelining` has the schedules of sections "
+        "9 to 11 (`ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B`). In JAX a program "
+        "says only where an array lies (`NamedSharding`), and `jax.jit` adds the communication.",
+        {
+            "torch": """
+import inspect
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+parameters = inspect.signature(fully_shard).parameters
+assert "reshard_after_forward" in parameters
+text = " ".join(fully_shard.__doc__.split())
+assert "all-gather" in text and "reduce-scatter" in text
+assert ColwiseParallel and RowwiseParallel
+""",
+            "jax": """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("k",))
+X = jnp.ones((4, 8))
+A, B = jnp.ones((8, 16)), jnp.ones((16, 8))
+by_columns, by_rows = NamedSharding(mesh, P(None, "k")), NamedSharding(mesh, P("k", None))
+block = jax.jit(lambda X, A, B: jax.nn.relu(X @ A) @ B)
+split = block(X, jax.device_put(A, by_columns), jax.device_put(B, by_rows))
+assert (split == block(X, A, B)).all()
+""",
+        },
+    ),
 ]
 
 #: What each library's programs begin with.
