@@ -171,10 +171,12 @@ class ControlledThread:
 
 def _mark_ended(thread: Any) -> None:
     """Let other threads' `join` return: an executor's threads are joined at the process's end."""
-    if hasattr(thread, "_is_stopped"):
-        thread._is_stopped = True
-    elif hasattr(thread, "_os_thread_handle"):  # Python 3.13
-        thread._os_thread_handle._set_done()
+    thread._is_stopped = True
+    for name in "_handle", "_os_thread_handle":  # Python 3.13, 3.14
+        if hasattr(thread, name):
+            handle = _thread._make_thread_handle(thread.ident)  # type: ignore[attr-defined]
+            handle._set_done()
+            setattr(thread, name, handle)
 
 
 class _Here(threading.local):
