@@ -101,7 +101,7 @@ def explore(
                  "reduced": one schedule of each class that differs in independent steps only;
                  "all": every schedule
     schedules    the bound on their number
-    seconds      the bound on the time for all of them; half as long again may go into shortening
+    seconds      the bound on the time for all of them; a sixth of it again for shortening
     steps        the bound on the steps of a schedule. More is the failure "no end": a livelock, or
                  a thread that starves; no thread that could run waits for long in a schedule
     schedule     run only this one: the `schedule` of a result
@@ -151,7 +151,7 @@ class _Explorer:
         self.program = program
         self.bounds = bounds
         self.deadline = deadline
-        self.extra_s = seconds / 2
+        self.extra_s = seconds / 6
 
     def execute(self, policy: Policy) -> Run:
         """Run the program once."""

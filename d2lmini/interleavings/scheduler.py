@@ -19,6 +19,7 @@ from __future__ import annotations
 import _thread
 import ctypes
 import gc
+import logging
 import sys
 import threading
 import time
@@ -42,8 +43,10 @@ from d2lmini.interleavings.sites import Site, find_site, site_of
 FAIR_STEPS = 200
 #: A thread of a run that is over gets so long to end.
 END_S = 1.0
-#: ... and may do so many operations meanwhile that cannot block.
+#: ... and may do so many operations meanwhile that do not block.
 LATE_STEPS = 100
+#: The key of the virtual clock.
+CLOCK = ("clock",)
 
 monotonic, allocate_lock = time.monotonic, _thread.allocate_lock
 
@@ -94,17 +97,20 @@ class ControlledThread:
         """
         run = self.run
         if run.over:
-            # A finalizer or `finally` may tidy up; what may block, or does not end, is ended.
+            # A finalizer or `finally` may tidy up; what would block, or does not end, is ended.
             self.late_steps += 1
-            if ready is not None or self.late_steps > LATE_STEPS:
+            if self.late_steps > LATE_STEPS or (ready is not None and not ready(False)):
                 raise Ended
             site = run.trace[0].operation.site
             return Step(self, Operation(what, target, (), None, None, site), run)
         deadline = None
-        if timeout is not None and timeout >= 0:
-            deadline = run.now + timeout
         if uses is None:
             uses = ((target.key, True),)
+        if timeout is not None:
+            deadline = run.now + timeout
+            if run.any_time:  # the clock was read just now; the operation may set it
+                run.trace[-1].uses += ((CLOCK, False),)
+                uses += ((CLOCK, True),)
         self.pending = Operation(what, target, uses, ready, deadline, site or find_site())
         self.since = len(run.trace)
         chosen = run.hand_on()
@@ -272,16 +278,24 @@ class Run:
 
     def _end_threads(self) -> None:
         """End the threads that are left, one after the other."""
-        for thread in self.threads:
-            if not thread.finished and thread.baton.locked():
-                thread.baton.release()
-            if thread.gone.acquire(timeout=END_S):
-                continue
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident), ctypes.py_object(Ended)
-            )
-            if not thread.gone.acquire(timeout=END_S) and self.failure is None:
-                self.failure = describe_hang(self)
+        log = logging.getLogger("concurrent.futures")
+        log.disabled = True  # an executor's thread logs the exception that ends it
+        try:
+            for thread in self.threads:
+                self._end_thread(thread)
+        finally:
+            log.disabled = False
+
+    def _end_thread(self, thread: ControlledThread) -> None:
+        if not thread.finished and thread.baton.locked():
+            thread.baton.release()
+        if thread.gone.acquire(timeout=END_S):
+            return
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident), ctypes.py_object(Ended)
+        )
+        if not thread.gone.acquire(timeout=END_S) and self.failure is None:
+            self.failure = describe_hang(self)
 
     # -- on the thread that runs ------------------------------------------------------------------
 

@@ -258,7 +258,9 @@ def perform(threads_operations: list[list[tuple[str, str]]]) -> object:
     return tuple(map(tuple, seen)), tuple(cells.values())
 
 
-def outcomes_of(drawn: list[list[tuple[str, str]]], search: str, most: int) -> tuple[set, int] | None:
+def outcomes_of(
+    drawn: list[list[tuple[str, str]]], search: str, most: int
+) -> tuple[set, int] | None:
     """The outcomes of a program, and the number of schedules; None if there are too many."""
     found = explore(lambda: perform(drawn), search=search, schedules=most, stop=False)
     return (set(found.outcomes), found.schedules) if found.complete else None
