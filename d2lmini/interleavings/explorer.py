@@ -12,7 +12,13 @@ from d2lmini.base import MXNetError
 from d2lmini.interleavings.failures import Failure
 from d2lmini.interleavings.lines import make_tracer
 from d2lmini.interleavings.patches import number_names, patched
-from d2lmini.interleavings.policies import Policy, follow, read_schedule, write_schedule
+from d2lmini.interleavings.policies import (
+    Policy,
+    check_followed,
+    follow,
+    read_schedule,
+    write_schedule,
+)
 from d2lmini.interleavings.records import Bounds
 from d2lmini.interleavings.reduction import search_reduced
 from d2lmini.interleavings.scheduler import Run, allocate_lock, current, monotonic
@@ -174,7 +180,9 @@ class _Explorer:
         """See `explore`."""
         found = Exploration()
         if schedule is not None:
-            run = self.execute(follow(read_schedule(schedule)))
+            choices = read_schedule(schedule)
+            run = self.execute(follow(choices))
+            check_followed(run, choices)
             _count(found, run)
             _report(found, run)
             return found

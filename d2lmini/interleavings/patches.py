@@ -75,8 +75,6 @@ def _begin(self: Any) -> None:
     here.run.trace[-1].operation.target = thread
     here.run.threads.append(thread)
     here.run.unfinished += not self.daemon
-    self._started.set()
-    self._controlled = thread
     thread.begin()
 
 

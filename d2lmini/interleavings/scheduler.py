@@ -61,7 +61,7 @@ class ControlledThread:
     def __init__(self, run: Run, thread: threading.Thread, work: Callable[[], object]):
         self.run = run
         self.number = len(run.threads)
-        self.thread = thread
+        self.thread: Any = thread
         self.name = thread.name
         self.daemon = thread.daemon
         self.work = work
@@ -78,6 +78,8 @@ class ControlledThread:
         self.ident = 0
         self.since = 0  # the number of steps of the run when the operation was announced
         self.pending: Operation | None = None
+        thread._controlled = self  # type: ignore[attr-defined]
+        thread._started.set()  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return self.name
@@ -134,7 +136,7 @@ class ControlledThread:
         here.thread = self
         self.ident = threading.get_ident()
         threading._active[self.ident] = self.thread  # type: ignore[attr-defined]
-        self.thread._ident = self.ident  # type: ignore[attr-defined]
+        self.thread._ident = self.ident
         self.baton.acquire()
         failure = None
         try:
