@@ -40,7 +40,7 @@ from d2lmini.interleavings.sites import Site, find_site, site_of
 
 #: A thread that took so many steps in a row while another could run is passed over once: a loop
 #: that polls must not keep the thread that it waits for from running.
-FAIR_STEPS = 200
+FAIR_STEPS = 100
 #: A thread of a run that is over gets so long to end.
 END_S = 1.0
 #: ... and may do so many operations meanwhile that do not block.
