@@ -77,6 +77,8 @@ def _follow_path(path: list[_Node]) -> Policy:
             if number != before.chosen and are_independent(uses, last.uses)
         }
         awake = [thread for thread in enabled if thread.number not in sleep]
+        if not awake and run.is_forced:
+            awake = enabled
         if not awake:
             return None
         chosen = default if default in awake else awake[0]

@@ -38,8 +38,8 @@ from d2lmini.interleavings.failures import (
 from d2lmini.interleavings.records import Bounds, Choice, Operation, Step, Uses
 from d2lmini.interleavings.sites import Site, find_site, site_of
 
-#: A thread that took so many steps in a row while another could run is passed over once: a loop
-#: that polls must not keep the thread that it waits for from running.
+#: A thread that could have taken so many steps since its last one takes the next: under every
+#: schedule, a loop that polls lets the thread run that it waits for.
 FAIR_STEPS = 100
 #: A thread of a run that is over gets so long to end.
 END_S = 1.0
@@ -76,6 +76,7 @@ class ControlledThread:
         self.finished = False
         self.key, self.life = ("thread", self.number), ("daemon", self.number)
         self.ident = 0
+        self.waited = 0  # so many steps could have been its own since its last one
         self.since = 0  # the number of steps of the run when the operation was announced
         self.pending: Operation | None = None
         thread._controlled = self  # type: ignore[attr-defined]
@@ -231,7 +232,7 @@ class Run:
         self.now = 0.0
         self.epoch = 0
         self.hashes = 0
-        self.streak = 0
+        self.is_forced = False  # does a thread take this step because it has waited for long?
         self._done = allocate_lock()
         self._done.acquire()
 
@@ -318,6 +319,7 @@ class Run:
             self.stop(describe_no_end(self))
             return None
         before = self.trace[-1].thread
+        enabled = self._be_fair(enabled)
         default = self._default(before, enabled)
         chosen: ControlledThread | None = default
         try:
@@ -329,7 +331,6 @@ class Run:
             self.cut = True
             self.stop(None)
             return None
-        self.streak = self.streak + 1 if chosen is before and len(enabled) > 1 else 0
         self._record(chosen, enabled, default, before)
         return chosen
 
@@ -348,6 +349,7 @@ class Run:
             if ready is None or not ready(False):
                 self.now = deadline
         chosen.steps += 1
+        chosen.waited = 0
         step = Step(chosen, operation, self)
         step.enabled = tuple([thread.number for thread in enabled])
         step.after = before.number, before.steps - (chosen is before)
@@ -370,6 +372,14 @@ class Run:
                 enabled.append(thread)
         return enabled
 
+    def _be_fair(self, enabled: list[ControlledThread]) -> list[ControlledThread]:
+        """Of the threads that could take the next step, those that may be chosen."""
+        longest = max(enabled, key=lambda thread: thread.waited)
+        self.is_forced = longest.waited >= FAIR_STEPS
+        for thread in enabled:
+            thread.waited += 1
+        return [longest] if self.is_forced else enabled
+
     def _jump(self) -> bool:
         """Set the clock to the next deadline; False if there is none."""
         deadlines = [
@@ -390,7 +400,7 @@ class Run:
     ) -> ControlledThread:
         operation = before.pending
         stays = operation is not None and operation.what != "yields"
-        if stays and before in enabled and self.streak < FAIR_STEPS:
+        if stays and before in enabled:
             return before
         for thread in enabled:
             if thread.number > before.number:
