@@ -1,0 +1,402 @@
+"""One run of a program under a scheduler that decides which thread takes the next step.
+
+Every thread of the program is a thread of the operating system, but only one runs at a time. Each
+blocks on a lock of its own, its baton. A thread that comes to an operation (`step`) announces it
+and asks the run for the thread to go on. A step is the operation that was announced
+and the code after it, up to the thread's next operation.
+
+An operation is enabled if it would not block. If no operation is enabled, the virtual clock jumps
+to the next deadline of a sleep or a timeout; if there is none, all threads are blocked for ever and
+the run has failed. With timers="any" a sleep or a timeout may also end while others could run.
+
+The default order goes on with the thread that ran last, and when that thread blocks or ends, with
+the next one by number. So a schedule is known by its deviations from the default order. Each is a
+`Choice`: after the n-th step of a thread, another thread goes on.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import gc
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from d2lmini.interleavings.failures import (
+    Failure,
+    describe_block,
+    describe_error,
+    describe_hang,
+    describe_no_end,
+)  # fmt: skip
+from d2lmini.interleavings.records import Bounds, Choice, Operation, Step, Uses
+from d2lmini.interleavings.sites import Site, find_site, site_of
+
+#: A thread that took so many steps in a row while another could run is passed over once: a loop
+#: that polls must not keep the thread that it waits for from running.
+FAIR_STEPS = 200
+#: A thread of a run that is over gets so long to end.
+END_S = 1.0
+#: ... and may do so many operations meanwhile that cannot block.
+LATE_STEPS = 100
+
+monotonic, allocate_lock = time.monotonic, _thread.allocate_lock
+
+
+class Ended(BaseException):
+    """Ends a thread whose run is over."""
+
+
+class ControlledThread:
+    """A thread of the program."""
+
+    def __init__(self, run: Run, thread: threading.Thread, work: Callable[[], object]):
+        self.run = run
+        self.number = len(run.threads)
+        self.thread = thread
+        self.name = thread.name
+        self.daemon = thread.daemon
+        self.work = work
+        self.baton = allocate_lock()
+        self.baton.acquire()
+        self.gone = allocate_lock()
+        self.gone.acquire()
+        self.steps = self.late_steps = 0
+        self.made = count()
+        self.born = 0  # the number of the step that started the thread
+        self.holds: list[Any] = []
+        self.finished = False
+        self.key = ("thread", self.number)
+        self.ident = 0
+        self.since = 0  # the number of steps of the run when the operation was announced
+        self.pending: Operation | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def step(
+        self,
+        what: str,
+        target: Any,
+        ready: Callable[[bool], bool] | None = None,
+        timeout: float | None = None,
+        uses: Uses | None = None,
+        site: Site | None = None,
+    ) -> Step:
+        """Announce an operation on `target`; returns when the scheduler lets this thread do it.
+
+        ready(late) tells whether the operation would not block; `late` is True if its time is up.
+        """
+        run = self.run
+        if run.over:
+            # A finalizer or `finally` may tidy up; what may block, or does not end, is ended.
+            self.late_steps += 1
+            if ready is not None or self.late_steps > LATE_STEPS:
+                raise Ended
+            site = run.trace[0].operation.site
+            return Step(self, Operation(what, target, (), None, None, site), run)
+        deadline = None
+        if timeout is not None and timeout >= 0:
+            deadline = run.now + timeout
+        if uses is None:
+            uses = ((target.key, True),)
+        self.pending = Operation(what, target, uses, ready, deadline, site or find_site())
+        self.since = len(run.trace)
+        chosen = run.hand_on()
+        if chosen is not self:
+            if chosen is not None:
+                chosen.baton.release()
+            self.baton.acquire()
+            if run.over:
+                raise Ended
+        return run.trace[-1]
+
+    def begin(self) -> None:
+        """Start the thread of the operating system; it waits for its first turn."""
+        function = getattr(self.thread, "_target", None) or self.work
+        site = site_of(function)
+        self.pending = Operation("begins", self, ((self.key, False),), None, None, site)
+        self.since = len(self.run.trace)
+        _thread.start_new_thread(self._carry, ())
+
+    def _carry(self) -> None:
+        here.thread = self
+        self.ident = threading.get_ident()
+        threading._active[self.ident] = self.thread  # type: ignore[attr-defined]
+        self.thread._ident = self.ident  # type: ignore[attr-defined]
+        self.baton.acquire()
+        failure = None
+        try:
+            if not self.run.over:
+                if self.run.bounds.tracer is not None:
+                    sys.settrace(self.run.bounds.tracer)
+                self.work()
+        except (Ended, SystemExit):
+            failure = None
+        except BaseException as error:
+            failure = describe_error(self, error)
+        sys.settrace(None)
+        threading._active.pop(self.ident, None)  # type: ignore[attr-defined]
+        here.thread = None
+        _mark_ended(self.thread)
+        try:
+            self._leave(failure)
+        finally:
+            self.gone.release()
+
+    def _leave(self, failure: Failure | None) -> None:
+        run = self.run
+        self.finished = True
+        self.pending = None
+        if run.over:
+            return
+        run.trace[-1].uses += ((self.key, True),)
+        if not self.daemon:
+            run.unfinished -= 1
+            run.trace[-1].uses += ((run.key, True),)
+        if failure is not None:
+            run.stop(failure)
+            return
+        chosen = run.hand_on()
+        if chosen is not None:
+            chosen.baton.release()
+
+
+def _mark_ended(thread: Any) -> None:
+    """Let other threads' `join` return: an executor's threads are joined at the process's end."""
+    if hasattr(thread, "_is_stopped"):
+        thread._is_stopped = True
+    elif hasattr(thread, "_os_thread_handle"):  # Python 3.13
+        thread._os_thread_handle._set_done()
+
+
+class _Here(threading.local):
+    thread: ControlledThread | None = None
+
+
+here = _Here()
+
+
+def current() -> ControlledThread | None:
+    """The controlled thread that calls; None for all other threads of the process."""
+    return here.thread
+
+
+class Run:
+    """One execution of `program`; `choose(run, enabled, default)` picks the next thread, or None to
+    give the run up.
+
+    threads  by number; 0 runs the program
+    trace    the steps taken so far
+    failure  None, or what went wrong
+    value    what the program returned
+    """
+
+    def __init__(
+        self,
+        program: Callable[[], object],
+        choose: Callable[[Run, list[ControlledThread], ControlledThread], Any],
+        bounds: Bounds,
+    ):
+        self.program = program
+        self.choose = choose
+        self.bounds = bounds
+        self.any_time = bounds.timers == "any"
+        self.key = ("the end",)
+        self.threads: list[ControlledThread] = []
+        self.trace: list[Step] = []
+        self.failure: Failure | None = None
+        self.value: object = None
+        self.over = False
+        self.cut = False
+        self.made: Counter[tuple[Site, str]] = Counter()  # objects, by line and class
+        self.left: dict[int, Operation] = {}  # by thread, what it was about to do at the end
+        self.unfinished = 1
+        self.now = 0.0
+        self.epoch = 0
+        self.hashes = 0
+        self.streak = 0
+        self._done = allocate_lock()
+        self._done.acquire()
+
+    # -- on the thread that explores --------------------------------------------------------------
+
+    def go(self) -> Run:
+        """Run the program to its end, to a failure or to a bound."""
+        main = ControlledThread(
+            self, threading.Thread(None, self.program, "main", daemon=False), self._program
+        )
+        self.threads.append(main)
+        collects = gc.isenabled()
+        gc.disable()  # a finalizer at an arbitrary step would differ from run to run
+        try:
+            main.begin()
+            self._turn(main)
+            self._watch()
+        finally:
+            self.over = True
+            self._end_threads()
+            if collects:
+                gc.enable()
+        return self
+
+    def _program(self) -> None:
+        self.value = self.program()
+
+    def _turn(self, main: ControlledThread) -> None:
+        operation = main.pending
+        assert operation is not None, "a thread begins with an operation"
+        main.pending = None
+        main.steps = 1
+        step = Step(main, operation, self)
+        step.enabled = (0,)
+        self.trace.append(step)
+        main.baton.release()
+
+    def _watch(self) -> None:
+        """Wait for the end; fail if no step ends for long."""
+        steps = -1
+        while not self._done.acquire(timeout=self.bounds.patience_s):
+            if len(self.trace) == steps:
+                self.failure = describe_hang(self)
+                return
+            steps = len(self.trace)
+
+    def _end_threads(self) -> None:
+        """End the threads that are left, one after the other."""
+        for thread in self.threads:
+            if not thread.finished and thread.baton.locked():
+                thread.baton.release()
+            if thread.gone.acquire(timeout=END_S):
+                continue
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident), ctypes.py_object(Ended)
+            )
+            if not thread.gone.acquire(timeout=END_S) and self.failure is None:
+                self.failure = describe_hang(self)
+
+    # -- on the thread that runs ------------------------------------------------------------------
+
+    def hand_on(self) -> ControlledThread | None:
+        """Choose the thread that takes the next step, and record the step; None if the run is over.
+
+        Called by the thread that runs, which then passes the baton."""
+        if not self.unfinished:
+            self.stop(None)
+            return None
+        enabled = self._enabled()
+        while not enabled:
+            if not self._jump():
+                self.stop(describe_block(self))
+                return None
+            enabled = self._enabled()
+        if len(self.trace) >= self.bounds.steps:
+            self.stop(describe_no_end(self))
+            return None
+        before = self.trace[-1].thread
+        default = self._default(before, enabled)
+        chosen: ControlledThread | None = default
+        try:
+            chosen = self.choose(self, enabled, default)
+        except BaseException as error:
+            self.stop(Failure("exploration", str(error), error))
+            return None
+        if chosen is None:
+            self.cut = True
+            self.stop(None)
+            return None
+        self.streak = self.streak + 1 if chosen is before and len(enabled) > 1 else 0
+        self._record(chosen, enabled, default, before)
+        return chosen
+
+    def _record(
+        self,
+        chosen: ControlledThread,
+        enabled: list[ControlledThread],
+        default: ControlledThread,
+        before: ControlledThread,
+    ) -> None:
+        operation, chosen.pending = chosen.pending, None
+        assert operation is not None, "only a thread with an operation is enabled"
+        deadline = operation.deadline
+        if deadline is not None and self.any_time and deadline > self.now:
+            ready = operation.ready
+            if ready is None or not ready(False):
+                self.now = deadline
+        chosen.steps += 1
+        step = Step(chosen, operation, self)
+        step.enabled = tuple([thread.number for thread in enabled])
+        step.after = before.number, before.steps - (chosen is before)
+        step.default = default.number
+        step.preempts = default is before and chosen is not before
+        if chosen.daemon:
+            step.uses += ((self.key, False),)
+        self.trace.append(step)
+
+    def _enabled(self) -> list[ControlledThread]:
+        now, any_time = self.now, self.any_time
+        enabled = []
+        for thread in self.threads:
+            operation = thread.pending
+            if operation is None:
+                continue
+            ready, deadline = operation.ready, operation.deadline
+            late = deadline is not None and (any_time or deadline <= now)
+            if ready is None or ready(late):
+                enabled.append(thread)
+        return enabled
+
+    def _jump(self) -> bool:
+        """Set the clock to the next deadline; False if there is none."""
+        deadlines = [
+            thread.pending.deadline
+            for thread in self.threads
+            if thread.pending is not None
+            and thread.pending.deadline is not None
+            and thread.pending.deadline > self.now
+        ]
+        if not deadlines:
+            return False
+        self.now = min(deadlines)
+        self.epoch += 1
+        return True
+
+    def _default(
+        self, before: ControlledThread, enabled: list[ControlledThread]
+    ) -> ControlledThread:
+        operation = before.pending
+        stays = operation is not None and operation.what != "yields"
+        if stays and before in enabled and self.streak < FAIR_STEPS:
+            return before
+        for thread in enabled:
+            if thread.number > before.number:
+                return thread
+        return enabled[0]
+
+    def stop(self, failure: Failure | None) -> None:
+        """End the run."""
+        self.failure = failure
+        self.left = {t.number: t.pending for t in self.threads if t.pending is not None}
+        self.over = True
+        self._done.release()
+
+    # -- what happened ----------------------------------------------------------------------------
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The deviations from the default order: the schedule."""
+        return tuple(
+            Choice(*step.after, step.thread.number)
+            for step in self.trace
+            if step.thread.number != step.default
+        )
+
+    @property
+    def preemptions(self) -> int:
+        """How often a thread was interrupted that could have gone on."""
+        return sum(step.preempts for step in self.trace)
