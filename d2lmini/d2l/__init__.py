@@ -11,6 +11,8 @@
     dependency_graph    a picture of the dependencies
     check       is the schedule as an exercise asks? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
+    check_case      is an engine of the chapter Case files repaired? under many schedules
+    check_streams   is a stream program of that chapter repaired? in many orders
     traffic     bytes copied between devices in a scope, by direction
     cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
     from d2lmini.d2l import check
+    from d2lmini.d2l.cases import check_case, check_streams
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -103,6 +106,7 @@ if TYPE_CHECKING:
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
+    "cases": "check_case check_streams",
     "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
         train_and_predict_rnn_gluon""",
     "classes": "family",

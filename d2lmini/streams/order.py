@@ -159,7 +159,7 @@ class Block:
 
     def __repr__(self) -> str:
         where = "pinned memory" if self.device is None else f"memory of device {self.device}"
-        return f"{where} at {self.address:#x} ({len(self.bytes)} bytes)"
+        return f"{where} ({len(self.bytes)} bytes)"
 
 
 class Region(NamedTuple):
