@@ -9,24 +9,19 @@ from types import ModuleType
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.interleavings.failures import Failure
 from d2lmini.interleavings.lines import make_tracer
 from d2lmini.interleavings.patches import number_names, patched
 from d2lmini.interleavings.policies import Policy, follow, read_schedule, write_schedule
+from d2lmini.interleavings.records import Bounds
 from d2lmini.interleavings.reduction import search_reduced
-from d2lmini.interleavings.scheduler import (
-    Bounds,
-    Failure,
-    Run,
-    allocate_lock,
-    current,
-    monotonic,
-)  # fmt: skip
+from d2lmini.interleavings.scheduler import Run, allocate_lock, current, monotonic
 from d2lmini.interleavings.search import (
     Execute,
     search_both,
     search_preemptions,
     search_randomly,
-)  # fmt: skip
+)
 from d2lmini.interleavings.shrink import shrink
 from d2lmini.interleavings.story import tell
 

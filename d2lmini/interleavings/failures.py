@@ -78,6 +78,9 @@ def describe_no_end(run: Run) -> Failure:
             f"  {thread} has taken {thread.steps} steps, and waits since step {thread.since}"
             f" at {thread.pending.site}: {thread.pending.what} {thread.pending.target}"
         )
+    late = run.trace[len(run.trace) // 2 :]
+    names = dict.fromkeys(str(step.thread) for step in late)
+    lines.append(f"the last {len(late)} steps were taken by {' and '.join(names)}")
     return Failure("no end", "\n".join(lines))
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-from types import ModuleType
 from typing import Any
 
 from d2lmini.interleavings import primitives, queues
@@ -70,7 +69,7 @@ def _begin(self: Any) -> None:
         return
     if _find(self) is not None:
         raise RuntimeError("threads can only be started once")
-    here.step("starts", self, uses=((here.run.key, True), (("threads",), True)))
+    here.step("starts", self, uses=((("threads",), True),))
     thread = ControlledThread(here.run, self, self.run)
     thread.born = len(here.run.trace) - 1
     here.run.trace[-1].operation.target = thread
@@ -189,8 +188,8 @@ def patched(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
             setattr(owner, name, new)
         for namespace in namespaces:
             for name, value in list(namespace.items()):
-                new = _BY_ORIGINAL.get(id(value)) or _adopt(value)
-                if new is not None and not isinstance(value, ModuleType):
+                new = _BY_ORIGINAL.get(id(value)) or _adopt(value, name)
+                if new is not None:
                     changed.append((namespace, name, value))
                     namespace[name] = new
         yield
@@ -208,21 +207,20 @@ def number_names() -> None:
     ThreadPoolExecutor._counter = count().__next__  # type: ignore[attr-defined]
 
 
-def _adopt(value: Any) -> Any:
-    """A controlled object in place of a real lock, event, ... among the globals of a module; None
-    if `value` is nothing of the kind."""
-    kind = _REAL_LOCKS.get(type(value)) or (
-        type(value).__name__ if REAL.get(type(value).__name__) is type(value) else None
-    )
-    if kind is None:
+def _adopt(value: Any, name: str) -> Any:
+    """A controlled object in place of a real lock, event, ... that is the global `name` of a
+    module; None if `value` is nothing of the kind."""
+    kind = _REAL_LOCKS.get(type(value), type(value).__name__)
+    if kind not in REAL or (REAL[kind] is not type(value) and type(value) not in _REAL_LOCKS):
         return None
     new = object.__new__(_CLASSES[kind])
     if kind == "Condition":
-        new.__init__(_adopt(value._lock))
+        new.__init__(_adopt(value._lock, name))
     elif kind.endswith("Semaphore"):
         new.__init__(value._value)
     elif "Queue" in kind and kind != "SimpleQueue":
         new.__init__(value.maxsize)
     else:
         new.__init__()
+    new.label = name
     return new

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 
 from d2lmini.base import MXNetError
-from d2lmini.interleavings.scheduler import FAIR_STEPS, Choice, ControlledThread, Run
+from d2lmini.interleavings.records import Choice
+from d2lmini.interleavings.scheduler import FAIR_STEPS, ControlledThread, Run
 
 Policy = Callable[[Run, list[ControlledThread], ControlledThread], "ControlledThread | None"]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar
 
-from d2lmini.interleavings.scheduler import ControlledThread, Run, Uses, current
+from d2lmini.interleavings.records import Uses
+from d2lmini.interleavings.scheduler import ControlledThread, Run, current
 from d2lmini.interleavings.sites import find_site, name_at
 
 #: The real classes and factories, before any exploration replaces them.

@@ -13,10 +13,12 @@ Only what is named counts: threads that share plain attributes without a lock ab
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from d2lmini.interleavings.policies import Policy
-from d2lmini.interleavings.scheduler import ControlledThread, Run, Step, Uses
+from d2lmini.interleavings.records import Step, Uses
+from d2lmini.interleavings.scheduler import ControlledThread, Run
 from d2lmini.interleavings.search import Execute
 
 
@@ -88,87 +90,109 @@ def are_independent(uses: Uses, others: Uses) -> bool:
     return not any(key == other and (w or x) for key, w in uses for other, x in others)
 
 
-class _Clocks:
-    """Which steps are known to come before which: a vector clock for each thread and each step."""
+class _History:
+    """The steps of a run that come before the one looked at: which of them are known to which
+    thread (vector clocks), and which used an object."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self.of_thread: dict[int, dict[int, int]] = {}
         self.of_step: list[dict[int, int]] = []
         self.everything: dict[int, int] = {}
         self.epoch = 0
+        self.users: dict[object, list[tuple[int, bool]]] = {}
+        self.taken: dict[int, list[int]] = {}
 
-    def before(self, step: Step, epoch: int, born: int) -> dict[int, int]:
-        """What the thread of `step` knows before the step."""
-        number = step.thread.number
-        if number not in self.of_thread:
-            self.of_thread[number] = dict(self.of_step[born]) if self.of_step else {}
+    def known_to(self, thread: ControlledThread) -> dict[int, int]:
+        """By thread the number of its steps that come before the next step of `thread`."""
+        known = self.of_thread.get(thread.number)
+        if known is None:
+            known = dict(self.of_step[thread.born]) if self.of_step else {}
+            self.of_thread[thread.number] = known
+        return known
+
+    def races(self, thread: ControlledThread, uses: Uses) -> Iterator[int]:
+        """The steps that use the same objects as the next step of `thread` and are not known to
+        come before it."""
+        known, trace = self.known_to(thread), self.run.trace
+        for key, writes in uses:
+            for j, wrote in reversed(self.users.get(key, ())):
+                early = trace[j]
+                if early.thread is not thread and known.get(early.thread.number, 0) < early.number:
+                    if writes or wrote:
+                        yield j
+                elif wrote:
+                    break  # all earlier users of the object come before this one
+
+    def add(self, step: Step) -> None:
+        """Add the next step."""
+        thread, i = step.thread, len(self.of_step)
+        known = dict(self.known_to(thread))
+        for key, writes in step.uses:
+            for j, wrote in reversed(self.users.get(key, ())):
+                if writes or wrote:
+                    for number, steps in self.of_step[j].items():
+                        if known.get(number, 0) < steps:
+                            known[number] = steps
+                if wrote:
+                    break
+        for key, writes in step.uses:
+            self.users.setdefault(key, []).append((i, writes))
+        known[thread.number] = self.everything[thread.number] = step.number
+        self.of_thread[thread.number] = known
+        self.of_step.append(known)
+        self.taken.setdefault(thread.number, []).append(i)
+
+    def jump(self, epoch: int) -> None:
+        """The clock jumps if `epoch` is new: all that follows comes after all that was."""
         if epoch > self.epoch:
             self.epoch = epoch
-            for clock in self.of_thread.values():
-                clock.update(self.everything)
-        return self.of_thread[number]
+            for thread in self.run.threads:
+                if thread.number in self.of_thread or thread.born < len(self.of_step):
+                    self.of_thread[thread.number] = dict(self.everything)
 
 
 def _note_races(run: Run, path: list[_Node]) -> None:
     """Note on `path` the threads to try at the states before steps that race with later ones."""
-    clocks = _Clocks()
-    users: dict[object, list[tuple[int, bool]]] = {}
-    for i, step in enumerate(run.trace):
-        number = step.thread.number
-        known = clocks.before(step, step.epoch, step.thread.born)
-        merged = dict(known)
-        for key, writes in step.uses:
-            for j, wrote in users.get(key, ()):
-                if not (writes or wrote):
-                    continue
-                early = run.trace[j]
-                other = early.thread.number
-                if other != number and known.get(other, 0) < early.number:
-                    _note(run, path, j, step.thread, step.number, len(step.uses))
-                for thread, steps in clocks.of_step[j].items():
-                    if merged.get(thread, 0) < steps:
-                        merged[thread] = steps
-        for key, writes in step.uses:
-            users.setdefault(key, []).append((i, writes))
-        merged[number] = step.number
-        clocks.of_thread[number] = merged
-        clocks.of_step.append(dict(merged))
-        clocks.everything[number] = step.number
-    _note_last(run, path, clocks, users)
-
-
-def _note_last(
-    run: Run, path: list[_Node], clocks: _Clocks, users: dict[object, list[tuple[int, bool]]]
-) -> None:
-    """The same for the operations that the run did not come to."""
+    history = _History(run)
+    for step in run.trace:
+        history.jump(step.epoch)
+        for j in history.races(step.thread, step.uses):
+            _note(history, path, j, step.thread, step.number, len(step.uses))
+        history.add(step)
     for thread in run.threads:
         operation = run.left.get(thread.number)
-        if operation is None:
-            continue
-        known = clocks.of_thread.get(thread.number)
-        if known is None:
-            known = clocks.of_step[thread.born]
-        uses = operation.uses + (((run.key, False),) if thread.daemon else ())
-        for key, writes in uses:
-            for j, wrote in users.get(key, ()):
-                early = run.trace[j]
-                other = early.thread.number
-                races = other != thread.number and known.get(other, 0) < early.number
-                if races and (writes or wrote):
-                    _note(run, path, j, thread, thread.steps + 1, len(uses))
+        if operation is not None:  # the run ended before it
+            uses = operation.uses + (((thread.life, True),) if thread.daemon else ())
+            for j in history.races(thread, uses):
+                _note(history, path, j, thread, thread.steps + 1, len(uses))
 
 
 def _note(
-    run: Run, path: list[_Node], j: int, thread: ControlledThread, number: int, objects: int
+    history: _History,
+    path: list[_Node],
+    j: int,
+    thread: ControlledThread,
+    number: int,
+    objects: int,
 ) -> None:
-    """Step `number` of `thread` races with step j: try `thread` before step j."""
-    early = run.trace[j]
+    """Step `number` of `thread`, which uses so many `objects`, races with step j: before step j,
+    try `thread` or another that must run before it; all of them if there is none."""
     if j >= len(path):
         return
-    if thread.number in early.enabled:
-        path[j].todo.add(thread.number)
-        return
-    steps_then = sum(step.thread is thread for step in run.trace[:j])
-    if steps_then == number - 1 and thread.born < j and objects == 1:
-        return  # the very operation was blocked: the two cannot be exchanged
-    path[j].todo.update(early.enabled)
+    enabled, taken = history.run.trace[j].enabled, history.taken
+    steps_then = bisect_left(taken.get(thread.number, ()), j)
+    if thread.number not in enabled and thread.born < j and objects == 1:
+        if steps_then == number - 1:
+            return  # the very operation was blocked: the two cannot be exchanged
+    known = history.known_to(thread)
+    leading = [
+        other
+        for other in enabled
+        if other == thread.number or known.get(other, 0) > bisect_left(taken.get(other, ()), j)
+    ]
+    todo = path[j].todo
+    if not leading:
+        todo.update(enabled)
+    elif todo.isdisjoint(leading):
+        todo.add(thread.number if thread.number in leading else leading[0])

@@ -71,7 +71,7 @@ class ControlledThread:
         self.born = 0  # the number of the step that started the thread
         self.holds: list[Any] = []
         self.finished = False
-        self.key = ("thread", self.number)
+        self.key, self.life = ("thread", self.number), ("daemon", self.number)
         self.ident = 0
         self.since = 0  # the number of steps of the run when the operation was announced
         self.pending: Operation | None = None
@@ -158,7 +158,9 @@ class ControlledThread:
         run.trace[-1].uses += ((self.key, True),)
         if not self.daemon:
             run.unfinished -= 1
-            run.trace[-1].uses += ((run.key, True),)
+            # The run may be over with this step: it must not be exchanged with a daemon's step.
+            daemons = [thread for thread in run.threads if thread.daemon]
+            run.trace[-1].uses += tuple([(thread.life, False) for thread in daemons])
         if failure is not None:
             run.stop(failure)
             return
@@ -169,10 +171,12 @@ class ControlledThread:
 
 def _mark_ended(thread: Any) -> None:
     """Let other threads' `join` return: an executor's threads are joined at the process's end."""
-    if hasattr(thread, "_is_stopped"):
-        thread._is_stopped = True
-    elif hasattr(thread, "_os_thread_handle"):  # Python 3.13
-        thread._os_thread_handle._set_done()
+    thread._is_stopped = True
+    for name in "_handle", "_os_thread_handle":  # Python 3.13, 3.14
+        if hasattr(thread, name):
+            handle = _thread._make_thread_handle(thread.ident)  # type: ignore[attr-defined]
+            handle._set_done()
+            setattr(thread, name, handle)
 
 
 class _Here(threading.local):
@@ -207,7 +211,6 @@ class Run:
         self.choose = choose
         self.bounds = bounds
         self.any_time = bounds.timers == "any"
-        self.key = ("the end",)
         self.threads: list[ControlledThread] = []
         self.trace: list[Step] = []
         self.failure: Failure | None = None
@@ -335,7 +338,7 @@ class Run:
         step.default = default.number
         step.preempts = default is before and chosen is not before
         if chosen.daemon:
-            step.uses += ((self.key, False),)
+            step.uses += ((chosen.life, True),)
         self.trace.append(step)
 
     def _enabled(self) -> list[ControlledThread]:

@@ -16,7 +16,8 @@ import random
 from collections.abc import Callable, Iterator
 
 from d2lmini.interleavings.policies import Policy, by_priority, follow, walk
-from d2lmini.interleavings.scheduler import Choice, Run
+from d2lmini.interleavings.records import Choice
+from d2lmini.interleavings.scheduler import Run
 
 #: Runs the program once under a policy.
 Execute = Callable[[Policy], Run]

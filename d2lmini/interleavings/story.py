@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from d2lmini.interleavings.scheduler import Run, Step
+from d2lmini.interleavings.records import Step
+from d2lmini.interleavings.scheduler import Run
 
 #: Longer runs are told with the middle of each stretch of one thread left out.
 _LONG, _ENDS = 60, 3
