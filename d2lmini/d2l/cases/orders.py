@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.d2l.cases.tried import Tried, check_bound, join, start, two_that_meet, wrong
+from d2lmini.d2l.cases.tried import TasksThatMeet, Tried, check_bound, join, start, wrong
 
 #: No task may be overtaken by more later tasks than this ("priority").
 MOST_OVERTAKEN = 8
@@ -103,13 +103,14 @@ def check_view(tried: Tried) -> None:
             raise wrong("order", got=got, expected=expected)
 
     def parallel(sliced: bool) -> None:
-        engine = tried.make(workers=2)
-        for task, array in zip(two_that_meet(), (np.zeros(4), np.zeros(4))):
+        engine, tasks = tried.make(workers=2), TasksThatMeet()
+        for task, array in zip(tasks, (np.zeros(4), np.zeros(4))):
             engine.push(task, array[1:] if sliced else array)
         engine.waitall()
+        tasks.check()
 
     for sliced in (False, True):
-        tried.run(parallel, "serial", sliced=sliced)
+        tried.run(parallel, "stuck", sliced=sliced)
     tried.schedules = max(10, tried.schedules // 6)
     for _ in range(8):
         seed = tried.draw.randrange(1 << 30)

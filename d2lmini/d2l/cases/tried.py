@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from d2lmini.d2l.check import Wrong
@@ -18,7 +18,7 @@ HINTS = {
     "not hold a lock that a worker needs:\n{message}",
     "serial": "two tasks that could run at the same time do not: is a lock held while a task runs, "
     "or does each task wait for the task before?",
-    "lost": "{n} of {all} tasks ran",
+    "lost": "{n} of {all} tasks ran: each task that was pushed has to run",
     "twice": "{n} tasks ran more than once",
     "early": "a wait was over while its task had not ended",
     "unbounded": "{n} {what} while no work could go on; the bound is {most}",
@@ -73,16 +73,40 @@ class Tried:
         raise wrong(hint, message=found.failure.message)
 
     def pair(self, hint: str, **options: Any) -> None:
-        """Two independent tasks run at the same time."""
+        """Two independent tasks run at the same time; a wait that never ends is Wrong with this
+        hint."""
 
         def program() -> None:
-            engine = self.make(**options)
-            one, other = two_that_meet()
-            engine.push(one)
-            engine.push(other)
+            engine, tasks = self.make(**options), TasksThatMeet()
+            for task in tasks:
+                engine.push(task)
             engine.waitall()
+            tasks.check()
 
         self.run(program, hint)
+
+
+class TasksThatMeet:
+    """Two tasks that each wait until the other has begun, as long as any thread can run."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event(), threading.Event()
+        self.met: list[bool] = []
+
+    def __iter__(self) -> Iterator[Callable[..., None]]:
+        for mine, other in (self.begun, self.begun[::-1]):
+            yield lambda *arrays, mine=mine, other=other: self._meet(mine, other)
+
+    def _meet(self, mine: threading.Event, other: threading.Event) -> None:
+        mine.set()
+        self.met.append(other.wait(1))
+
+    def check(self) -> None:
+        """Wrong if they did not run, or not at the same time."""
+        if len(self.met) < 2:
+            raise wrong("lost", n=len(self.met), all=2)
+        if not all(self.met):
+            raise wrong("serial")
 
 
 class Count:
@@ -122,21 +146,6 @@ def start(*functions: Callable[[], object]) -> list[threading.Thread]:
 def join(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.join()
-
-
-def two_that_meet() -> tuple[Callable[..., None], Callable[..., None]]:
-    """Two tasks that each wait until the other has begun."""
-    first, second = threading.Event(), threading.Event()
-
-    def one(*arrays: Any) -> None:
-        first.set()
-        second.wait()
-
-    def other(*arrays: Any) -> None:
-        second.set()
-        first.wait()
-
-    return one, other
 
 
 def check_bound(n: int, most: int, spare: int, what: str) -> None:

@@ -50,7 +50,7 @@ def check_lock(tried: Tried) -> None:
 
         join(start(lambda: push(0), lambda: push(1)))
 
-    tried.pair("serial", workers=workers, most=most)
+    tried.pair("lock", workers=workers, most=most)
     for program in (busy, bounded, each_waits):
         tried.run(program, "lock")
 
@@ -87,7 +87,7 @@ def check_shutdown(tried: Tried) -> None:
         raise wrong("open")
 
     tried.run(ordinary, "stuck")
-    tried.pair("serial", workers=2)
+    tried.pair("stuck", workers=2)
     for workers in (1, 2):
         tried.run(stopped, "forgets", workers=workers)
 
