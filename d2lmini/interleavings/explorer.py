@@ -12,7 +12,13 @@ from d2lmini.base import MXNetError
 from d2lmini.interleavings.failures import Failure
 from d2lmini.interleavings.lines import make_tracer
 from d2lmini.interleavings.patches import number_names, patched
-from d2lmini.interleavings.policies import Policy, follow, read_schedule, write_schedule
+from d2lmini.interleavings.policies import (
+    Policy,
+    check_followed,
+    follow,
+    read_schedule,
+    write_schedule,
+)
 from d2lmini.interleavings.records import Bounds
 from d2lmini.interleavings.reduction import search_reduced
 from d2lmini.interleavings.scheduler import Run, allocate_lock, current, monotonic
@@ -101,7 +107,7 @@ def explore(
                  "reduced": one schedule of each class that differs in independent steps only;
                  "all": every schedule
     schedules    the bound on their number
-    seconds      the bound on the time for all of them; half as long again may go into shortening
+    seconds      the bound on the time for all of them; a sixth of it again for shortening
     steps        the bound on the steps of a schedule. More is the failure "no end": a livelock, or
                  a thread that starves; no thread that could run waits for long in a schedule
     schedule     run only this one: the `schedule` of a result
@@ -151,7 +157,7 @@ class _Explorer:
         self.program = program
         self.bounds = bounds
         self.deadline = deadline
-        self.extra_s = seconds / 2
+        self.extra_s = seconds / 6
 
     def execute(self, policy: Policy) -> Run:
         """Run the program once."""
@@ -174,7 +180,9 @@ class _Explorer:
         """See `explore`."""
         found = Exploration()
         if schedule is not None:
-            run = self.execute(follow(read_schedule(schedule)))
+            choices = read_schedule(schedule)
+            run = self.execute(follow(choices))
+            check_followed(run, choices)
             _count(found, run)
             _report(found, run)
             return found

@@ -8,6 +8,7 @@ variable that is not local: so `self.n += 1` may be interrupted between its read
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Iterable
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -52,9 +53,12 @@ def make_tracer(places: Iterable[Any]) -> Any:
     if not files and not codes:
         return None
 
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks at this when tracing begins
+
     def trace(frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
         if code in codes or (code.co_filename in files and not is_hidden(code.co_filename)):
+            frame.f_trace = trace_inside  # Python 3.13 wants it before the next line
             frame.f_trace_opcodes = True
             return trace_inside
         return None

@@ -18,7 +18,7 @@ from typing import Any
 
 from d2lmini.interleavings import primitives, queues
 from d2lmini.interleavings.primitives import REAL
-from d2lmini.interleavings.scheduler import ControlledThread, current
+from d2lmini.interleavings.scheduler import CLOCK, ControlledThread, current
 
 _CLASSES: dict[str, Any] = {
     name: getattr(queues if hasattr(queues, name) else primitives, name) for name in REAL
@@ -75,8 +75,6 @@ def _begin(self: Any) -> None:
     here.run.trace[-1].operation.target = thread
     here.run.threads.append(thread)
     here.run.unfinished += not self.daemon
-    self._started.set()
-    self._controlled = thread
     thread.begin()
 
 
@@ -113,11 +111,10 @@ def _is_running(self: Any) -> bool:
 
 
 class _Clock:
-    key = ("clock",)
-    owner = None
+    key, owner = CLOCK, None
 
     def __str__(self) -> str:
-        return ""
+        return "the clock"
 
 
 _clock = _Clock()
@@ -129,7 +126,7 @@ def _doze(seconds: float) -> None:
     if thread is None:
         _sleep(seconds)
     elif seconds > 0:
-        step = thread.step(f"sleeps {seconds:g} s", _clock, bool, seconds, ((_clock.key, True),))
+        step = thread.step(f"sleeps {seconds:g} s", _clock, bool, seconds, uses=())
         step.result = f"it is {thread.run.now:g} s"
     elif seconds < 0:
         raise ValueError("sleep length must be non-negative")
@@ -145,7 +142,7 @@ def _virtual(original: Callable[[], Any], scale: int | float) -> Callable[[], An
         if thread is None:
             return original()
         if thread.run.any_time:
-            thread.step("reads the clock", _clock, uses=((_clock.key, False),))
+            thread.step("reads", _clock, uses=((CLOCK, False),))
         return type(scale)(thread.run.now * scale)
 
     return read

@@ -12,6 +12,11 @@ from d2lmini.interleavings.scheduler import FAIR_STEPS, ControlledThread, Run
 
 Policy = Callable[[Run, list[ControlledThread], ControlledThread], "ControlledThread | None"]
 
+_NO_REPEAT = (
+    "The program or its input has changed, or the program does not repeat itself: let it make its "
+    "state anew, seed what it draws, and use no real clock"
+)
+
 
 def write_schedule(choices: Iterable[Choice]) -> str:
     """The choices as a short text: "1.5>2" says that after step 5 of thread 1, thread 2 goes on."""
@@ -50,13 +55,21 @@ def follow(choices: Iterable[Choice], strict: bool = True) -> Policy:
         if strict:
             word = write_schedule([Choice(before.thread.number, before.number, wanted)])
             raise MXNetError(
-                f"explore: the schedule says {word}, but then thread {wanted} cannot go on. The "
-                "program or its input has changed, or the program does not repeat itself: let it "
-                "make its state anew, seed what it draws, and use no real clock"
+                f"explore: the schedule says {word}, but then thread {wanted} cannot go on. "
+                + _NO_REPEAT
             )
         return default
 
     return choose
+
+
+def check_followed(run: Run, choices: tuple[Choice, ...]) -> None:
+    """Raise an error if `run`, which followed `choices`, has made others."""
+    if run.choices != choices:
+        raise MXNetError(
+            f"explore: the schedule is {write_schedule(choices)!r}, but the program came to "
+            f"{write_schedule(run.choices)!r}. {_NO_REPEAT}"
+        )
 
 
 def follow_order(numbers: Iterable[int]) -> Policy:

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, ClassVar
 
 from d2lmini.interleavings.records import Uses
-from d2lmini.interleavings.scheduler import ControlledThread, Run, current
+from d2lmini.interleavings.scheduler import ControlledThread, Run, allocate_lock, current
 from d2lmini.interleavings.sites import find_site, name_at
 
 #: The real classes and factories, before any exploration replaces them.
@@ -110,11 +110,10 @@ class Primitive:
 
 def _check(blocking: bool, timeout: float) -> float | None:
     """The timeout of an `acquire`; None to wait for ever."""
-    if not blocking and timeout != -1:
-        raise ValueError("can't specify a timeout for a non-blocking call")
-    if timeout < 0 and timeout != -1:
-        raise ValueError("timeout value must be a non-negative number")
-    return None if timeout == -1 else timeout
+    if timeout == -1:
+        return None
+    allocate_lock().acquire(blocking, timeout)  # raises what a real lock raises
+    return timeout
 
 
 class Lock(Primitive):

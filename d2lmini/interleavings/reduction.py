@@ -8,7 +8,8 @@ state before the first of the two (Flanagan and Godefroid, POPL 2005). A thread 
 state sleeps below its later siblings until a dependent step wakes it (Godefroid, LNCS 1032).
 
 Only what is named counts: threads that share plain attributes without a lock about them need
-`lines` or `access`. A jump of the virtual clock orders all steps, as it waits for all.
+`lines` or `access`. A jump of the virtual clock waits for all threads, so it orders all steps. Only
+an operation that was announced before the jump may race with steps before the jump.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class _History:
         self.of_step: list[dict[int, int]] = []
         self.everything: dict[int, int] = {}
         self.epoch = 0
+        self.barrier: dict[int, int] = {}
         self.users: dict[object, list[tuple[int, bool]]] = {}
         self.taken: dict[int, list[int]] = {}
 
@@ -128,12 +130,13 @@ class _History:
         """Add the next step."""
         thread, i = step.thread, len(self.of_step)
         known = dict(self.known_to(thread))
+        if step.epoch > self.epoch:  # the clock has jumped: all that was comes before this step
+            self.epoch, self.barrier = step.epoch, dict(self.everything)
+        _merge(known, self.barrier)
         for key, writes in step.uses:
             for j, wrote in reversed(self.users.get(key, ())):
                 if writes or wrote:
-                    for number, steps in self.of_step[j].items():
-                        if known.get(number, 0) < steps:
-                            known[number] = steps
+                    _merge(known, self.of_step[j])
                 if wrote:
                     break
         for key, writes in step.uses:
@@ -143,20 +146,18 @@ class _History:
         self.of_step.append(known)
         self.taken.setdefault(thread.number, []).append(i)
 
-    def jump(self, epoch: int) -> None:
-        """The clock jumps if `epoch` is new: all that follows comes after all that was."""
-        if epoch > self.epoch:
-            self.epoch = epoch
-            for thread in self.run.threads:
-                if thread.number in self.of_thread or thread.born < len(self.of_step):
-                    self.of_thread[thread.number] = dict(self.everything)
+
+def _merge(known: dict[int, int], others: dict[int, int]) -> None:
+    """Know all that `others` knows."""
+    for number, steps in others.items():
+        if known.get(number, 0) < steps:
+            known[number] = steps
 
 
 def _note_races(run: Run, path: list[_Node]) -> None:
     """Note on `path` the threads to try at the states before steps that race with later ones."""
     history = _History(run)
     for step in run.trace:
-        history.jump(step.epoch)
         for j in history.races(step.thread, step.uses):
             _note(history, path, j, step.thread, step.number, len(step.uses))
         history.add(step)
@@ -182,9 +183,9 @@ def _note(
         return
     enabled, taken = history.run.trace[j].enabled, history.taken
     steps_then = bisect_left(taken.get(thread.number, ()), j)
-    if thread.number not in enabled and thread.born < j and objects == 1:
-        if steps_then == number - 1:
-            return  # the very operation was blocked: the two cannot be exchanged
+    was_blocked = thread.number not in enabled and thread.born < j and steps_then == number - 1
+    if was_blocked and objects == 1:
+        return  # the operation itself was blocked: the two cannot be exchanged
     known = history.known_to(thread)
     leading = [
         other

@@ -19,6 +19,7 @@ from __future__ import annotations
 import _thread
 import ctypes
 import gc
+import logging
 import sys
 import threading
 import time
@@ -39,11 +40,13 @@ from d2lmini.interleavings.sites import Site, find_site, site_of
 
 #: A thread that took so many steps in a row while another could run is passed over once: a loop
 #: that polls must not keep the thread that it waits for from running.
-FAIR_STEPS = 200
+FAIR_STEPS = 100
 #: A thread of a run that is over gets so long to end.
 END_S = 1.0
-#: ... and may do so many operations meanwhile that cannot block.
+#: ... and may do so many operations meanwhile that do not block.
 LATE_STEPS = 100
+#: The key of the virtual clock.
+CLOCK = ("clock",)
 
 monotonic, allocate_lock = time.monotonic, _thread.allocate_lock
 
@@ -58,7 +61,7 @@ class ControlledThread:
     def __init__(self, run: Run, thread: threading.Thread, work: Callable[[], object]):
         self.run = run
         self.number = len(run.threads)
-        self.thread = thread
+        self.thread: Any = thread
         self.name = thread.name
         self.daemon = thread.daemon
         self.work = work
@@ -75,6 +78,8 @@ class ControlledThread:
         self.ident = 0
         self.since = 0  # the number of steps of the run when the operation was announced
         self.pending: Operation | None = None
+        thread._controlled = self  # type: ignore[attr-defined]
+        thread._started.set()  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return self.name
@@ -94,17 +99,20 @@ class ControlledThread:
         """
         run = self.run
         if run.over:
-            # A finalizer or `finally` may tidy up; what may block, or does not end, is ended.
+            # A finalizer or `finally` may tidy up; what would block, or does not end, is ended.
             self.late_steps += 1
-            if ready is not None or self.late_steps > LATE_STEPS:
+            if self.late_steps > LATE_STEPS or (ready is not None and not ready(False)):
                 raise Ended
             site = run.trace[0].operation.site
             return Step(self, Operation(what, target, (), None, None, site), run)
         deadline = None
-        if timeout is not None and timeout >= 0:
-            deadline = run.now + timeout
         if uses is None:
             uses = ((target.key, True),)
+        if timeout is not None:
+            deadline = run.now + timeout
+            if run.any_time:  # the clock was read just now; the operation may set it
+                run.trace[-1].uses += ((CLOCK, False),)
+                uses += ((CLOCK, True),)
         self.pending = Operation(what, target, uses, ready, deadline, site or find_site())
         self.since = len(run.trace)
         chosen = run.hand_on()
@@ -128,7 +136,7 @@ class ControlledThread:
         here.thread = self
         self.ident = threading.get_ident()
         threading._active[self.ident] = self.thread  # type: ignore[attr-defined]
-        self.thread._ident = self.ident  # type: ignore[attr-defined]
+        self.thread._ident = self.ident
         self.baton.acquire()
         failure = None
         try:
@@ -272,16 +280,24 @@ class Run:
 
     def _end_threads(self) -> None:
         """End the threads that are left, one after the other."""
-        for thread in self.threads:
-            if not thread.finished and thread.baton.locked():
-                thread.baton.release()
-            if thread.gone.acquire(timeout=END_S):
-                continue
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident), ctypes.py_object(Ended)
-            )
-            if not thread.gone.acquire(timeout=END_S) and self.failure is None:
-                self.failure = describe_hang(self)
+        log = logging.getLogger("concurrent.futures")
+        log.disabled = True  # an executor's thread logs the exception that ends it
+        try:
+            for thread in self.threads:
+                self._end_thread(thread)
+        finally:
+            log.disabled = False
+
+    def _end_thread(self, thread: ControlledThread) -> None:
+        if not thread.finished and thread.baton.locked():
+            thread.baton.release()
+        if thread.gone.acquire(timeout=END_S):
+            return
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident), ctypes.py_object(Ended)
+        )
+        if not thread.gone.acquire(timeout=END_S) and self.failure is None:
+            self.failure = describe_hang(self)
 
     # -- on the thread that runs ------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from d2lmini.interleavings.policies import Policy, by_priority, follow, walk
+from d2lmini.interleavings.policies import Policy, by_priority, check_followed, follow, walk
 from d2lmini.interleavings.records import Choice
 from d2lmini.interleavings.scheduler import Run
 
@@ -36,6 +36,7 @@ def search_preemptions(execute: Execute, most: int | None, seed: int = 0) -> Ite
             schedules[i], schedules[-1] = schedules[-1], schedules[i]
         choices = schedules.pop()
         run = execute(follow(choices))
+        check_followed(run, choices)
         yield run
         for preemptions, child in _list_children(run, choices):
             if most is None or preemptions <= most:

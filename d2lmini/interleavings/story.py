@@ -32,9 +32,9 @@ def tell(run: Run) -> str:
 
 def _tell_step(step: Step) -> tuple[str, str, str, str]:
     operation = step.operation
-    what = f"{operation.what} {operation.target}".strip()
-    if operation.target is step.thread:
-        what = operation.what
+    what = operation.what
+    if operation.target is not step.thread and not what.startswith(("sleeps", "yields")):
+        what = f"{what} {operation.target}".strip()
     if step.result:
         what += f": {step.result}"
     source = operation.site.source

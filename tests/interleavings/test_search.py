@@ -258,19 +258,23 @@ def perform(threads_operations: list[list[tuple[str, str]]]) -> object:
     return tuple(map(tuple, seen)), tuple(cells.values())
 
 
-def outcomes_of(drawn: list[list[tuple[str, str]]], search: str, most: int) -> tuple[set, int] | None:
+def outcomes_of(
+    drawn: list[list[tuple[str, str]]], search: str, most: int, timers: str
+) -> tuple[set, int] | None:
     """The outcomes of a program, and the number of schedules; None if there are too many."""
-    found = explore(lambda: perform(drawn), search=search, schedules=most, stop=False)
+    found = explore(
+        lambda: perform(drawn), search=search, schedules=most, stop=False, timers=timers
+    )
     return (set(found.outcomes), found.schedules) if found.complete else None
 
 
 @settings(max_examples=25, deadline=None)
-@given(programs)
-def test_reduction_finds_the_outcomes_of_full_enumeration(drawn):
-    everything = outcomes_of(drawn, "all", 3000)
+@given(programs, st.sampled_from(["idle", "any"]))
+def test_reduction_finds_the_outcomes_of_full_enumeration(drawn, timers):
+    everything = outcomes_of(drawn, "all", 1500, timers)
     if everything is None:
         return
-    reduced = outcomes_of(drawn, "reduced", MANY)
+    reduced = outcomes_of(drawn, "reduced", MANY, timers)
     assert reduced is not None
     assert reduced[0] == everything[0]
     assert reduced[1] <= everything[1]
