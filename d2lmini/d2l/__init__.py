@@ -13,6 +13,8 @@
     dependency_graph    a picture of the dependencies
     check       is the schedule as an exercise asks? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
+    check_case      is an engine of the chapter Case files repaired? under many schedules
+    check_streams   is a stream program of that chapter repaired? in many orders
     traffic     bytes copied between devices in a scope, by direction
     all_reduce, all_gather, reduce_scatter    sums and shards of arrays on several devices
     pipeline    a net cut into stages: GPipe, 1F1B, interleaved schedules, run and drawn
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
     from d2lmini.d2l import check
+    from d2lmini.d2l.cases import check_case, check_streams
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -114,6 +117,7 @@ if TYPE_CHECKING:
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
+    "cases": "check_case check_streams",
     "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
         train_and_predict_rnn_gluon""",
     "classes": "family",

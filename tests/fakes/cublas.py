@@ -14,6 +14,15 @@ from numpy.lib.stride_tricks import as_strided
 from d2lmini.cuda.products import GemmCall
 
 
+class CUBLASError(RuntimeError):
+    """What `cupy.cuda.cublas` raises: `status` is cuBLAS's number, which is none of CUDA's."""
+
+    def __init__(self, status: int):
+        names = {3: "CUBLAS_STATUS_ALLOC_FAILED", 13: "CUBLAS_STATUS_EXECUTION_FAILED"}
+        super().__init__(names[status])
+        self.status = status
+
+
 def gemm(call: GemmCall, turned: bool, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """What `out` holds after the call."""
     begin_a, begin_b, begin = call.begin

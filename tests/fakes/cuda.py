@@ -10,10 +10,9 @@
 ...     x.get(stream).tolist()
 [1, 2, 3]
 
-Names, parameters and rules are CuPy's: what CuPy has and our devices do not use is not here. To be
-read in this order: `order` (clocks, and memory that knows who used it), `machine` (queues that run
-in a random order), `streams`, `memory` and `host_memory`, `graphs`, `nccl`, and what follows, the
-hook that array functions go through.
+Names, parameters and rules are CuPy's: what CuPy has and our devices do not use is not here. The
+streams, the memory and the checks are `d2lmini.streams`; what follows is the hook that array
+functions go through, and `nccl` has the collectives.
 """
 
 from __future__ import annotations
@@ -26,20 +25,24 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda import products
-from fakes import cublas, cupy_arrays, dlpack, graphs, nccl
-from fakes import machine as machines
-from fakes.cupy_arrays import ndarray, specs_of
-from fakes.cupy_module import cupy
-from fakes.host_memory import PinnedMemoryPool, bounds, from_host, to_host
-from fakes.machine import CUDARuntimeError, Machine
-from fakes.memory import (
+from d2lmini.streams import graphs, simulate
+from d2lmini.streams import machine as machines
+from d2lmini.streams.arrays import launch, region_of
+from d2lmini.streams.errors import CUDARuntimeError
+from d2lmini.streams.host_memory import PinnedMemoryPool, alloc_pinned_memory, from_host, to_host
+from d2lmini.streams.machine import Machine
+from d2lmini.streams.memory import (
     MemoryPointer,
     MemoryPool,
     OutOfMemoryError,
     UnownedMemory,
+    alloc,
+    get_allocator,
+    set_allocator,
+    using_allocator,
 )
-from fakes.order import Region
-from fakes.streams import (
+from d2lmini.streams.pinned import empty_pinned
+from d2lmini.streams.stream import (
     Device,
     Event,
     Stream,
@@ -47,46 +50,9 @@ from fakes.streams import (
     get_current_stream,
     get_elapsed_time,
 )
-
-# -- memory ----------------------------------------------------------------------------------------
-
-
-def get_allocator() -> Callable[[int], MemoryPointer]:
-    machine = machines.current()
-    return getattr(machine.local, "allocator", None) or machine.allocator
-
-
-def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> None:
-    machine = machines.current()
-    machine.allocator = allocator or machine.pool.malloc
-
-
-@contextmanager
-def using_allocator(allocator: Callable | None = None) -> Iterator[None]:
-    """Of this thread, within."""
-    local = machines.current().local
-    before = getattr(local, "allocator", None)
-    local.allocator = allocator
-    try:
-        yield
-    finally:
-        local.allocator = before
-
-
-def alloc(size: int) -> MemoryPointer:
-    return get_allocator()(size)
-
-
-def alloc_pinned_memory(size: int) -> Any:
-    return machines.current().pinned_pool.malloc(size)
-
-
-def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
-    """`cupyx.empty_pinned`."""
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    nbytes = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
-    return np.ndarray(shape, dtype, buffer=alloc_pinned_memory(nbytes), order=order)  # type: ignore
-
+from fakes import cublas, cupy_arrays, dlpack, nccl
+from fakes.cupy_arrays import ndarray, specs_of
+from fakes.cupy_module import cupy
 
 # -- the hook of the arrays ------------------------------------------------------------------------
 
@@ -111,12 +77,6 @@ class Hook:
     ) -> tuple[ndarray, ...]:
         machine = machines.current()
         queue = machine.current_queue
-        for x in (*inputs, *(out or ())):
-            if x.data.device_id != queue.device:
-                raise ValueError(
-                    f"Array device must be same as the current device: array device = "
-                    f"{x.data.device_id} while current = {queue.device}"
-                )
         if queue.capture is not None and name.split(".")[0] in LIBRARY:
             raise NotImplementedError(
                 "calling cuBLAS API during stream capture is currently unsupported"
@@ -124,21 +84,11 @@ class Hook:
         if name.split(".")[0] in WAITS:
             machine.refuse_capture(queue)
         assert not _keeps_an_array(function), f"the work of {name} keeps an array alive"
-        raws = [x.raw for x in inputs]
         has_waited = machine.local.__dict__.pop("has_waited", False)
         if out is None:
             specs = self._specs(machine, function, inputs, has_waited)
             out = [ndarray(shape, dtype) for shape, dtype in specs]
-        places = [x.raw for x in out]
-
-        def run() -> None:
-            for place, result in zip(places, function(*raws), strict=True):
-                place[...] = result
-
-        reads, writes = (
-            [region for region in map(region_of, arrays) if region] for arrays in (inputs, out)
-        )
-        machine.issue(queue, name, run, reads, writes)
+        launch(name, function, inputs, out)
         return tuple(out)
 
     @staticmethod
@@ -200,14 +150,6 @@ def _keeps_an_array(thing: Any) -> bool:
 #: It is asked of all work: most of what is found are these.
 _HOLD_NOTHING = {int, float, bool, str, type(None), np.ndarray, np.ufunc, types.ModuleType}
 _EMPTY_CELL = types.CellType()
-
-
-def region_of(array: ndarray) -> Region | None:
-    """The bytes of its memory that an array spans; None if it is empty."""
-    start, nbytes = bounds(array.raw)
-    block = array.data.mem.block
-    offset = start - block.address
-    return Region(block, offset, offset + nbytes) if nbytes else None
 
 
 # -- the scope -------------------------------------------------------------------------------------
@@ -283,9 +225,15 @@ def fake_cuda(
     """`devices` GPUs with `memory` bytes each; gives the module `cupy`, with `machine` and `cupyx`
     beside CuPy's names. `nccl`: is it installed? `options` are those of `Machine`. An OrderError
     that nobody noticed is raised at the end."""
-    machine = Machine(devices, memory, seed, **options)
-    machine.pool, machine.pinned_pool = MemoryPool(), PinnedMemoryPool()
-    machine.allocator = machine.pool.malloc
+    with simulate(devices, memory, seed, **options) as machine:
+        machine.compute_types = {}
+        with _installed(machine, nccl):
+            yield cupy
+
+
+@contextmanager
+def _installed(machine: Machine, nccl: bool) -> Iterator[None]:
+    """The scope in which `machine` is what the module `cupy` works on."""
     names = {
         **_namespaces(machine, nccl),
         "machine": machine,
@@ -296,9 +244,7 @@ def fake_cuda(
     products.libraries.setdefault(cupy, cublas.Library())
     vars(cupy).update(names)
     try:
-        with machines.running(machine):
-            yield cupy
-            machine.finish()
+        yield
     finally:
         cupy_arrays.hook = hook
         for name, value in before.items():

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fakes import machine as machines
-from fakes.machine import CUDARuntimeError, Machine
-from fakes.order import Queue, Region, Work, merge
+from d2lmini.streams import machine as machines
+from d2lmini.streams.errors import CUDARuntimeError
+from d2lmini.streams.machine import Machine
+from d2lmini.streams.order import Queue, Region, Work, merge
 
 #: NCCL's numbers of its types and of its ways to reduce.
 _TYPES = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8", 6: "f2", 7: "f4", 8: "f8"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable
@@ -43,6 +44,19 @@ def names_in(name: str, *begins: str) -> dict[str, Any]:
             exec(source, place)
     for block in answers_of(name):
         exec(block, place)
+    return place
+
+
+def definitions_in(name: str) -> dict[str, Any]:
+    """The names that a chapter has after its first cell, and each function and class of its other
+    cells; nothing else of the cells is run."""
+    code = code_of(name)
+    place: dict[str, Any] = {}
+    exec(code[0], place)
+    for source in code[1:]:
+        for node in ast.parse(source).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                exec(ast.get_source_segment(source, node), place)
     return place
 
 

@@ -425,6 +425,22 @@ assert (split == block(X, A, B)).all()
 """,
         },
     ),
+    Box(
+        "case-files",
+        "PyTorch has such a check for real GPUs, the CUDA sanitizer: start a program with "
+        "`TORCH_CUDA_SANITIZER=1`. `tensor.record_stream(stream)` tells PyTorch's allocator that "
+        "another stream uses the memory, too.",
+        {
+            "torch": """
+import inspect
+import torch.cuda._sanitizer as sanitizer
+
+assert "TORCH_CUDA_SANITIZER" in inspect.getsource(torch) + inspect.getsource(sanitizer)
+assert issubclass(sanitizer.UnsynchronizedAccessError, sanitizer.SynchronizationError)
+assert "stream" in torch.Tensor.record_stream.__doc__
+""",
+        },
+    ),
 ]
 
 #: What each library's programs begin with.

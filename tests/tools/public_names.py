@@ -60,6 +60,7 @@ SPACES = {
         profiler.stragglers:Stragglers,Straggler""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": "d2l d2l.check d2l.cluster",
+    "Streams without a GPU": "streams",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
 }

@@ -1,8 +1,9 @@
-"""Memory of the fake GPUs: CuPy's pools, and pointers that copy.
+"""Memory of the simulated GPUs: CuPy's pools, and pointers that copy.
 
-A pool has an arena of free blocks for each stream, as CuPy's has. A block that is let go is back in
-the arena it came from at once, whatever still reads it, and the next who asks there gets the block
-used last: the reuse that is a race in bad programs happens early and always. Given out again it is
+A pool has an arena of free blocks for each stream, as CuPy's has. When the last array on a block is
+deleted, the block returns at once to the arena it came from, even while work of another stream
+still reads it; the next allocation of that stream gets the block that was used last. So the reuse
+that is a data race in wrong programs happens early and always. A block that is given out again is
 full of NaN.
 """
 
@@ -10,21 +11,24 @@ from __future__ import annotations
 
 import gc
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from fakes import machine as machines
-from fakes.host_memory import from_host, host_bytes, to_host
-from fakes.machine import CUDARuntimeError, Machine
-from fakes.order import POISON, Block, OrderError, Queue, Region, Work
+from d2lmini.streams import machine as machines
+from d2lmini.streams.errors import CUDARuntimeError, OrderError
+from d2lmini.streams.host_memory import from_host, host_bytes, to_host
+from d2lmini.streams.machine import Machine
+from d2lmini.streams.order import POISON, Block, Queue, Region, Work
 
-#: What sizes are rounded up to.
+#: Sizes are rounded up to a multiple of this.
 UNIT = 512
 
 
 class OutOfMemoryError(MemoryError):
-    """As CuPy words it; `limit` 0: the card itself is full."""
+    """The memory of the device, or the `limit` of its pool, is used up. In CuPy's words."""
 
     def __init__(self, size: int, total: int, limit: int = 0):
         text = f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes"
@@ -32,7 +36,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class PooledMemory:
-    """What a pool gives out: it goes back when nothing refers to it any more."""
+    """Memory of a pool: it returns to the pool when nothing refers to it any more."""
 
     def __init__(self, block: Block, pool: MemoryPool, arena: tuple[int, int], size: int):
         self.block = block
@@ -44,12 +48,12 @@ class PooledMemory:
         self._arena = arena
 
     def __del__(self) -> None:
-        # On any thread, in the middle of anything: no lock may be taken here.
+        # Runs on any thread, between any two lines: it must not acquire a lock.
         self._give_back((self._arena, self.block))
 
 
 class UnownedMemory:
-    """`cupy.cuda.UnownedMemory`: a piece of memory that `owner` keeps."""
+    """`cupy.cuda.UnownedMemory`: a piece of memory that `owner` keeps alive."""
 
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1):
         region = machines.current().region_at(ptr, size)
@@ -64,7 +68,7 @@ class UnownedMemory:
 
 
 class MemoryPool:
-    """`cupy.cuda.MemoryPool`: arenas by device and stream."""
+    """`cupy.cuda.MemoryPool`: an arena for each device and stream."""
 
     def __init__(self) -> None:
         self._free: dict[tuple[int, int], list[Block]] = {}
@@ -73,7 +77,8 @@ class MemoryPool:
         self._limit: dict[int, int] = {}
 
     def malloc(self, size: int) -> MemoryPointer:
-        """Memory from the arena of this thread's current stream."""
+        """Memory from the arena of this thread's current stream. OutOfMemoryError if there is
+        none."""
         machine = machines.current()
         device = machine.current_device
         queue = machine.current_queue
@@ -118,7 +123,7 @@ class MemoryPool:
         )
 
     def _poison(self, queue: Queue, block: Block) -> None:
-        """Fill with NaN, in the order of the stream, unless somebody is already in there."""
+        """Fill with NaN, in the order of the stream, unless other work has used it meanwhile."""
         life = block.life
 
         def poison() -> None:
@@ -128,7 +133,8 @@ class MemoryPool:
         if block.is_idle:
             poison()
         elif queue.capture is None:
-            machines.current().enqueue(Work(queue, "poison", poison))
+            machine = machines.current()
+            machine.enqueue(Work(queue, "poison", poison, machine.implicit_waits(queue)))
 
     def _collect(self) -> None:
         while self._given_back:
@@ -139,7 +145,7 @@ class MemoryPool:
         return sum(len(block.bytes) for block in self._blocks if block.device == device)
 
     def free_all_blocks(self, stream: Any = None) -> None:
-        """Give free blocks back to the driver, which waits for their device first."""
+        """Return free blocks to the driver, which waits for their device first."""
         machine = machines.current()
         with machine.lock:
             self._collect()
@@ -154,10 +160,12 @@ class MemoryPool:
 
     def _release(self, machine: Machine, block: Block) -> None:
         for work in (access.work for access in block.accesses):
-            if not machine.is_over(work):
+            if machine.checks and not machine.is_over(work):
                 raise OrderError(
-                    f"{block} goes back to the driver while {work} still uses it: whoever gave it "
-                    f"back had to make its stream wait for {work.queue} first"
+                    f"{block} goes back to the driver while {work} still uses it\n"
+                    f"  {work.name!r}: {work.where}\n"
+                    f"Missing: before the last array on it is deleted, the stream that owns it has "
+                    f"to wait for {work.queue}"
                 )
         machine.used[block.device or 0] -= len(block.bytes)
         machine.remove_block(block)
@@ -165,7 +173,7 @@ class MemoryPool:
         self._blocks.remove(block)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """At most this much of the current device, in bytes or as a part of it; 0: no limit."""
+        """Bound the pool on the current device, in bytes or as a fraction; 0: no bound."""
         machine = machines.current()
         if (size is None) == (fraction is None):
             raise ValueError("set_limit takes size or fraction, one of them")
@@ -194,7 +202,7 @@ class MemoryPool:
 
 
 class MemoryPointer:
-    """`cupy.cuda.MemoryPointer`: an address in memory that it keeps. `raw`: the bytes there."""
+    """`cupy.cuda.MemoryPointer`: an address in memory that it keeps alive; `raw`: its bytes."""
 
     def __init__(self, mem: PooledMemory | UnownedMemory, offset: int):
         self.mem = mem
@@ -212,7 +220,7 @@ class MemoryPointer:
 
     @property
     def device(self) -> Any:
-        from fakes.streams import Device
+        from d2lmini.streams.stream import Device  # which imports graphs, but not this module
 
         return Device(self.device_id)
 
@@ -229,7 +237,7 @@ class MemoryPointer:
         return raw, Region(self.mem.block, start, start + size)
 
     def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
-        """`size` bytes from `src`, on any device, by `stream` or the current one."""
+        """Copy `size` bytes from `src`, on any device, by `stream` or the current one."""
         machine, (target, written), (source, read) = (
             machines.current(),
             self._bytes(size),
@@ -239,9 +247,41 @@ class MemoryPointer:
         machine.issue(queue, "copy", lambda: np.copyto(target, source), [read], [written])
 
     def copy_from_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """`size` bytes from the host's address `mem`: see `from_host`."""
+        """Copy `size` bytes from the host's address `mem`: see `from_host`."""
         from_host(*self._bytes(size), host_bytes(mem, size), stream)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """`size` bytes to the host's address `mem`: see `to_host`."""
+        """Copy `size` bytes to the host's address `mem`: see `to_host`."""
         to_host(*self._bytes(size), host_bytes(mem, size), stream)
+
+
+# -- the allocator of a thread ---------------------------------------------------------------------
+
+
+def get_allocator() -> Callable[[int], MemoryPointer]:
+    """The function that gives this thread memory: a pool's `malloc`."""
+    machine = machines.current()
+    return getattr(machine.local, "allocator", None) or machine.allocator
+
+
+def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> None:
+    """Set the allocator of all threads; None: the default pool's."""
+    machine = machines.current()
+    machine.allocator = allocator or machine.pool.malloc
+
+
+@contextmanager
+def using_allocator(allocator: Callable | None = None) -> Iterator[None]:
+    """A scope in which this thread uses another allocator."""
+    local = machines.current().local
+    before = getattr(local, "allocator", None)
+    local.allocator = allocator
+    try:
+        yield
+    finally:
+        local.allocator = before
+
+
+def alloc(size: int) -> MemoryPointer:
+    """`size` bytes of the current device, from this thread's allocator."""
+    return get_allocator()(size)

@@ -1,22 +1,22 @@
-"""Devices, streams and events of the fake, as `cupy.cuda` has them.
+"""Devices, streams and events, as `cupy.cuda` has them.
 
 The current device belongs to the thread, the current stream to the thread and the device, an event
-to the device it was made on. Every stream is non-blocking: the legacy stream's habit of waiting for
-others is not played, so work on the null stream is ordered with nothing.
+to the device it was made on. `Stream()` is a *blocking* stream, as CUDA's: it and the null stream
+wait for each other. `Stream(non_blocking=True)` is ordered with no other stream.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from fakes import graphs
-from fakes import machine as machines
-from fakes.machine import CUDARuntimeError
-from fakes.order import Queue, Work
+from d2lmini.streams import graphs
+from d2lmini.streams import machine as machines
+from d2lmini.streams.errors import CUDARuntimeError
+from d2lmini.streams.order import Queue, Work
 
 
 class Device:
-    """`cupy.cuda.Device`; without a number, the current one."""
+    """`cupy.cuda.Device`; without a number, the current device."""
 
     compute_capability = "90"
 
@@ -25,6 +25,7 @@ class Device:
         self._before: list[int] = []
 
     def use(self) -> Device:
+        """Make it the current device of this thread; returns it."""
         machines.current().use_device(self.id)
         return self
 
@@ -38,13 +39,14 @@ class Device:
         machines.current().use_device(self._before.pop())
 
     def synchronize(self) -> None:
-        """The host waits for all work on it."""
+        """Let the host wait for all work of the device."""
         machine = machines.current()
         queues = [queue for queue in machine.queues if queue.device == self.id]
         machine.synchronize_queues(queues, "Device.synchronize")
 
     @property
     def mem_info(self) -> tuple[int, int]:
+        """The bytes that are free and all bytes of the device."""
         machine = machines.current()
         return machine.memory - machine.used[self.id], machine.memory
 
@@ -62,7 +64,13 @@ class Device:
 
 
 class Stream:
-    """`cupy.cuda.Stream` with non_blocking=True, or the null stream."""
+    """`cupy.cuda.Stream`: a queue of work of the current device, in the order of issue.
+
+    null          True: the device's null stream, which is the current one at the beginning
+    non_blocking  True: no order with the null stream
+    ptds          NotImplementedError if True: there are no per-thread default streams
+    priority      is accepted, and changes nothing: any legal order may happen
+    """
 
     null: Stream
 
@@ -73,15 +81,23 @@ class Stream:
         ptds: bool = False,
         priority: int | None = None,
     ):
-        if null or ptds or not non_blocking:
-            raise NotImplementedError("the fake has Stream(non_blocking=True) and Stream.null")
+        if ptds:
+            raise NotImplementedError(
+                "ptds: per-thread default streams are not simulated; use Stream(non_blocking=True)"
+            )
         machine = machines.current()
-        self.queue: Queue = machine.new_queue(machine.current_device)
+        device = machine.current_device
+        self.queue: Queue = (
+            machine.queue_at(0, device)
+            if null
+            else machine.new_queue(device, blocking=not non_blocking)
+        )
         self.ptr = self.queue.ptr
         self.device_id = self.queue.device
 
     def use(self) -> Stream:
-        """Make it the current one of this thread on its device."""
+        """Make it the current stream of this thread on its device, which must be the current
+        device: RuntimeError otherwise. Returns it."""
         machine = machines.current()
         device = machine.current_device
         if self.device_id not in (-1, device):
@@ -109,6 +125,7 @@ class Stream:
 
     @property
     def done(self) -> bool:
+        """True if all work of the stream has run. It does not wait."""
         machine, queue = machines.current(), self.queue
 
         def ask() -> bool:
@@ -119,19 +136,23 @@ class Stream:
         return _status(ask) == 0
 
     def synchronize(self) -> None:
+        """Let the host wait for all work that was issued on the stream."""
         machines.current().synchronize_queues([self.queue], "Stream.synchronize")
 
     def record(self, event: Event | None = None) -> Event:
+        """Record `event`, or a new one, after the work that was issued so far; returns it."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """What is put here from now on comes after `event` as it was recorded last."""
+        """Let all work that is issued here later wait for `event`, as it was recorded last."""
         if event.work is not None:
             machines.current().issue(self.queue, "wait_event", waits=[event.work])
 
     def begin_capture(self, mode: int | None = None) -> None:
+        """Record the work that is issued from now on into a `Graph`, instead of running it.
+        RuntimeError for the null stream, and while another stream is captured."""
         if self.ptr == 0:
             raise RuntimeError("cannot capture on the default (legacy) stream")
         machine = machines.current()
@@ -141,17 +162,20 @@ class Stream:
             self.queue.capture = graphs.Graph()
 
     def end_capture(self) -> graphs.Graph:
+        """End the capture; returns the graph. CUDARuntimeError if there was no capture."""
         graph, self.queue.capture = self.queue.capture, None
         if graph is None:
             raise CUDARuntimeError(901)
         return graph.finish()
 
     def is_capturing(self) -> bool:
+        """True between `begin_capture` and `end_capture`."""
         return self.queue.capture is not None
 
     @property
     def is_non_blocking(self) -> bool:
-        return self.ptr != 0
+        """True if it does not wait for the null stream."""
+        return self.ptr != 0 and not self.queue.blocking
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.ptr == other.ptr
@@ -176,8 +200,7 @@ Stream.null = _NullStream()
 
 
 def _status(is_done: Any) -> int:
-    """What CUDA answers when it is asked whether something is done: 0, or 600 for not yet, or the
-    number of an error."""
+    """CUDA's status: 0 if done, 600 if not yet done, or the number of an error."""
     try:
         return 0 if is_done() else 600
     except CUDARuntimeError as error:
@@ -185,13 +208,13 @@ def _status(is_done: Any) -> int:
 
 
 def event_query(event: int) -> int:
-    """`cupy.cuda.runtime.eventQuery`: a status; as CuPy's it raises nothing."""
+    """`cupy.cuda.runtime.eventQuery`: a status. Like CuPy's it raises nothing."""
     return _status(machines.current().event_at(event)._is_passed)
 
 
 class Event:
-    """`cupy.cuda.Event`, of the device that is current when it is made. `block`: do threads that
-    wait for it sleep?"""
+    """`cupy.cuda.Event`, of the device that is current when it is made. `block` says how a thread
+    waits on real hardware; it changes nothing here."""
 
     def __init__(
         self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
@@ -204,7 +227,9 @@ class Event:
         self.captured: Queue | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Mark how far `stream`, or the current one, is now."""
+        """Mark the work that `stream`, or the current stream, was given so far. An event that is
+        recorded again forgets the first mark; waits that were issued before keep it.
+        CUDARuntimeError for a stream of another device."""
         queue = machines.current().queue_of(stream)
         if queue.device != self._device:
             raise CUDARuntimeError(400)
@@ -213,7 +238,8 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """As CuPy has it: False for ever where the device failed."""
+        """True if the work before the record has run. False for ever if the device failed, as in
+        CuPy."""
         return event_query(self.ptr) == 0
 
     def _is_passed(self) -> bool:
@@ -221,26 +247,27 @@ class Event:
         return self.work is None or machines.current().poll(self.work)
 
     def _refuse_captured(self) -> None:
-        """One that was recorded in a capture is a place in a graph, which nobody can wait for. (One
-        from before a capture can be asked during it, for CuPy's captures are relaxed.)"""
+        """An event that was recorded in a capture is a place in a graph; the host cannot wait for
+        it. (An event from before the capture can be asked: CuPy's captures are relaxed.)"""
         if self.captured is not None:
             machines.current().refuse_capture(self.captured)
 
     def synchronize(self) -> None:
-        """The host waits for it."""
+        """Let the host wait until the work before the record has run."""
         self._refuse_captured()
         if self.work is not None:
             machines.current().synchronize(self.work, "Event.synchronize")
 
 
 def get_current_stream(device_id: int = -1) -> Stream:
+    """The stream that this thread uses on the device, or on the current device."""
     machine = machines.current()
     device = machine.current_device if device_id == -1 else device_id
     return machine.streams[device] or Stream.null
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
-    """Milliseconds between two events, both of which the GPU has passed."""
+    """Milliseconds between two events that the device has passed. CUDARuntimeError otherwise."""
     first, last = start_event.work, end_event.work
     if first is None or last is None or not (start_event.has_timing and end_event.has_timing):
         raise CUDARuntimeError(400)

@@ -1,20 +1,21 @@
-"""CUDA graphs of the fake: work that is recorded once and launched as one."""
+"""CUDA graphs: work that is recorded once and launched as one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fakes import machine as machines
-from fakes.machine import CUDARuntimeError
-from fakes.order import OrderError, Queue, Region, Work
+from d2lmini.streams import machine as machines
+from d2lmini.streams.errors import CUDARuntimeError, OrderError
+from d2lmini.streams.order import Queue, Region, Work
 
 
 class Graph:
-    """`cupy.cuda.Graph`: what a stream was given between `begin_capture` and `end_capture`.
+    """`cupy.cuda.Graph`: the work of a stream between `begin_capture` and `end_capture`.
 
-    Memory allocated meanwhile is baked in as addresses. Who gave it out again since, or back to the
-    driver, gets an OrderError at the launch, as the graph would write over it.
+    The graph keeps the addresses of memory that was allocated meanwhile. If the pool has given this
+    memory out again, or back to the driver, `launch` raises an OrderError: the graph would write
+    over it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Graph:
             self._writes += writes
 
     def invalidate(self) -> None:
-        """What may not be done while capturing was tried."""
+        """Refuse an operation that CUDA forbids during a capture."""
         self._is_valid = False
         raise CUDARuntimeError(900)
 
@@ -58,7 +59,7 @@ class Graph:
         self._check()
 
     def launch(self, stream: Any = None) -> None:
-        """Put all of it on `stream` or the current one."""
+        """Issue all work of the graph on `stream`, or on the current stream."""
         machine = machines.current()
         queue: Queue = machine.queue_of(stream)
         self._check()

@@ -1,8 +1,8 @@
-"""Host memory as the fake GPUs see it: pinned and other, and the copies between it and them.
+"""Host memory: pinned memory and other memory, and the copies between it and the devices.
 
-Host memory is of two kinds, as for CUDA. Copies to and from *pinned* memory return before they are
-done: until the copy has run its target holds poison, and whoever changes its source or its target
-meanwhile is told so. Other host memory is copied before the call returns.
+As for CUDA, copies to and from *pinned* memory return before they are done: until the copy has run
+its target holds NaN, and a change of its source or its target meanwhile is an OrderError. Other
+host memory is copied before the call returns.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from fakes import machine as machines
-from fakes.machine import CUDARuntimeError, Machine
-from fakes.order import POISON, Block, OrderError, Queue, Region
+from d2lmini.streams import machine as machines
+from d2lmini.streams.errors import CUDARuntimeError, OrderError
+from d2lmini.streams.machine import Machine
+from d2lmini.streams.order import POISON, Block, Queue, Region
 
 
 def from_host(target: np.ndarray, written: Region, source: np.ndarray, stream: Any) -> None:
-    """Copy `source`, an array of the host, to a device. If it is pinned it must stay as it is until
-    the copy has run; other memory has been copied when this returns."""
+    """Copy `source`, an array of the host, to a device. Pinned memory must not change until the
+    copy has run; other memory has been copied when this returns."""
     machine, queue = _at_host(stream)
     pinned, source = _pinned(machine, source)
-    was = source.copy() if pinned is None or pinned.block.is_idle else None
+    is_snapshot = pinned is None or (pinned.block.is_idle and machine.checks)
+    was = source.copy() if is_snapshot else None
 
     def run() -> None:
         if pinned and was is not None and source.tobytes() != was.tobytes():
@@ -37,8 +39,8 @@ def from_host(target: np.ndarray, written: Region, source: np.ndarray, stream: A
 
 
 def to_host(source: np.ndarray, read: Region, target: np.ndarray, stream: Any) -> None:
-    """Copy to `target`, an array of the host. If it is pinned this returns before the values are
-    there, and until they are it is full of NaN; otherwise it waits."""
+    """Copy to `target`, an array of the host. Pinned memory is full of NaN until the copy has run,
+    and this returns before that; with other memory it waits."""
     machine, queue = _at_host(stream)
     pinned, target = _pinned(machine, target)
     poison = None
@@ -47,7 +49,12 @@ def to_host(source: np.ndarray, read: Region, target: np.ndarray, stream: Any) -
         np.copyto(target, poison)
 
     def run() -> None:
-        if pinned and poison is not None and target.tobytes() != poison.tobytes():
+        if (
+            pinned
+            and machine.checks
+            and poison is not None
+            and target.tobytes() != poison.tobytes()
+        ):
             raise OrderError(
                 f"the host wrote into {pinned.block} while a copy from {read.block} was still to "
                 "fill it: it has to wait for an event recorded after the copy first"
@@ -60,7 +67,7 @@ def to_host(source: np.ndarray, read: Region, target: np.ndarray, stream: Any) -
 
 
 def _at_host(stream: Any) -> tuple[Machine, Queue]:
-    """The machine, and the queue that a copy goes to."""
+    """The machine, and the queue that a copy is issued on."""
     machine = machines.current()
     queue = machine.queue_of(stream)
     machine.refuse_capture(queue)
@@ -76,8 +83,8 @@ def host_bytes(mem: Any, size: int) -> np.ndarray:
 
 
 def _pinned(machine: Machine, host: np.ndarray) -> tuple[Region | None, np.ndarray]:
-    """Where in pinned memory `host` lies, and the same array, which keeps no memory; None and
-    `host` where it is not pinned."""
+    """The region of pinned memory in which `host` lies, and the same array without a reference to
+    the pool's memory; None and `host` if it is not pinned."""
     region = machine.region_at(*bounds(host))
     if region is None:
         return None, host
@@ -89,7 +96,7 @@ def _pinned(machine: Machine, host: np.ndarray) -> tuple[Region | None, np.ndarr
 
 
 def bounds(array: np.ndarray) -> tuple[int, int]:
-    """Where the memory of an array begins, and how many bytes it spans."""
+    """The address of an array's first byte, and how many bytes it spans."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return low, (high - low if array.size else 0)
 
@@ -98,7 +105,7 @@ def bounds(array: np.ndarray) -> tuple[int, int]:
 
 
 class PinnedMemory:
-    """What the pool of pinned memory gives out."""
+    """Memory of the pool of pinned memory."""
 
     def __init__(self, block: Block, pool: PinnedMemoryPool):
         self.block = block
@@ -110,9 +117,10 @@ class PinnedMemory:
 
 
 class PinnedMemoryPool:
-    """`cupy.cuda.PinnedMemoryPool`: sizes rounded up to powers of two; reuses at once.
+    """`cupy.cuda.PinnedMemoryPool`: sizes are powers of two.
 
-    CuPy gives a buffer out again as soon as nothing refers to it, whatever still reads it."""
+    As in CuPy, a buffer is given out again as soon as nothing refers to it, even while a copy still
+    reads it."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Block]] = {}
@@ -137,8 +145,10 @@ class PinnedMemoryPool:
                 if not machine.is_over(work):
                     machine.report(
                         OrderError(
-                            f"{block} was given back while {work} may still use it: keep it until "
-                            "the host waited for an event recorded after that"
+                            f"{block} was given back while {work} may still use it\n"
+                            f"  {work.name!r}: {work.where}\n"
+                            "Missing: keep the buffer until the host has waited for an event that "
+                            "is recorded after this work"
                         )
                     )
             block.accesses.clear()
@@ -168,4 +178,9 @@ def _pinned_pointer(mem: PinnedMemory, size: int) -> Any:
     return pointer
 
 
-_pointer_types: dict[int, type] = {}
+_pointer_types: dict[int, Any] = {}
+
+
+def alloc_pinned_memory(size: int) -> Any:
+    """`size` bytes of pinned memory, as a buffer."""
+    return machines.current().pinned_pool.malloc(size)

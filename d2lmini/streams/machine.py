@@ -1,11 +1,11 @@
-"""The machine behind the fake: queues of work that run in a seeded random order, as CUDA may.
+"""The machine: queues of work that run in a seeded random order, as CUDA may run them.
 
-Issuing puts work on its stream's queue and returns. What is next on some queue and waits for no
-event may run at any call of the host, or not until the host waits for it: which of them, a random
-number says. So a program that is right gives the same values under every seed, and one that relies
-on luck does not. Beside the values every access is checked when it is issued (`order`).
+Issuing puts work on the queue of its stream and returns. Work that is next on its queue and waits
+for no event may run at any call of the host, or not until the host waits for it: a random number
+decides. So a correct program gives the same values under every seed, and a program that relies on
+luck does not. Apart from the values, every access is checked when it is issued (`order`).
 
->>> from fakes.machine import Machine
+>>> from d2lmini.streams.machine import Machine
 >>> machine = Machine(devices=1, memory=1 << 20, seed=0)
 >>> queue, log = machine.new_queue(0), []
 >>> for name in "ab":
@@ -24,57 +24,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fakes.order import Block, Clock, OrderError, Queue, Region, Work, merge
-
-#: The errors that the fake raises, as CUDA words them.
-STATUS = {
-    1: "cudaErrorInvalidValue: invalid argument",
-    2: "cudaErrorMemoryAllocation: out of memory",
-    35: "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version",
-    101: "cudaErrorInvalidDevice: invalid device ordinal",
-    214: "cudaErrorECCUncorrectable: uncorrectable ECC error encountered",
-    400: "cudaErrorInvalidResourceHandle: invalid resource handle",
-    600: "cudaErrorNotReady: device not ready",
-    700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
-    719: "cudaErrorLaunchFailure: unspecified launch failure",
-    900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
-    901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during "
-    "capture",
-    905: "cudaErrorStreamCaptureIsolation: dependency created on uncaptured work in another stream",
-}
-
-
-class CUDARuntimeError(RuntimeError):
-    """What `cupy.cuda.runtime` raises: `status` is CUDA's number."""
-
-    def __init__(self, status: int):
-        super().__init__(STATUS.get(status, f"cudaError{status}"))
-        self.status = status
-
-
-class CUBLASError(RuntimeError):
-    """What `cupy.cuda.cublas` raises: `status` is cuBLAS's number, which is none of CUDA's."""
-
-    def __init__(self, status: int):
-        names = {3: "CUBLAS_STATUS_ALLOC_FAILED", 13: "CUBLAS_STATUS_EXECUTION_FAILED"}
-        super().__init__(names[status])
-        self.status = status
-
-
-class DeadlockError(RuntimeError):
-    """The host waits for what can never run."""
-
+from d2lmini.streams.errors import CUDARuntimeError, DeadlockError, Fault, OrderError
+from d2lmini.streams.order import Block, Clock, Queue, Region, Work, merge
 
 _current: list[Machine] = []
 
 
 def current() -> Machine:
-    """The machine that there is now; as where there is no driver otherwise."""
+    """The machine of the innermost scope; without a scope, the error of a computer without a
+    driver."""
     if not _current:
         raise CUDARuntimeError(35)
     return _current[-1]
@@ -82,7 +44,7 @@ def current() -> Machine:
 
 @contextmanager
 def running(machine: Machine) -> Iterator[None]:
-    """A scope in which `machine` is the one that there is."""
+    """A scope in which `machine` is the current machine."""
     _current.append(machine)
     try:
         yield
@@ -90,38 +52,16 @@ def running(machine: Machine) -> Iterator[None]:
         _current.remove(machine)
 
 
-@dataclass
-class Fault:
-    """What is to go wrong: `status` on `device`, at the `after`-th work from now that fits `name`.
-
-    at      "issue": the call raises; "run": the work fails later, and the first wait notices;
-            "malloc": an allocation raises
-    sticky  the device is lost with it, as after an illegal address
-    """
-
-    device: int
-    status: int = 700
-    at: str = "run"
-    name: str | None = None
-    after: int = 0
-    sticky: bool = True
-
-    def strikes(self, device: int, name: str, at: str) -> bool:
-        if (device, at) != (self.device, self.at) or self.name not in (None, name):
-            return False
-        self.after -= 1
-        return self.after < 0
-
-
 class Machine:
-    """Devices with memory, queues of work, the host that issues and waits.
+    """Devices with memory, queues of work, and the host that issues and waits.
 
+    checks      False: no access is checked, and a data race shows only in the values
     eagerness   how likely a ready work runs at a call of the host; None: drawn, 0 to 0.9
-    patience_s  how long a wait in which nothing can run hopes for other threads of the host
+    patience_s  how long a wait in which nothing can run goes on, for other threads of the host
     waits       (name of the thread, why) of each time that the host waited for a device
     issued      how often work of each name was issued
     events      every event that was created
-    errors      every OrderError, also those that nobody has caught
+    errors      every OrderError, also those that were not caught
     """
 
     def __init__(
@@ -131,6 +71,7 @@ class Machine:
         seed: int,
         eagerness: float | None = None,
         patience_s: float = 0.5,
+        checks: bool = True,
     ):
         self.devices = devices
         self.memory = memory
@@ -140,17 +81,17 @@ class Machine:
             self.random.choice((0.0, 0.3, 0.6, 0.9)) if eagerness is None else eagerness
         )
         self.patience_s = patience_s
+        self.checks = checks
         self.waits: list[tuple[str, str]] = []
         self.issued: Counter[str] = Counter()
         self.events: list[Any] = []
-        self.compute_types: dict[str, int] = {}
         self.errors: list[OrderError] = []
         self.faults: list[Fault] = []
         self.lost: dict[int, CUDARuntimeError] = {}
         self.host_clock: Clock = {}
         self.queues: list[Queue] = []
-        self._busy: dict[Queue, None] = {}  # those that have work, in order
-        self.contexts: set[int] = set()  # on which devices `use_device` has made one
+        self._busy: dict[Queue, None] = {}  # queues that have work, in order
+        self.contexts: set[int] = set()  # devices that `use_device` has used
         self.local = threading.local()
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -164,12 +105,13 @@ class Machine:
 
     # -- queues and threads
 
-    def new_queue(self, device: int, null: bool = False) -> Queue:
+    def new_queue(self, device: int, null: bool = False, blocking: bool = False) -> Queue:
         with self.lock:
             number = len(self.queues)
-            label = f"{'null stream' if null else f'stream {number}'} of device {device}"
+            name = "null stream" if null else f"stream {number - self.devices + 1}"
             ptr = 0 if null else 0x1000 + 16 * number
-            queue = Queue(device, ptr, label, weight=self.random.choice((1, 1, 5, 25)))
+            weight = self.random.choice((1, 1, 5, 25))
+            queue = Queue(device, ptr, f"{name} of device {device}", weight, blocking)
             self.queues.append(queue)
             return queue
 
@@ -260,9 +202,19 @@ class Machine:
             if queue.capture is not None:
                 queue.capture.add(name, run, reads, writes, waits)
                 return None
+            waits = [*waits, *self.implicit_waits(queue)]
             work = self.prepare(queue, name, run, reads, writes, waits)
             self.enqueue(work)
             return work
+
+    def implicit_waits(self, queue: Queue) -> list[Work]:
+        """CUDA's rule for the null stream and blocking streams of a device: each begins only after
+        the work that the other was given before."""
+        if queue.ptr == 0:
+            others = [q for q in self.queues if q.blocking and q.device == queue.device]
+        else:
+            others = [self._null[queue.device]] if queue.blocking else []
+        return [other.last for other in others if other.last is not None]
 
     def prepare(
         self,
@@ -278,7 +230,7 @@ class Machine:
         work = Work(queue, name, run, [wait for wait in waits if not wait.done])
         for clock in (*(wait.clock for wait in waits), *with_clocks):
             merge(work.clock, clock)
-        for act in (Region.check, Region.note):
+        for act in (Region.check, Region.note) if self.checks else (Region.note,):
             for region in reads:
                 act(region, work, False, self.host_clock)
             for region in writes:
@@ -289,23 +241,30 @@ class Machine:
         self._stuck_since = None
         queue = work.queue
         self.issued[work.name] += 1
-        queue.issued, queue.clock = work.seq, work.clock
+        queue.issued, queue.clock, queue.last = work.seq, work.clock, work
         queue.pending.append(work)
         self._busy[queue] = None
 
     def refuse_capture(self, queue: Queue) -> None:
-        """The host would wait for work that is only being recorded: that ends a capture."""
+        """End a capture with an error: the host would wait for work that is only recorded."""
         if queue.capture is not None:
             queue.capture.invalidate()
 
     def report(self, error: OrderError) -> None:
-        """An error met where nobody can catch it: the next call of the host raises it."""
-        self.errors.append(error)
-        self._untold.append(error)
+        """Keep an error that arises where it cannot be caught: the host's next call raises it."""
+        if self.checks:
+            self.errors.append(error)
+            self._untold.append(error)
+
+    def check_host(self, region: Region, writes: bool) -> None:
+        """OrderError if the host reads or writes memory before it waited for work there."""
+        with self.call():
+            if self.checks:
+                region.check_host(writes, self.host_clock)
 
     def take_errors(self) -> list[OrderError]:
-        """Every OrderError that there is when all is done that can be done; they are forgotten, so
-        that none is raised at the end, and so is work that is stuck."""
+        """Run all work that can run; return every OrderError, and forget the errors and the work
+        that is stuck, so that nothing is raised at the end."""
         with self.lock:
             try:
                 self._run_all()
@@ -327,7 +286,7 @@ class Machine:
             self._run_until(lambda: work.done)
             self._learn(work)
         with self.call(work.queue.device):
-            pass  # a fault of what ran is told by the wait that ran it
+            pass  # raises the fault of work that ran in this wait
 
     def synchronize_queues(self, queues: Sequence[Queue], why: str) -> None:
         for queue in queues:
@@ -340,7 +299,7 @@ class Machine:
             self.synchronize(work, why)
 
     def _learn(self, work: Work) -> None:
-        """The host knows now that `work` is done; clocks of streams need not tell it any more."""
+        """The host knows that `work` is done; clocks of streams need not say so any more."""
         merge(self.host_clock, work.clock)
         queue, host = work.queue, self.host_clock
         queue.clock = {q: seq for q, seq in queue.clock.items() if seq > host.get(q, 0)}
@@ -372,7 +331,7 @@ class Machine:
         return False
 
     def _stuck(self) -> str:
-        lines = ["the host waits for what can never run; next on the queues are:"]
+        lines = ["the host waits for work that can never run; next on the queues are:"]
         for queue in self.queues:
             if queue.pending:
                 work = queue.pending[0]
@@ -388,8 +347,8 @@ class Machine:
         return "\n".join(lines)
 
     def is_over(self, work: Work) -> bool:
-        """Whether the host knows that `work` uses no memory any more: it has waited for it, or the
-        device is lost."""
+        """True if `work` uses no memory any more: the host has waited for it, or the device is
+        lost."""
         device = work.queue.device
         return self.host_clock.get(work.queue, 0) >= work.seq or device in self.lost
 
@@ -415,7 +374,7 @@ class Machine:
                         with np.errstate(all="ignore"):
                             work.run()
         except CUDARuntimeError:
-            pass  # its device is lost now; whoever waits for it is told
+            pass  # its device is lost now; each wait for it raises
         except OrderError as error:
             self.report(error)
         except Exception as error:  # a kernel that fails is an illegal address at best
@@ -427,7 +386,7 @@ class Machine:
         return True
 
     def finish(self) -> None:
-        """Run all that is left; the first OrderError that nobody was told is raised."""
+        """Run all work that is left; raise the first OrderError that was not raised yet."""
         with self.lock:
             self._run_all()
             if self._untold:
@@ -439,7 +398,7 @@ class Machine:
     # -- faults
 
     def fail(self, device: int, **how: object) -> None:
-        """Let something go wrong on `device`: see `Fault`."""
+        """Plant a failure on `device`: see `Fault`."""
         with self.lock:
             self.faults.append(Fault(device, **how))  # type: ignore[arg-type]
 
