@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from gpu_kinds import some_gpus
-from hybrid_nets import NETS, numbers, row, run
+from hybrid_nets import NETS, NETS_ON_ENGINES, numbers, row, run
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -44,14 +44,11 @@ def whole(net):
 # -- the same bits ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["naive", "threaded", "stepped"])
 @pytest.mark.parametrize("hybrid", [False, True], ids=["eager", "hybrid"])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(("name", "kind"), NETS_ON_ENGINES)
 def test_nets_give_the_same_bits(name, hybrid, kind):
     """Outputs, gradients, moving statistics, Dropout's masks, and what comes after. Parameters get
     their arrays in the first run of the function."""
-    if kind == "stepped" and name not in ("mlp", "resnet18", "transformer"):
-        kind = "naive"  # one more time; the stepped engine takes long
     make, shapes, words = NETS[name]
     answers = []
     with engine.use(kind):
