@@ -34,6 +34,9 @@ NO_GRAPH = (
     "backward."
 )
 
+#: The gradients that have arrived at each entry, in order; their sum is the entry's gradient.
+Parts = dict[Entry, list[Any]]
+
 #: Most parts of one gradient that are kept before they are summed.
 MOST_PARTS = 8
 
@@ -186,7 +189,7 @@ def _walk(
     lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
     visited."""
     nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
-    parts: dict[Entry, list[Any]] = {}  # parts of gradients so far, to be summed
+    parts: Parts = {}  # parts of gradients so far, to be summed
     written: set[Any] = set()
     for head, g in zip(heads, head_grads, strict=True):
         if head._node[0] in uses:
@@ -212,26 +215,26 @@ def _walk(
 
 
 def walk_between(
-    parts: dict[Entry, list[Any]], ends: set[Node], places: dict[Entry, Any], graph: bool
-) -> dict[Entry, Any]:
-    """The gradients of the keys of `places`, None where there is none, from those of later entries,
-    `parts`. The walk stops at the nodes `ends`, and releases the others unless `graph`. places: an
-    array to compute the gradient into, or None."""
-    targets: dict[Entry, Any] = dict.fromkeys(places)
-    nodes, uses, rest = _behind([node for node, _ in parts], targets, graph, ends)
-    _visit(nodes, uses, parts, graph, graph, targets, ends, places)
+    parts: Parts, heads: Iterable[Entry], ends: set[Node], places: dict[Entry, Any], graph: bool
+) -> None:
+    """Walk from `heads`, whose gradients are in `parts`, back to the nodes `ends`, and add what
+    arrives there to `parts`. Nodes before `ends` are released, unless `graph`.
+
+    places: the entries of `ends` that need a gradient, each with an array to compute it into, or
+    None."""
+    nodes, uses, rest = _behind([node for node, _ in heads], dict(places), graph, ends)
+    inner = [node for node in nodes if node not in ends]
+    _visit(inner, uses, parts, graph, graph, {}, places)
     for node in rest:
         node.release()
-    return targets
 
 
 def _visit(
-    nodes: Sequence[Node], uses: dict[Node, int], parts: dict[Entry, list[Any]], retain: bool,
-    graph: bool, targets: dict[Entry, Any] | None, ends: Collection[Node] = (),
-    given: dict[Entry, Any] | None = None,
+    nodes: Sequence[Node], uses: dict[Node, int], parts: Parts, retain: bool, graph: bool,
+    targets: dict[Entry, Any] | None, given: dict[Entry, Any] | None = None,
 ) -> int:  # fmt: skip
-    """Ask the nodes for their gradients, one after the other; see `_walk`. The nodes `ends` are not
-    asked. given: places for the gradients of `targets`."""
+    """Ask the nodes for their gradients, one after the other; see `_walk`. given: the places where
+    gradients may be computed (`walk_between`)."""
     leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
@@ -248,14 +251,15 @@ def _visit(
             arrived = any(g is not None for g in gs)
         if targets is not None:
             targets.update({(node, i): g for i, g in enumerate(gs) if (node, i) in targets})
-        if node in ends:
-            continue
         parents = node.parents or ()
         placing = node.placing and (targets is None or given is not None)
         needs, places = _wanted(node, uses, parts, given, placing=placing)
         grads: Sequence[Any] = ()
         if arrived and True in needs:
-            grads = node.gradients(gs, graph, needs, places)
+            if node.walks:
+                node.walk(parts, gs, graph, needs, places)
+            else:
+                grads = node.gradients(gs, graph, needs, places)
         if not retain:
             node.release()
         _add(parts, parents, needs, grads)
@@ -271,8 +275,8 @@ def _visit(
 
 
 def _wanted(
-    node: Node, uses: dict[Node, int], parts: dict[Entry, list[Any]],
-    given: dict[Entry, Any] | None, *, placing: bool,
+    node: Node, uses: dict[Node, int], parts: Parts, given: dict[Entry, Any] | None, *,
+    placing: bool,
 ) -> tuple[list[bool], Any]:  # fmt: skip
     """Which inputs of a node need a gradient and, if `placing`, the arrays to compute the gradients
     into: the `grad` of a leaf, if `grad` is to be overwritten and only `node` uses the leaf. Places
@@ -293,9 +297,7 @@ def _wanted(
     return needs, places if placing else NOWHERE
 
 
-def _add(
-    parts: dict[Entry, list[Any]], entries: Iterable[Any], needs: Iterable[bool], grads: Iterable
-) -> None:
+def _add(parts: Parts, entries: Iterable[Any], needs: Iterable[bool], grads: Iterable) -> None:
     """Add to each gradient that is needed the part that there is. Every MOST_PARTS parts are
     summed: a weight that every time step uses must not keep a gradient for each step until the
     end."""

@@ -18,8 +18,9 @@ The first run puts only the parents of each call on the tape (`tape.Unsaved`), s
 result is freed as soon as the function lets go of it. From these nodes `checkpoint` reads what the
 outputs depend on outside the function: its inputs, parameters, any recorded array that it uses. The
 outer tape gets one node with these parents. For its gradients the node runs the function again,
-recorded, and walks that tape back as far as to the parents. The outer walk adds up what it returns,
-so `grad_req`, a parameter that several functions use, and gradients of gradients work as ever.
+recorded, and walks that tape back as far as to the parents. What arrives there is a part of their
+gradients in the outer walk, in the same order as without `checkpoint`. So `grad_req`, a parameter
+that several functions use, and gradients of gradients work as ever, to the bit.
 
 T. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016); the interface is that of
 `torch.utils.checkpoint`.
@@ -34,7 +35,7 @@ from typing import Any
 
 from d2lmini import callsite, random_state
 from d2lmini.autograd import tape
-from d2lmini.autograd.backward_pass import walk_between
+from d2lmini.autograd.backward_pass import Parts, walk_between
 from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node
 from d2lmini.base import MXNetError
@@ -60,12 +61,15 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     does not change moving statistics (BatchNorm's) again. Anything else the function does besides
     computing its outputs happens in each run. Each backward that retains the graph runs it again.
 
+    A net that is compiled with the call inside runs eagerly; its own means to the same end is
+    `hybridize(backward_do_mirror=True)`. Inside a checkpointed function nets may be hybridized.
+
     MXNetError in backward if an array that the function reads was overwritten since, and if the
     second run differs from the first: in the arrays it uses, in the shapes it returns, in what it
     draws. MXNetError if a gradient is taken within the first run, or of an array that the function
     computed and did not return.
     """
-    refuse_in_trace("autograd.checkpoint")
+    refuse_in_trace("autograd.checkpoint (a compiled net has hybridize(backward_do_mirror=True))")
     if not callable(function):
         raise TypeError(
             "checkpoint: the first argument must be a function, got "
@@ -74,8 +78,9 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     if not modes.recording or modes.unsaved is not None:
         return function(*inputs)
     # `first` notes what the run reads; a checkpoint within this one is part of the run.
-    first = modes.unsaved = Run()
+    first = Run()
     try:
+        modes.unsaved = first
         for x in _arrays(inputs):
             first.note(x)
         with random_state.noting() as keys:
@@ -148,7 +153,7 @@ class CheckpointNode(Node):
     __slots__ = ("default", "first", "function", "inputs", "keys", "shown", "training")
 
     name = "checkpoint"
-    placing = True
+    placing = walks = True
 
     def __init__(
         self, function: Callable[..., Any], inputs: tuple, first: Run,
@@ -166,22 +171,25 @@ class CheckpointNode(Node):
         self.training = modes.training
         self.default = current_context()
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def walk(
+        self, parts: Parts, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> None:
         run = Run()
         heads = self._run_again(run)
-        parts = {head: [g] for head, g in zip(heads, gs) if g is not None}
+        for head, i in zip(heads, range(len(gs))):
+            if gs[i] is not None:
+                parts.setdefault(head, []).append(gs[i])
         gs.clear()  # the walk frees each gradient once it has gone further back
-        for node, i in run.parents_of(parts):
-            if (node, i) not in self.parents:
+        heads = [head for head in heads if head in parts]
+        known = set(self.parents)
+        for node, i in run.parents_of(heads):
+            if (node, i) not in known:
                 raise self._differs(
                     f"it used a recorded array ({node.name}, shape {node.outputs[i].shape}) that "
                     "it did not use before"
                 )
         wanted = {parent: places[i] for i, parent in enumerate(self.parents) if needs[i]}
-        found = walk_between(parts, {node for node, _ in self.parents}, wanted, graph)
-        return [found.get(parent) for parent in self.parents]
+        walk_between(parts, heads, {node for node, _ in self.parents}, wanted, graph)
 
     def _run_again(self, run: Run) -> list[Entry]:
         """Run the function, recorded; where its outputs stand on the tape. MXNetError unless it
@@ -191,8 +199,8 @@ class CheckpointNode(Node):
             if chunk is not None and chunk.version != version:
                 tape.check_memory(self, chunk, offset, spec, version)
         repeats, unsaved = modes.repeats, modes.unsaved
-        modes.repeats, modes.unsaved = True, None
         try:
+            modes.repeats, modes.unsaved = True, None
             with scope(True, self.training), self.default, random_state.repeating(self.keys):
                 assert self.function is not None
                 result = callsite.forgotten(self.function, *self.inputs)

@@ -55,6 +55,7 @@ class Node:
 
     name = "?"
     placing = False  # can the rule write gradients into given arrays?
+    walks = False  # does `walk` add to the gradients of the inputs, in place of `gradients`?
     fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any
@@ -78,6 +79,13 @@ class Node:
         `graph`: record the computation; `needs`: which inputs need a gradient; `places`: arrays,
         if any, to compute the gradients into."""
         return ()
+
+    def walk(
+        self, parts: dict[Entry, list[Any]], gs: list[Any], graph: bool, needs: Sequence[bool],
+        places: Any,
+    ) -> None:  # fmt: skip
+        """Add to `parts` of the parents, from the gradients of the outputs; see `gradients`."""
+        raise NotImplementedError(f"{self.name} gives its gradients, and walks nowhere")
 
     def release(self) -> None:
         """Drop the parents and what only backward needs: no gradient goes further from here."""

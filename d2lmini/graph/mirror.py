@@ -10,29 +10,29 @@ elementwise ops, activations, Dropout with the mask it had, softmax, and the nor
 >>> with sym.NameManager():
 ...     h = sym.dot(sym.var("x"), sym.var("w"), name="h")
 ...     d = sym.Dropout(sym.relu(h, name="a"), p=0.5, mode="always", name="d")
-...     grad = sym.Group([d * 2, sym.sigmoid(h, name="s") * 3, h.relu(name="b")])    # for instance
->>> found = graph_of(sym.Group([sym.sum(d), grad]), x=(3, 4), w=(4, 2))
->>> outputs, grads = found[:1], found[1:3]
+...     grads = [d * 2, sym.sigmoid(h, name="s") * 3]                      # for instance
+>>> found = graph_of(sym.Group([sym.sum(d), *grads]), x=(3, 4), w=(4, 2))
+>>> outputs, grads = found[:1], found[1:]
 >>> residuals(outputs, grads)
 [(<Dropout d>, 0), (<dot h>, 0)]
 >>> residuals(outputs, mirror(outputs, grads))
 [(<dot h>, 0)]
 
 What to keep is a minimum cut: of all sets of values from which backward can go on by cheap ops
-alone, the one with the fewest bytes, and of several the one from which the fewest steps lead on.
-Inputs of the program and its outputs are there anyway and count nothing. So the bytes kept fall
-from the sum over what backward reads to the size of the cut. The price is the FLOPs of the ops
-between the cut and what backward reads, which `Program.cost` of the backward program contains.
+alone, the set with the fewest bytes; of several such sets, the one that leaves least to compute.
+Inputs and outputs of the program are there anyway and count nothing. So the bytes kept fall from
+the sum over all values that backward reads to the size of the cut. The price is the FLOPs of the
+ops between the cut and these values; `Program.cost` of the backward program contains them.
 
-A value that backward reads, a product reads, and others would be computed from is kept or, where
-that is no dearer, not passed through: each block of a residual net would otherwise be computed from
-all blocks before, and their results would be needed at once.
+Some values feed a product and lead on to other cheap values too, such as the sum at the end of a
+residual block. Other values are not computed from such a value unless it is kept. Otherwise
+backward would begin with the sums of all blocks, and hold them all at once.
 
-The results are equal to the bit: the same ops run on the same values. Backward runs them late,
-each right before the first op that reads it (`compute_late`).
+The results are equal to the bit, because the same ops run on the same values. Backward runs them
+late, right before the first op that reads them (`compute_late`).
 
-The cut is after PyTorch's `min_cut_rematerialization_partition` (H. He); what may be computed again
-is after MXNet's MXNET_BACKWARD_DO_MIRROR, which also leaves out Dropout.
+The minimum cut is that of PyTorch's `min_cut_rematerialization_partition` (H. He); the flag is
+MXNet's MXNET_BACKWARD_DO_MIRROR.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def mirror(
 ) -> list[Entry]:
     """The gradients, computed from as few bytes of the forward graph as cheap ops allow.
 
-    Nodes with the label force_mirroring="True" (`AttrScope`) are computed again whatever their op,
-    unless it changes variables; without `everything` only these are.
+    Nodes with the label force_mirroring="True" (`AttrScope`) are computed again whatever their op;
+    without `everything` only these are. An op that changes variables, other than BatchNorm, never
+    is.
     """
     forward = topological(outputs)
     before = set(forward)
@@ -81,14 +82,14 @@ def mirror(
         if node not in again:
             return node
         repeated = _repeat(node, inputs)
-        return [(node if _is_kept(e, kept) else repeated, e[1]) for e in node.outputs]
+        return [e if e in kept or _is_moment(e) else (repeated, e[1]) for e in node.outputs]
 
     return transform(grads, rule)
 
 
-def _is_kept(entry: Entry, kept: Collection[Entry]) -> bool:
-    """The moments that BatchNorm found are small, and kept wherever they are read."""
-    return entry in kept or (bool(entry[0].mutated) and entry[1] > 0)
+def _is_moment(entry: Entry) -> bool:
+    """True for mean and deviation that BatchNorm found in training: small, and always kept."""
+    return bool(entry[0].mutated) and entry[1] > 0
 
 
 def _repeat(node: Node, inputs: Inputs) -> Node:
@@ -139,17 +140,19 @@ def _fewest_bytes(
         (read_again if node in again else read_by_products).update(node.sources)
     ends = set(needed) & read_by_products & read_again
     for node in topological(needed):
+        sources = node.sources[:3] if node.mutated else node.sources
         for entry in node.outputs:
             made, there = (entry, "made"), (entry, "there")
-            is_there = node.op is None or entry in free
-            nbytes = 0.0 if is_there else float(spec_of(entry).nbytes)
-            edges[made, there] = float("inf") if node in forced else nbytes
+            is_free = node.op is None or entry in free
+            edges[made, there] = 0.0 if is_free else float(spec_of(entry).nbytes)
             is_end = entry in ends and node not in forced
-            if node not in again or is_end or (node.mutated and entry[1]):
+            if node not in again or is_end or _is_moment(entry):
                 edges["source", made] = float("inf")
-            else:
-                for source in node.sources[:3] if node.mutated else node.sources:
-                    edges[(source, "there"), made] = float("inf")
+                continue
+            if node in forced:
+                edges[made, there] = float("inf")
+            for source in sources:
+                edges[(source, "there"), made] = float("inf")
     return {made[0] for made, _ in min_cut(edges, "source", "sink")}
 
 

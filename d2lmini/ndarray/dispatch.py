@@ -397,7 +397,7 @@ def queue(
     plan: CallPlan | None,
 ) -> Any:
     """Apply `op` by a task; returns one NDArray or a list. plan: the call's plan, if known."""
-    if modes.repeats and op.mutates:
+    if op.mutates and modes.repeats:
         inputs = copies_of(inputs, op.mutated(len(inputs), attrs))
     operands: list[Any] = []
     reads = []

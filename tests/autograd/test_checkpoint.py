@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from gpu_kinds import some_gpus
 from hybrid_nets import NETS, numbers, row, run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,8 +89,7 @@ def test_parts_that_share_a_parameter_add_up(req, nested):
             y.backward()
         answers.append([y.asnumpy(), x.grad.asnumpy(), w.grad.asnumpy()])
     for a, b in zip(*answers, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-6)
-    assert answers[0][0].tobytes() == answers[1][0].tobytes()
+        assert a.tobytes() == b.tobytes()
 
 
 @given(st.data())
@@ -137,13 +137,8 @@ def test_drawn_programs_give_the_same_gradients(data):
         head.backward()
         return [y.asnumpy() for y in pool] + [x.grad.asnumpy() for x in leaves[:2]]
 
-    n = len(steps) + 3
-    expected = program(lambda f, *xs: f(*xs))
-    got = program(autograd.checkpoint)
-    for a, b in zip(expected[:n], got[:n], strict=True):
+    for a, b in zip(program(lambda f, *xs: f(*xs)), program(autograd.checkpoint), strict=True):
         assert a.tobytes() == b.tobytes()
-    for a, b in zip(expected[n:], got[n:], strict=True):  # parts may be added in another order
-        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
 
 
 def test_outside_record_it_is_the_function():
@@ -321,7 +316,7 @@ def test_a_net_that_is_traced_runs_eagerly_and_says_so():
     net.initialize()
     net.hybridize()
     x = leaf([[1, 2]])
-    with pytest.warns(UserWarning, match="autograd.checkpoint cannot be part of a graph"):
+    with pytest.warns(UserWarning, match="autograd.checkpoint .* cannot be part of a graph"):
         with autograd.record():
             y = net(x)
     y.backward()
@@ -353,16 +348,32 @@ def test_a_step_on_several_devices():
         assert a.tobytes() == b.tobytes()
 
 
-def test_a_function_may_use_two_devices():
-    x, w = leaf([1, 2]), leaf([3, 4]).as_in_context(cpu(1))
-    w.attach_grad()
-    with autograd.record():
-        y = autograd.checkpoint(
-            lambda x: (x.as_in_context(cpu(1)) * w).as_in_context(cpu(0)) * x, x
-        )
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [6, 16] and w.grad.asnumpy().tolist() == [1, 4]
-    assert w.grad.context == cpu(1)
+def test_a_function_may_use_two_devices(gpu_kind):
+    """With a normalization and a mask on each."""
+    answers = []
+    with some_gpus(gpu_kind, 2) as (first, second):
+        for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
+            random.seed(1)
+            x = numbers([(4, 3)])[0].as_in_context(first)
+            w = nd.array([3, 4, 5], ctx=second)
+            nets = [row(nn.BatchNorm(), nn.Dropout(0.5)) for _ in "ab"]
+            for net, ctx in zip(nets, (first, second)):
+                net.initialize(ctx=ctx)
+                net.hybridize(ctx is second)
+            for array in (x, w):
+                array.attach_grad()
+
+            def f(x, nets=nets, w=w, second=second):
+                return nets[1](nets[0](x).as_in_context(second) * w)
+
+            with autograd.record():
+                y = checkpoint(f, x) ** 2
+            y.backward()
+            means = [net[0].running_mean.data() for net in nets]
+            answers.append([v.asnumpy() for v in (y, x.grad, w.grad, *means)])
+            assert (x.grad.context, w.grad.context) == (first, second)
+    for a, b in zip(*answers, strict=True):
+        assert a.tobytes() == b.tobytes() and a.any()
 
 
 # -- torch -----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from gpu_kinds import some_gpus
 from graphs import assert_close, evaluate, graphs
 from hybrid_nets import NETS, lenet, numbers, resnet18, row, run, transformer
 from hypothesis import given
@@ -115,6 +116,22 @@ def test_nets_give_the_same_bits(name, kind):
         for flag in (False, True):
             net, xs = build(make, *shapes[0], words=words, backward_do_mirror=flag)
             answers.append([list(run(net, xs, train).values()) for train in (True, False, True)])
+    for expected, got in zip(*answers, strict=True):
+        for a, b in zip(expected, got, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_gpus_give_the_same_bits(gpu_kind):
+    answers = []
+    with some_gpus(gpu_kind, 1) as (gpu,):
+        for flag in (False, True):
+            random.seed(1)
+            net = mlp()
+            net.initialize(ctx=gpu)
+            net.hybridize(backward_do_mirror=flag)
+            xs = [x.as_in_context(gpu) for x in numbers([(6, 5)])]
+            answers.append([list(run(net, xs, True).values()) for _ in range(2)])
+            assert is_mirrored(net) is flag
     for expected, got in zip(*answers, strict=True):
         for a, b in zip(expected, got, strict=True):
             assert a.tobytes() == b.tobytes()
