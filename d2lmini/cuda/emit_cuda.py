@@ -47,6 +47,7 @@ from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Layout, Placement
+from d2lmini.ops.in_float32 import has_bfloat16
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
 
 
 def is_in_c(node: Node) -> bool:
-    """True if this node can be written in C."""
+    """True if this node can be written in C; the kernels have no bfloat16."""
+    if has_bfloat16([*(node.specs or ()), *map(spec_of, node.sources)]):
+        return False
     body = Body()
     try:
         value_of(node, [e and body.add_input("x", spec_of(e).dtype) for e in node.inputs])

@@ -51,7 +51,7 @@ from d2lmini.graph.steps import Number, steps_of
 from d2lmini.graph.text import WIDTH, assign_lines, fit_line, indent, literal, unpack_text
 from d2lmini.graph.views import reshape_text, view_text
 from d2lmini.ops.core import Op, Shape
-from d2lmini.ops.in_float32 import has_bfloat16, kernel_for
+from d2lmini.ops.in_float32 import kernel_for, needs_copies
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, level, limit
 
@@ -378,7 +378,7 @@ class Writer:
         assert op is not None and node.specs is not None
         key: Any = op
         given = [*map(spec_of, node.sources), *node.specs]
-        if has_bfloat16(given):  # the kernel depends on the dtypes of the results
+        if needs_copies(op, given):  # the kernel depends on the dtypes of the results
             key = (op, *[spec.dtype for spec in node.specs])
         if key not in self._names:
             name = f"nd_{op.name}" if hasattr(np, op.name) else op.name

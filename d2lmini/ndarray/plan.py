@@ -22,7 +22,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.core import Bound, Op, Spec
-from d2lmini.ops.in_float32 import has_bfloat16, in_float32
+from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.spec import Cost
 
 # Throughput of one core of a typical machine per microsecond, measured on arrays in its cache: the
@@ -69,8 +69,7 @@ class CallPlan:
         self.attrs = attrs
         self.outputs = outputs
         self.predicted_us = predicted_us
-        narrow = has_bfloat16((*inputs, *outputs))
-        self.compute = in_float32(op.compute, op, outputs) if narrow else op.compute
+        self.compute = kernel_for(op, "cpu", inputs, outputs)
         self.tiny = all([spec.nbytes < SMALL for spec in outputs])
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
         self.small = self.simple and self.tiny

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from d2lmini.bfloat16 import CHAR
 from d2lmini.ops.partial import Partial
 
 Inputs = dict[str, Partial]
@@ -67,6 +68,8 @@ class Facts:
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
+    copied_dtypes     type characters of the dtypes that `compute` gets as float32 copies, see
+                      `in_float32`
 
     MXNet's files:
     in_mxnet          MXNet has this op
@@ -104,6 +107,7 @@ class Facts:
     data_tells_dtype: bool = False
     float32_parameters: bool = False
     is_loss: bool = False
+    copied_dtypes: str = CHAR
 
     mxnet_rule: Callable[..., Any] | None = None
     mxnet_attributes: tuple[Callable[..., Any], Callable[..., Any]] | None = None

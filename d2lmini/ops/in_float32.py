@@ -1,6 +1,7 @@
 """How ops compute with bfloat16: on float32 copies, each result rounded once.
 
-The `compute` functions do not know the dtype. Sums and products accumulate in float32, as on
+The `compute` functions do not know the dtype (those of recurrent layers neither know float16: an op
+says with `copied_dtypes` what it needs as copies). Sums and products accumulate in float32, as on
 hardware for bfloat16. A compiled program rounds at the same places, so its results are the same.
 The dtype saves memory here, not time: the copies cost more than the computation.
 
@@ -29,21 +30,31 @@ def has_bfloat16(specs: Iterable[Any]) -> bool:
 def kernel_for(op: Any, kind: str, inputs: Iterable[Any], outputs: Sequence[Any]) -> Any:
     """The implementation of `op` for a kind of device and arrays of these specs."""
     kernel = op.kernel_for(kind)
-    return in_float32(kernel, op, outputs) if has_bfloat16([*inputs, *outputs]) else kernel
+    return in_float32(kernel, op, outputs) if needs_copies(op, [*inputs, *outputs]) else kernel
+
+
+def needs_copies(op: Any, specs: Iterable[Any]) -> bool:
+    """True if `op` computes with arrays of these specs on float32 copies."""
+    chars = op.copied_dtypes
+    return any([spec.dtype.char in chars for spec in specs])
 
 
 def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Callable[..., Any]:
     """The kernel of `op` on float32 copies of bfloat16 arrays, those that it changes included;
     results are rounded to the dtypes of `specs`."""
 
+    def widen(x: Any) -> Any:
+        copied = x is not None and x.dtype.char in op.copied_dtypes
+        return x.astype(np.float32) if copied else x
+
     def widened(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-        wide = [_widen(x) for x in arrays]
+        wide = [widen(x) for x in arrays]
         own = {key: np.dtype(np.float32) if _is_bfloat16(v) else v for key, v in attrs.items()}
         if out is None:
             results = kernel(xp, *wide, **own)
             places: Any = None
         else:
-            results = places = _each(_widen, out)
+            results = places = _each(widen, out)
             kernel(xp, *wide, out=places, **own)
         positions = op.mutates
         if callable(positions):
@@ -67,11 +78,6 @@ def _each(function: Callable[[Any], Any], arrays: Any) -> Any:
     if isinstance(arrays, (tuple, list)):
         return tuple([function(x) for x in arrays])
     return function(arrays)
-
-
-def _widen(x: Any) -> Any:
-    """A float32 copy of a bfloat16 array; anything else as it is."""
-    return x.astype(np.float32) if x is not None and x.dtype.char == CHAR else x
 
 
 def _is_bfloat16(value: Any) -> bool:

@@ -11,9 +11,9 @@
 16.0
 
 Each op calls `products.matmul` on views: a transposed operand is a view of the same memory, which
-BLAS reads at no extra cost, and the result is written to `out`. float16, for which BLAS has no
-routine, is computed in float32. `triangle.py` has triangular matrices, `decompose.py`
-factorizations and inverses.
+BLAS reads at no extra cost, and the result is written to `out`. BLAS has no routine for float16
+and bfloat16: their products accumulate in float32 and are rounded once. `triangle.py` has
+triangular matrices, `decompose.py` factorizations and inverses.
 
 The gradient of every product is two products. With y = a b and g the gradient of y,
 
@@ -116,9 +116,10 @@ def dot(
 
     (A..., K) x (K, B...) -> (A..., B...); two vectors give shape (1,). transpose_a sums over the
     first axis of lhs instead of the last, (K, A...); transpose_b over the last of rhs, (B..., K);
-    next to a matrix they have no effect on a vector. One dtype for both, kept: float16, float32,
-    float64, and integers, which MXNet refuses on the CPU (without BLAS, hence slow). forward_stype,
-    for sparse storage, is accepted and has no effect.
+    next to a matrix they have no effect on a vector. One dtype for both, kept: float16 and bfloat16
+    (accumulated in float32, rounded once), float32, float64, and integers, which MXNet refuses on
+    the CPU (without BLAS, hence slow). forward_stype, for sparse storage, is accepted and has no
+    effect.
 
     MXNetError at the call when inner sizes or dtypes differ, or for scalars. Cost: 2 M N K.
 

@@ -122,7 +122,7 @@ def _infer(
             "sequence_length is not supported (MXNet ignores it on the CPU); unroll a cell with "
             "valid_length=, or put SequenceMask behind a network of one direction"
         )
-    check_float(data, parameters, state, state_cell, half=False)
+    check_float(data, parameters, state, state_cell)
     check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
     if len(data.shape) != 3:
         raise MXNetError(f"data is {data.shape}, need (T, N, C): steps, sequences, inputs")
@@ -160,7 +160,7 @@ def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
 @op(
     infer=_infer, flops=_flops, outputs=_output_names, optional=_optional,
     output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
-    presumed_dtypes={"sequence_length": None},
+    presumed_dtypes={"sequence_length": None}, copied_dtypes="eE",
 )  # fmt: skip
 def RNN(
     xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,
@@ -178,9 +178,9 @@ def RNN(
     but the first is dropped. lstm_state_clip_min and _max bound the cell state of every step;
     lstm_state_clip_nan replaces nan by the upper bound.
 
-    One dtype, float32 or float64. MXNetError at the call for shapes, dtypes, and the unsupported
-    projection_size and sequence_length. Not twice differentiable, as in MXNet. (On the CPU MXNet
-    1.9 ignores p, sequence_length and the bounds.)
+    One dtype; 16 bits are computed in float32. MXNetError at the call for shapes, dtypes, and the
+    unsupported projection_size and sequence_length. Not twice differentiable, as in MXNet. (On the
+    CPU MXNet 1.9 ignores p, sequence_length and the bounds.)
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
@@ -278,6 +278,7 @@ def _flops_backward(g, y, reserve, data, parameters, *_, out, **_attrs) -> float
 @op(
     "_rnn_backward", infer=_infer_backward, flops=_flops_backward,
     outputs=lambda mode, wants_data, **_: 2 + (mode == "lstm") + wants_data,
+    copied_dtypes="eE",
 )  # fmt: skip
 def rnn_backward(
     xp, g, y, reserve, data, parameters, state, state_cell=None, g_state=None, g_cell=None, *,

@@ -33,7 +33,7 @@ def _infer(
     state_cell: Spec | None = None, *, mode: str,
 ) -> list[Spec]:  # fmt: skip
     check_choice("mode", mode, tuple(KINDS))
-    check_float(data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, half=False)
+    check_float(data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
     check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
     if len(data.shape) not in (2, 3) or len(state.shape) != 2:
         raise MXNetError(
@@ -68,7 +68,10 @@ def _read(vector: Any, y: Any, widths: tuple[int, ...]) -> list[Any]:
     return views_of(vector, [(T, N, k * H) for k in widths])
 
 
-@op("_rnn_layer", infer=_infer, flops=_flops, outputs=lambda mode, **_: 1 + (mode == "lstm"))
+@op(
+    "_rnn_layer", infer=_infer, flops=_flops, outputs=lambda mode, **_: 1 + (mode == "lstm"),
+    copied_dtypes="eE",
+)  # fmt: skip
 def rnn_layer(
     xp, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell=None, *, mode: str,
     out=None,
@@ -77,8 +80,8 @@ def rnn_layer(
 
     mode and formulas as in `RNN`; state, and state_cell for 'lstm', (N, H) precede the first step;
     'lstm' also returns the last cell state. i2h_weight (G, C), h2h_weight (G, H), biases (G,),
-    G = H times 1, 4 or 3. One dtype, float32 or float64. MXNetError at the call for shapes and
-    dtypes.
+    G = H times 1, 4 or 3. One dtype; 16 bits are computed in float32. MXNetError at the call
+    for shapes and dtypes.
     """
     inputs = (data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
     if out is None:
@@ -131,6 +134,7 @@ def _infer_backward(
         2.0 * prod(y.shape[:-1]) * (h2h_weight.size + wants_data * i2h_weight.size) + 20 * y.size
     ),
     outputs=lambda mode, wants_data, **_: 2 + (mode == "lstm") + wants_data,
+    copied_dtypes="eE",
 )  # fmt: skip
 def rnn_layer_backward(
     xp, g, y, reserve, i2h_weight, h2h_weight, state, state_cell=None, g_cell=None, *, mode: str,
@@ -165,7 +169,7 @@ def _infer_weights(D: Spec, data: Spec, y: Spec, state: Spec, *, mode: str) -> l
 
 
 @op(
-    "_rnn_layer_weights", infer=_infer_weights, outputs=4,
+    "_rnn_layer_weights", infer=_infer_weights, outputs=4, copied_dtypes="eE",
     flops=lambda D, data, y, state, *, out, mode: (
         2.0 * out.shape[0] * (prod(data.shape) + prod(y.shape))
     ),

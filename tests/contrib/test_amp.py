@@ -1,4 +1,4 @@
-"""Mixed precision: calls that are cast, steps that are skipped, and nets that learn all the same."""
+"""Mixed precision: casts of calls, steps that are skipped, and nets that learn all the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_kinds import some_gpus
 import d2lmini as mx
 from d2lmini import autograd, cpu, d2l, gluon, nd, sym
 from d2lmini.contrib import amp
-from d2lmini.gluon import nn
+from d2lmini.gluon import nn, rnn
 from d2lmini.ndarray import NDArray, dispatch
 
 HALF, SINGLE = np.float16, np.float32
@@ -273,6 +273,10 @@ NETS: dict[str, tuple[Any, tuple[int, ...]]] = {
     ),
     "resnet": (lambda: sequential(Residual(), nn.Flatten(), nn.Dense(3)), (2, 5, 5)),
     "transformer": (Transformer, (4, 8)),
+    "lstm": (
+        lambda: sequential(rnn.LSTM(8, layout="NTC", input_size=4), nn.Dense(3, in_units=24)),
+        (3, 4),
+    ),
 }
 SIZE = 48
 

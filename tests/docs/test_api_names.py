@@ -132,7 +132,7 @@ def test_an_attribute_that_is_not_here_says_why(name: str, says: str):
 
 # Its own inner works, and what next to no program uses.
 UNEXPLAINED = {
-    "nd": """amp_multicast get_indexing_dispatch_code get_oshape_of_gather_nd_op SVMOutput
+    "nd": """get_indexing_dispatch_code get_oshape_of_gather_nd_op SVMOutput
         indexing_key_expand_implicit_axes register utils gen_* IdentityAttachKLSparseReg""",
     "nd.NDArray": "handle writable",
     "nd.random": "current_context numeric_types",
