@@ -60,9 +60,7 @@ class Piece:
 
 
 class _Count(Pool):
-    """The pool of arrays without memory: an array that dies there gives nothing back."""
-
-    there = True
+    """The pool of arrays without memory."""
 
     def take(self, nbytes: int) -> np.ndarray:
         raise AssertionError("a dry run allocates nothing")
@@ -89,6 +87,7 @@ class DryRun(NaiveEngine):
         self._pieces: dict[int, tuple[weakref.ref, Piece]] = {}  # by the id of their Chunk
         self._arenas: defaultdict[int, list[Chunk]] = defaultdict(list)
         self._owners: list[Any] = []  # so that the ids of Arenas stay theirs
+        self.changes: list[tuple[Piece, bool]] = []
         self.count_anew()
 
     # -- the engine's side -------------------------------------------------------------------------
@@ -116,14 +115,11 @@ class DryRun(NaiveEngine):
             self._visit_arena(task)
 
     def read(self, by: str, var: Any, get: Any, write: bool = False) -> Any:
-        if isinstance(var, Chunk) and threading.get_ident() == self._thread and var.pool in self:
+        if threading.get_ident() == self._thread and isinstance(getattr(var, "pool", None), _Count):
             line = f"{by} at {callsite.describe(callsite.find())}"
             if line not in self.reads:
                 self.reads.append(line)
         return super().read(by, var, get, write)
-
-    def __contains__(self, pool: Any) -> bool:
-        return isinstance(pool, _Count)
 
     def _pool(self, ctx: Context) -> _Count:
         return self._pools.setdefault(ctx, _Count(ctx))
@@ -133,7 +129,7 @@ class DryRun(NaiveEngine):
     def count_anew(self) -> None:
         """Begin the count here: what is in use stays in use, all figures begin at 0."""
         self.begin = self.pieces()
-        self.changes: list[tuple[Piece, bool]] = []
+        self.changes.clear()  # the same list: `note` has given it to the pieces that are in use
         self.reads: list[str] = []
         self.flops = 0.0
         self.operations = self.issued = 0
@@ -207,7 +203,8 @@ class _Listener(instrument.Instrument):
         self.run = run
 
     def alloc(self, ctx: Context, nbytes: int, var: Any) -> None:
-        self.run.note(var, "", callsite.find())
+        if threading.get_ident() == self.run._thread:
+            self.run.note(var, "", callsite.find())
 
     def role(self, var: Any, role: str) -> None:
         known = self.run._pieces.get(id(var))

@@ -54,6 +54,7 @@ from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.d2l.dry_run import dry_run
+from d2lmini.device import storage
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.gluon.variables import arrays
 from d2lmini.ndarray import NDArray
@@ -160,42 +161,35 @@ def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
     """Measure the memory of `step(*inputs)`, run after one that made the optimizer's states, by
     `trace.memory()`.
 
-    The arguments are those of `predict_memory`; a shape stands for an array of zeros. Bytes of
-    arrays that neither the net nor its Trainer nor the inputs hold before the step, because other
-    parts of the program need them, do not count."""
+    The arguments are those of `predict_memory`; a shape stands for an array of zeros. Arrays that
+    existed before the call and belong neither to the net nor to its Trainer do not count."""
     ctx = _device_of(net)
     given = [x if isinstance(x, NDArray) else _zeros(_spec_of(x), ctx) for x in inputs]
+    inputs_nbytes = _nbytes(given)
     with engine.use("naive"):
+        gc.collect()  # arrays of older nets must not die in the step that is measured
+        others = storage.stats(ctx).live - sum(_held(net, ctx).values()) - inputs_nbytes
         for _ in range(MOST_STEPS):
             step(*given)
             if all(trainer._updaters[0].states for trainer in _trainers_of(net)):
                 break  # mixed precision skips steps until it has found a scale for the loss
-        gc.collect()  # arrays of older nets must not die in the step that is measured
-        trainers = _trainers_of(net)
-        own = {
-            "weights": _nbytes(p._data for p in net.collect_params().values()),
-            "gradients": _nbytes(p._grad for p in net.collect_params().values()),
-            "optimizer state": _nbytes(t._updaters[0].states.values() for t in trainers),
-            "other": _nbytes([given]) + _arena_bytes(net, ctx),
-        }
+        gc.collect()
+        held = _held(net, ctx)
         with profile() as trace:
             step(*given)
     report = trace.memory()[ctx]
-    found = {}
-    for role, nbytes in report.roles.items():
-        found[role] = nbytes - report.by_role[role][0][1] + own.get(role, 0)
-    inputs_nbytes = _nbytes([given])
-    rows = {
-        **{role: found[role] for role in ROWS[:3]}, "inputs": inputs_nbytes,
-        "activations": found["activations"], "temporaries": found["other"] - inputs_nbytes,
-    }  # fmt: skip
+    rows = {}
+    for role in ROWS[:3]:
+        rows[role] = report.roles[role] - report.by_role[role][0][1] + held[role]
+    rows["inputs"], rows["activations"] = inputs_nbytes, report.roles["activations"]
+    rows["temporaries"] = report.peak_bytes - others - sum(rows.values())
     holders = Counter[str]()
     for holder in report.holders:
         holders[holder.name] += holder.nbytes
     results = {serial: op for op in trace.operations for serial in op.writes}
     issued = sum(c.nbytes for c in trace.memory if c.nbytes > 0 and c.serial in results)
     return StepMemory(
-        ctx, rows, _master_bytes(net, trainers), dict(holders.most_common()), issued,
+        ctx, rows, _master_bytes(net, _trainers_of(net)), dict(holders.most_common()), issued,
         sum(row.flops for row in trace.summary().rows), len(trace.operations),
     )  # fmt: skip
 
@@ -283,6 +277,17 @@ def _master_bytes(net: Any, trainers: Iterable[Any]) -> int:
         for p in trainer._params
         if p.grad_req != "null" and np.dtype(p.dtype).itemsize == 2
     )  # fmt: skip
+
+
+def _held(net: Any, ctx: Context) -> dict[str, int]:
+    """The bytes that a net and its Trainers hold between steps, by role."""
+    params = list(net.collect_params().values())
+    return {
+        "weights": _nbytes(p._data for p in params),
+        "gradients": _nbytes(p._grad for p in params),
+        "optimizer state": _nbytes(t._updaters[0].states.values() for t in _trainers_of(net)),
+        "programs": _arena_bytes(net, ctx),
+    }
 
 
 def _arena_bytes(net: Any, ctx: Context) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -241,10 +242,25 @@ def test_other_arrays_of_the_program_do_not_count():
     assert len(others) == len(other) == 3
 
 
+def test_what_a_program_keeps_from_step_to_step_counts():
+    """The outputs of a step live until the next step has its own."""
+    net = nn.Dense(1000, in_units=10)
+    net.initialize()
+    kept = {}
+
+    def step(X):
+        with autograd.record():
+            kept["outputs"] = net(X)
+        kept["outputs"].backward()
+
+    predicted = d2l.predict_memory(step, (100, 10), net=net)
+    agree(predicted, d2l.measure_memory(step, (100, 10), net=net))
+    outputs = 4 * 100 * 1000
+    assert 2 * outputs <= predicted.rows["activations"] + predicted.rows["temporaries"]
+
+
 def test_what_asynchrony_adds():
     """While nothing can run, everything that a step issues is pending, for each step."""
-    import threading
-
     step, inputs, net = make_step("mlp", "adam")
     step(*inputs)
     nd.waitall()
