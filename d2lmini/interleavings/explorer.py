@@ -29,7 +29,7 @@ from d2lmini.interleavings.search import (
     search_randomly,
 )
 from d2lmini.interleavings.shrink import shrink
-from d2lmini.interleavings.story import tell
+from d2lmini.interleavings.story import write_story
 
 #: One exploration at a time: the replaced names are those of the process.
 _exploring = allocate_lock()
@@ -235,5 +235,5 @@ def _report(found: Exploration, run: Run) -> None:
     found.failure = run.failure
     found.schedule = write_schedule(run.choices)
     found.steps = len(run.trace)
-    found.story = tell(run)
+    found.story = write_story(run)
     found._interruptions = run.preemptions
