@@ -29,7 +29,7 @@ from d2lmini.interleavings.search import (
     search_randomly,
 )
 from d2lmini.interleavings.shrink import shrink
-from d2lmini.interleavings.story import tell
+from d2lmini.interleavings.story import write_story
 
 #: One exploration at a time: the replaced names are those of the process.
 _exploring = allocate_lock()
@@ -58,6 +58,7 @@ class Exploration:
         self.story = ""
         self.outcomes: Counter[Any] = Counter()
         self._interruptions = 0
+        self._extent = ""
 
     def __str__(self) -> str:
         many = "1 schedule" if self.schedules == 1 else f"{self.schedules} schedules"
@@ -71,12 +72,7 @@ class Exploration:
             )
         if not self.complete:
             return f"no failure in {many} of up to {self.steps} steps; there are more schedules"
-        if self.preemptions is None:
-            return f"no failure: all {many} ran, of up to {self.steps} steps"
-        return (
-            f"no failure in {many} of up to {self.steps} steps: all with at most "
-            f"{self.preemptions} preemptions"
-        )
+        return f"no failure in {many} of up to {self.steps} steps: {self._extent}"
 
     __repr__ = __str__
 
@@ -186,8 +182,10 @@ class _Explorer:
             _count(found, run)
             _report(found, run)
             return found
+        found._extent = "one of each class" if search == "reduced" else "these are all"
         if search in ("mixed", "preemptions"):
             found.preemptions = preemptions
+            found._extent = f"all with at most {preemptions} preemptions"
         bad: Run | None = None
         for run in self._runs(search, preemptions, seed):
             _count(found, run)
@@ -235,5 +233,5 @@ def _report(found: Exploration, run: Run) -> None:
     found.failure = run.failure
     found.schedule = write_schedule(run.choices)
     found.steps = len(run.trace)
-    found.story = tell(run)
+    found.story = write_story(run)
     found._interruptions = run.preemptions

@@ -1,9 +1,9 @@
 """One run of a program under a scheduler that decides which thread takes the next step.
 
 Every thread of the program is a thread of the operating system, but only one runs at a time. Each
-blocks on a lock of its own, its baton. A thread that comes to an operation (`step`) announces it
-and asks the run for the thread to go on. A step is the operation that was announced
-and the code after it, up to the thread's next operation.
+blocks on a lock of its own, `turn`, until its turn comes. A thread that comes to an operation
+(`step`) announces the operation, and the run chooses the thread that goes on. A step is the
+operation that was announced and the code after it, up to the thread's next operation.
 
 An operation is enabled if it would not block. If no operation is enabled, the virtual clock jumps
 to the next deadline of a sleep or a timeout; if there is none, all threads are blocked for ever and
@@ -65,8 +65,8 @@ class ControlledThread:
         self.name = thread.name
         self.daemon = thread.daemon
         self.work = work
-        self.baton = allocate_lock()
-        self.baton.acquire()
+        self.turn = allocate_lock()
+        self.turn.acquire()
         self.gone = allocate_lock()
         self.gone.acquire()
         self.steps = self.late_steps = 0
@@ -119,8 +119,8 @@ class ControlledThread:
         chosen = run.hand_on()
         if chosen is not self:
             if chosen is not None:
-                chosen.baton.release()
-            self.baton.acquire()
+                chosen.turn.release()
+            self.turn.acquire()
             if run.over:
                 raise Ended
         return run.trace[-1]
@@ -131,14 +131,14 @@ class ControlledThread:
         site = site_of(function)
         self.pending = Operation("begins", self, ((self.key, False),), None, None, site)
         self.since = len(self.run.trace)
-        _thread.start_new_thread(self._carry, ())
+        _thread.start_new_thread(self._run_work, ())
 
-    def _carry(self) -> None:
-        here.thread = self
+    def _run_work(self) -> None:
+        thread_state.thread = self
         self.ident = threading.get_ident()
         threading._active[self.ident] = self.thread  # type: ignore[attr-defined]
         self.thread._ident = self.ident
-        self.baton.acquire()
+        self.turn.acquire()
         failure = None
         try:
             if not self.run.over:
@@ -151,7 +151,7 @@ class ControlledThread:
             failure = describe_error(self, error)
         sys.settrace(None)
         threading._active.pop(self.ident, None)  # type: ignore[attr-defined]
-        here.thread = None
+        thread_state.thread = None
         _mark_ended(self.thread)
         try:
             self._leave(failure)
@@ -175,7 +175,7 @@ class ControlledThread:
             return
         chosen = run.hand_on()
         if chosen is not None:
-            chosen.baton.release()
+            chosen.turn.release()
 
 
 def _mark_ended(thread: Any) -> None:
@@ -188,16 +188,16 @@ def _mark_ended(thread: Any) -> None:
             setattr(thread, name, handle)
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     thread: ControlledThread | None = None
 
 
-here = _Here()
+thread_state = _ThreadState()
 
 
 def current() -> ControlledThread | None:
     """The controlled thread that calls; None for all other threads of the process."""
-    return here.thread
+    return thread_state.thread
 
 
 class Run:
@@ -227,7 +227,7 @@ class Run:
         self.over = False
         self.cut = False
         self.made: Counter[tuple[Site, str]] = Counter()  # objects, by line and class
-        self.left: dict[int, Operation] = {}  # by thread, what it was about to do at the end
+        self.announced: dict[int, Operation] = {}  # by thread, what it was about to do at the end
         self.unfinished = 1
         self.now = 0.0
         self.epoch = 0
@@ -248,7 +248,7 @@ class Run:
         gc.disable()  # a finalizer at an arbitrary step would differ from run to run
         try:
             main.begin()
-            self._turn(main)
+            self._begin_main(main)
             self._watch()
         finally:
             self.over = True
@@ -260,7 +260,7 @@ class Run:
     def _program(self) -> None:
         self.value = self.program()
 
-    def _turn(self, main: ControlledThread) -> None:
+    def _begin_main(self, main: ControlledThread) -> None:
         operation = main.pending
         assert operation is not None, "a thread begins with an operation"
         main.pending = None
@@ -268,7 +268,7 @@ class Run:
         step = Step(main, operation, self)
         step.enabled = (0,)
         self.trace.append(step)
-        main.baton.release()
+        main.turn.release()
 
     def _watch(self) -> None:
         """Wait for the end; fail if no step ends for long."""
@@ -290,8 +290,8 @@ class Run:
             log.disabled = False
 
     def _end_thread(self, thread: ControlledThread) -> None:
-        if not thread.finished and thread.baton.locked():
-            thread.baton.release()
+        if not thread.finished and thread.turn.locked():
+            thread.turn.release()
         if thread.gone.acquire(timeout=END_S):
             return
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -305,7 +305,7 @@ class Run:
     def hand_on(self) -> ControlledThread | None:
         """Choose the thread that takes the next step, and record the step; None if the run is over.
 
-        Called by the thread that runs, which then passes the baton."""
+        Called by the thread that runs, which then releases `turn` of the chosen one."""
         if not self.unfinished:
             self.stop(None)
             return None
@@ -319,7 +319,7 @@ class Run:
             self.stop(describe_no_end(self))
             return None
         before = self.trace[-1].thread
-        enabled = self._be_fair(enabled)
+        enabled = self._limit_waiting(enabled)
         default = self._default(before, enabled)
         chosen: ControlledThread | None = default
         try:
@@ -372,7 +372,7 @@ class Run:
                 enabled.append(thread)
         return enabled
 
-    def _be_fair(self, enabled: list[ControlledThread]) -> list[ControlledThread]:
+    def _limit_waiting(self, enabled: list[ControlledThread]) -> list[ControlledThread]:
         """Of the threads that could take the next step, those that may be chosen."""
         longest = max(enabled, key=lambda thread: thread.waited)
         self.is_forced = longest.waited >= FAIR_STEPS
@@ -410,7 +410,7 @@ class Run:
     def stop(self, failure: Failure | None) -> None:
         """End the run."""
         self.failure = failure
-        self.left = {t.number: t.pending for t in self.threads if t.pending is not None}
+        self.announced = {t.number: t.pending for t in self.threads if t.pending is not None}
         self.over = True
         self._done.release()
 
