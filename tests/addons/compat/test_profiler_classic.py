@@ -10,7 +10,7 @@ import pytest
 from oracle import Oracle
 
 from d2lmini import MXNetError, engine, instrument, nd, profiler
-from d2lmini.compat import mx_profiler
+from d2lmini.compat import mx_profiler, mx_profiler_objects
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
 
 
@@ -19,7 +19,7 @@ def fresh(monkeypatch, tmp_path):
     """Every test has a profiler that never ran, and leaves none running."""
     new = type(mx_profiler.profiler)()
     monkeypatch.setattr(mx_profiler, "profiler", new)
-    monkeypatch.setattr("d2lmini.compat.mx_profiler_objects.profiler", new)
+    monkeypatch.setattr(mx_profiler_objects, "profiler", new)
     monkeypatch.chdir(tmp_path)
     yield
     profiler.stop()
