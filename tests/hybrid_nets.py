@@ -243,6 +243,13 @@ NETS = {
 }  # fmt: skip
 
 
+KINDS = ("naive", "threaded", "stepped")
+#: (net, engine): each net on one engine, and the first net on all.
+NETS_ON_ENGINES = [(name, KINDS[i % 3]) for i, name in enumerate(NETS)] + [
+    ("mlp", kind) for kind in KINDS[1:]
+]
+
+
 def numbers(shapes: Any, words: bool = False) -> list:
     """Inputs of these shapes; with `words` the first holds integers."""
     rng = np.random.default_rng(len(shapes))

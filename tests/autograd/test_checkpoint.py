@@ -8,12 +8,12 @@ import threading
 import numpy as np
 import pytest
 from gpu_kinds import some_gpus
-from hybrid_nets import NETS, numbers, row, run
+from hybrid_nets import NETS, NETS_ON_ENGINES, numbers, row, run
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
 
-from d2lmini import autograd, cpu, engine, gluon, nd, random
+from d2lmini import autograd, cpu, engine, gluon, gpu, lazy, nd, random, virtual_gpus
 from d2lmini import np as mnp
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn
@@ -44,14 +44,11 @@ def whole(net):
 # -- the same bits ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["naive", "threaded", "stepped"])
 @pytest.mark.parametrize("hybrid", [False, True], ids=["eager", "hybrid"])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(("name", "kind"), NETS_ON_ENGINES)
 def test_nets_give_the_same_bits(name, hybrid, kind):
     """Outputs, gradients, moving statistics, Dropout's masks, and what comes after. Parameters get
     their arrays in the first run of the function."""
-    if kind == "stepped" and name not in ("mlp", "resnet18", "transformer"):
-        kind = "naive"  # one more time; the stepped engine takes long
     make, shapes, words = NETS[name]
     answers = []
     with engine.use(kind):
@@ -278,6 +275,21 @@ def test_backward_in_another_thread_and_in_another_mode():
     assert 0 < (y.asnumpy() == 0).sum() < 100
 
 
+@pytest.mark.parametrize("scope", [lazy, lambda: engine.bulk(20)], ids=["lazy", "bulk"])
+def test_operations_that_are_pushed_together(scope):
+    answers = []
+    for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
+        random.seed(3)
+        x = leaf(np.linspace(-1, 1, 6))
+        with scope():
+            with autograd.record():
+                y = checkpoint(lambda x: nd.Dropout((x * x).tanh(), p=0.5) * x, x)
+            y.backward()
+        answers.append([y.asnumpy(), x.grad.asnumpy()])
+    for a, b in zip(*answers, strict=True):
+        assert a.tobytes() == b.tobytes() and a.any()
+
+
 def test_arrays_of_np():
     x = mnp.array([1.0, 2.0])
     x.attach_grad()
@@ -374,6 +386,29 @@ def test_a_function_may_use_two_devices(gpu_kind):
             assert (x.grad.context, w.grad.context) == (first, second)
     for a, b in zip(*answers, strict=True):
         assert a.tobytes() == b.tobytes() and a.any()
+
+
+def test_statistics_of_all_devices_are_gathered_again():
+    """SyncBatchNorm: the second runs of all devices meet, too."""
+    answers = []
+    with virtual_gpus(2):
+        contexts = [gpu(0), gpu(1)]
+        for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
+            random.seed(2)
+            norm = gluon.contrib.nn.SyncBatchNorm(in_channels=4, num_devices=2)
+            net = row(nn.Dense(4, in_units=3), norm, nn.Dense(2, in_units=4))
+            net.initialize(ctx=contexts)
+            with autograd.record():
+                losses = [
+                    (checkpoint(net, x) ** 2).sum()
+                    for x in gluon.utils.split_and_load(numbers([(6, 3)])[0], contexts)
+                ]
+            autograd.backward(losses)
+            params = net.collect_params().values()
+            arrays = [p.grad(c) for p in params if p.grad_req != "null" for c in contexts]
+            answers.append([a.asnumpy() for a in arrays + norm.running_mean.list_data()])
+    for a, b in zip(*answers, strict=True):
+        assert a.tobytes() == b.tobytes()
 
 
 # -- torch -----------------------------------------------------------------------------------------

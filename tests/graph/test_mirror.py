@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gpu_kinds import some_gpus
 from graphs import assert_close, evaluate, graphs
-from hybrid_nets import NETS, lenet, numbers, resnet18, row, run, transformer
+from hybrid_nets import NETS, NETS_ON_ENGINES, lenet, numbers, resnet18, row, run, transformer
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -106,8 +106,7 @@ def build(make, *shapes, words=False, **flags) -> tuple[HybridBlock, list]:
     return net, xs
 
 
-@pytest.mark.parametrize("kind", ["naive", "threaded", "stepped"])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize(("name", "kind"), NETS_ON_ENGINES)
 def test_nets_give_the_same_bits(name, kind):
     """Outputs, gradients, moving statistics; Dropout with the same masks; what comes after."""
     make, shapes, words = NETS[name]
