@@ -21,6 +21,7 @@ inputs                       3,520         3,520      +0.0 %
 activations                    352           352      +0.0 %
 temporaries                    352           352      +0.0 %
 peak                        20,384        20,384      +0.0 %
+issued by the step             704           704      +0.0 %
 
 `predict_memory` walks through the step with arrays that have a shape and no memory (`dry_run`), so
 it predicts steps that would not fit. `measure_memory` runs the step and asks `trace.memory()`. Both
@@ -32,8 +33,8 @@ look at a step in the middle of training: the optimizer has made its states.
                   of compiled programs
 
 The engine runs each operation at its push for both, so the figures do not depend on the machine.
-What asynchrony adds comes on top: `issued_bytes` can be pending for each step that the
-program runs ahead of the workers.
+What asynchrony adds comes on top, in the last line: so many bytes of results can be pending for
+each step that the program runs ahead of the workers.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class StepMemory:
         lines = [(name, self.rows[name]) for name in ROWS]
         if self.master_bytes:
             lines.insert(3, ("  master weights", self.master_bytes))
-        return [*lines, ("peak", self.peak_bytes)]
+        return [*lines, ("peak", self.peak_bytes), ("issued by the step", self.issued_bytes)]
 
 
 def predict_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:

@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 from training_nets import NETS, OPTIMIZERS, make_amp_step, make_step
 
-from d2lmini import MXNetError, autograd, cpu, d2l, engine, gluon, nd, profile, random, storage
+from d2lmini import (
+    MXNetError,
+    autograd,
+    cpu,
+    d2l,
+    engine,
+    gluon,
+    gpu,
+    nd,
+    profile,
+    random,
+    storage,
+    virtual_gpus,
+)
 from d2lmini.contrib import amp
 from d2lmini.d2l.dry_run import dry_run
 from d2lmini.gluon import nn
@@ -135,6 +148,17 @@ def test_gradients_that_add_up_over_small_batches(whole_numbers):
     small = d2l.predict_memory(in_parts, X, y, net=net)
     agree(small, d2l.measure_memory(in_parts, X, y, net=net))
     assert small.rows["activations"] < large.rows["activations"] / (parts - 1)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_virtual_gpu(hybrid):
+    with virtual_gpus(1):
+        step, inputs, net = make_step("lenet", "adam", hybrid=hybrid)
+        net.collect_params().reset_ctx(gpu(0))
+        inputs = [x.as_in_context(gpu(0)) for x in inputs]
+        predicted = d2l.predict_memory(step, *inputs, net=net)
+        assert predicted.ctx == gpu(0)
+        agree(predicted, d2l.measure_memory(step, *inputs, net=net))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
