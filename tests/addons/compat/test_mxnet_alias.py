@@ -14,7 +14,13 @@ from types import ModuleType
 import pytest
 
 import d2lmini
-from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, uninstall, unsupported
+from d2lmini.compat.mxnet_alias import (
+    _ELSEWHERE,
+    install_as_mxnet,
+    installed,
+    uninstall,
+    unsupported,
+)
 from d2lmini.ndarray.unsupported import LEFT_OUT
 
 
@@ -54,6 +60,8 @@ from mxnet.gluon.rnn.rnn_cell import LSTMCell
 from mxnet.gluon import Trainer
 from mxnet.base import MXNetError
 from mxnet.context import Context, cpu
+from mxnet.contrib import amp
+import mxnet.contrib.amp as its_amp
 from mxnet.contrib import text
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import NDArray as NDArray2
@@ -74,6 +82,7 @@ from mxnet.test_utils import assert_almost_equal
     assert names["NDArray"] is names["NDArray2"] is ours.nd.NDArray
     assert names["SGD"] is ours.optimizer.SGD
     assert names["LSTMCell"] is ours.gluon.rnn.LSTMCell
+    assert names["amp"] is names["its_amp"] is mx.contrib.amp is ours.contrib.amp
     assert names["gdata"].vision.transforms is names["transforms"]
     assert names["gdata"].vision.MNIST is names["datasets"].MNIST
     assert mx.cpu() == ours.cpu() and mx.current_context() == ours.cpu()
@@ -216,7 +225,7 @@ def exists(module: str) -> bool:
 def test_what_is_left_out_does_not_exist():
     """Each row of both tables still names something that is missing, or a package of which d2lmini
     has a part, as of contrib."""
-    in_part = {path.rpartition(".")[0] for path in mxnet_alias._ELSEWHERE}
+    in_part = {path.rpartition(".")[0] for path in _ELSEWHERE}
     whole = [module for module in unsupported.MODULES if module not in in_part]
     assert [module for module in whole if exists(f"d2lmini.{module}")] == []
     places = (d2lmini, d2lmini.nd, d2lmini.nd.contrib, d2lmini.sym, d2lmini.sym.contrib)
