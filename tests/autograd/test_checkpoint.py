@@ -7,13 +7,12 @@ import threading
 
 import numpy as np
 import pytest
-from gpu_kinds import some_gpus
-from hybrid_nets import NETS, NETS_ON_ENGINES, numbers, row, run
+from hybrid_nets import NETS, NETS_ON_ENGINES, numbers, run
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
 
-from d2lmini import autograd, cpu, engine, gluon, gpu, lazy, nd, random, virtual_gpus
+from d2lmini import autograd, cpu, engine, lazy, nd, random
 from d2lmini import np as mnp
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn
@@ -333,82 +332,6 @@ def test_a_net_that_is_traced_runs_eagerly_and_says_so():
             y = net(x)
     y.backward()
     assert x.grad.asnumpy().any()
-
-
-# -- several devices -------------------------------------------------------------------------------
-
-
-def test_a_step_on_several_devices():
-    contexts = [cpu(0), cpu(1)]
-    answers = []
-    for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
-        random.seed(2)
-        net = row(nn.Dense(4, activation="tanh"), nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(2))
-        net.initialize(ctx=contexts)
-        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
-        for _ in range(2):
-            with autograd.record():
-                losses = [
-                    (checkpoint(net, x) ** 2).sum()
-                    for x in gluon.utils.split_and_load(numbers([(6, 3)])[0], contexts)
-                ]
-            autograd.backward(losses)
-            trainer.step(6)
-        params = net.collect_params().values()
-        answers.append([p.data(c).asnumpy() for p in params for c in contexts])
-    for a, b in zip(*answers, strict=True):
-        assert a.tobytes() == b.tobytes()
-
-
-def test_a_function_may_use_two_devices(gpu_kind):
-    """With a normalization and a mask on each."""
-    answers = []
-    with some_gpus(gpu_kind, 2) as (first, second):
-        for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
-            random.seed(1)
-            x = numbers([(4, 3)])[0].as_in_context(first)
-            w = nd.array([3, 4, 5], ctx=second)
-            nets = [row(nn.BatchNorm(), nn.Dropout(0.5)) for _ in "ab"]
-            for net, ctx in zip(nets, (first, second)):
-                net.initialize(ctx=ctx)
-                net.hybridize(ctx is second)
-            for array in (x, w):
-                array.attach_grad()
-
-            def f(x, nets=nets, w=w, second=second):
-                return nets[1](nets[0](x).as_in_context(second) * w)
-
-            with autograd.record():
-                y = checkpoint(f, x) ** 2
-            y.backward()
-            means = [net[0].running_mean.data() for net in nets]
-            answers.append([v.asnumpy() for v in (y, x.grad, w.grad, *means)])
-            assert (x.grad.context, w.grad.context) == (first, second)
-    for a, b in zip(*answers, strict=True):
-        assert a.tobytes() == b.tobytes() and a.any()
-
-
-def test_statistics_of_all_devices_are_gathered_again():
-    """SyncBatchNorm: the second runs of all devices meet, too."""
-    answers = []
-    with virtual_gpus(2):
-        contexts = [gpu(0), gpu(1)]
-        for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
-            random.seed(2)
-            norm = gluon.contrib.nn.SyncBatchNorm(in_channels=4, num_devices=2)
-            net = row(nn.Dense(4, in_units=3), norm, nn.Dense(2, in_units=4))
-            net.initialize(ctx=contexts)
-            with autograd.record():
-                losses = [
-                    (checkpoint(net, x) ** 2).sum()
-                    for x in gluon.utils.split_and_load(numbers([(6, 3)])[0], contexts)
-                ]
-            autograd.backward(losses)
-            params = net.collect_params().values()
-            arrays = [p.grad(c) for p in params if p.grad_req != "null" for c in contexts]
-            answers.append([a.asnumpy() for a in arrays + norm.running_mean.list_data()])
-    for a, b in zip(*answers, strict=True):
-        assert a.tobytes() == b.tobytes()
 
 
 # -- torch -----------------------------------------------------------------------------------------
