@@ -41,6 +41,8 @@ from d2lmini.interleavings.sites import Site, find_site, site_of
 #: A thread that could have taken so many steps since its last one takes the next: under every
 #: schedule, a loop that polls lets the thread run that it waits for.
 FAIR_STEPS = 100
+#: The thread that explores looks so often whether a run has passed its time.
+LOOK_S = 0.5
 #: A thread of a run that is over gets so long to end.
 END_S = 1.0
 #: ... and may do so many operations meanwhile that do not block.
@@ -53,6 +55,10 @@ monotonic, allocate_lock = time.monotonic, _thread.allocate_lock
 
 class Ended(BaseException):
     """Ends a thread whose run is over."""
+
+
+class TimeIsUp(Exception):
+    """The time for all runs has passed."""
 
 
 class ControlledThread:
@@ -271,13 +277,17 @@ class Run:
         main.turn.release()
 
     def _watch(self) -> None:
-        """Wait for the end; fail if no step ends for long."""
-        steps = -1
-        while not self._done.acquire(timeout=self.bounds.patience_s):
-            if len(self.trace) == steps:
+        """Wait for the end; fail if no step ends for long. TimeIsUp at the deadline."""
+        steps, since, patience_s = 0, monotonic(), self.bounds.patience_s
+        while not self._done.acquire(timeout=min(patience_s, LOOK_S)):
+            now = monotonic()
+            if len(self.trace) != steps:
+                steps, since = len(self.trace), now
+            elif now - since >= patience_s:
                 self.failure = describe_hang(self)
                 return
-            steps = len(self.trace)
+            if now > self.bounds.deadline:
+                raise TimeIsUp
 
     def _end_threads(self) -> None:
         """End the threads that are left, one after the other."""
