@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from d2lmini.interleavings.sites import Site
 
 if TYPE_CHECKING:
-    from d2lmini.interleavings.scheduler import ControlledThread, Run
+    from d2lmini.interleavings.controlled import ControlledThread
+    from d2lmini.interleavings.scheduler import Run
 
 #: What an operation uses: (key of the object, does it change the object?).
 Uses = tuple[tuple[Any, bool], ...]
@@ -79,7 +80,8 @@ class Step:
 class Bounds:
     """How long a run may be, and what it controls; see `explore`."""
 
-    steps: int = 5000
-    patience_s: float = 5.0
-    timers: str = "idle"
-    tracer: Any = None
+    steps: int
+    patience_s: float
+    timers: str
+    tracer: Any
+    deadline: float
