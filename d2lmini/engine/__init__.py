@@ -244,6 +244,7 @@ def explore(
 
     The `Exploration` says how many orders ran, whether these were all and, if one gives other
     values, which two operations and which Var are the cause. See `stepped_explore`.
+    `d2lmini.interleavings.explore` does the same for threads, such as those inside an engine.
     """
     from d2lmini.engine.stepped_explore import explore
 

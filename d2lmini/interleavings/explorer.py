@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +23,7 @@ from d2lmini.interleavings.policies import (
 )
 from d2lmini.interleavings.records import Bounds
 from d2lmini.interleavings.reduction import search_reduced
-from d2lmini.interleavings.scheduler import Run, allocate_lock, current, monotonic
+from d2lmini.interleavings.scheduler import Run, TimeIsUp, allocate_lock, current, monotonic
 from d2lmini.interleavings.search import (
     Execute,
     search_both,
@@ -29,7 +31,7 @@ from d2lmini.interleavings.search import (
     search_randomly,
 )
 from d2lmini.interleavings.shrink import shrink
-from d2lmini.interleavings.story import tell
+from d2lmini.interleavings.story import write_story
 
 #: One exploration at a time: the replaced names are those of the process.
 _exploring = allocate_lock()
@@ -58,6 +60,7 @@ class Exploration:
         self.story = ""
         self.outcomes: Counter[Any] = Counter()
         self._interruptions = 0
+        self._extent = ""
 
     def __str__(self) -> str:
         many = "1 schedule" if self.schedules == 1 else f"{self.schedules} schedules"
@@ -71,12 +74,7 @@ class Exploration:
             )
         if not self.complete:
             return f"no failure in {many} of up to {self.steps} steps; there are more schedules"
-        if self.preemptions is None:
-            return f"no failure: all {many} ran, of up to {self.steps} steps"
-        return (
-            f"no failure in {many} of up to {self.steps} steps: all with at most "
-            f"{self.preemptions} preemptions"
-        )
+        return f"no failure in {many} of up to {self.steps} steps: {self._extent}"
 
     __repr__ = __str__
 
@@ -124,7 +122,7 @@ def explore(
     not repeat itself.
     """
     _check(search, timers)
-    bounds = Bounds(steps, patience_s, timers, make_tracer(lines))
+    bounds = Bounds(steps, patience_s, timers, make_tracer(lines), monotonic() + seconds)
     spaces = [vars(module) for module in modules]
     own = getattr(program, "__globals__", None)
     if own is not None:
@@ -133,9 +131,8 @@ def explore(
         raise MXNetError("explore: an exploration runs already; wait for its end")
     try:
         with patched(spaces):
-            return _Explorer(program, bounds, monotonic() + seconds, seconds).explore(
-                search, schedules, preemptions, seed, schedule, stop
-            )
+            explorer = _Explorer(program, bounds, seconds / 6)
+            return explorer.explore(search, schedules, preemptions, seed, schedule, stop)
     finally:
         _exploring.release()
 
@@ -151,16 +148,15 @@ def _check(search: str, timers: str) -> None:
 class _Explorer:
     """Runs a program under schedules, within bounds."""
 
-    def __init__(
-        self, program: Callable[[], object], bounds: Bounds, deadline: float, seconds: float
-    ):
+    def __init__(self, program: Callable[[], object], bounds: Bounds, extra_s: float):
         self.program = program
         self.bounds = bounds
-        self.deadline = deadline
-        self.extra_s = seconds / 6
+        self.extra_s = extra_s
 
     def execute(self, policy: Policy) -> Run:
-        """Run the program once."""
+        """Run the program once; TimeIsUp at the deadline."""
+        if monotonic() > self.bounds.deadline:
+            raise TimeIsUp
         number_names()
         run = Run(self.program, policy, self.bounds).go()
         if run.failure is not None and run.failure.kind == "exploration":
@@ -181,32 +177,43 @@ class _Explorer:
         found = Exploration()
         if schedule is not None:
             choices = read_schedule(schedule)
-            run = self.execute(follow(choices))
+            try:
+                run = self.execute(follow(choices))
+            except TimeIsUp:
+                raise MXNetError("explore: the schedule has not ended in `seconds`") from None
             check_followed(run, choices)
             _count(found, run)
             _report(found, run)
             return found
+        found._extent = "one of each class" if search == "reduced" else "these are all"
         if search in ("mixed", "preemptions"):
             found.preemptions = preemptions
+            found._extent = f"all with at most {preemptions} preemptions"
         bad: Run | None = None
-        for run in self._runs(search, preemptions, seed):
-            _count(found, run)
-            if run.failure is not None and bad is None:
-                bad = run
-                if stop or run.failure.kind == "no step":
+        with suppress(TimeIsUp):
+            for run in self._runs(search, preemptions, seed):
+                _count(found, run)
+                if run.failure is not None and bad is None:
+                    bad = run
+                    if stop or run.failure.kind == "no step":
+                        break
+                if found.schedules >= schedules:
                     break
-            if found.schedules >= schedules or monotonic() > self.deadline:
-                break
-            if found.schedules % 100 == 0:
-                gc.collect(0)
-        else:
-            found.complete = True
+                if found.schedules % 100 == 0:
+                    gc.collect(0)
+            else:
+                found.complete = True
         if bad is not None:
-            if bad.failure is not None and bad.failure.kind != "no step":
-                end = monotonic() + self.extra_s
-                bad = shrink(self.execute, bad, lambda: monotonic() > end)
-            _report(found, bad)
+            _report(found, self._shorten(bad))
         return found
+
+    def _shorten(self, bad: Run) -> Run:
+        if bad.failure is not None and bad.failure.kind != "no step":
+            self.bounds = replace(self.bounds, deadline=monotonic() + self.extra_s)
+            with suppress(TimeIsUp):
+                for shorter in shrink(self.execute, bad):
+                    bad = shorter
+        return bad
 
     def _runs(self, search: str, preemptions: int, seed: int) -> Iterator[Run]:
         execute: Execute = self.execute
@@ -235,5 +242,5 @@ def _report(found: Exploration, run: Run) -> None:
     found.failure = run.failure
     found.schedule = write_schedule(run.choices)
     found.steps = len(run.trace)
-    found.story = tell(run)
+    found.story = write_story(run)
     found._interruptions = run.preemptions

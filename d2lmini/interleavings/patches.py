@@ -46,7 +46,7 @@ class _Flag:
 # -- threads ---------------------------------------------------------------------------------------
 
 
-def _make(self: Any, *args: Any, **kwargs: Any) -> None:
+def _init_thread(self: Any, *args: Any, **kwargs: Any) -> None:
     here = current()
     if here is not None:
         # Sets of threads, as an executor has one, must have the same order in each run.
@@ -62,12 +62,12 @@ def _hash(self: Any) -> int:
     return object.__hash__(self) if known is None else known
 
 
-def _begin(self: Any) -> None:
+def _start_thread(self: Any) -> None:
     here = current()
     if here is None:
         _start(self)
         return
-    if _find(self) is not None:
+    if _find_controlled(self) is not None:
         raise RuntimeError("threads can only be started once")
     here.step("starts", self, uses=((("threads",), True),))
     thread = ControlledThread(here.run, self, self.run)
@@ -78,14 +78,14 @@ def _begin(self: Any) -> None:
     thread.begin()
 
 
-def _find(self: Any) -> ControlledThread | None:
+def _find_controlled(self: Any) -> ControlledThread | None:
     """The controlled thread that runs for a `Thread`."""
     found: ControlledThread | None = vars(self).get("_controlled")
     return found
 
 
-def _wait_for_end(self: Any, timeout: float | None = None) -> None:
-    here, thread = current(), _find(self)
+def _join_thread(self: Any, timeout: float | None = None) -> None:
+    here, thread = current(), _find_controlled(self)
     if here is None or (thread is None and self._started.is_set()):
         if thread is None:
             _join(self, timeout)
@@ -98,8 +98,8 @@ def _wait_for_end(self: Any, timeout: float | None = None) -> None:
     here.step("joins", thread, lambda late: late or thread.finished, limit, ((thread.key, False),))
 
 
-def _is_running(self: Any) -> bool:
-    here, thread = current(), _find(self)
+def _is_thread_alive(self: Any) -> bool:
+    here, thread = current(), _find_controlled(self)
     if thread is None:
         return _is_alive(self) if self._started.is_set() else False
     if here is not None and here.run is thread.run:
@@ -121,7 +121,7 @@ _clock = _Clock()
 _sleep = time.sleep
 
 
-def _doze(seconds: float) -> None:
+def _sleep_virtually(seconds: float) -> None:
     thread = current()
     if thread is None:
         _sleep(seconds)
@@ -158,13 +158,13 @@ _CLOCKS: dict[str, Any] = {
 
 _NAMES: list[tuple[Any, str, Any]] = [
     *[(queue if hasattr(queue, name) else threading, name, _CLASSES[name]) for name in REAL],
-    (time, "sleep", _doze),
+    (time, "sleep", _sleep_virtually),
     *[(time, name, clock) for name, clock in _CLOCKS.items()],
-    (_Thread, "__init__", _make),
+    (_Thread, "__init__", _init_thread),
     (_Thread, "__hash__", _hash),
-    (_Thread, "start", _begin),
-    (_Thread, "join", _wait_for_end),
-    (_Thread, "is_alive", _is_running),
+    (_Thread, "start", _start_thread),
+    (_Thread, "join", _join_thread),
+    (_Thread, "is_alive", _is_thread_alive),
 ]
 #: Count the names of threads.
 _COUNTERS = (threading, "_counter"), (ThreadPoolExecutor, "_counter")
@@ -185,7 +185,7 @@ def patched(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
             setattr(owner, name, new)
         for namespace in namespaces:
             for name, value in list(namespace.items()):
-                new = _BY_ORIGINAL.get(id(value)) or _adopt(value, name)
+                new = _BY_ORIGINAL.get(id(value)) or _replace_object(value, name)
                 if new is not None:
                     changed.append((namespace, name, value))
                     namespace[name] = new
@@ -204,7 +204,7 @@ def number_names() -> None:
     ThreadPoolExecutor._counter = count().__next__  # type: ignore[attr-defined]
 
 
-def _adopt(value: Any, name: str) -> Any:
+def _replace_object(value: Any, name: str) -> Any:
     """A controlled object in place of a real lock, event, ... that is the global `name` of a
     module; None if `value` is nothing of the kind."""
     kind = _REAL_LOCKS.get(type(value), type(value).__name__)
@@ -212,7 +212,7 @@ def _adopt(value: Any, name: str) -> Any:
         return None
     new = object.__new__(_CLASSES[kind])
     if kind == "Condition":
-        new.__init__(_adopt(value._lock, name))
+        new.__init__(_replace_object(value._lock, name))
     elif kind.endswith("Semaphore"):
         new.__init__(value._value)
     elif "Queue" in kind and kind != "SimpleQueue":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from d2lmini.base import MXNetError
 from d2lmini.interleavings.records import Choice
-from d2lmini.interleavings.scheduler import FAIR_STEPS, ControlledThread, Run
+from d2lmini.interleavings.scheduler import ControlledThread, Run
 
 Policy = Callable[[Run, list[ControlledThread], ControlledThread], "ControlledThread | None"]
 
@@ -97,8 +97,8 @@ def walk(seed: object) -> Policy:
 
 
 def by_priority(seed: object, length: int, changes: int = 2) -> Policy:
-    """Run the enabled thread of highest priority; at `changes` random steps of `length`, and when a
-    thread keeps others waiting for long, the running thread gets the lowest.
+    """Run the enabled thread of highest priority. The running thread gets the lowest at `changes`
+    random steps of `length`, when it yields, and when it has kept another waiting for long.
 
     Probabilistic concurrency testing (Burckhardt and others, ASPLOS 2010): in a program of n
     threads and k steps it finds a bug of depth d in one run with probability 1 / (n k^(d-1)) at
@@ -113,10 +113,8 @@ def by_priority(seed: object, length: int, changes: int = 2) -> Policy:
     ) -> ControlledThread:
         nonlocal lowest
         before = run.trace[-1].thread
-        tires = run.streak >= FAIR_STEPS or (
-            before.pending is not None and before.pending.what == "yields"
-        )
-        if len(run.trace) in points or tires:
+        yields = before.pending is not None and before.pending.what == "yields"
+        if len(run.trace) in points or yields or run.is_forced:
             lowest -= 1
             priority[before.number] = lowest
         for thread in enabled:

@@ -96,12 +96,12 @@ class Primitive:
         """What an operation uses that only looks at the object."""
         return ((self.key, False),)
 
-    def take(self, thread: ControlledThread) -> None:
+    def set_owner(self, thread: ControlledThread) -> None:
         """Make `thread` the owner."""
         self.owner = thread
         thread.holds.append(self)
 
-    def give(self) -> None:
+    def clear_owner(self) -> None:
         """Take the object from its owner."""
         if self.owner is not None:
             self.owner.holds.remove(self)
@@ -136,7 +136,7 @@ class Lock(Primitive):
             step.result = "in vain"
             return False
         self.is_taken = True
-        self.take(thread)
+        self.set_owner(thread)
         return True
 
     @controlled
@@ -146,7 +146,7 @@ class Lock(Primitive):
         if not self.is_taken:
             raise RuntimeError("release unlocked lock")
         self.is_taken = False
-        self.give()
+        self.clear_owner()
 
     @controlled
     def locked(self, thread: ControlledThread) -> bool:
@@ -154,18 +154,18 @@ class Lock(Primitive):
         thread.step("looks at", self, uses=self.read)
         return self.is_taken
 
-    def free_wholly(self, thread: ControlledThread) -> int:
+    def release_all(self, thread: ControlledThread) -> int:
         """Free the lock for a `Condition.wait`; the number of times that it was acquired."""
         if not self.is_taken:
             raise RuntimeError("cannot wait on un-acquired lock")
         self.is_taken = False
-        self.give()
+        self.clear_owner()
         return 1
 
-    def retake(self, thread: ControlledThread, times: int) -> None:
+    def acquire_again(self, thread: ControlledThread, times: int) -> None:
         """Take the lock after a `Condition.wait`."""
         self.is_taken = True
-        self.take(thread)
+        self.set_owner(thread)
 
     def __enter__(self) -> bool:
         return bool(self.acquire())
@@ -204,15 +204,15 @@ class RLock(Lock):
     def _is_owned(self, thread: ControlledThread) -> bool:
         return self.owner is thread
 
-    def free_wholly(self, thread: ControlledThread) -> int:
+    def release_all(self, thread: ControlledThread) -> int:
         if self.owner is not thread:
             raise RuntimeError("cannot wait on un-acquired lock")
         times, self.times = self.times, 0
-        super().free_wholly(thread)
+        super().release_all(thread)
         return times
 
-    def retake(self, thread: ControlledThread, times: int) -> None:
-        super().retake(thread, times)
+    def acquire_again(self, thread: ControlledThread, times: int) -> None:
+        super().acquire_again(thread, times)
         self.times = times
 
 
@@ -255,7 +255,7 @@ class Condition(Primitive):
         """Free the lock, wait for a `notify`, take the lock; False if the time was up."""
         self._check_owned(thread, "wait on")
         thread.step("begins to wait for", self, uses=self.both)
-        times = self.lock.free_wholly(thread)
+        times = self.lock.release_all(thread)
         notified = [False]
         self.waiters.append(notified)
         step = thread.step(
@@ -265,7 +265,7 @@ class Condition(Primitive):
             None if timeout is None else max(timeout, 0),
             uses=self.both,
         )
-        self.lock.retake(thread, times)
+        self.lock.acquire_again(thread, times)
         if not notified[0]:
             step.result = "in vain"
             self.waiters = deque(waiter for waiter in self.waiters if waiter is not notified)

@@ -79,7 +79,8 @@ class Step:
 class Bounds:
     """How long a run may be, and what it controls; see `explore`."""
 
-    steps: int = 5000
-    patience_s: float = 5.0
-    timers: str = "idle"
-    tracer: Any = None
+    steps: int
+    patience_s: float
+    timers: str
+    tracer: Any
+    deadline: float

@@ -77,6 +77,8 @@ def _follow_path(path: list[_Node]) -> Policy:
             if number != before.chosen and are_independent(uses, last.uses)
         }
         awake = [thread for thread in enabled if thread.number not in sleep]
+        if not awake and run.is_forced:
+            awake = enabled
         if not awake:
             return None
         chosen = default if default in awake else awake[0]
@@ -162,7 +164,7 @@ def _note_races(run: Run, path: list[_Node]) -> None:
             _note(history, path, j, step.thread, step.number, len(step.uses))
         history.add(step)
     for thread in run.threads:
-        operation = run.left.get(thread.number)
+        operation = run.announced.get(thread.number)
         if operation is not None:  # the run ended before it
             uses = operation.uses + (((thread.life, True),) if thread.daemon else ())
             for j in history.races(thread, uses):

@@ -1,9 +1,9 @@
 """One run of a program under a scheduler that decides which thread takes the next step.
 
 Every thread of the program is a thread of the operating system, but only one runs at a time. Each
-blocks on a lock of its own, its baton. A thread that comes to an operation (`step`) announces it
-and asks the run for the thread to go on. A step is the operation that was announced
-and the code after it, up to the thread's next operation.
+blocks on a lock of its own, `turn`, until its turn comes. A thread that comes to an operation
+(`step`) announces the operation, and the run chooses the thread that goes on. A step is the
+operation that was announced and the code after it, up to the thread's next operation.
 
 An operation is enabled if it would not block. If no operation is enabled, the virtual clock jumps
 to the next deadline of a sleep or a timeout; if there is none, all threads are blocked for ever and
@@ -38,9 +38,11 @@ from d2lmini.interleavings.failures import (
 from d2lmini.interleavings.records import Bounds, Choice, Operation, Step, Uses
 from d2lmini.interleavings.sites import Site, find_site, site_of
 
-#: A thread that took so many steps in a row while another could run is passed over once: a loop
-#: that polls must not keep the thread that it waits for from running.
+#: A thread that could have taken so many steps since its last one takes the next: under every
+#: schedule, a loop that polls lets the thread run that it waits for.
 FAIR_STEPS = 100
+#: The thread that explores looks so often whether a run has passed its time.
+LOOK_S = 0.5
 #: A thread of a run that is over gets so long to end.
 END_S = 1.0
 #: ... and may do so many operations meanwhile that do not block.
@@ -55,6 +57,10 @@ class Ended(BaseException):
     """Ends a thread whose run is over."""
 
 
+class TimeIsUp(Exception):
+    """The time for all runs has passed."""
+
+
 class ControlledThread:
     """A thread of the program."""
 
@@ -65,8 +71,8 @@ class ControlledThread:
         self.name = thread.name
         self.daemon = thread.daemon
         self.work = work
-        self.baton = allocate_lock()
-        self.baton.acquire()
+        self.turn = allocate_lock()
+        self.turn.acquire()
         self.gone = allocate_lock()
         self.gone.acquire()
         self.steps = self.late_steps = 0
@@ -76,6 +82,7 @@ class ControlledThread:
         self.finished = False
         self.key, self.life = ("thread", self.number), ("daemon", self.number)
         self.ident = 0
+        self.waited = 0  # so many steps could have been its own since its last one
         self.since = 0  # the number of steps of the run when the operation was announced
         self.pending: Operation | None = None
         thread._controlled = self  # type: ignore[attr-defined]
@@ -118,8 +125,8 @@ class ControlledThread:
         chosen = run.hand_on()
         if chosen is not self:
             if chosen is not None:
-                chosen.baton.release()
-            self.baton.acquire()
+                chosen.turn.release()
+            self.turn.acquire()
             if run.over:
                 raise Ended
         return run.trace[-1]
@@ -130,14 +137,14 @@ class ControlledThread:
         site = site_of(function)
         self.pending = Operation("begins", self, ((self.key, False),), None, None, site)
         self.since = len(self.run.trace)
-        _thread.start_new_thread(self._carry, ())
+        _thread.start_new_thread(self._run_work, ())
 
-    def _carry(self) -> None:
-        here.thread = self
+    def _run_work(self) -> None:
+        thread_state.thread = self
         self.ident = threading.get_ident()
         threading._active[self.ident] = self.thread  # type: ignore[attr-defined]
         self.thread._ident = self.ident
-        self.baton.acquire()
+        self.turn.acquire()
         failure = None
         try:
             if not self.run.over:
@@ -150,7 +157,7 @@ class ControlledThread:
             failure = describe_error(self, error)
         sys.settrace(None)
         threading._active.pop(self.ident, None)  # type: ignore[attr-defined]
-        here.thread = None
+        thread_state.thread = None
         _mark_ended(self.thread)
         try:
             self._leave(failure)
@@ -174,7 +181,7 @@ class ControlledThread:
             return
         chosen = run.hand_on()
         if chosen is not None:
-            chosen.baton.release()
+            chosen.turn.release()
 
 
 def _mark_ended(thread: Any) -> None:
@@ -187,16 +194,16 @@ def _mark_ended(thread: Any) -> None:
             setattr(thread, name, handle)
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     thread: ControlledThread | None = None
 
 
-here = _Here()
+thread_state = _ThreadState()
 
 
 def current() -> ControlledThread | None:
     """The controlled thread that calls; None for all other threads of the process."""
-    return here.thread
+    return thread_state.thread
 
 
 class Run:
@@ -226,12 +233,12 @@ class Run:
         self.over = False
         self.cut = False
         self.made: Counter[tuple[Site, str]] = Counter()  # objects, by line and class
-        self.left: dict[int, Operation] = {}  # by thread, what it was about to do at the end
+        self.announced: dict[int, Operation] = {}  # by thread, what it was about to do at the end
         self.unfinished = 1
         self.now = 0.0
         self.epoch = 0
         self.hashes = 0
-        self.streak = 0
+        self.is_forced = False  # does a thread take this step because it has waited for long?
         self._done = allocate_lock()
         self._done.acquire()
 
@@ -247,7 +254,7 @@ class Run:
         gc.disable()  # a finalizer at an arbitrary step would differ from run to run
         try:
             main.begin()
-            self._turn(main)
+            self._begin_main(main)
             self._watch()
         finally:
             self.over = True
@@ -259,7 +266,7 @@ class Run:
     def _program(self) -> None:
         self.value = self.program()
 
-    def _turn(self, main: ControlledThread) -> None:
+    def _begin_main(self, main: ControlledThread) -> None:
         operation = main.pending
         assert operation is not None, "a thread begins with an operation"
         main.pending = None
@@ -267,16 +274,20 @@ class Run:
         step = Step(main, operation, self)
         step.enabled = (0,)
         self.trace.append(step)
-        main.baton.release()
+        main.turn.release()
 
     def _watch(self) -> None:
-        """Wait for the end; fail if no step ends for long."""
-        steps = -1
-        while not self._done.acquire(timeout=self.bounds.patience_s):
-            if len(self.trace) == steps:
+        """Wait for the end; fail if no step ends for long. TimeIsUp at the deadline."""
+        steps, since, patience_s = 0, monotonic(), self.bounds.patience_s
+        while not self._done.acquire(timeout=min(patience_s, LOOK_S)):
+            now = monotonic()
+            if len(self.trace) != steps:
+                steps, since = len(self.trace), now
+            elif now - since >= patience_s:
                 self.failure = describe_hang(self)
                 return
-            steps = len(self.trace)
+            if now > self.bounds.deadline:
+                raise TimeIsUp
 
     def _end_threads(self) -> None:
         """End the threads that are left, one after the other."""
@@ -289,8 +300,8 @@ class Run:
             log.disabled = False
 
     def _end_thread(self, thread: ControlledThread) -> None:
-        if not thread.finished and thread.baton.locked():
-            thread.baton.release()
+        if not thread.finished and thread.turn.locked():
+            thread.turn.release()
         if thread.gone.acquire(timeout=END_S):
             return
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
@@ -304,7 +315,7 @@ class Run:
     def hand_on(self) -> ControlledThread | None:
         """Choose the thread that takes the next step, and record the step; None if the run is over.
 
-        Called by the thread that runs, which then passes the baton."""
+        Called by the thread that runs, which then releases `turn` of the chosen one."""
         if not self.unfinished:
             self.stop(None)
             return None
@@ -318,6 +329,7 @@ class Run:
             self.stop(describe_no_end(self))
             return None
         before = self.trace[-1].thread
+        enabled = self._limit_waiting(enabled)
         default = self._default(before, enabled)
         chosen: ControlledThread | None = default
         try:
@@ -329,7 +341,6 @@ class Run:
             self.cut = True
             self.stop(None)
             return None
-        self.streak = self.streak + 1 if chosen is before and len(enabled) > 1 else 0
         self._record(chosen, enabled, default, before)
         return chosen
 
@@ -348,6 +359,7 @@ class Run:
             if ready is None or not ready(False):
                 self.now = deadline
         chosen.steps += 1
+        chosen.waited = 0
         step = Step(chosen, operation, self)
         step.enabled = tuple([thread.number for thread in enabled])
         step.after = before.number, before.steps - (chosen is before)
@@ -370,6 +382,14 @@ class Run:
                 enabled.append(thread)
         return enabled
 
+    def _limit_waiting(self, enabled: list[ControlledThread]) -> list[ControlledThread]:
+        """Of the threads that could take the next step, those that may be chosen."""
+        longest = max(enabled, key=lambda thread: thread.waited)
+        self.is_forced = longest.waited >= FAIR_STEPS
+        for thread in enabled:
+            thread.waited += 1
+        return [longest] if self.is_forced else enabled
+
     def _jump(self) -> bool:
         """Set the clock to the next deadline; False if there is none."""
         deadlines = [
@@ -390,7 +410,7 @@ class Run:
     ) -> ControlledThread:
         operation = before.pending
         stays = operation is not None and operation.what != "yields"
-        if stays and before in enabled and self.streak < FAIR_STEPS:
+        if stays and before in enabled:
             return before
         for thread in enabled:
             if thread.number > before.number:
@@ -400,7 +420,7 @@ class Run:
     def stop(self, failure: Failure | None) -> None:
         """End the run."""
         self.failure = failure
-        self.left = {t.number: t.pending for t in self.threads if t.pending is not None}
+        self.announced = {t.number: t.pending for t in self.threads if t.pending is not None}
         self.over = True
         self._done.release()
 

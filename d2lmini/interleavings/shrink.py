@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, groupby
 
 from d2lmini.interleavings.policies import Policy, follow, follow_order
@@ -10,29 +10,24 @@ from d2lmini.interleavings.scheduler import Run
 from d2lmini.interleavings.search import Execute, search_preemptions
 
 
-def shrink(execute: Execute, bad: Run, is_over: Callable[[], bool], tries: int = 300) -> Run:
-    """A run that fails like `bad`, with as few preemptions and then steps as were found. First
-    deviations are left out while it still fails; then schedules with fewer preemptions are tried.
-    Up to 2 * `tries` runs."""
-    left = iter(range(tries))
-    while True:
-        for policy, _ in zip(_list_simpler(bad), left, strict=False):
-            run = execute(policy)
-            if is_over() or _is_simpler(run, bad):
-                break
-        else:
-            break
-        if is_over() or not _is_simpler(run, bad):
-            break
-        bad = run
-    for run, _ in zip(search_preemptions(execute, bad.preemptions, 0), range(tries), strict=False):
-        if is_over() or run.preemptions > bad.preemptions:
-            break
+def shrink(execute: Execute, bad: Run, tries: int = 300) -> Iterator[Run]:
+    """Runs that fail like `bad`, each with fewer preemptions, or then fewer steps, than the one
+    before. First deviations are left out while the run still fails; then schedules with fewer
+    preemptions are tried. Up to 2 * `tries` runs."""
+    policies, left = _list_simpler(bad), tries
+    while left and (policy := next(policies, None)) is not None:
+        left -= 1
+        run = execute(policy)
         if _is_simpler(run, bad):
             bad = run
-            if bad.preemptions == 0:
-                break
-    return bad
+            yield bad
+            policies = _list_simpler(bad)
+    for run, _ in zip(search_preemptions(execute, bad.preemptions, 0), range(tries), strict=False):
+        if run.preemptions > bad.preemptions:
+            return
+        if _is_simpler(run, bad):
+            bad = run
+            yield bad
 
 
 def _list_simpler(bad: Run) -> Iterator[Policy]:

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from d2lmini.interleavings.records import Step
 from d2lmini.interleavings.scheduler import Run
 
-#: Longer runs are told with the middle of each stretch of one thread left out.
+#: Of a run with more steps, only the ends of each stretch of one thread are shown.
 _LONG, _ENDS = 60, 3
 
 
-def tell(run: Run) -> str:
+def write_story(run: Run) -> str:
     """The steps of `run`. A line before a step says where a thread was interrupted."""
-    rows = [_tell_step(step) for step in run.trace]
+    rows = [_describe_step(step) for step in run.trace]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
     lines = []
-    for number, (step, shown) in enumerate(zip(run.trace, _choose_shown(run), strict=True)):
+    for number, (step, shown) in enumerate(zip(run.trace, _select_shown(run), strict=True)):
         if step.preempts:
             lines.append(f"      -- {run.threads[step.after[0]]} is interrupted --")
         if shown > 0:
@@ -30,7 +30,7 @@ def tell(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _tell_step(step: Step) -> tuple[str, str, str, str]:
+def _describe_step(step: Step) -> tuple[str, str, str, str]:
     operation = step.operation
     what = operation.what
     if operation.target is not step.thread and not what.startswith(("sleeps", "yields")):
@@ -43,7 +43,7 @@ def _tell_step(step: Step) -> tuple[str, str, str, str]:
     return str(step.thread), str(operation.site), source, what
 
 
-def _choose_shown(run: Run) -> Iterator[int]:
+def _select_shown(run: Run) -> Iterator[int]:
     """For each step 1 if it is shown, -n if a line stands for n steps from here on, else 0."""
     if len(run.trace) <= _LONG:
         yield from (1 for _ in run.trace)

@@ -291,6 +291,34 @@ def polls():
     thread.join()
 
 
+def busy_polls():
+    """Two threads that poll without a pause do not keep a third from answering."""
+    event = threading.Event()
+
+    def poll():
+        while not event.wait(timeout=1):
+            access("nothing")
+
+    run_threads(poll, poll, event.set)
+
+
+def competes_for_a_lock():
+    """A thread that takes and frees a lock in a loop does not keep another from taking it once."""
+    lock, ended = threading.Lock(), []
+
+    def loop():
+        while True:
+            with lock:
+                if ended:
+                    return
+
+    def once():
+        with lock:
+            ended.append(True)
+
+    run_threads(loop, once)
+
+
 WRONG = [
     (lost_update, "exception", {"lines": [Counter]}),
     (dining, "deadlock", {}),
@@ -311,6 +339,8 @@ RIGHT = [
     (pool, {}),
     (barrier, {}),
     (polls, {}),
+    (busy_polls, {"timers": "any", "steps": 1000}),
+    (competes_for_a_lock, {"steps": 1000}),
     (sleeps_instead_of_waiting, {}),
 ]
 

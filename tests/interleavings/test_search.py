@@ -268,10 +268,10 @@ def outcomes_of(
     return (set(found.outcomes), found.schedules) if found.complete else None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(programs, st.sampled_from(["idle", "any"]))
 def test_reduction_finds_the_outcomes_of_full_enumeration(drawn, timers):
-    everything = outcomes_of(drawn, "all", 1500, timers)
+    everything = outcomes_of(drawn, "all", 800, timers)
     if everything is None:
         return
     reduced = outcomes_of(drawn, "reduced", MANY, timers)
