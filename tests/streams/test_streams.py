@@ -71,7 +71,7 @@ def test_a_message_names_both_operations_their_lines_and_the_missing_wait():
             return (y + 1).get()
 
     first, sqrt, add, missing = message_of(program).splitlines()
-    assert first.startswith("'add' (work 1 of stream 2 of device 0) reads memory of device 0 at")
+    assert first.startswith("'add' (work 1 of stream 2 of device 0) reads memory of device 0 (5")
     assert first.endswith(
         "which 'sqrt' (work 2 of stream 1 of device 0) writes, and nothing orders the two"
     )
