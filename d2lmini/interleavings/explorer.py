@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from d2lmini.base import MXNetError
+from d2lmini.interleavings.controlled import allocate_lock, current
 from d2lmini.interleavings.failures import Failure
 from d2lmini.interleavings.lines import make_tracer
 from d2lmini.interleavings.patches import number_names, patched
@@ -23,7 +24,7 @@ from d2lmini.interleavings.policies import (
 )
 from d2lmini.interleavings.records import Bounds
 from d2lmini.interleavings.reduction import search_reduced
-from d2lmini.interleavings.scheduler import Run, TimeIsUp, allocate_lock, current, monotonic
+from d2lmini.interleavings.scheduler import Run, TimeIsUp, monotonic
 from d2lmini.interleavings.search import (
     Execute,
     search_both,

@@ -7,7 +7,8 @@ import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from d2lmini.interleavings.scheduler import ControlledThread, Run
+    from d2lmini.interleavings.controlled import ControlledThread
+    from d2lmini.interleavings.scheduler import Run
 
 
 class Failure(NamedTuple):

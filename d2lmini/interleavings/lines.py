@@ -14,7 +14,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.interleavings.scheduler import current
+from d2lmini.interleavings.controlled import current
 from d2lmini.interleavings.sites import Site, is_hidden
 
 _STORES = {

@@ -17,8 +17,8 @@ from itertools import count
 from typing import Any
 
 from d2lmini.interleavings import primitives, queues
+from d2lmini.interleavings.controlled import CLOCK, ControlledThread, current
 from d2lmini.interleavings.primitives import REAL
-from d2lmini.interleavings.scheduler import CLOCK, ControlledThread, current
 
 _CLASSES: dict[str, Any] = {
     name: getattr(queues if hasattr(queues, name) else primitives, name) for name in REAL

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 
 from d2lmini.base import MXNetError
+from d2lmini.interleavings.controlled import ControlledThread
 from d2lmini.interleavings.records import Choice
-from d2lmini.interleavings.scheduler import ControlledThread, Run
+from d2lmini.interleavings.scheduler import Run
 
 Policy = Callable[[Run, list[ControlledThread], ControlledThread], "ControlledThread | None"]
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar
 
+from d2lmini.interleavings.controlled import ControlledThread, allocate_lock, current
 from d2lmini.interleavings.records import Uses
-from d2lmini.interleavings.scheduler import ControlledThread, Run, allocate_lock, current
+from d2lmini.interleavings.scheduler import Run
 from d2lmini.interleavings.sites import find_site, name_at
 
 #: The real classes and factories, before any exploration replaces them.

@@ -6,8 +6,8 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
+from d2lmini.interleavings.controlled import ControlledThread
 from d2lmini.interleavings.primitives import REAL, Primitive, controlled
-from d2lmini.interleavings.scheduler import ControlledThread
 
 REAL |= {
     name: getattr(queue, name) for name in ("LifoQueue", "PriorityQueue", "Queue", "SimpleQueue")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from d2lmini.interleavings.sites import Site
 
 if TYPE_CHECKING:
-    from d2lmini.interleavings.scheduler import ControlledThread, Run
+    from d2lmini.interleavings.controlled import ControlledThread
+    from d2lmini.interleavings.scheduler import Run
 
 #: What an operation uses: (key of the object, does it change the object?).
 Uses = tuple[tuple[Any, bool], ...]

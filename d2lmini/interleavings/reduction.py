@@ -17,9 +17,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from d2lmini.interleavings.controlled import ControlledThread
 from d2lmini.interleavings.policies import Policy
 from d2lmini.interleavings.records import Step, Uses
-from d2lmini.interleavings.scheduler import ControlledThread, Run
+from d2lmini.interleavings.scheduler import Run
 from d2lmini.interleavings.search import Execute
 
 
