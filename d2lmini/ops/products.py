@@ -55,7 +55,7 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """
     if xp is not np:
         return matmul.kernels[kind_of(xp)](xp, a, b, out)
-    if is_half(a.dtype):
+    if a.dtype.itemsize == 2 and is_half(a.dtype):
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:
             return product.astype(a.dtype)
