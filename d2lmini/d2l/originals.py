@@ -14,15 +14,29 @@ A result that is to be believed must come from the library as it was imported. `
 functions that the modules of the library define, and the methods of their classes, with their code
 and their default arguments; `replaced` names those that have changed since. Modules that were
 imported in between are kept from then on. What the modules do not define is not kept: variables,
-instances, other libraries.
+instances, other libraries. The library may replace some functions (`OWN`) by its own:
+
+>>> from d2lmini.contrib import amp
+>>> with amp.init("float16"):
+...     originals.replaced()
+[]
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import FunctionType, ModuleType
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+#: What add-ons replace when they are loaded, and mixed precision while it is on.
+OWN = frozenset({
+    "BulkSegment.as_one", "NDArray._apply", "Symbol._bind", "Symbol._simple_bind", "Symbol.bind",
+    "Symbol.simple_bind",
+})  # fmt: skip
+#: Where the library's code lies.
+HOME = str(Path(__file__).parents[1])
 
 
 class Originals:
@@ -40,7 +54,9 @@ class Originals:
                 now = dict(_functions(content))
                 known = self._known.setdefault(module, now)
                 changed += [
-                    f"{module}.{name}" for name, was in known.items() if now.get(name) != was
+                    f"{module}.{name}"
+                    for name, was in known.items()
+                    if now.get(name) != was and not (name in OWN and _is_ours(now.get(name)))
                 ]
         return sorted(changed)
 
@@ -56,6 +72,12 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, tuple[Any, ...]]]:
             for method, own in list(vars(value).items()):
                 if isinstance(own, (FunctionType, property, classmethod, staticmethod)):
                     yield f"{name}.{method}", _identity(own)
+
+
+def _is_ours(identity: tuple[Any, ...] | None) -> bool:
+    """True if the function is a function of the library."""
+    code = identity[2] if identity else None
+    return isinstance(code, CodeType) and code.co_filename.startswith(HOME)
 
 
 def _identity(value: Any) -> tuple[Any, ...]:

@@ -238,6 +238,21 @@ def earliest_ns(spans, span):
     return max([free_ns, *came])
 
 
+def test_what_the_library_replaces_itself_is_no_cheat(monkeypatch):
+    """Add-ons when they are loaded, and mixed precision; but not by a function of the reader."""
+    from d2lmini.compat import bind  # noqa: F401
+    from d2lmini.contrib import amp
+    from d2lmini.d2l.originals import Originals
+    from d2lmini.ndarray import NDArray
+
+    originals = Originals()
+    with amp.init("float16"):
+        assert originals.replaced() == []
+    apply = NDArray._apply
+    monkeypatch.setattr(NDArray, "_apply", staticmethod(lambda *args: apply(*args)))
+    assert originals.replaced() == ["d2lmini.ndarray.ndarray.NDArray._apply"]
+
+
 def test_what_was_replaced_before_the_call_is_refused_too(monkeypatch):
     with monkeypatch.context() as patch:
         slows_the_clock(PROBLEM, patch)
