@@ -32,6 +32,7 @@ PACKAGES = {
     "gpu13": "cupy-cuda13x",
     "dist": "mpi4py",
     "onnx": "onnx",
+    "bfloat16": "ml_dtypes",
 }
 
 # Only the environment variables that change how the library computes.
