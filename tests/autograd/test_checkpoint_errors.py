@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_checkpoint import leaf
+from test_activation_checkpoint import leaf
 
 from d2lmini import autograd, engine, gluon, nd
 from d2lmini.base import MXNetError

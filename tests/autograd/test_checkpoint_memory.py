@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 from hybrid_nets import lenet, numbers, resnet18, row, transformer
-from test_checkpoint import in_parts, leaf
+from test_activation_checkpoint import in_parts, leaf
 
 from d2lmini import autograd, cpu, engine, nd, profile, random, storage
 from d2lmini.gluon import nn
