@@ -256,7 +256,8 @@ def train_alone(n, m, steps=20, pieces=None):
 @pytest.mark.parametrize(
     ("name", "p", "m", "v"),
     [("gpipe", 2, 4, 1), ("1f1b", 2, 4, 1), ("gpipe", 4, 4, 1), ("1f1b", 4, 8, 1),
-     ("1f1b", 8, 8, 1), ("interleaved", 4, 4, 2), ("interleaved", 2, 4, 4)],
+     ("gpipe", 8, 8, 1), ("1f1b", 8, 8, 1), ("interleaved", 4, 4, 2), ("interleaved", 2, 4, 4),
+     ("interleaved", 8, 8, 2)],
 )  # fmt: skip
 def test_twenty_steps_have_the_bits_of_one_device(name, p, m, v):
     schedule = SCHEDULES[name](p, m, v)
@@ -283,8 +284,8 @@ def test_threads_compute_the_same():
 @pytest.mark.parametrize("p", [2, 4])
 def test_two_rows_of_pipelines_share_the_batch(p):
     m = 2 * p
-    both, links = train(pipeline.one_f_one_b(p, m // 2), p, m, replicas=2, steps=5)
-    for found, copy, expected in zip(*both, train_alone(p, m, steps=5)):
+    both, links = train(pipeline.one_f_one_b(p, m // 2), p, m, replicas=2)
+    for found, copy, expected in zip(*both, train_alone(p, m)):
         np.testing.assert_array_equal(found, copy)
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)  # another order of sums
     activations = 2 * (p - 1) * m * 4 * ROWS * WIDTH
