@@ -24,6 +24,8 @@ autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            the other parts of training
 streams    CUDA's streams and events without a GPU, with an error for every data race
+interleavings
+           a program of Python threads under every schedule, and the shortest that fails
 kv         KVStore: sums over devices, one value for all of them
 np, npx    arrays with NumPy's functions and rules, and what NumPy has not
 gluon      layers, losses, data, Trainer
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         d2l,
         gluon,
         initializer,
+        interleavings,
         kvstore,
         lr_scheduler,
         metric,
@@ -104,8 +107,8 @@ base.loaders["get_symbol"] = lambda: (
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
     "contrib", "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
-    "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy", "lint_waits",
-    "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
+    "initializer", "install_as_mxnet", "instrument", "interleavings", "io", "kv",
+    "kvstore", "lazy", "lint_waits", "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
     "profile", "profiler", "random", "runtime", "storage", "streams", "sym", "symbol",
     "test_utils", "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
@@ -116,8 +119,8 @@ _SWITCHES = (
 )  # fmt: skip
 
 _MODULES = (
-    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore", "lr_scheduler", "metric", "np",
-    "npx", "optimizer", "profiler", "random", "runtime", "streams", "util", "visualization",
+    "autograd", "contrib", "d2l", "gluon", "initializer", "interleavings", "kvstore",
+    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime", "streams", "util", "visualization",
     "widgets",
 )  # fmt: skip
 

@@ -59,7 +59,10 @@ SPACES = {
         profiler.summary:Summary profiler.lint:Lint
         profiler.stragglers:Stragglers,Straggler""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
-    "d2l": "d2l d2l.check d2l.cluster",
+    "d2l": """d2l d2l.check d2l.cluster d2l.pipeline d2l.schedule_problem:Problem
+        d2l.schedule_board:judge,board,Result""",
+    "Mixed precision": "contrib.amp",
+    "Threads in every order": "interleavings",
     "Streams without a GPU": "streams",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
