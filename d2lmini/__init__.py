@@ -107,10 +107,10 @@ base.loaders["get_symbol"] = lambda: (
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
     "contrib", "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
-    "initializer", "install_as_mxnet", "instrument", "interleavings", "io", "kv",
-    "kvstore", "lazy", "lint_waits", "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
-    "profile", "profiler", "random", "runtime", "storage", "streams", "sym", "symbol",
-    "test_utils", "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
+    "initializer", "install_as_mxnet", "instrument", "interleavings", "io", "kv", "kvstore", "lazy",
+    "lint_waits", "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
+    "profile", "profiler", "random", "runtime", "storage", "streams", "sym", "symbol", "test_utils",
+    "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 
 _SWITCHES = (
@@ -120,8 +120,8 @@ _SWITCHES = (
 
 _MODULES = (
     "autograd", "contrib", "d2l", "gluon", "initializer", "interleavings", "kvstore",
-    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime", "streams", "util", "visualization",
-    "widgets",
+    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime", "streams",
+    "util", "visualization", "widgets",
 )  # fmt: skip
 
 # Imported at first use: (module, attribute or None for the module itself).
