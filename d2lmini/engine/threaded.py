@@ -337,18 +337,28 @@ class ThreadedEngine(Engine):
         computes with them). So an exception is raised in the workers, and this call waits up to
         `patience_s` for it to arrive. The exception does not reach a worker that blocks, which is
         harmless, or one that spends longer than that in one call.
+
+        CPython finds a thread by its number, and a thread that is just being started still has the
+        number of the worker that starts it: the exception would end the new thread before it has
+        begun, and the worker would wait for it for ever, with the lock held. So this is done with
+        the lock, under which workers are started.
         """
         try:
             from ctypes import c_ulong, py_object, pythonapi
         except ImportError:  # not CPython
             return
         deadline = time.monotonic() + patience_s
-        for pool in self._pools.values():
-            for worker in pool.workers:
-                if worker not in pool.idle:
-                    pythonapi.PyThreadState_SetAsyncExc(
-                        c_ulong(worker.thread.ident or 0), py_object(SystemExit)
-                    )
+        if not self.lock.acquire(timeout=patience_s):
+            return
+        try:
+            for pool in self._pools.values():
+                for worker in pool.workers:
+                    if worker not in pool.idle and worker.thread.ident is not None:
+                        pythonapi.PyThreadState_SetAsyncExc(
+                            c_ulong(worker.thread.ident), py_object(SystemExit)
+                        )
+        finally:
+            self.lock.release()
         while self.running and time.monotonic() < deadline:
             time.sleep(0.001)
 

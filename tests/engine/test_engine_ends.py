@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -129,6 +130,30 @@ def test_ctrl_c_with_a_full_queue_ends_the_process():
     assert "KeyboardInterrupt" in err and "still pending when Ctrl-C ended the program" in err
     # The exit waits at most one second for what runs; ten were the deadline of others.
     assert time.monotonic() - begin < 8
+
+
+def test_no_worker_is_ended_while_the_lock_is_held():
+    """A worker that starts another holds it. An exception for it would end the new thread before
+    it had begun, and the worker would wait for that thread for ever."""
+    held, release, go = threading.Event(), threading.Event(), threading.Event()
+    with engine.use("threaded", workers=1) as threaded:
+        done = engine.new_var()
+        engine.push(lambda: go.wait(30), writes=[done])
+
+        def hold() -> None:
+            with threaded.lock:
+                held.set()
+                release.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert held.wait(30)
+        threaded.unwind(patience_s=0.1)
+        release.set()
+        holder.join()
+        go.set()
+        engine.wait_for_var(done)  # the worker has lived on
+        assert engine.stats().pending == 0
 
 
 FIRST = {
