@@ -13,6 +13,8 @@ import time
 import pytest
 from interrupts import PACKAGE
 
+from d2lmini import engine
+
 unix = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 
