@@ -38,6 +38,10 @@ FORGIVEN = [
         "verdict: no measurable difference\nreference: a is faster; a quiet machine with 2 cores",
     ),
     (
+        "verdict: a is faster\n         in the call  waiting\na  1 ms  2 ms",
+        "verdict: a is\n         faster\nreference: a\n         in the call  waiting\na  3 ms  4 ms",
+    ),
+    (
         "measured prediction: none was made; it is 1.90 times",
         "measured prediction: 2 times; it is 1.40 times (0.7 times as much)",
     ),
