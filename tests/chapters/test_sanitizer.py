@@ -39,7 +39,7 @@ FORGIVEN = [
     ),
     (
         "verdict: a is faster\n         in the call  waiting\na  1 ms  2 ms",
-        "verdict: a is\n         faster\nreference: a\n         in the call  waiting\na  3 ms  4 ms",
+        "verdict: a is\n         so\nreference: a\n         in the call  waiting\na  3 ms  4 ms",
     ),
     (
         "measured prediction: none was made; it is 1.90 times",
