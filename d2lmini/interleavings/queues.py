@@ -120,7 +120,6 @@ class LifoQueue(Queue):
 
     kind = "LifoQueue"
     _init = queue.LifoQueue._init
-    _qsize = queue.LifoQueue._qsize
     _put = queue.LifoQueue._put
     _get = queue.LifoQueue._get
 
@@ -130,7 +129,6 @@ class PriorityQueue(Queue):
 
     kind = "PriorityQueue"
     _init = queue.PriorityQueue._init
-    _qsize = queue.PriorityQueue._qsize
     _put = queue.PriorityQueue._put
     _get = queue.PriorityQueue._get
 

@@ -56,10 +56,7 @@ def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Cal
         else:
             results = places = _each(widen, out)
             kernel(xp, *wide, out=places, **own)
-        positions = op.mutates
-        if callable(positions):
-            positions = positions(len(arrays), {**op.defaults, **attrs})
-        for i in positions:
+        for i in op.mutated(len(arrays), {**op.defaults, **attrs}):
             if wide[i] is not arrays[i]:
                 arrays[i][...] = wide[i]
         if out is None:
