@@ -17,10 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from d2lmini import Context, cpu, engine, gpu, profile, virtual_gpus
-from d2lmini.callsite import describe
 from d2lmini.engine.core import FunctionTask
 from d2lmini.profiler import Trace
-from d2lmini.profiler.causal import CausalRow
 
 
 class Copy(FunctionTask):
@@ -156,17 +154,6 @@ def changed(program: Program, trace: Trace, cores: int) -> dict[str, Trace]:
 
         found["transfer"] = trace_of(program, times=times)
     return found
-
-
-def made_faster(program: Program, row: CausalRow, percent: int) -> Trace:
-    """The program run with the operations of a row of the causal profile made faster."""
-
-    def times(task: Any) -> float:
-        planted = task.name if row.kind == "operation" else describe(task.site)
-        left = 100 - percent if planted == row.name else 100
-        return program.times[task.name] * left // 100
-
-    return trace_of(program, times=times)
 
 
 def rank(name: str) -> int:

@@ -14,7 +14,7 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `rendezvous`, `failure`, `scheduler`, `waits`, `engine`, `threaded` (the threads), `naive`,
 `lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
 next), `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
-`stepped_orders`, `stepped_blame`, `stepped_explore`, `stepped_audit`), `order` (dependencies of
+`stepped_orders`, `stepped_blame`, `stepped_explore`), `order` (dependencies of
 recorded operations), `simulation` (recorded operations by the same rules), `pending` (what is
 queued, and how it is cancelled).
 
@@ -45,13 +45,12 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
-    from d2lmini.engine.stepped_audit import Audit
     from d2lmini.engine.stepped_engine import SteppedEngine
     from d2lmini.engine.stepped_explore import Exploration
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
-    "ThreadedEngine", "Var", "audit", "bulk", "cancel_pending", "current", "explain", "explore",
+    "ThreadedEngine", "Var", "bulk", "cancel_pending", "current", "explain", "explore",
     "limit_pending", "new_var", "prioritized", "push", "set_bulk_size", "stats", "stepped", "use",
     "wait_for_var", "waitall",
 ]  # fmt: skip
@@ -249,21 +248,6 @@ def explore(
     from d2lmini.engine.stepped_explore import explore
 
     return explore(use, program, most, reduced, seeds)
-
-
-def audit(program: Callable[[], object]) -> Audit:
-    """Which functions that `program` pushes read or write arrays that they do not name?
-
-    program   as for `explore`: takes no argument, and creates its state anew each time
-
-    Each function runs with every array scrambled that it does not name. What it changes of those,
-    it writes; if it then does something else, it reads one. The `Audit` names function, line and
-    array. Four runs, and a few more for each mistake; no order has to be found. Only arrays are
-    seen. MXNetError if the program does not repeat itself. See `stepped_audit`.
-    """
-    from d2lmini.engine.stepped_audit import audit
-
-    return audit(use, program)
 
 
 # -- computed attributes of this module ------------------------------------------------------------

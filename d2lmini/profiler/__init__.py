@@ -12,7 +12,6 @@ merge      the traces of several processes as one; `stragglers` says who was lat
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
-causal     the time of the run if one operation or line were faster
 schedule_bounds    what no order of the operations beats
 critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
 replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of

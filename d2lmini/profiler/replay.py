@@ -25,7 +25,7 @@ Not in the trace, so not predicted: a different split of batches for other devic
 the engine, as for the end of a thread, which keep their recorded length; Python that runs on
 another engine than the threaded one, so that `workers` of a trace of the naive engine are refused.
 
-`Recording` is the part that all replays of a trace share: `account` and `causal` replay it under
+`Recording` is the part that all replays of a trace share: `account` replays it under
 many `Conditions`, and use only the length.
 """
 

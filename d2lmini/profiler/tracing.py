@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from d2lmini.context import Context
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
-    from d2lmini.profiler.causal import CausalProfile
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.overlap import Explanation
@@ -415,14 +414,6 @@ class Trace(OutsideRecorder):
         from d2lmini.profiler.overlap import explain
 
         return explain(self, a, b)
-
-    def causal(self, most: int = 10, lines: bool = True) -> CausalProfile:
-        """How long the run would take if the operations of one name, or those of one line if
-        `lines`, were 10, 20, ... 100 % faster: for the `most` names and lines with most time.
-        Prints as a table; `plot()` draws the curves. Each row takes ten replays of the trace."""
-        from d2lmini.profiler.causal import causal_of
-
-        return causal_of(self, most, lines)
 
     def diff(self, other: Trace) -> Diff:
         """Differences in `other`, a run of the same program after a change: operations added,

@@ -35,7 +35,6 @@ from virtual_programs import (
     changed,
     draw,
     length,
-    made_faster,
     rank,
     spans,
     trace_of,
@@ -44,7 +43,6 @@ from virtual_programs import (
 
 import d2lmini
 from d2lmini import callsite, d2l, nd, profile
-from d2lmini.profiler.causal import SPEEDUPS
 from d2lmini.profiler.replay import Prediction
 
 #: The ends of a band are at most this factor apart, in the median.
@@ -172,17 +170,6 @@ def _point(true: d2lmini.profiler.Trace) -> Prediction:
     return Prediction(length(true), length(true))
 
 
-def causal() -> Iterator[Row]:
-    """Causal curves on the virtual clock: is every point a run of the program made faster?"""
-    tally = Tally()
-    for name, program in random_programs(5, 100, inner=0):
-        for row in trace_of(program).causal().rows:
-            for percent in SPEEDUPS[::3]:
-                exact = row.curve[percent] == _point(made_faster(program, row, percent))
-                tally.add(f"{row.kind} {percent} % faster", exact, f"{name}: {row.name}")
-    yield from tally.rows()
-
-
 def workers() -> Iterator[Row]:
     """Programs on other numbers of workers: does the truth lie in the predicted band?"""
     yield from _bands(bands.on_workers_answers)
@@ -246,7 +233,7 @@ def busy(n: int) -> Iterator[None]:
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     section.__name__: section
-    for section in (waits, checks, causes, replay, causal, workers, devices, compare)
+    for section in (waits, checks, causes, replay, workers, devices, compare)
 }
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +13,6 @@ from virtual_programs import (
     changed,
     draw,
     length,
-    made_faster,
     rank,
     seeds,
     spans,
@@ -24,7 +22,6 @@ from virtual_programs import (
 
 from d2lmini import Context, MXNetError, cpu, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.profiler import Trace
-from d2lmini.profiler.causal import SPEEDUPS
 from d2lmini.profiler.replay import Prediction
 
 
@@ -137,51 +134,3 @@ def test_a_trace_of_one_device_says_nothing_of_two():
         trace.replay(devices=2)
     with pytest.raises(MXNetError, match="nothing was copied over a link"):
         trace.replay(link_gb_s=1.0)
-
-
-# -- the causal profile ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gpus", [0, 2])
-@seeds(4, 200)
-def test_a_causal_curve_is_that_of_the_program_made_faster(seed: int, gpus: int):
-    program = draw(seed, gpus, inner=0)
-    trace = trace_of(program)
-    found = trace.causal()
-    assert found.run.ns == length(trace)
-    names = {operation.name for operation in trace.operations}
-    lines = {operation.where for operation in trace.operations}
-    assert {(row.kind, row.name) for row in found.rows} == {
-        *(("operation", name) for name in names), *(("line", line) for line in lines)
-    }  # fmt: skip
-    rng = random.Random(seed)
-    for row in found.rows:
-        for percent in rng.sample(SPEEDUPS, 3):
-            assert row.curve[percent].ns == length(made_faster(program, row, percent)), row
-
-
-def test_a_causal_profile_is_a_table_and_a_picture():
-    """Of two operations side by side the longer one decides, until it is as short as the other."""
-    pytest.importorskip("matplotlib")
-    with engine.stepped(times={"long": 100, "short": 60}, workers=2), profile() as trace:
-        for name in ("long", "short"):
-            engine.push(int, writes=[engine.new_var()], name=name)
-    found = trace.causal()
-    assert [row.kind for row in found.rows] == ["line", "operation", "operation"]
-    curve = [found["long"].curve[percent].ns / 1000 for percent in SPEEDUPS]
-    assert curve == [90, 80, 70, 60, 60, 60, 60, 60, 60, 60]
-    assert {p.ns for p in found["short"].curve.values()} == {100_000}
-    assert found["engine.push(int, writes=[engine.new_var()], name=name)"].curve[100].ns == 0
-    with pytest.raises(KeyError, match="no 'tanh', but "):
-        found["tanh"]
-    text = str(found)
-    assert text.startswith("the run takes 0.10 ms; ") and "long " in text
-    axes = found.plot().figure.axes[0]
-    assert [list(line.get_ydata()[:2]) for line in axes.lines][1] == pytest.approx([0, 10])
-    assert len(found.plot()._repr_png_()[0]) < 100_000
-
-
-def test_a_trace_without_operations_has_an_empty_causal_profile():
-    with engine.stepped(), profile() as trace:
-        engine.waitall()
-    assert trace.causal().rows == [] and trace.causal().run.ns == 0

@@ -37,7 +37,7 @@ HOME = Path(d2lmini.__file__).parents[1]
 #: need not name, what they meet, because a call returns it.
 SPACES = {
     "Contexts, errors, hooks": "context base instrument",
-    "The engine": "engine engine.stepped_explore:Exploration engine.stepped_audit:Audit,Undeclared",
+    "The engine": "engine engine.stepped_explore:Exploration",
     "Writing operations": "ops.core:op,Op,same,invoke ops.spec:Spec,Cost",
     "Memory": "storage",
     "autograd": "autograd",
