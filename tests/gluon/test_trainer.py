@@ -261,6 +261,33 @@ def test_a_step_does_not_wait(contexts):
         assert values(params) == pytest.approx([-2, -2], abs=1e-3)
 
 
+@pytest.mark.parametrize("size", [8, 96])  # computed inline, and by a task
+def test_a_hybridized_net_never_mixes_the_weights_of_two_steps(size):
+    """Every step adds 1 to all weights, so equal weights w in both layers give (size w)^2."""
+    net = nn.HybridSequential()
+    for _ in range(2):
+        net.add(nn.Dense(size, use_bias=False, in_units=size))
+    net.initialize("ones")
+    net.hybridize()
+    trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": -1.0})
+    x = nd.ones((1, size))
+    legal = {float((size * w) ** 2) for w in range(1, 200)}
+    net(x).wait_to_read()
+
+    def train() -> None:
+        for _ in range(60):
+            back(net.collect_params())
+            trainer.step(1)
+
+    writer = threading.Thread(target=train)
+    writer.start()
+    seen: list[float] = []
+    while writer.is_alive() or not seen:
+        seen += np.unique(net(x).asnumpy()).tolist()
+    writer.join()
+    assert legal.issuperset(seen)
+
+
 # -- stale gradients -----------------------------------------------------------------------------
 
 
