@@ -17,10 +17,8 @@ file readers (CSVIter, ImageRecordIter, ...) are left out; use `gluon.data`.
 
 from __future__ import annotations
 
-import itertools
 from collections import namedtuple
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +28,7 @@ from d2lmini import ndarray as nd
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
-__all__ = ["DataBatch", "DataDesc", "DataIter", "NDArrayIter", "PrefetchingIter", "ResizeIter"]
+__all__ = ["DataBatch", "DataDesc", "DataIter", "NDArrayIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -269,123 +267,18 @@ def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDA
     return [(k, v if isinstance(v, NDArray) else nd.array(v)) for k, v in sorted(data.items())]
 
 
-class ResizeIter(DataIter):
-    """Epochs of `size` batches, whatever the length of `data_iter`, which begins again as often as
-    needed. reset_internal: `reset` resets `data_iter` too."""
-
-    def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True):
-        super().__init__(data_iter.batch_size)
-        self.data_iter = data_iter
-        self.size = size
-        self.reset_internal = reset_internal
-        self.cur = 0
-        self.current_batch: DataBatch | None = None
-        self.provide_data = data_iter.provide_data  # type: ignore[attr-defined]
-        self.provide_label = data_iter.provide_label  # type: ignore[attr-defined]
-
-    def reset(self) -> None:
-        self.cur = 0
-        if self.reset_internal:
-            self.data_iter.reset()
-
-    def iter_next(self) -> bool:
-        if self.cur == self.size:
-            return False
-        try:
-            self.current_batch = self.data_iter.next()
-        except StopIteration:
-            self.data_iter.reset()
-            self.current_batch = self.data_iter.next()
-        self.cur += 1
-        return True
-
-    def getdata(self) -> Any:
-        return self.current_batch and self.current_batch.data
-
-    def getlabel(self) -> Any:
-        return self.current_batch and self.current_batch.label
-
-    def getindex(self) -> Any:
-        return self.current_batch and self.current_batch.index
-
-    def getpad(self) -> Any:
-        return self.current_batch and self.current_batch.pad
-
-
-class PrefetchingIter(DataIter):
-    """One or several iterators in parallel, their next batches prepared on a thread.
-
-    rename_data, rename_label: a dict for each iterator, its names -> the names given here.
-    """
-
-    def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None):
-        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
-        super().__init__(self.iters[0].batch_size)
-        self.provide_data = self._rename("provide_data", rename_data)
-        self.provide_label = self._rename("provide_label", rename_label)
-        self.current_batch: list[DataBatch] = []
-        self._thread = ThreadPoolExecutor(1, "d2lmini-prefetch")
-        self._coming: Future = self._thread.submit(_next_of, self.iters)
-
-    def _rename(self, attribute: str, names: Any) -> list[DataDesc]:
-        return [
-            DataDesc(renames.get(d.name, d.name), d.shape, d.dtype, d.layout)
-            for it, renames in zip(self.iters, names or itertools.repeat({}))
-            for d in getattr(it, attribute)
-        ]
-
-    def reset(self) -> None:
-        self._coming.result()
-        for it in self.iters:
-            it.reset()
-        self._coming = self._thread.submit(_next_of, self.iters)
-
-    def iter_next(self) -> bool:
-        batches = self._coming.result()
-        if batches is None:
-            return False
-        self.current_batch = batches
-        self._coming = self._thread.submit(_next_of, self.iters)
-        return True
-
-    def getdata(self) -> Any:
-        return [x for batch in self.current_batch for x in batch.data]
-
-    def getlabel(self) -> Any:
-        return [x for batch in self.current_batch for x in batch.label]
-
-    def getindex(self) -> Any:
-        return self.current_batch[0].index if self.current_batch else None
-
-    def getpad(self) -> Any:
-        return self.current_batch[0].pad if self.current_batch else None
-
-
-def _next_of(iters: list[DataIter]) -> list[DataBatch] | None:
-    """A batch of each, or None when the epoch is over; ValueError if only some are over."""
-    batches = []
-    for it in iters:
-        try:
-            batches.append(it.next())
-        except StopIteration:
-            continue
-    if 0 < len(batches) < len(iters):
-        raise ValueError("PrefetchingIter: the iterators have epochs of different lengths")
-    return batches or None
-
-
 def _left_out(name: str, instead: str) -> type:
     """A class that raises on use, because it is left out."""
 
     def __init__(self: Any, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(
-            f"io.{name} is left out of d2lmini, as all of MXNet's file readers; {instead}"
-        )
+        raise NotImplementedError(f"io.{name} is left out of d2lmini; {instead}")
 
     return type(name, (DataIter,), {"__init__": __init__, "__doc__": f"Left out: {instead}."})
 
 
 _images = "gluon.data.vision.ImageFolderDataset reads image files"
+PrefetchingIter = _left_out("PrefetchingIter", "gluon.data.DataLoader fetches batches ahead")
+ResizeIter = _left_out("ResizeIter", "itertools.cycle and islice make epochs of any length")
 CSVIter = _left_out("CSVIter", "np.loadtxt reads CSV files, NDArrayIter makes batches of them")
 LibSVMIter = _left_out("LibSVMIter", "sklearn.datasets.load_svmlight_file reads such files")
 MNISTIter = _left_out("MNISTIter", "gluon.data.vision.MNIST reads the same files")

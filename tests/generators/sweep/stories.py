@@ -89,14 +89,8 @@ def iterators(mx, rng, module, name):
     scene.array("t", (n,), "float32", "index")
     form = rng.choice(["x", "x.asnumpy()", "[x, x]", "{'a': x, 'b': x}", "{'a': x.asnumpy()}"])
     label = rng.choice(["None", "t", "{'l': t}", "t.asnumpy()"])
-    size = rng.choice([1, 2, 3, 4])
-    plain_iterator = f"mx.io.NDArrayIter({form}, {label}, {size})"
     if name == "NDArrayIter":
         made = f"mx.io.NDArrayIter({form}, {label}{', ' + keywords if keywords else ''})"
-    elif name == "ResizeIter":
-        made = f"mx.io.ResizeIter({plain_iterator}, {rng.choice([1, 2, 5])})"
-    elif name == "PrefetchingIter":
-        made = f"mx.io.PrefetchingIter({plain_iterator})"
     elif name == "DataDesc":
         text = drawn_keywords(scene, parameters(find(mx, module, name)), ("name", "shape"))
         return (
