@@ -32,7 +32,7 @@ DIFFERENCES = [
     Difference(
         "overwriting, outside of `record`, what was recorded",
         "`backward` computes with the new values, silently",
-        "an error at `backward` that names the line",
+        "`backward` computes with the values that forward read: a write copies them first",
     ),
     Difference(
         "a graph that a backward has used up",
@@ -65,6 +65,24 @@ DIFFERENCES = [
         "shapes `()` and sizes of 0",
         "unknown shapes, unless `np_shape`",
         "real, as in NumPy",
+    ),
+    Difference(
+        'gradients with `grad_req="add"`',
+        "`mean` divides what was there, too; `cumsum`, `clip` and `flip` overwrite it",
+        "the sum of the gradients, with every operator",
+        "nd.mean nd.clip nd.flip np.mean np.cumsum np.clip np.flip",
+    ),
+    Difference(
+        "`sum` and `mean` of an `nd` array of bool",
+        "bool: is there a True?",
+        "a count (int64), and the share of True (float32)",
+        "nd.sum nd.mean",
+    ),
+    Difference(
+        "a branch on `autograd.is_training()` in a hybridized block",
+        "traced once: the branch of the first call stays, in training and prediction",
+        "traced once a mode",
+        "autograd.is_training",
     ),
     Difference(
         "`BatchNorm`'s running statistics",
