@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.graph.ir import Entry, Node
+from d2lmini.device.errstate import run_quietly
+from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.create import full
 from d2lmini.ops.spec import Spec
 
 
@@ -84,21 +86,25 @@ def array_of(entry: Entry) -> np.ndarray:
 
 
 def uniform(entry: Entry | None) -> Any:
-    """The number that all elements of this value are known to be, else None."""
+    """The number that all elements of this value are known to be, as its dtype holds the number,
+    else None."""
     if entry is None or entry[0].op is None:
         return None
-    node = entry[0]
-    if node.op is CONSTANT:
-        return node.attrs["value"].fill
-    return _FILLS[node.op.name](node.attrs) if node.op.name in _FILLS else None  # type: ignore[union-attr]
+    op, attrs = entry[0].op, entry[0].attrs
+    if op is CONSTANT:
+        return attrs["value"].fill
+    if op.name not in _FILLS:
+        return None
+    value, dtype = _FILLS[op.name](attrs), spec_of(entry).dtype
+    return run_quietly(lambda: full.compute(np, shape=(), value=value, dtype=dtype)).item()
 
 
 _FILLS = {
-    "_zeros": lambda attrs: 0.0,
-    "_ones": lambda attrs: 1.0,
+    "_zeros": lambda attrs: 0,
+    "_ones": lambda attrs: 1,
     "_full": lambda attrs: attrs["value"],
-    "zeros_like": lambda attrs: 0.0,
-    "ones_like": lambda attrs: 1.0,
+    "zeros_like": lambda attrs: 0,
+    "ones_like": lambda attrs: 1,
 }
 
 

@@ -28,9 +28,9 @@ from math import prod
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
-from d2lmini.graph.passes.factor_sums import axes_of
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
+from d2lmini.ops.reduce import reduced_axes
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
@@ -43,9 +43,6 @@ SMALLEST = 1 << 16
 SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.
 MOST = 64
-
-#: Elementwise in name, but they ask for the shape.
-_NOT_BY_BLOCKS = frozenset({"_contrib_div_sqrt_dim", "_assign"})
 
 
 class Statement:
@@ -171,7 +168,7 @@ def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | No
     if op.name == "where":
         return shape if all(s == shape for s in shapes) else None
     by_itself = op.elementwise and not (op.mutates or op.injects or op.variadic)
-    if not by_itself or "shape" in op.attr_names or op.name in _NOT_BY_BLOCKS:
+    if not by_itself or "shape" in op.attr_names:
         return None
     return shape if all(s == shape or prod(s) == 1 for s in shapes) else None
 
@@ -189,7 +186,13 @@ def is_reduction(node: Node) -> bool:
 
 def axes_of_reduction(node: Node) -> tuple[int, ...]:
     """The axes that a reduction reduces."""
-    return axes_of(node, spec_of(node.sources[0]).shape)
+    shape = spec_of(node.sources[0]).shape
+    assert node.op is not None
+    if node.op.name != "_sum_to":
+        return reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
+    target = node.attrs["shape"]
+    kept = (1,) * (len(shape) - len(target)) + tuple(target)
+    return tuple(a for a, n in enumerate(kept) if n == 1)
 
 
 def _is_reduced_in_blocks(node: Node) -> bool:

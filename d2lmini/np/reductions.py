@@ -118,9 +118,10 @@ def var(
     count = 1
     for i in normalized(axis, len(a.shape)):
         count *= a.shape[i]
-    total = sum(multiply(distance, distance), axis, keepdims=keepdims)
-    rest = count - ddof
-    return fill(out, divide(total, float(rest) if rest > 0 else float("nan")))
+    result = mean(multiply(distance, distance), axis, keepdims=keepdims)
+    if ddof:
+        result = multiply(result, count / (count - ddof) if count > ddof else float("nan"))
+    return fill(out, result)
 
 
 def std(

@@ -46,7 +46,7 @@ def _as_int(value: Any) -> int:
 
 def _as_float(value: Any) -> float:
     if isinstance(value, (str, int, float, np.number, np.bool_)):
-        return float(value)
+        return float(value) + 0.0  # -0.0 is 0.0: calls are remembered by what is equal (`Op.bound`)
     raise TypeError("expected a number")
 
 

@@ -180,7 +180,7 @@ maximum = Family(
     "; nan if one of them is. At ties the gradient goes to lhs.",
     broadcast="broadcast_maximum", equal="_maximum _Maximum",
     scalar="_maximum_scalar _MaximumScalar",
-    of_numbers=max, commutative=True, onnx="Max", numbers="limit", beside=at_least,
+    of_numbers=max, onnx="Max", numbers="limit", beside=at_least,  # of 0.0 and -0.0 it is rhs
     gradients=(lambda g, lhs, rhs: g * (lhs >= rhs), lambda g, lhs, rhs: g * (lhs < rhs)),
 )  # fmt: skip
 
@@ -189,7 +189,7 @@ minimum = Family(
     "; nan if one of them is. At ties the gradient goes to lhs.",
     broadcast="broadcast_minimum", equal="_minimum _Minimum",
     scalar="_minimum_scalar _MinimumScalar",
-    of_numbers=min, commutative=True, onnx="Min", numbers="limit", beside=at_most,
+    of_numbers=min, onnx="Min", numbers="limit", beside=at_most,
     gradients=(lambda g, lhs, rhs: g * (lhs <= rhs), lambda g, lhs, rhs: g * (lhs > rhs)),
 )  # fmt: skip
 

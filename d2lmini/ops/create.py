@@ -12,9 +12,12 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
+from d2lmini.ops.scalar_cache import fit
 
 
 def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
@@ -27,7 +30,9 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     "_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",)
 )  # fmt: skip
 def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=None):
-    """Every element is `value`. Cost: the bytes written."""
+    """Every element is `value`, which integers cut and wrap around. Cost: the bytes written."""
+    if np.dtype(dtype).kind in "iu":
+        value = fit[np][np.dtype(dtype)][value]
     if out is None:
         return xp.full(shape, value, dtype)
     out.fill(value)

@@ -268,7 +268,7 @@ def _(g, shapes):
 # -- small formulas of the contrib namespace -------------------------------------------------------
 
 
-@op("_contrib_div_sqrt_dim", elementwise=True)
+@op("_contrib_div_sqrt_dim")  # not elementwise: a result depends on the shape
 def div_sqrt_dim(xp, data, *, out=None):
     """data / sqrt(size of the last axis), as attention scales its scores."""
     root = data.dtype.type(data.shape[-1] ** 0.5)  # of integers a whole number, as in MXNet

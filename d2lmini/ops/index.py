@@ -98,14 +98,18 @@ def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
 
 @with_kernels
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
-    """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]."""
+    """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]. float16 adds up in
+    float32: to 2048 it could not add 1."""
     if out is None:
         out = xp.empty(shape, values.dtype)
     if xp is not np:
         return scatter_add.kernels[kind_of(xp)](xp, places, values, shape, out)
-    out[...] = 0
+    total = out if out.dtype.char != "e" else np.empty(shape, np.float32)
+    total[...] = 0
     # ufunc.at is fast for flat indices only, hence flat places.
-    xp.add.at(out.reshape(-1), places.ravel(), values.ravel())
+    np.add.at(total.reshape(-1), places.ravel(), values.ravel().astype(total.dtype, copy=False))
+    if total is not out:
+        out[...] = total
     return out
 
 

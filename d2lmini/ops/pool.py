@@ -218,21 +218,26 @@ def Pooling(
     out = (size + 2 pad - kernel) // stride + 1; pooling_convention 'full' rounds up, so the last
     window may extend past the end. global_pool: one window, the image. Padding never wins a maximum
     and adds nothing to a sum; 'avg' divides by the window's places including padding unless
-    count_include_pad is False. float16, float32, float64, kept (float16 sums are rounded).
+    count_include_pad is False. float16, float32, float64, kept (sums of float16 in float32).
 
     MXNetError at the call when the kernel exceeds the padded input, for unknown choices, and for
     layouts other than channel-first. After MXNet's Pooling.
     """
     pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
+    wide = data.dtype if pool_type == "max" else np.promote_types(data.dtype, "float32")
 
-    def body(x: Any, y: Any) -> None:
+    def body(x: Any, place: Any) -> None:
+        x = x.astype(wide, copy=False)
+        y = place if wide == place.dtype else xp.empty(place.shape, wide)
         powers = x if pool_type != "lp" or p_value == 1 else x**p_value
         _reduce(xp, powers, pool, pool_type == "max", y)
         if pool_type == "avg":
             y /= _counts(pool, count_include_pad is not False, y.dtype)
         if pool_type == "lp" and p_value != 1:
             (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
+        if y is not place:
+            place[...] = y
 
     _by_images(xp, body, data, y)
     return y
@@ -268,7 +273,8 @@ def pooling_spread(
     pool = PoolGeometry(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
     if average:
-        g = g / _counts(pool, count_include_pad, g.dtype)
+        counts = _counts(pool, count_include_pad, np.promote_types(g.dtype, "float32"))
+        g = (g / counts).astype(g.dtype, copy=False)
     _by_images(xp, lambda g, dx: _sum_backward(xp, g, pool, dx), g, dx)
     return dx
 

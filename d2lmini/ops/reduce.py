@@ -246,8 +246,10 @@ def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool =
 @mean.gradient(saves="data.shape")
 def _(g, shape, *, axis, exclude):
     axes = reduced_axes(axis, len(shape), exclude)
-    count = prod(shape[a] for a in axes)
-    return spread(g / max(count, 1), kept=kept_shape(shape, axes), shape=shape)
+    count = max(prod(shape[a] for a in axes), 1)
+    # To float16 65520 is infinite; two steps, of which the first is exact.
+    share = g / count if count < 65520 else g / 2**15 / (count / 2**15)
+    return spread(share, kept=kept_shape(shape, axes), shape=shape)
 
 
 prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer_total)

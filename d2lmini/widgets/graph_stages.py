@@ -3,15 +3,15 @@
 >>> from d2lmini import sym
 >>> x = sym.var("x")
 >>> with sym.NameManager():
-...     y = sym.exp(x * 2 * 3) + 1
+...     y = sym.exp(x * 2 * 1) + 1
 >>> (view,) = views_of(y, x=(1000, 1000))
 >>> for stage in view.stages:
 ...     print(stage)
 as written: 4 operations, 32 MB moved, 13 MFLOPs
-scalars: 3 operations, 24 MB moved, 12 MFLOPs
+remove_identities: 3 operations, 24 MB moved, 12 MFLOPs
 fused: 1 statement, 8 MB moved, 12 MFLOPs
 >>> [part for box in view.stages[-1].boxes for part in box.parts]
-['* 6', 'exp', '+ 1']
+['* 2', 'exp', '+ 1']
 
 A stage is boxes and arrows. Where shapes are known, every box shows its cost, from `op.cost`; a
 single op reads its inputs and writes its results, a fused group reads and writes only the values

@@ -114,7 +114,7 @@ def test_an_activation_that_is_wanted_itself_stays():
         assert pool_before_activation(before) == before
 
 
-def test_the_gradient_of_a_bias_is_added_up_in_windows():
+def test_a_layer_is_pooled_before_its_activation():
     net = nn.HybridSequential()
     net.add(nn.Conv2D(4, 3, in_channels=2), nn.Activation("sigmoid"), nn.MaxPool2D(2, 2))
     net.initialize("xavier")
@@ -130,7 +130,5 @@ def test_the_gradient_of_a_bias_is_added_up_in_windows():
             for got, want in zip(grads, expected):
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
         expected = grads
-    forward, backward = map(str, net.program())
+    forward = str(net.program()[0])
     assert forward.index("Pooling(") < forward.index("exp(")
-    assert "nd_sum(xp, backward__sigmoid_backward0" in backward
-    assert "nd_sum(xp, backward__max_pooling_backward0" not in backward

@@ -21,25 +21,13 @@ from d2lmini.graph.constant import Constant, constant, uniform
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Draw, Node, topological
 from d2lmini.graph.listing import graph_of, listing
-from d2lmini.graph.passes import (
-    bind_values,
-    constant_fold,
-    cse,
-    remove_identities,
-    scalars,
-    simplify,
-    views,
-)
-from d2lmini.graph.passes.factor_sums import sum_of
+from d2lmini.graph.passes import bind_values, simplify
 from d2lmini.graph.recompute import recompute
 from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.verify import GraphError, effects, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.symbol import Traced
-
-#: These claim results that are equal to the bit.
-EXACT = [remove_identities, views, constant_fold, passes.flatten_concats, cse, passes.dce]
 
 
 def ops(outputs):
@@ -76,7 +64,7 @@ def test_every_pass_keeps_meaning(graph, joint):
     for pass_ in passes.PASSES:
         after = pass_(current)
         verify(graph.variables, after, like=current)
-        check_same(graph, current, after, tolerance=0 if pass_ in EXACT else 2e-5)
+        check_same(graph, current, after, tolerance=0)
         current = after
 
 
@@ -86,11 +74,9 @@ def test_simplified_graphs_mean_the_same(graph, joint):
         graph = graph.with_gradients()
     after = simplify(graph.outputs)
     verify(graph.variables, after, like=graph.outputs)
-    check_same(graph, graph.outputs, after)
+    check_same(graph, graph.outputs, after, tolerance=0)
     assert simplify(after) == after  # the same nodes: nothing was left to do
-    # But for `sums`, which makes small nodes to spare large ones, nodes only become fewer.
-    fewer = simplify(graph.outputs, [p for p in passes.PASSES if p is not passes.factor_sums])
-    assert len(topological(fewer)) <= len(topological(graph.outputs))
+    assert len(topological(after)) <= len(topological(graph.outputs))
 
 
 @given(graphs())
@@ -115,26 +101,18 @@ def test_forward_and_backward_with_what_is_kept(graph):
 # -- what each pass finds: an expression, and the ops that are left of it --------------------------
 
 x, y = sym.var("x"), sym.var("y")
-joined = sym.concat(x, x.exp())
 SMALLER = [
     # identities
     ("copies", x.copy().exp(), "exp"),
     ("no gradient, no copy", sym.make_loss(sym.BlockGrad(x)), ""),
     ("a gradient's factor", sym.contrib.gradientmultiplier(x, scalar=-1), ""),
     ("same dtype", sym.cast(x, dtype="float32").exp(), "exp"),
-    ("wider and back", sym.cast(sym.cast(x, dtype="float64"), dtype="float32"), ""),
-    ("narrower and back", sym.cast(sym.cast(x, dtype="int32"), dtype="float32"), "cast cast"),
     ("times one", (x * 1) / 1 - 0, ""),
     ("plus zero", x + 0, "_plus_scalar"),
     ("plus minus zero", x + -0.0, ""),
     ("to the first", x**1, ""),
-    ("twice negative", sym.negative(sym.negative(x)), ""),
-    ("twice rectified", sym.relu(sym.relu(x)), "relu"),
-    ("turned and back", sym.reverse(sym.reverse(x, axis=1), axis=1), ""),
-    ("turned two ways", sym.reverse(sym.reverse(x, axis=1), axis=0), "reverse reverse"),
     ("all of it", sym.slice(x, begin=(0, None), end=(2, 9)), ""),
     ("backwards", sym.slice(x, begin=(None,), end=(None,), step=(-1,)), "slice"),
-    ("once", sym.tile(x, reps=(1, 1)), ""),
     ("dropout of a prediction", sym.Dropout(x, p=0.5), ""),
     ("dropout always", sym.Dropout(x, p=0.5, mode="always"), "Dropout"),
     ("dropout of nothing", sym.Dropout(x, p=0, mode="always"), ""),
@@ -146,56 +124,31 @@ SMALLER = [
                                     axes=(1, 0, 2)), "reshape transpose"),
     ("no transpose", sym.swapaxes(sym.transpose(x), dim1=0, dim2=1), ""),
     ("only ones move", sym.transpose(x.reshape((2, 1, 6)), axes=(1, 0, 2)), "reshape"),
-    ("a sum of one", sym.sum(x.expand_dims(axis=1), axis=1), ""),
+    ("a sum of one", sym.sum(x.expand_dims(axis=1), axis=1), "reshape sum"),
+    ("a maximum of one", sym.max(x.expand_dims(axis=1), axis=1), ""),
     # constants
     ("of nothing", sym.exp(sym.zeros((2, 3))) * 2, "_graph_constant"),
     ("like", sym.zeros_like(x.exp()), "_graph_constant"),
     ("a known sum", sym.sum(sym.ones((2, 3)), axis=0), "_graph_constant"),
     ("a known range", sym.arange(6) * 2 + 1, "_graph_constant"),
-    # numbers
-    ("factors", x * 2 * 3 / 0.5, "_mul_scalar"),
-    ("divisors", x / 2 / 3, "_div_scalar"),
-    ("terms", x + 1 + 2 - (-3), "_plus_scalar"),
-    ("unlike terms", x + 8388608 - 8388608, "_plus_scalar _minus_scalar"),
-    ("up and down", x * 1e30 * 1e-30, "_mul_scalar _mul_scalar"),
-    ("too large", x * 1e30 * 1e30, "_mul_scalar _mul_scalar"),
     # simpler forms
     ("plus ones", x + sym.ones((2, 6)), "_plus_scalar"),
     ("from ones", sym.ones((1, 6)) - x, "_rminus_scalar"),
+    ("at least zeros", sym.broadcast_maximum(sym.zeros((2, 6)), x), "_graph_constant _maximum"),
+    ("a number that wraps", sym.cast(x, dtype="uint8") + sym.full((2, 6), 300, dtype="uint8"),
+     "cast _plus_scalar"),
     ("a larger one", sym.ones((3, 1, 1)) + x, "_graph_constant broadcast_add"),
     ("equal shapes", x + x.exp(), "exp elemwise_add"),
-    ("squared", x * x + x**2, "square elemwise_add"),
-    ("minus", x.exp() + sym.negative(x), "exp elemwise_sub"),
-    ("no minus", x.exp() - x * -1, "exp elemwise_add"),
-    ("signs cancel", sym.negative(x.exp()) * sym.negative(x), "exp elemwise_mul"),
+    ("minus", x.exp() + sym.negative(x), "exp negative elemwise_add"),
+    ("squared", x * x + x**2, "square _power_scalar elemwise_add"),
     ("a family's member", sym.Activation(x, act_type="tanh"), "tanh"),
-    ("a sum of copies", sym.sum(sym.broadcast_to(x, shape=(4, 2, 6)), axis=0),
-     "_mul_scalar"),
-    # sums
-    ("a common factor", sym.sum(x * sym.mean(x, axis=1, keepdims=True), axis=1),
-     "sum _div_scalar elemwise_mul reshape"),
-    ("a factor inside", sym.sum(x * y.reshape((1, 6)) * x.exp(), axis=0),
-     "exp elemwise_mul sum reshape elemwise_mul reshape"),
-    # concatenations
-    ("joined at once", sym.concat(x, sym.concat(x.sin(), x.exp(), dim=-1), dim=1),
-     "sin exp concat"),
-    ("joined thrice", sym.concat(sym.concat(sym.concat(x, x), x.exp()), x), "exp concat"),
-    ("joined another way", sym.concat(sym.concat(x, x.exp(), dim=0), y.reshape((1, 6)), dim=0)
-     .reshape((5, 3, 2)), "exp reshape concat reshape"),
-    ("joined along two axes", sym.concat(sym.concat(x, x, dim=0), x.reshape((4, 3)), dim=1),
-     "concat reshape concat"),
-    ("joined and used", sym.Group([sym.concat(joined, x), joined.sin()]),
-     "exp concat concat sin"),
-    # common and dead parts
+    # common parts
     ("twice", x.exp() * x.exp(), "exp square"),
     ("twice, turned round", (x + x.sin()) * (x.sin() + x), "sin elemwise_add square"),
+    ("not turned round", sym.Group([sym.broadcast_maximum(x, x.sin()), sym.maximum(x.sin(), x)]),
+     "sin _maximum _maximum"),
     ("two draws", sym.Dropout(x, mode="always") + sym.Dropout(x, mode="always"),
      "Dropout Dropout elemwise_add"),
-    ("a part", sym.split(x, num_outputs=3, axis=1)[1], "slice_axis"),
-    ("a part without its axis", sym.split(x, num_outputs=2, axis=0, squeeze_axis=True)[0],
-     "slice_axis reshape"),
-    ("a part of unequal ones", sym.split_v2(x, indices_or_sections=(1, 4), axis=1)[1],
-     "slice_axis"),
 ]  # fmt: skip
 
 
@@ -217,74 +170,15 @@ def test_dropout_stays_while_training(training):
 
 
 def test_numbers_beside_integers_are_cut_first():
-    """x * 1.5 is x for integers; sums and products wrap around as they did."""
+    """x * 1.5 is x for integers."""
     v = traced((3,), "int32")
-    node = v._entry[0]
     for made in (v * 1.5, (v * 1.5 + 0.5) * 1.9):
         assert simplify(made._entries) == [v._entry]
-    chain = (v * 70000 * 70000 + 2**31 + 2**31 + 5)._entries
-    after = simplify(chain)
-    assert len(ops(after)) == 2
-    arrays = [np.array([1, -3, 2**31 - 1], "int32")]
-    expected, _ = evaluate([node], chain, arrays, [])
-    np.testing.assert_array_equal(evaluate([node], after, arrays, [])[0], expected)
 
 
 def test_bool_arrays_beside_numbers_become_int64():
     v = traced((3,), "bool")
     assert simplify((v * 1)._entries)[0][0].op.name == "_mul_scalar"
-
-
-numbers = st.sampled_from([0.1, 0.5, 1 / 3, 0.9, 1.0, 1.5, 3.0, 7.0, 1e10, 1e-10, 1e38, 1e-38])
-signed = st.builds(lambda a, sign: a * sign, numbers, st.sampled_from([1.0, -1.0]))
-steps = st.tuples(
-    st.sampled_from(["_mul_scalar", "_div_scalar", "_plus_scalar", "_minus_scalar"]), signed
-)
-
-
-def longest(outputs):
-    """How many calls lie between the inputs and these."""
-    depth = {}
-    for node in topological(outputs):
-        depth[node] = max((depth[e[0]] + 1 for e in node.inputs if e), default=0)
-    return max(depth[node] for node, _ in outputs)
-
-
-def keeps_digits(values, chain, tiny):
-    """Which values stay normal numbers through a chain of products: others lose digits there."""
-    normal = np.ones(len(values), bool)
-    for name, number in [("_mul_scalar", 1.0), *chain]:
-        values = values * number if name == "_mul_scalar" else values / number
-        normal &= (values == 0) | (abs(values) >= tiny)
-    return normal
-
-
-@given(st.lists(steps, min_size=2, max_size=6), st.sampled_from(["float32", "float64", "float16"]))
-def test_chains_of_numbers_stay_within_roundings(chain, dtype):
-    """Large and small numbers, infinities: nothing overflows or vanishes that did not before."""
-    v = traced((11,), dtype)
-    value = v
-    for name, number in chain:
-        value = registry[name](value, scalar=number)
-    after = scalars(value._entries)
-    given_ = np.array([0, 1, -1, 3, 1e-3, -7, 1e4, 1e-38, 3e38, np.inf, -np.inf], "float64")
-    with np.errstate(all="ignore"):
-        arrays = [given_.astype(dtype)]
-    [expected], _ = evaluate([v._entry[0]], value._entries, arrays, [])
-    [got], _ = evaluate([v._entry[0]], after, arrays, [])
-    assert longest(after) <= longest(value._entries)
-    same = np.isfinite(expected)
-    eps = float(np.finfo(dtype).eps) * 2 * len(chain)
-    if not {name for name, _ in chain} & {"_plus_scalar", "_minus_scalar"}:
-        np.testing.assert_array_equal(np.isfinite(got), same)
-        tiny = float(np.finfo(dtype).smallest_normal) * 8
-        same &= keeps_digits(given_, chain, tiny)
-        np.testing.assert_allclose(got[same], expected[same], rtol=eps, atol=tiny)
-    elif not {name for name, _ in chain} & {"_mul_scalar", "_div_scalar"}:
-        # A sum is rounded in proportion to its largest term.
-        size = abs(arrays[0].astype("float64")) + sum(abs(number) for _, number in chain)
-        wrong = abs(got[same].astype("float64") - expected[same].astype("float64"))
-        assert (wrong <= eps * size[same]).all()
 
 
 # -- constants -------------------------------------------------------------------------------------
@@ -303,7 +197,7 @@ def test_fancy_func_turns_into_its_result():
     # One that is not given is all that is left.
     after = simplify(bind_values(before, {"a": 1, "b": 2, "d": 4}))
     assert [v.name for v in variables(after)] == ["c"]
-    assert ops(after) == ["_plus_scalar"] and after[0][0].attrs == {"scalar": 7.0}
+    assert ops(after) == ["_plus_scalar"] * 2 and after[0][0].attrs == {"scalar": 3.0}
 
 
 def test_bound_refuses_what_is_no_constant():
@@ -595,32 +489,6 @@ def test_forward_and_backward_share():
     assert ops(simplify([*outputs, dx])).count("_mul_scalar") == 2
 
 
-def reductions(outputs):
-    """How many numbers are added up."""
-    inputs = [node.inputs[0] for node in topological(outputs) if node.op and sum_of(node)]
-    return sum(node.specs[i].size for node, i in inputs)
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("fix_gamma", [False, True])
-def test_batch_norm_takes_its_statistics_from_forward(training, fix_gamma):
-    """Who asks for its statistics besides, as the gradient of its gradient does, gets those that it
-    has found: sums over all numbers are saved, and the values stay what they were."""
-    names = ("gamma", "beta", "mean", "var")
-    made = sym.BatchNorm(x, *map(sym.var, names), fix_gamma=fix_gamma, eps=1e-3)
-    away = sym.broadcast_sub(x, x.mean(axis=(0, 2, 3), keepdims=True))
-    deviation = (sym.square(away).mean(axis=(0, 2, 3), keepdims=True) + 1e-3).rsqrt()
-    both = sym.Group([made, deviation])
-    outputs = graph_of(both, training, x=(4, 3, 5, 5), **dict.fromkeys(names, (3,)))
-    after = simplify(outputs)
-    check_same(Graph(variables(outputs), outputs, training), outputs, after)
-    assert reductions(outputs) == 2 * 300
-    assert reductions(after) == (0 if training else 2 * 300)
-    joint = Graph(variables(outputs), outputs, training).with_gradients()
-    check_same(joint, joint.outputs, simplify(joint.outputs))
-    verify(joint.variables, simplify(joint.outputs), like=joint.outputs)
-
-
 def test_deep_nets_take_no_more_rounds():
     """Every pass deals with all layers in one walk."""
     depths = []
@@ -641,29 +509,6 @@ def test_deep_nets_take_no_more_rounds():
         simplify(joint.outputs, [functools.partial(counted, each=p) for p in passes.PASSES])
         depths.append(len(calls))
     assert depths[0] == depths[1]
-
-
-def test_statistics_of_other_axes_or_eps_are_no_batch_norms(states):
-    data = traced((4, 3))
-    changed = norm(data, states)
-    mean = data.mean(axis=0)
-    others = [data.mean(axis=1), (data * 2).mean(axis=0), ((data - mean) ** 2).mean(axis=0) + 0.1]
-    outputs = [e for v in (changed, *others, mean) for e in v._entries]
-    after = passes.reuse_batchnorm_stats(outputs)
-    assert after[:3] == outputs[:3]
-    assert after[-1][0].op.name == "reshape" and ops(after).count("mean") == 3
-    check_same(Graph(variables(outputs), outputs, True), outputs, after)
-
-
-def test_a_statistic_that_batch_norm_depends_on_is_not_taken_from_it():
-    """The scale is made of the data's own mean: taking that from BatchNorm would be a circle."""
-    data = traced((4, 3))
-    beta, mean, var = (traced((3,), name=name) for name in ("beta", "mean", "var"))
-    gamma = data.mean(axis=0)
-    outputs = list(norm(data, [gamma, beta, mean, var])._entries)
-    after = passes.reuse_batchnorm_stats(outputs)
-    verify(variables(outputs), after, like=outputs)
-    assert after == outputs
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -48,22 +48,14 @@ from d2lmini.graph.passes.canonicalize import canonicalize
 from d2lmini.graph.passes.constant_fold import bind_values as bind_values
 from d2lmini.graph.passes.constant_fold import constant_fold
 from d2lmini.graph.passes.cse import cse
-from d2lmini.graph.passes.dce import dce
-from d2lmini.graph.passes.factor_sums import factor_sums
-from d2lmini.graph.passes.flatten_concats import flatten_concats
 from d2lmini.graph.passes.remove_identities import remove_identities
-from d2lmini.graph.passes.reuse_batchnorm_stats import reuse_batchnorm_stats
-from d2lmini.graph.passes.scalars import scalars
 from d2lmini.graph.passes.views import views
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
 Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 
 #: In the order in which they run.
-PASSES: tuple[Pass, ...] = (
-    remove_identities, views, constant_fold, scalars, canonicalize,
-    reuse_batchnorm_stats, factor_sums, flatten_concats, cse, dce,
-)  # fmt: skip
+PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, cse)
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.
 MOST_ROUNDS = 50

@@ -82,7 +82,7 @@ def _fold(node: Node) -> Replacement:
     if any(type(value) is Draw for value in node.attrs.values()):
         return None
     if op.name in ("zeros_like", "ones_like"):
-        return _everywhere(node, 0.0 if op.name == "zeros_like" else 1.0)
+        return _everywhere(node, uniform((node, 0)))
     numbers = [uniform(e) for e in node.inputs]
     if numbers and all(number is not None for number in numbers):
         if op.name in SPREADING or is_reshape(node):

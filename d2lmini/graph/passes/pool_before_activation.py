@@ -17,7 +17,7 @@ tenth of a step.
 Where rounding makes the activations of two places equal, the gradient goes to the one that is
 larger before, and not to the first: to the place of the maximum all the same. In float16 that is
 common, so there the order stays. Values differ by a rounding at most, where the activation as it is
-computed falls by one.
+computed falls by one. A nan makes the gradients of its whole window nan, not its own alone.
 
 This is done before gradients are taken: they need what was pooled, and then it is too late.
 """
