@@ -25,6 +25,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError, alias
+from d2lmini.engine.core import lock
 from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 
 #: The place of a value on the tape: (node, index among the node's outputs).
@@ -161,17 +162,18 @@ class Unsaved(Node):
 class OpNode(Node):
     """An op that was applied: its rule, its attributes, the values the rule needs.
 
-    saved     what `op.keeps` names: arrays (lists of them for several outputs or any number of
-              inputs), shapes, dtypes; None after a backward that does not retain the graph
-    versions  for each array the version of its memory at the recording, else None
+    saved  what `op.keeps` names: arrays (lists of them for several outputs or any number of
+           inputs), shapes, dtypes; None after a backward that does not retain the graph
+    cells  of each array the cell (`Chunk`) that has its value should the program overwrite it, of
+           a list of arrays a tuple of cells; else None
     """
 
-    __slots__ = ("attrs", "op", "placing", "saved", "versions")
+    __slots__ = ("attrs", "cells", "op", "placing", "saved")
 
     op: Op
     attrs: dict[str, Any]
     saved: list[Any] | None
-    versions: list[Any]
+    cells: list[Any]
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -185,11 +187,11 @@ class OpNode(Node):
             return ()
         assert self.saved is not None
         saved = self.saved
-        for kept, version in zip(saved, self.versions):
-            if version is not None and (
-                type(version) is list or kept._chunk.version != version or graph
+        for kept, cell in zip(saved, self.cells):
+            if cell is not None and (
+                type(cell) is tuple or kept._chunk.version != cell[0] or graph
             ):
-                saved = self._check_versions(graph)
+                saved = self._values(graph)
                 break
         if len(gs) == 1:
             return op.gradients(gs[0], saved, self.attrs, needs, places)
@@ -199,22 +201,20 @@ class OpNode(Node):
                 gs[i] = zeros(self.outputs[i], self.ctx)
         return op.gradients(gs, saved, self.attrs, needs, places)
 
-    def _check_versions(self, graph: bool) -> list[Any]:
-        """The saved values, unless overwritten since; with their history if `graph`."""
+    def _values(self, graph: bool) -> list[Any]:
+        """The saved values as they were recorded; with their history if `graph`."""
         values = []
-        for kept, version, (place, _) in zip(self.saved or (), self.versions, self.op.keeps):
-            if version is None:
+        for kept, cell, (place, _) in zip(self.saved or (), self.cells, self.op.keeps):
+            if cell is None:
                 values.append(kept)
                 continue
-            if place == Y:
-                entries: Sequence[Any] = [(self, i) for i in range(len(self.outputs))]
-            else:
-                entries = self.parents if type(version) is list else (self.parents[place],)
-            alone = type(version) is not list
-            arrays, versions = ([kept], [version]) if alone else (kept, version)
-            for x, v in zip(arrays, versions):
-                check_version(self, x, v)
+            alone = type(cell) is not tuple
+            pairs = [(kept, cell)] if alone else list(zip(kept, cell))
+            arrays = [value_of(self, x, cell) for x, cell in pairs]
             if graph:
+                entries: Sequence[Any] = self.parents if not alone else (self.parents[place],)
+                if place == Y:
+                    entries = [(self, i) for i in range(len(self.outputs))]
                 arrays = [x._alias(entry) for x, entry in zip(arrays, entries)]
             values.append(arrays[0] if alone else arrays)
         return values
@@ -222,6 +222,7 @@ class OpNode(Node):
     def release(self) -> None:
         self.parents = None
         self.saved = None
+        self.cells = []
 
 
 def history(x: Any) -> Entry | None:
@@ -231,24 +232,33 @@ def history(x: Any) -> Entry | None:
     return None if entry is None or entry[0].parents is None else entry
 
 
-def check_version(node: Node, x: Any, version: int) -> None:
-    """MXNetError if the memory of `x` was overwritten after `version`."""
-    if x._chunk.version != version:
-        check_memory(node, x._chunk, x._offset, x._spec, version)
+def cell_of(x: Any) -> list[Any]:
+    """The cell (`Chunk`) that will have the value which `x` has now."""
+    chunk = x._chunk
+    if x._offset is not None:
+        with lock:
+            return chunk.cell_of(x._offset, x._offset + x._spec.size)
+    cell: list[Any] | None = chunk.saved
+    if cell is None:  # no call or jump between these lines, hence no other thread
+        cell = chunk.saved = [chunk.version]
+    return cell
 
 
-def check_memory(node: Node, chunk: Any, offset: int | None, spec: Spec, version: int) -> None:
-    """MXNetError if this part of a chunk was overwritten after `version`."""
-    begin = offset or 0
-    wrote = chunk.overwritten(version, begin, begin + spec.size)
-    if wrote is not None:
+def value_of(node: Node, x: Any, cell: list[Any]) -> Any:
+    """The array `x` that `node` has saved, as it was when `cell` was taken: `x` itself, or the
+    copy."""
+    if cell[0] == x._chunk.version:
+        return x
+    if cell[0] is not None:
         raise MXNetError(
-            f"{node.name}: a value of shape {spec.shape} that its gradient needs was "
-            "overwritten in place after it was recorded; write to a copy, or call "
-            "backward before\n"
-            f"  recorded at     {callsite.describe(node.site)}\n"
-            f"  overwritten at  {callsite.describe(wrote[0])}"
+            f"{node.name}: a value of shape {x._spec.shape} that its gradient needs was "
+            "overwritten by another thread while it was recorded, or by a task that names the "
+            "memory instead of the array; let the threads wait for each other\n"
+            f"  recorded at  {callsite.describe(node.site)}"
         )
+    old = x._alias(x._node)
+    old._chunk, old._handle, old._offset = cell[1]._chunk, cell[1]._handle, None
+    return old
 
 
 def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
@@ -285,10 +295,10 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         for i, y in enumerate(outs):
             y._node = (node, i)
     node.saved = saved = []
-    node.versions = versions = []
+    node.cells = cells = []
     for place, part in op.keeps:
         kept: Any
-        version: Any = None
+        cell: Any = None
         if place == Y or op.variadic:
             kept = outs if place == Y else inputs
             if part is not None:
@@ -296,19 +306,21 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
             else:
                 # An alias without node, because a node must not hold itself.
                 kept = [y._alias(None) for y in kept] if place == Y else list(kept)
-                version = [x._chunk.version for x in kept]
+                cell = tuple([cell_of(x) for x in kept])
             if place == Y and len(outs) == 1:
                 kept = kept[0]
-                version = version and version[0]
+                cell = cell and cell[0]
         else:
             kept = inputs[place] if place < len(inputs) else None
             if kept is not None:
                 if part is None:
-                    version = kept._chunk.version
+                    cell = kept._chunk.saved if kept._offset is None else None
+                    if cell is None:
+                        cell = cell_of(kept)
                 else:
                     kept = getattr(kept, part)
         saved.append(kept)
-        versions.append(version)
+        cells.append(cell)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]
 

@@ -98,6 +98,7 @@ def push(
     an error, `fn` is skipped. `fn` may push; it must not wait. `priority`: among ready tasks,
     higher runs first. A wait on a written Var raises the exception of `fn`.
     """
+    writes = tuple(writes)
     task = FunctionTask(
         fn,
         name or getattr(fn, "__name__", "function"),
@@ -106,6 +107,9 @@ def push(
         ctx,
         priority,
     )
+    for value in writes:
+        if not isinstance(value, Var):
+            value._note_write()
     current.push(task)
 
 

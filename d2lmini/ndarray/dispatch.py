@@ -22,6 +22,7 @@ and is kept on the outputs' Vars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -39,7 +40,7 @@ from d2lmini.engine.core import lock
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ndarray.compute import OpTask, array_of
 from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of, ufunc_plan
-from d2lmini.ops.core import Op, Spec, Value, modes
+from d2lmini.ops.core import Op, Spec, Value, modes, registry
 
 #: The class of arrays; `NDArray` registers itself here, since it imports this module.
 Array: Any = None
@@ -48,6 +49,7 @@ CLASSES: set[type] = set()
 
 new = object.__new__
 ndarray = np.ndarray
+_copy = registry["_copy"]
 
 #: Any ufunc on arrays under 4 KiB is predicted to take less than this.
 SMALL_US = 12.0
@@ -295,8 +297,8 @@ def _is_all(chunk: Chunk, x: Any) -> bool:
 
 
 def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
-    """True if each of `outs` is a tiny array on the CPU, has its spec, and no task reads or writes
-    its memory (lock held)."""
+    """True if each of `outs` is a tiny array on the CPU, has its spec, no task reads or writes its
+    memory, and backward needs nothing of its old contents (lock held)."""
     for out, spec in zip(outs, specs):
         if out is None:
             continue
@@ -309,6 +311,10 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
             return False
         if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False
+        if chunk.saved is not None or chunk.parts:
+            begin = out._offset or 0
+            if chunk.note_write(begin, begin + spec.size):
+                return False
     return True
 
 
@@ -355,8 +361,6 @@ def _enter(
             elif i < len(outs) and outs[i] is not None:
                 out = outs[i]
                 chunk = out._chunk
-                begin = out._offset or 0
-                chunk.note_write(begin, begin + spec.size, callsite.find())
                 chunk.version += 1
                 if chunk.weight:  # `out` is a part of this chunk
                     chunk.filled = True
@@ -435,7 +439,6 @@ def queue(
         # Further outputs are for backward only: BatchNorm's mean and deviation.
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
-    site = None
     if out is None:
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
     else:
@@ -443,7 +446,7 @@ def queue(
         _check_out(op, outs, inferred[:shown], ctx)
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
-        site = note_writes(outs)
+        note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs, writes = [], []
     for y in outs:
@@ -458,9 +461,8 @@ def queue(
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
-        site = note_writes(mutated)
+        note_writes(mutated)
         writes += [x._chunk for x in mutated]
-    task.site = site
     task.reads = tuple(reads)
     task.writes = tuple(writes)
     if not ctx.is_cpu:
@@ -480,13 +482,29 @@ def copies_of(inputs: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...
     return tuple([x.copy() if i in positions else x for i, x in enumerate(inputs)])
 
 
-def note_writes(arrays: Iterable[Any]) -> callsite.Site | None:
-    """Record upcoming writes to existing arrays and the line, for autograd's error messages."""
-    site = callsite.find()
+def note_writes(arrays: Iterable[Any]) -> None:
+    """Called before a push that writes into existing arrays: copies what backward still needs of
+    their contents (`Chunk`)."""
     for x in arrays:
-        begin = x._offset or 0
-        x._chunk.note_write(begin, begin + x._spec.size, site)
-    return site
+        chunk = x._chunk
+        if chunk.saved is not None or chunk.parts:
+            begin = x._offset or 0
+            hand_over(x, begin, begin + x._spec.size)
+
+
+def hand_over(x: Any, begin: int = 0, end: float = inf) -> None:
+    """Give the cells of the memory of `x` a copy of what a push will overwrite: elements `begin` to
+    `end`. The copies are operations like any other, so they read the old contents."""
+    chunk, dtype = x._chunk, x._spec.dtype
+    with lock:
+        cells = chunk.note_write(begin, end)
+    for cell, first, last in cells:
+        size = chunk.nbytes // dtype.itemsize if first is None else last - first
+        old = wrap(chunk, Spec((size,), dtype), x._ctx, x._handle, first)
+        # First the copy, then the cell: after Ctrl-C between them nothing has happened.
+        cell[:] = None, apply(_copy, (old,), _copy.defaults), callsite.find()
+    with lock:
+        chunk.note_write(begin, end)
 
 
 def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
