@@ -80,13 +80,16 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
         return function(*inputs)
     # Other handles: a program may attach another gradient to its own, and what the function reads
     # through its own is no input.
+    own = _arrays(inputs)
     inputs = _map_arrays(inputs, lambda x: x._alias(tape.history(x)))
+    given = _arrays(inputs)
     # `first` notes what the run reads; a checkpoint within this one is part of the run.
-    first = Run(_arrays(inputs))
+    first = Run(given)
     try:
         modes.unsaved = first
         with random_state.noting() as keys:
             result = function(*inputs)
+        result = _map_arrays(result, lambda y: next((x for x, z in zip(own, given) if y is z), y))
     finally:
         modes.unsaved = None
     outs = _arrays(result)
@@ -169,7 +172,7 @@ class CheckpointNode(Node):
         super().__init__(parents, [outs[i]._spec for i in places], outs[places[0]]._ctx)
         self.function: Callable[..., Any] | None = function
         self.inputs: Any = inputs
-        self.first = first
+        self.first: Any = first
         self.keys = keys
         self.shown = places
         self.training = modes.training
@@ -198,17 +201,12 @@ class CheckpointNode(Node):
     def _run_again(self, run: Run) -> list[Entry]:
         """Run the function, recorded; where its outputs stand on the tape. MXNetError unless it
         returns what it returned before."""
-        for (memory, _, spec), cell in self.first.reads.items():
+        for (memory, offset, spec), cell in self.first.reads.items():
             chunk = memory()
-            if chunk is not None and chunk.version != cell[0]:
-                raise MXNetError(
-                    f"checkpoint: a value of shape {spec.shape} that the function reads was "
-                    "overwritten in place after it was recorded, so the function cannot run again "
-                    "in backward; give the array to the function as an input, write to a copy, or "
-                    "call backward before\n"
-                    f"  recorded at     {callsite.describe(self.site)}\n"
-                    f"  overwritten at  {callsite.describe(cell[-1] if cell[0] is None else None)}"
-                )
+            if chunk is not None and (
+                cell[0] is None or (offset is None and cell[0] != chunk.version)
+            ):
+                raise tape.overwritten(self, spec, cell)
         values = iter([tape.value_of(self, x, cell) for x, cell in self.first.given])
         inputs = _map_arrays(self.inputs, lambda x: next(values))
         repeats, unsaved = modes.repeats, modes.unsaved

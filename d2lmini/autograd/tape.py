@@ -247,18 +247,23 @@ def cell_of(x: Any) -> list[Any]:
 def value_of(node: Node, x: Any, cell: list[Any]) -> Any:
     """The array `x` that `node` has saved, as it was when `cell` was taken: `x` itself, or the
     copy."""
-    if cell[0] == x._chunk.version:
-        return x
     if cell[0] is not None:
-        raise MXNetError(
-            f"{node.name}: a value of shape {x._spec.shape} that its gradient needs was "
-            "overwritten by another thread while it was recorded, or by a task that names the "
-            "memory instead of the array; let the threads wait for each other\n"
-            f"  recorded at  {callsite.describe(node.site)}"
-        )
+        if x._offset is None and cell[0] != x._chunk.version:  # by another thread, meanwhile
+            raise overwritten(node, x._spec, cell)
+        return x
     old = x._alias(x._node)
     old._chunk, old._handle, old._offset = cell[1]._chunk, cell[1]._handle, None
     return old
+
+
+def overwritten(node: Node, spec: Spec, cell: list[Any]) -> MXNetError:
+    """The error that there is no copy of a value."""
+    return MXNetError(
+        f"{node.name}: a value of shape {spec.shape} that its gradient needs was overwritten in "
+        "place after it was recorded; write to a copy, or call backward before\n"
+        f"  recorded at     {callsite.describe(node.site)}\n"
+        f"  overwritten at  {callsite.describe(cell[-1] if cell[0] is None else None)}"
+    )
 
 
 def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:

@@ -256,9 +256,10 @@ class Chunk(WeightedVar):
 
     Cells. Backward needs values that the program may overwrite before. So a step on the tape holds,
     beside each array that it saves, a cell, which all steps that save the same contents share. A
-    cell is [version of the contents]. Before a write, each cell that a step holds, and whose
-    elements will change, gets a copy of them (`dispatch.note_writes`); it is [None, copy, line of
-    the write] then. A cell that only the chunk refers to costs nothing: the reference count tells.
+    cell is [version], the version of the contents (0 for parts, whose contents other writes leave
+    as they are). Before a write, each cell that a step holds, and whose elements will change, gets
+    a copy of them (`dispatch.note_writes`); then it is [None, copy, line of the write]. A cell that
+    only the chunk refers to costs nothing: the reference count tells.
     """
 
     __slots__ = ("block", "data", "nbytes", "parts", "pool", "saved", "spec")
@@ -339,28 +340,25 @@ class Chunk(WeightedVar):
                     del parts[key]
                 else:
                     parts[key] = parts.pop(key)
-            parts[first, last] = [self.version]
+            parts[first, last] = [0]
         return parts[first, last]
 
-    def note_write(self, begin: int, end: float) -> list[tuple[list[Any], int | None, int]]:
-        """A push will overwrite elements `begin` to `end`. Returns the cells that need a copy
-        before, each with its first element (None: all of the contents) and its last (lock held).
-        Cells that have one, or that only the chunk refers to, are forgotten. Harmless when
-        repeated."""
-        found: list[tuple[list[Any], int | None, int]] = []
+    def cells_in(self, begin: int, end: float) -> list[tuple[int | None, int, list[Any]]]:
+        """The cells that need a copy before elements `begin` to `end` change, each with its first
+        (None: all of the contents) and last element. Forgets those that only the chunk refers to,
+        and those that have a copy (lock held)."""
+        found: list[tuple[int | None, int, list[Any]]] = []
         if self.saved is not None:
             if getrefcount(self.saved) == 2 or self.saved[0] is None:
                 self.saved = None
             else:
-                found.append((self.saved, None, self.nbytes))
+                found.append((None, 0, self.saved))
         parts = self.parts or {}
         for key in list(parts):
             if getrefcount(parts[key]) == 2 or parts[key][0] is None:
                 del parts[key]
             elif key[0] < end and begin < key[1]:
-                found.append((parts[key], *key))
-            elif parts[key][0] == self.version:  # its contents stay; the version will not
-                parts[key][0] += 1
+                found.append((*key, parts[key]))
         return found
 
     def __del__(self) -> None:

@@ -51,7 +51,7 @@ class ProgramNode(tape.Node):
 
     kept      inputs of the call, and what the forward program keeps for backward: results of its
               own, or outputs; empty after a backward that does not retain the graph
-    cells     of each of these its cell (`Chunk`)
+    cells     of each of these its cell (`Chunk`), None if backward does not read it
     keys      what the forward program drew with: backward drops the same elements
     """
 
@@ -70,8 +70,9 @@ class ProgramNode(tape.Node):
         super().__init__(tuple(parents), shown, compiled.ctx)
         self.compiled = compiled
         # Results without their place on the tape, for a node must not hold itself.
-        self.kept = [*inputs, *[results[i]._alias(None) for i in compiled.kept_at]]
-        self.cells = [x._offset is None and x._chunk.saved or cell_of(x) for x in self.kept]
+        self.kept: Any = [*inputs, *[results[i]._alias(None) for i in compiled.kept_at]]
+        unread = compiled.unread
+        self.cells: Any = [None if i in unread else cell_of(x) for i, x in enumerate(self.kept)]
         self.keys = keys
 
     @property
@@ -104,7 +105,7 @@ class ProgramNode(tape.Node):
         of = self.compiled
         copies = []
         for i, (x, cell, parent) in enumerate(zip(self.kept, self.cells, self.parents)):
-            x = value_of(self, x, cell)._alias(parent)
+            x = (value_of(self, x, cell) if cell else x)._alias(parent)
             # Its own place on the tape, though two inputs may be one array; and what the call
             # has changed already is not changed again.
             if i in positions or i in of.forward.mutated:

@@ -313,7 +313,7 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
             return False
         if chunk.saved is not None or chunk.parts:
             begin = out._offset or 0
-            if chunk.note_write(begin, begin + spec.size):
+            if chunk.cells_in(begin, begin + spec.size):
                 return False
     return True
 
@@ -446,6 +446,10 @@ def queue(
         _check_out(op, outs, inferred[:shown], ctx)
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
+            # The tape saves inputs after the write: those in the same memory by another handle.
+            memory = {y._chunk for y in outs}
+            same = [i for i, x in enumerate(inputs) if x is not None and x._chunk in memory]
+            inputs = copies_of(inputs, same)
         note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs, writes = [], []
@@ -495,16 +499,18 @@ def note_writes(arrays: Iterable[Any]) -> None:
 def hand_over(x: Any, begin: int = 0, end: float = inf) -> None:
     """Give the cells of the memory of `x` a copy of what a push will overwrite: elements `begin` to
     `end`. The copies are operations like any other, so they read the old contents."""
-    chunk, dtype = x._chunk, x._spec.dtype
+    chunk, dtype, site = x._chunk, x._spec.dtype, callsite.find()
     with lock:
-        cells = chunk.note_write(begin, end)
-    for cell, first, last in cells:
+        cells = chunk.cells_in(begin, end)
+    for first, last, cell in cells:
         size = chunk.nbytes // dtype.itemsize if first is None else last - first
         old = wrap(chunk, Spec((size,), dtype), x._ctx, x._handle, first)
-        # First the copy, then the cell: after Ctrl-C between them nothing has happened.
-        cell[:] = None, apply(_copy, (old,), _copy.defaults), callsite.find()
-    with lock:
-        chunk.note_write(begin, end)
+        copy = apply(_copy, (old,), _copy.defaults)
+        if cell[0] is not None:  # else another thread's copy is there, which is older
+            cell[:] = None, copy, site
+    if cells:
+        with lock:
+            chunk.cells_in(begin, end)
 
 
 def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:

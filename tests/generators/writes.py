@@ -94,7 +94,9 @@ def _operations(rng: random.Random) -> list[str]:
         f = rng.choice(FUNCTIONS)
         a = rng.choice([*leaves, *arrays, *(results if "FullyC" not in f else ())])
         lines.append(f"f{i} = block(lambda F, a, b: {f})")
-        lines.append(f"with autograd.record(): y{i} = out(f{i}(use({a}), use({rng.choice(leaves)})))")
+        lines.append(
+            f"with autograd.record(): y{i} = out(f{i}(use({a}), use({rng.choice(leaves)})))"
+        )
         heads.append(f"y{i}")
         if rng.random() < 0.4 and "shape=(-1,)" not in f:
             fresh = f"z{i}"
@@ -161,7 +163,9 @@ def _net(rng: random.Random) -> list[str]:
             if kind < 0.25:
                 lines.append("step(trainer)")
             elif kind < 0.5:
-                lines.append(f"for p in parameters.values(): p.set_data(p.data() * {rng.choice((0, 3))})")
+                lines.append(
+                    f"for p in parameters.values(): p.set_data(p.data() * {rng.choice((0, 3))})"
+                )
             elif kind < 0.6:
                 lines.append("for p in parameters.values(): p.data()[0:1] = 3")
             else:
@@ -185,7 +189,14 @@ class Run:
 
     def names(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in dir(self) if name[0] != "_"}
-        return {"nd": nd, "nn": nn, "gluon": gluon, "autograd": autograd, "init": d2lmini.init, **own}
+        return {
+            "nd": nd,
+            "nn": nn,
+            "gluon": gluon,
+            "autograd": autograd,
+            "init": d2lmini.init,
+            **own,
+        }
 
     def values(self, seed: int, shape: Any) -> Any:
         return nd.array(np.random.RandomState(seed).randint(-3, 4, shape))
@@ -205,7 +216,7 @@ class Run:
     out = use
 
     def write(self, x: Any, how: Any) -> None:
-        if not x.size or (x.ndim == 0) or len(x) < 4 and "[" in how(0):
+        if not x.size or (x.ndim == 0) or (len(x) < 4 and "[" in how(0)):
             x[:] = 7
             return
         text = how(0).replace(" <- ", " = ")
