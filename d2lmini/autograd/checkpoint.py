@@ -258,7 +258,6 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def _arrays(value: Any) -> list[Any]:
     """The arrays in `value`, in order."""
-    if isinstance(value, Value):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value
-    return [x for v in parts for x in _arrays(v)] if isinstance(value, (dict, list, tuple)) else []
+    found: list[Any] = []
+    _map_arrays(value, found.append)
+    return found

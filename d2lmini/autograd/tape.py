@@ -186,13 +186,13 @@ class OpNode(Node):
         if op.rule is None:
             return ()
         assert self.saved is not None
-        saved = self.saved
-        for kept, cell in zip(saved, self.cells):
+        saved = []
+        for kept, cell, (place, _) in zip(self.saved, self.cells, op.keeps):
             if cell is not None and (
-                type(cell) is tuple or kept._chunk.version != cell[0] or graph
+                graph or type(cell) is tuple or kept._chunk.version != cell[0]
             ):
-                saved = self._values(graph)
-                break
+                kept = self._value(kept, cell, place, graph)
+            saved.append(kept)
         if len(gs) == 1:
             return op.gradients(gs[0], saved, self.attrs, needs, places)
         shown = op.outputs(**self.attrs) if callable(op.outputs) else op.outputs
@@ -201,23 +201,14 @@ class OpNode(Node):
                 gs[i] = zeros(self.outputs[i], self.ctx)
         return op.gradients(gs, saved, self.attrs, needs, places)
 
-    def _values(self, graph: bool) -> list[Any]:
-        """The saved values as they were recorded; with their history if `graph`."""
-        values = []
-        for kept, cell, (place, _) in zip(self.saved or (), self.cells, self.op.keeps):
-            if cell is None:
-                values.append(kept)
-                continue
-            alone = type(cell) is not tuple
-            pairs = [(kept, cell)] if alone else list(zip(kept, cell))
-            arrays = [value_of(self, x, cell) for x, cell in pairs]
-            if graph:
-                entries: Sequence[Any] = self.parents if not alone else (self.parents[place],)
-                if place == Y:
-                    entries = [(self, i) for i in range(len(self.outputs))]
-                arrays = [x._alias(entry) for x, entry in zip(arrays, entries)]
-            values.append(arrays[0] if alone else arrays)
-        return values
+    def _value(self, kept: Any, cell: Any, place: int, graph: bool) -> Any:
+        """A saved array, or list of arrays, as it was recorded; with its history if `graph`."""
+        if type(cell) is not tuple:
+            kept = value_of(self, kept, cell)
+            return kept._alias((self, 0) if place == Y else self.parents[place]) if graph else kept
+        kept = [value_of(self, x, c) for x, c in zip(kept, cell)]
+        entries = [(self, i) for i in range(len(kept))] if place == Y else self.parents
+        return [x._alias(entry) for x, entry in zip(kept, entries)] if graph else kept
 
     def release(self) -> None:
         self.parents = None
@@ -304,7 +295,14 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
     for place, part in op.keeps:
         kept: Any
         cell: Any = None
-        if place == Y or op.variadic:
+        if place != Y and not op.variadic:
+            kept = inputs[place] if place < len(inputs) else None
+            if kept is not None:
+                if part is None:
+                    cell = cell_of(kept)
+                else:
+                    kept = getattr(kept, part)
+        else:
             kept = outs if place == Y else inputs
             if part is not None:
                 kept = [getattr(x, part) for x in kept]
@@ -315,15 +313,6 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
             if place == Y and len(outs) == 1:
                 kept = kept[0]
                 cell = cell and cell[0]
-        else:
-            kept = inputs[place] if place < len(inputs) else None
-            if kept is not None:
-                if part is None:
-                    cell = kept._chunk.saved if kept._offset is None else None
-                    if cell is None:
-                        cell = cell_of(kept)
-                else:
-                    kept = getattr(kept, part)
         saved.append(kept)
         cells.append(cell)
     if first.is_np:

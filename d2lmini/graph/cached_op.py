@@ -41,7 +41,7 @@ from d2lmini.graph.recompute import recompute
 from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.symbolic_trace import one_at_a_time
 from d2lmini.graph.typed import infer_types
-from d2lmini.ndarray.dispatch import copies_of
+from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -278,8 +278,11 @@ class Compiled:
         if forward.mutated and modes.repeats:
             inputs = copies_of(inputs, forward.mutated)
         keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
-        before = copies_of(inputs, self.changed) if self.wanted and self.changed else inputs
-        results = self._calls(inputs, keys, () if out is None else self._check_out(out))
+        outs = () if out is None else self._check_out(out)
+        before = inputs
+        if self.wanted and (self.changed or outs):
+            before = copies_of(inputs, self.changed, outs)
+        results = self._calls(inputs, keys, outs)
         if not self.wanted:
             if modes.unsaved is not None and modes.recording:
                 tape.record_unsaved(self.name, inputs, results, forward.mutated)
@@ -293,23 +296,12 @@ class Compiled:
     def _check_out(self, out: Any) -> Sequence[Any]:
         """What was given as `out=`, as a list; an error at the call if it does not fit."""
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
-        if len(outs) != len(self.outputs):
+        check_out(self.name, outs, self.forward.specs[: len(self.outputs)], self.ctx)
+        if modes.recording and any([tape.history(x) for x in outs]):
             raise MXNetError(
-                f"{self.name}: gives {len(self.outputs)} outputs, out= has {len(outs)}"
+                f"{self.name}: out= is on the tape; while recording give an array without history, "
+                "or none"
             )
-        for x, spec in zip(outs, self.forward.specs):
-            if not isinstance(x, NDArray):
-                raise TypeError(f"{self.name}: out= takes NDArrays, got {type(x).__name__}")
-            if x._spec != spec or x._ctx is not self.ctx:
-                raise MXNetError(
-                    f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
-                    f"{self.ctx}"
-                )
-            if modes.recording and tape.history(x):
-                raise MXNetError(
-                    f"{self.name}: out= is on the tape; while recording give an array without "
-                    "history, or none"
-                )
         return outs
 
     def backward(self, needs: tuple[bool, ...]) -> Backward:

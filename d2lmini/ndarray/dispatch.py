@@ -443,13 +443,10 @@ def queue(
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
-        _check_out(op, outs, inferred[:shown], ctx)
+        check_out(op.name, outs, inferred[:shown], ctx)
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
-            # The tape saves inputs after the write: those in the same memory by another handle.
-            memory = {y._chunk for y in outs}
-            same = [i for i, x in enumerate(inputs) if x is not None and x._chunk in memory]
-            inputs = copies_of(inputs, same)
+            inputs = copies_of(inputs, (), outs)  # the tape saves them after the write
         note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs, writes = [], []
@@ -480,10 +477,18 @@ def queue(
     return outs[0] if shown == 1 else outs[:shown]
 
 
-def copies_of(inputs: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
-    """The inputs, with copies at `positions`: a run of a checkpointed function after the first
-    changes no moving statistics."""
-    return tuple([x.copy() if i in positions else x for i, x in enumerate(inputs)])
+def copies_of(
+    inputs: Sequence[Any], positions: Sequence[int], outs: Sequence[Any] = ()
+) -> tuple[Any, ...]:
+    """The inputs, with copies at `positions`, and of what lies in the memory of `outs`: of what a
+    call will change."""
+    memory = [y._chunk for y in outs]
+    return tuple(
+        [
+            x.copy() if x is not None and (i in positions or x._chunk in memory) else x
+            for i, x in enumerate(inputs)
+        ]
+    )
 
 
 def note_writes(arrays: Iterable[Any]) -> None:
@@ -513,17 +518,18 @@ def hand_over(x: Any, begin: int = 0, end: float = inf) -> None:
             chunk.cells_in(begin, end)
 
 
-def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
+def check_out(name: str, outs: Sequence[Any], inferred: Sequence[Spec], ctx: Context) -> None:
+    """MXNetError or TypeError unless `outs` can take the results."""
     if len(outs) != len(inferred):
-        raise MXNetError(f"{op.name}: gives {len(inferred)} outputs, out= has {len(outs)}")
+        raise MXNetError(f"{name}: gives {len(inferred)} outputs, out= has {len(outs)}")
     for x, spec in zip(outs, inferred, strict=True):
         if not isinstance(x, Array):
-            raise TypeError(f"{op.name}: out= takes NDArrays, got {type(x).__name__}")
+            raise TypeError(f"{name}: out= takes NDArrays, got {type(x).__name__}")
         if x._spec.shape != spec.shape:
-            raise MXNetError(f"{op.name}: out= has shape {x._spec.shape}, result is {spec.shape}")
+            raise MXNetError(f"{name}: out= has shape {x._spec.shape}, result is {spec.shape}")
         if x._spec.dtype != spec.dtype:
             raise MXNetError(
-                f"{op.name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
+                f"{name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
             )
         if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
-            raise MXNetError(f"{op.name}: out= is on {x._ctx}, the inputs are on {ctx}")
+            raise MXNetError(f"{name}: out= is on {x._ctx}, the inputs are on {ctx}")
