@@ -326,10 +326,7 @@ class DistKVStore(KVStore):
         )  # fmt: skip
         self.buckets_sent += 1
 
-    def _exchange(
-        self, name: str, plan: Plan, fn: Callable[[], object], reads: Sequence[Var],
-        writes: Sequence[Var], nbytes: int,
-    ) -> None:  # fmt: skip
+    def _exchange(self, name: str, plan: Plan, fn: Callable[[], object], *wired: Any) -> None:
         """Push a task that all processes must take part in; see this module for its order."""
         job = self._world
 
@@ -337,7 +334,7 @@ class DistKVStore(KVStore):
             job.agree(plan)
             fn()
 
-        self._wire(name, run, reads, writes, nbytes)
+        self._wire(name, run, *wired)
 
     def _wire(
         self, name: str, fn: Callable[[], object], reads: Sequence[Var], writes: Sequence[Var],

@@ -71,8 +71,9 @@ class ProgramNode(tape.Node):
         self.compiled = compiled
         # Results without their place on the tape, for a node must not hold itself.
         self.kept: Any = [*inputs, *[results[i]._alias(None) for i in compiled.kept_at]]
-        unread = compiled.unread
-        self.cells: Any = [None if i in unread else cell_of(x) for i, x in enumerate(self.kept)]
+        self.cells: Any = list(map(cell_of, self.kept))
+        for i in compiled.unread:
+            self.cells[i] = None
         self.keys = keys
 
     @property

@@ -504,10 +504,11 @@ def note_writes(arrays: Iterable[Any]) -> None:
 def hand_over(x: Any, begin: int = 0, end: float = inf) -> None:
     """Give the cells of the memory of `x` a copy of what a push will overwrite: elements `begin` to
     `end`. The copies are operations like any other, so they read the old contents."""
-    chunk, dtype, site = x._chunk, x._spec.dtype, callsite.find()
+    chunk, dtype = x._chunk, x._spec.dtype
     with lock:
         cells = chunk.cells_in(begin, end)
     for first, last, cell in cells:
+        site = callsite.find()
         size = chunk.nbytes // dtype.itemsize if first is None else last - first
         old = wrap(chunk, Spec((size,), dtype), x._ctx, x._handle, first)
         copy = apply(_copy, (old,), _copy.defaults)
