@@ -9,6 +9,7 @@ nets then run each backward right after its forward (`head`, `finish`).
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -315,7 +316,8 @@ class Run:
 
 def run(text: str, mode: str, apart: bool) -> list[np.ndarray]:
     """What the program keeps."""
-    with d2lmini.lazy() if mode == "lazy" else nullcontext():
+    with warnings.catch_warnings(), d2lmini.lazy() if mode == "lazy" else nullcontext():
+        warnings.simplefilter("ignore", UserWarning)  # that a gradient ends at what is used up
         return Run(mode, apart).run(text)
 
 
