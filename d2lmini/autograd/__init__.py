@@ -13,15 +13,16 @@
 
 While recording, an operation on arrays that have a history makes a node on the *tape* and its
 outputs refer to the node; an array with a gradient attached refers to a `Leaf`. A node holds what
-its gradient rule needs (memory and versions, never an output's handle) and its parents. So the tape
+its gradient rule needs (memory and cells, never an output's handle) and its parents. So the tape
 lives exactly as long as an array that can still ask for a gradient, and is never cleared by hand.
 
 `backward` visits the nodes in reverse order of recording. Gradient rules are written in ops on
 values: they are pushed to the engine like any operation, backward returns before they have run, and
 if they are recorded in turn (`create_graph=True`), their results can be differentiated again.
 
-A value that is overwritten in place after it was recorded would silently give a wrong gradient.
-Every write counts the version of its memory, so `backward` notices, and names the line.
+A value may be overwritten in place after it was recorded: the write hands the old value to the
+nodes that still need it (`device.storage.Chunk` tells how), so gradients are those of the values
+that were recorded. Only such a write makes a copy; a training loop makes none.
 
 scopes    the switches: record, pause, train_mode, predict_mode
 tape      the record of each operation

@@ -64,9 +64,10 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     A net that is compiled with the call inside runs eagerly; its own means to the same end is
     `hybridize(backward_do_mirror=True)`. Inside a checkpointed function nets may be hybridized.
 
-    MXNetError in backward if an array that the function reads was overwritten since, and if the
-    second run differs from the first: in the arrays it uses, in the shapes it returns, in what it
-    draws. MXNetError if a gradient is taken within the first run, or of an array that the function
+    The inputs may be overwritten before backward: the second run gets them as they were. MXNetError
+    in backward if another array that the function reads was overwritten since, and if the second
+    run differs from the first: in the arrays it uses, in the shapes it returns, in what it draws.
+    MXNetError if a gradient is taken within the first run, or of an array that the function
     computed and did not return.
     """
     refuse_in_trace("autograd.checkpoint (a compiled net has hybridize(backward_do_mirror=True))")
@@ -77,14 +78,18 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
         )
     if not modes.recording or modes.unsaved is not None:
         return function(*inputs)
+    # Other handles: a program may attach another gradient to its own, and what the function reads
+    # through its own is no input.
+    own = _arrays(inputs)
+    inputs = _map_arrays(inputs, lambda x: x._alias(tape.history(x)))
+    given = _arrays(inputs)
     # `first` notes what the run reads; a checkpoint within this one is part of the run.
-    first = Run()
+    first = Run(given)
     try:
         modes.unsaved = first
-        for x in _arrays(inputs):
-            first.note(x)
         with random_state.noting() as keys:
             result = function(*inputs)
+        result = _map_arrays(result, lambda y: next((x for x, z in zip(own, given) if y is z), y))
     finally:
         modes.unsaved = None
     outs = _arrays(result)
@@ -104,19 +109,22 @@ class Run:
     """A run of a function: where it begins on the tape, and what it reads from outside.
 
     begin  the order of its first node on the tape
-    reads  (memory, offset, spec) -> version, for all that was read; weak references, so what the
+    given  the arrays that the function was given, each with its cell (`Chunk`)
+    reads  (memory, offset, spec) -> cell, for all else that was read; weak references, so what the
            function itself made and let go of is gone
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Sequence[Any] = ()) -> None:
         self.begin = next(tape._order)
-        self.reads: dict[tuple[Any, int | None, Any], int] = {}
+        self.given = [(x, tape.cell_of(x)) for x in given]
+        self.reads: dict[tuple[Any, int | None, Any], list[Any]] = {}
 
     def note(self, x: Any) -> None:
         """A call reads the array `x`."""
-        if x._node is None or self.is_outside(x._node[0]):
+        outside = x._node is None or self.is_outside(x._node[0])
+        if outside and not any([x is y for y, _ in self.given]):
             key = weakref.ref(x._chunk), x._offset, x._spec
-            self.reads.setdefault(key, x._chunk.version)
+            self.reads.setdefault(key, tape.cell_of(x))
 
     def is_outside(self, node: Node) -> bool:
         """True if the node was made before the run. A leaf always is outside: a parameter may get
@@ -143,8 +151,8 @@ class Run:
 class CheckpointNode(Node):
     """A call of a checkpointed function on the tape.
 
-    function, inputs  what to call again; without place on the tape, if a backward used it up
-    first     what the first run read
+    function, inputs  what to call again
+    first     the first run: what it was given, and what else it read
     keys      what it drew with
     shown     the places of this node's outputs among all arrays that the function returns
     training, default  the mode, and the context of arrays made without one
@@ -163,9 +171,8 @@ class CheckpointNode(Node):
         places = list(shown.values())
         super().__init__(parents, [outs[i]._spec for i in places], outs[places[0]]._ctx)
         self.function: Callable[..., Any] | None = function
-        # Other handles: a program may attach another gradient to its own.
-        self.inputs: Any = _map_arrays(inputs, lambda x: x._alias(tape.history(x)))
-        self.first = first
+        self.inputs: Any = inputs
+        self.first: Any = first
         self.keys = keys
         self.shown = places
         self.training = modes.training
@@ -194,16 +201,20 @@ class CheckpointNode(Node):
     def _run_again(self, run: Run) -> list[Entry]:
         """Run the function, recorded; where its outputs stand on the tape. MXNetError unless it
         returns what it returned before."""
-        for (memory, offset, spec), version in self.first.reads.items():
+        for (memory, offset, spec), cell in self.first.reads.items():
             chunk = memory()
-            if chunk is not None and chunk.version != version:
-                tape.check_memory(self, chunk, offset, spec, version)
+            if chunk is not None and (
+                cell[0] is None or (offset is None and cell[0] != chunk.version)
+            ):
+                raise tape.overwritten(self, spec, cell)
+        values = iter([tape.value_of(self, x, cell) for x, cell in self.first.given])
+        inputs = _map_arrays(self.inputs, lambda x: next(values))
         repeats, unsaved = modes.repeats, modes.unsaved
         try:
             modes.repeats, modes.unsaved = True, None
             with scope(True, self.training), self.default, random_state.repeating(self.keys):
                 assert self.function is not None
-                result = callsite.forgotten(self.function, *self.inputs)
+                result = callsite.forgotten(self.function, *inputs)
         finally:
             modes.repeats, modes.unsaved = repeats, unsaved
         outs = _arrays(result)
@@ -227,7 +238,7 @@ class CheckpointNode(Node):
 
     def release(self) -> None:
         self.parents = None
-        self.function = None
+        self.function = self.first = None
         self.inputs = ()
 
 
@@ -247,7 +258,6 @@ def _map_arrays(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def _arrays(value: Any) -> list[Any]:
     """The arrays in `value`, in order."""
-    if isinstance(value, Value):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value
-    return [x for v in parts for x in _arrays(v)] if isinstance(value, (dict, list, tuple)) else []
+    found: list[Any] = []
+    _map_arrays(value, found.append)
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import pause, refuse_in_trace
-from d2lmini.autograd.tape import Node, check_version
+from d2lmini.autograd.tape import Node, cell_of, value_of
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Value, modes
 
@@ -16,13 +16,13 @@ from d2lmini.ops.core import Value, modes
 class FunctionNode(Node):
     """One call of a user's `Function` on the tape.
 
-    saved     the values that `save_for_backward` kept in this call
-    versions  for each array among these the version of its memory, else None
-    origins   for each, where it stands on the tape: the number of the output that it is, or the
-              entry of an input; None for anything else
+    saved    the values that `save_for_backward` kept in this call
+    cells    of each array among these its cell (`Chunk`), else None
+    origins  for each, where it stands on the tape: the number of the output that it is, or the
+             entry of an input; None for anything else
     """
 
-    __slots__ = ("function", "is_np", "n_inputs", "name", "origins", "saved", "versions")
+    __slots__ = ("cells", "function", "is_np", "n_inputs", "name", "origins", "saved")
 
     def __init__(self, function: Function, inputs: tuple, results: list[Any], outs: list[Any]):
         parents = tuple(tape.history(x) for x in inputs)
@@ -32,7 +32,7 @@ class FunctionNode(Node):
         self.is_np = outs[0].is_np
         self.n_inputs = len(inputs)
         self.saved: tuple[Any, ...] = function._saved
-        self.versions = [_version(x) for x in self.saved]
+        self.cells = [cell_of(x) if isinstance(x, Value) else None for x in self.saved]
         self.origins = [_origin(x, inputs, results) for x in self.saved]
 
     def gradients(
@@ -45,10 +45,7 @@ class FunctionNode(Node):
         if self.is_np:
             gs = [g.as_np_ndarray() for g in gs]
         assert self.function is not None
-        for x, version in zip(self.saved, self.versions):
-            if version is not None:
-                check_version(self, x, version)
-        self.function._saved = self._with_history() if graph else self.saved
+        self.function._saved = self._values(graph)
         grads = callsite.forgotten(self.function.backward, *gs)
         self.function._saved = ()
         if grads is None:
@@ -74,28 +71,28 @@ class FunctionNode(Node):
                         f"it, {spec}, got {got}"
                     )
 
-    def _with_history(self) -> tuple[Any, ...]:
-        """The saved values with their history, for a backward that is recorded itself."""
+    def _values(self, graph: bool) -> tuple[Any, ...]:
+        """The saved values; with their history if `graph`, for a backward that is recorded
+        itself."""
         values = []
-        for i, (x, version, origin) in enumerate(zip(self.saved, self.versions, self.origins)):
-            if version is not None and origin is None:
+        for i, (x, cell, origin) in enumerate(zip(self.saved, self.cells, self.origins)):
+            if cell is not None:
+                x = value_of(self, x, cell)
+            if graph and cell is not None and origin is None:
                 raise MXNetError(
                     f"{self.name}: create_graph=True needs the history of everything saved, and "
                     f"value {i} of save_for_backward is neither an input nor an output; save "
                     "those, and compute the rest anew in backward"
                 )
             entry = (self, origin) if type(origin) is int else origin or None
-            values.append(x if version is None else x._alias(entry))
+            values.append(x._alias(entry) if graph and cell is not None else x)
         return tuple(values)
 
     def release(self) -> None:
         self.parents = None
         self.function = None
         self.saved = ()
-
-
-def _version(x: Any) -> int | None:
-    return x._chunk.version if isinstance(x, Value) else None  # type: ignore[attr-defined]
+        self.cells = []
 
 
 def _origin(x: Any, inputs: tuple, results: list[Any]) -> Any:

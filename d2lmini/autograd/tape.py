@@ -25,6 +25,7 @@ from typing import Any
 
 from d2lmini import callsite, engine
 from d2lmini.base import MXNetError, alias
+from d2lmini.engine.core import lock
 from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 
 #: The place of a value on the tape: (node, index among the node's outputs).
@@ -161,17 +162,18 @@ class Unsaved(Node):
 class OpNode(Node):
     """An op that was applied: its rule, its attributes, the values the rule needs.
 
-    saved     what `op.keeps` names: arrays (lists of them for several outputs or any number of
-              inputs), shapes, dtypes; None after a backward that does not retain the graph
-    versions  for each array the version of its memory at the recording, else None
+    saved  what `op.keeps` names: arrays (lists of them for several outputs or any number of
+           inputs), shapes, dtypes; None after a backward that does not retain the graph
+    cells  of each array the cell (`Chunk`) that has its value should the program overwrite it, of
+           a list of arrays a tuple of cells; else None
     """
 
-    __slots__ = ("attrs", "op", "placing", "saved", "versions")
+    __slots__ = ("attrs", "cells", "op", "placing", "saved")
 
     op: Op
     attrs: dict[str, Any]
     saved: list[Any] | None
-    versions: list[Any]
+    cells: list[Any]
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -184,13 +186,13 @@ class OpNode(Node):
         if op.rule is None:
             return ()
         assert self.saved is not None
-        saved = self.saved
-        for kept, version in zip(saved, self.versions):
-            if version is not None and (
-                type(version) is list or kept._chunk.version != version or graph
+        saved = []
+        for kept, cell, (place, _) in zip(self.saved, self.cells, op.keeps):
+            if cell is not None and (
+                graph or type(cell) is tuple or kept._chunk.version != cell[0]
             ):
-                saved = self._check_versions(graph)
-                break
+                kept = self._value(kept, cell, place, graph)
+            saved.append(kept)
         if len(gs) == 1:
             return op.gradients(gs[0], saved, self.attrs, needs, places)
         shown = op.outputs(**self.attrs) if callable(op.outputs) else op.outputs
@@ -199,29 +201,19 @@ class OpNode(Node):
                 gs[i] = zeros(self.outputs[i], self.ctx)
         return op.gradients(gs, saved, self.attrs, needs, places)
 
-    def _check_versions(self, graph: bool) -> list[Any]:
-        """The saved values, unless overwritten since; with their history if `graph`."""
-        values = []
-        for kept, version, (place, _) in zip(self.saved or (), self.versions, self.op.keeps):
-            if version is None:
-                values.append(kept)
-                continue
-            if place == Y:
-                entries: Sequence[Any] = [(self, i) for i in range(len(self.outputs))]
-            else:
-                entries = self.parents if type(version) is list else (self.parents[place],)
-            alone = type(version) is not list
-            arrays, versions = ([kept], [version]) if alone else (kept, version)
-            for x, v in zip(arrays, versions):
-                check_version(self, x, v)
-            if graph:
-                arrays = [x._alias(entry) for x, entry in zip(arrays, entries)]
-            values.append(arrays[0] if alone else arrays)
-        return values
+    def _value(self, kept: Any, cell: Any, place: int, graph: bool) -> Any:
+        """A saved array, or list of arrays, as it was recorded; with its history if `graph`."""
+        if type(cell) is not tuple:
+            kept = value_of(self, kept, cell)
+            return kept._alias((self, 0) if place == Y else self.parents[place]) if graph else kept
+        kept = [value_of(self, x, c) for x, c in zip(kept, cell)]
+        entries = [(self, i) for i in range(len(kept))] if place == Y else self.parents
+        return [x._alias(entry) for x, entry in zip(kept, entries)] if graph else kept
 
     def release(self) -> None:
         self.parents = None
         self.saved = None
+        self.cells = []
 
 
 def history(x: Any) -> Entry | None:
@@ -231,24 +223,38 @@ def history(x: Any) -> Entry | None:
     return None if entry is None or entry[0].parents is None else entry
 
 
-def check_version(node: Node, x: Any, version: int) -> None:
-    """MXNetError if the memory of `x` was overwritten after `version`."""
-    if x._chunk.version != version:
-        check_memory(node, x._chunk, x._offset, x._spec, version)
+def cell_of(x: Any) -> list[Any]:
+    """The cell (`Chunk`) that will have the value which `x` has now."""
+    chunk = x._chunk
+    if x._offset is not None:
+        with lock:
+            return chunk.cell_of(x._offset, x._offset + x._spec.size)
+    cell: list[Any] | None = chunk.saved
+    if cell is None:  # no call or jump between these lines, hence no other thread
+        cell = chunk.saved = [chunk.version]
+    return cell
 
 
-def check_memory(node: Node, chunk: Any, offset: int | None, spec: Spec, version: int) -> None:
-    """MXNetError if this part of a chunk was overwritten after `version`."""
-    begin = offset or 0
-    wrote = chunk.overwritten(version, begin, begin + spec.size)
-    if wrote is not None:
-        raise MXNetError(
-            f"{node.name}: a value of shape {spec.shape} that its gradient needs was "
-            "overwritten in place after it was recorded; write to a copy, or call "
-            "backward before\n"
-            f"  recorded at     {callsite.describe(node.site)}\n"
-            f"  overwritten at  {callsite.describe(wrote[0])}"
-        )
+def value_of(node: Node, x: Any, cell: list[Any]) -> Any:
+    """The array `x` that `node` has saved, as it was when `cell` was taken: `x` itself, or the
+    copy."""
+    if cell[0] is not None:
+        if x._offset is None and cell[0] != x._chunk.version:  # by another thread, meanwhile
+            raise overwritten(node, x._spec, cell)
+        return x
+    old = x._alias(x._node)
+    old._chunk, old._handle, old._offset = cell[1]._chunk, cell[1]._handle, None
+    return old
+
+
+def overwritten(node: Node, spec: Spec, cell: list[Any]) -> MXNetError:
+    """The error that there is no copy of a value."""
+    return MXNetError(
+        f"{node.name}: a value of shape {spec.shape} that its gradient needs was overwritten in "
+        "place after it was recorded; write to a copy, or call backward before\n"
+        f"  recorded at     {callsite.describe(node.site)}\n"
+        f"  overwritten at  {callsite.describe(cell[-1] if cell[0] is None else None)}"
+    )
 
 
 def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
@@ -285,30 +291,30 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         for i, y in enumerate(outs):
             y._node = (node, i)
     node.saved = saved = []
-    node.versions = versions = []
+    node.cells = cells = []
     for place, part in op.keeps:
         kept: Any
-        version: Any = None
-        if place == Y or op.variadic:
+        cell: Any = None
+        if place != Y and not op.variadic:
+            kept = inputs[place] if place < len(inputs) else None
+            if kept is not None:
+                if part is None:
+                    cell = cell_of(kept)
+                else:
+                    kept = getattr(kept, part)
+        else:
             kept = outs if place == Y else inputs
             if part is not None:
                 kept = [getattr(x, part) for x in kept]
             else:
                 # An alias without node, because a node must not hold itself.
                 kept = [y._alias(None) for y in kept] if place == Y else list(kept)
-                version = [x._chunk.version for x in kept]
+                cell = tuple([cell_of(x) for x in kept])
             if place == Y and len(outs) == 1:
                 kept = kept[0]
-                version = version and version[0]
-        else:
-            kept = inputs[place] if place < len(inputs) else None
-            if kept is not None:
-                if part is None:
-                    version = kept._chunk.version
-                else:
-                    kept = getattr(kept, part)
+                cell = cell and cell[0]
         saved.append(kept)
-        versions.append(version)
+        cells.append(cell)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]
 

@@ -88,5 +88,5 @@ def _lane(ctx: Context) -> NcclWorker | None:
 def all_reduce(lane: NcclWorker, sums: Sequence[Sum], job: Any, plan: Any) -> None:
     """Push sums over the same devices as one task."""
     task = AllReduceAcross(lane, sums, job, plan)
-    task.site = note_writes([y for one_sum in sums for y in one_sum.targets])
+    note_writes([y for one_sum in sums for y in one_sum.targets])
     engine.current.push(task)

@@ -30,6 +30,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from sys import getrefcount
 from typing import Any, NamedTuple
 
@@ -37,7 +38,6 @@ import numpy as np
 
 from d2lmini import instrument
 from d2lmini.base import MXNetError
-from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context, gpu
 from d2lmini.device import errstate
 from d2lmini.device.check_memory import RED, Checker
@@ -251,18 +251,28 @@ class Chunk(WeightedVar):
     data    the contents as an array of the shape it was made with; None until computed
     pool    the pool that the memory comes from and goes back to
     spec    the spec of an array on the CPU that is known to be all of `data`; None before
-    writes  the last writes after the first contents (for autograd): version, first and last
-            element, the line; not set before the first such write
+    saved   the cell of all elements, if the tape has saved the contents; else None
+    parts   the cells of views that the tape has saved: (first, last element) -> cell; or None
+
+    Cells. Backward needs values that the program may overwrite before. So a step on the tape holds,
+    beside each array that it saves, a cell, which all steps that save the same contents share. A
+    cell is [version], the version of the contents (0 for parts, whose contents other writes leave
+    as they are). Before a write, each cell that a step holds, and whose elements will change, gets
+    a copy of them (`dispatch.note_writes`); then it is [None, copy, line of the write]. A cell that
+    only the chunk refers to costs nothing: the reference count tells.
     """
 
-    __slots__ = ("block", "data", "nbytes", "pool", "spec", "writes")
+    __slots__ = ("block", "data", "nbytes", "parts", "pool", "saved", "spec")
 
     def __init__(self, pool: Pool, nbytes: int):
         # The fields of Var are set here: saves a call on every small operation.
         self.data: Any
         self.block: Any
         self.spec: Any
+        self.saved: list[Any] | None
+        self.parts: dict[tuple[int, int], list[Any]] | None
         self.writer = self.error = self.order = self.data = self.block = self.spec = None
+        self.saved = self.parts = None
         self.readers = _NOBODY
         self.queue = _NO_QUEUE
         self.version = 0
@@ -320,20 +330,36 @@ class Chunk(WeightedVar):
         """The contents as an array that keeps the chunk alive, as do all views made of it."""
         return self.pool.make_lease(self.data, self)
 
-    def note_write(self, begin: int, end: int, site: Site | None) -> None:
-        """Record that a push of the line `site` will overwrite elements `begin` to `end`."""
-        if not hasattr(self, "writes"):
-            self.writes: deque[tuple[int, int, int, Site | None]] = deque(maxlen=64)
-        self.writes.append((self.version + 1, begin, end, site))
+    def cell_of(self, first: int, last: int) -> list[Any]:
+        """The cell of elements `first` to `last`, a part of the contents (lock held)."""
+        parts = self.parts = self.parts or {}
+        if (first, last) not in parts:
+            # Each new cell looks at two old ones: so the cells in use are at least about half.
+            for key in list(islice(parts, 2)):
+                if getrefcount(parts[key]) == 2:
+                    del parts[key]
+                else:
+                    parts[key] = parts.pop(key)
+            parts[first, last] = [0]
+        return parts[first, last]
 
-    def overwritten(self, version: int, begin: int, end: int) -> tuple[Site | None] | None:
-        """The line of a write after `version` into elements `begin` to `end`; None if there was
-        none. A write that was not recorded counts as overwriting every element."""
-        later = [w for w in getattr(self, "writes", ()) if w[0] > version]
-        for _, first, last, site in later:
-            if first < end and begin < last:
-                return (site,)
-        return (None,) if self.version - version > len(later) else None
+    def cells_in(self, begin: int, end: float) -> list[tuple[int | None, int, list[Any]]]:
+        """The cells that need a copy before elements `begin` to `end` change, each with its first
+        (None: all of the contents) and last element. Forgets those that only the chunk refers to,
+        and those that have a copy (lock held)."""
+        found: list[tuple[int | None, int, list[Any]]] = []
+        if self.saved is not None:
+            if getrefcount(self.saved) == 2 or self.saved[0] is None:
+                self.saved = None
+            else:
+                found.append((None, 0, self.saved))
+        parts = self.parts or {}
+        for key in list(parts):
+            if getrefcount(parts[key]) == 2 or parts[key][0] is None:
+                del parts[key]
+            elif key[0] < end and begin < key[1]:
+                found.append((*key, parts[key]))
+        return found
 
     def __del__(self) -> None:
         try:

@@ -214,7 +214,7 @@ class DistKVStore(KVStore):
         whole = max(source._spec.nbytes, result._spec.nbytes)
         self._exchange(
             name, plan, lambda: run(array_of(given), array_of(wanted)), [given[0]], [wanted[0]],
-            whole * (self.num_workers - 1) // self.num_workers, note_writes([result]),
+            whole * (self.num_workers - 1) // self.num_workers,
         )  # fmt: skip
         return result
 
@@ -318,18 +318,15 @@ class DistKVStore(KVStore):
             )
 
         nbytes = sum(spec.nbytes for *_, spec in given)
-        site = note_writes([y for target in targets for y in target])
+        note_writes([y for target in targets for y in target])
         self._exchange(
             "AllReduce", bucket.plan, run,
             [chunk for chunk, *_ in given], [chunk for row in wanted for chunk, *_ in row],
-            2 * nbytes * (job.size - 1) // job.size, site,
+            2 * nbytes * (job.size - 1) // job.size,
         )  # fmt: skip
         self.buckets_sent += 1
 
-    def _exchange(
-        self, name: str, plan: Plan, fn: Callable[[], object], reads: Sequence[Var],
-        writes: Sequence[Var], nbytes: int, site: Any = None,
-    ) -> None:  # fmt: skip
+    def _exchange(self, name: str, plan: Plan, fn: Callable[[], object], *wired: Any) -> None:
         """Push a task that all processes must take part in; see this module for its order."""
         job = self._world
 
@@ -337,17 +334,17 @@ class DistKVStore(KVStore):
             job.agree(plan)
             fn()
 
-        self._wire(name, run, reads, writes, nbytes, site)
+        self._wire(name, run, *wired)
 
     def _wire(
         self, name: str, fn: Callable[[], object], reads: Sequence[Var], writes: Sequence[Var],
-        nbytes: int, site: Any = None,
+        nbytes: int,
     ) -> None:  # fmt: skip
         """Push a task to the exchange thread, behind all others there."""
         order = self._world.order
         # `order` is changed in place: if a task fails, all later tasks are skipped.
         task = Exchange(fn, name, (*reads, order), (*writes, order))
-        task.nbytes, task.site = nbytes, site
+        task.nbytes = nbytes
         engine.current.push(task)
 
     # -- the plan ----------------------------------------------------------------------------------

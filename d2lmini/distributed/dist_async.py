@@ -183,10 +183,11 @@ class AsyncKVStore(DistKVStore):
         request = Request("pull", self._number, tuple(k for k, _ in pairs))
         targets = [self._targets(k, outs) for k, outs in pairs]
         wanted = [[operand(y) for y in copies] for copies in targets]
+        note_writes([y for copies in targets for y in copies])
         self._wire(
             "Pull", lambda: server.pull(job, request, [[array_of(y) for y in c] for c in wanted]),
             (), [chunk for row in wanted for chunk, *_ in row],
-            sum(row[0][2].nbytes for row in wanted), note_writes([y for c in targets for y in c]),
+            sum(row[0][2].nbytes for row in wanted),
         )  # fmt: skip
         for (k, outs), copies in zip(pairs, targets):
             for x in outs:

@@ -101,20 +101,22 @@ def push(
         fn,
         name or getattr(fn, "__name__", "function"),
         tuple(_var_of(v) for v in reads),
-        tuple(_var_of(v) for v in writes),
+        tuple(_var_of(v, written=True) for v in writes),
         ctx,
         priority,
     )
     current.push(task)
 
 
-def _var_of(value: Any) -> Var:
+def _var_of(value: Any, written: bool = False) -> Var:
     var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
     if not isinstance(var, Var):
         raise TypeError(
             f"engine.push: reads and writes take Vars (engine.new_var()) or NDArrays, "
             f"got {type(value).__name__}"
         )
+    if written and var is not value:
+        value._note_write()
     return var
 
 

@@ -30,7 +30,7 @@ from d2lmini.graph.arena import Arenas
 from d2lmini.graph.call import Calls
 from d2lmini.graph.call_partitions import way_of
 from d2lmini.graph.gradient import gradients
-from d2lmini.graph.ir import Entry, Node, variables_of
+from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.graph.mirror import mirror
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pool_before_activation import pool_before_activation
@@ -41,7 +41,7 @@ from d2lmini.graph.recompute import recompute
 from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.symbolic_trace import one_at_a_time
 from d2lmini.graph.typed import infer_types
-from d2lmini.ndarray.dispatch import copies_of
+from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
@@ -220,6 +220,8 @@ class Compiled:
              which `kept_at` says where among its results they are
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
+    changed  positions of the inputs that the forward program changes and reads besides; `unread`
+             those that it only changes, such as moving statistics
     used     when it was asked for last, as `ProgramCache` counts
     nbytes   about how much memory the programs and their graphs take, by the length of their text
     """
@@ -243,6 +245,7 @@ class Compiled:
         self.heads: list[Node] = []
         kept: list[Entry] = []
         self._backward: dict[tuple, Backward] = {}
+        reads = {e for node in topological(outputs) for e in node.inputs if e not in node.mutated}
         if self.wanted:
             self.heads = [
                 Node(None, f"head_grad{i}", specs=(node.specs[j],))  # type: ignore[index]
@@ -264,6 +267,8 @@ class Compiled:
         else:
             self.outputs = outputs = simplify(outputs)
         self.forward = Program(name, variables, outputs + kept, ctx, arenas)
+        self.changed = [i for i in self.forward.mutated if (variables[i], 0) in reads]
+        self.unread = {*self.forward.mutated}.difference(self.changed)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
         self._calls = Calls(self.forward, ctx, way_of(self.forward, ctx, static))
 
@@ -273,12 +278,16 @@ class Compiled:
         if forward.mutated and modes.repeats:
             inputs = copies_of(inputs, forward.mutated)
         keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
-        results = self._calls(inputs, keys, () if out is None else self._check_out(out))
+        outs = () if out is None else self._check_out(out)
+        before = inputs
+        if self.wanted and (self.changed or outs):
+            before = copies_of(inputs, self.changed, outs)
+        results = self._calls(inputs, keys, outs)
         if not self.wanted:
             if modes.unsaved is not None and modes.recording:
                 tape.record_unsaved(self.name, inputs, results, forward.mutated)
             return results
-        node = ProgramNode(self, inputs, results, keys)
+        node = ProgramNode(self, before, results, keys)
         results = results[: len(self.outputs)]
         for i, y in enumerate(results):
             y._node = (node, i)
@@ -287,23 +296,12 @@ class Compiled:
     def _check_out(self, out: Any) -> Sequence[Any]:
         """What was given as `out=`, as a list; an error at the call if it does not fit."""
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
-        if len(outs) != len(self.outputs):
+        check_out(self.name, outs, self.forward.specs[: len(self.outputs)], self.ctx)
+        if modes.recording and any([tape.history(x) for x in outs]):
             raise MXNetError(
-                f"{self.name}: gives {len(self.outputs)} outputs, out= has {len(outs)}"
+                f"{self.name}: out= is on the tape; while recording give an array without history, "
+                "or none"
             )
-        for x, spec in zip(outs, self.forward.specs):
-            if not isinstance(x, NDArray):
-                raise TypeError(f"{self.name}: out= takes NDArrays, got {type(x).__name__}")
-            if x._spec != spec or x._ctx is not self.ctx:
-                raise MXNetError(
-                    f"{self.name}: out= has {x._spec} on {x._ctx}, the result is {spec} on "
-                    f"{self.ctx}"
-                )
-            if modes.recording and tape.history(x):
-                raise MXNetError(
-                    f"{self.name}: out= is on the tape; while recording give an array without "
-                    "history, or none"
-                )
         return outs
 
     def backward(self, needs: tuple[bool, ...]) -> Backward:

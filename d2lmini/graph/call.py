@@ -166,8 +166,7 @@ def push(
             given = wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs))
         results.append(given)
     changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
-    if changed:
-        note_writes(changed)
+    note_writes(changed)
     operands = [(x._chunk, x._offset, x._spec) for x in inputs]
     places = [(y._chunk, y._offset, y._spec) for y in results]
     task = kind(program, operands, places, ctx, keys)

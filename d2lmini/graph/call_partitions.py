@@ -106,9 +106,7 @@ def push_parts(
     call = PartitionedCall(program)
     for number, part in enumerate(program.parts):
         task = PartitionTask(program, number, call, operands, places, ctx, keys)
-        changed = [outs[i] for i in part.holds if outs[i] is not None]
-        if changed:
-            note_writes(changed)
+        note_writes([outs[i] for i in part.holds if outs[i] is not None])
         if not ctx.is_cpu:
             check_there([x._chunk for x in (*inputs, *results)])
         engine.current.push(task)

@@ -12,7 +12,7 @@ from d2lmini import random_state
 from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import grad_or_none
 from d2lmini.autograd.scopes import scope
-from d2lmini.autograd.tape import check_version
+from d2lmini.autograd.tape import cell_of, value_of
 from d2lmini.graph.call import Calls
 from d2lmini.graph.call_partitions import way_of
 from d2lmini.graph.ir import Node, interpret, variables_of
@@ -49,13 +49,13 @@ class Backward:
 class ProgramNode(tape.Node):
     """A call of a compiled graph on the tape.
 
-    inputs    of the call; empty after a backward that does not retain the graph
-    kept      what the forward program keeps for backward: results of its own, or outputs
-    versions  of the memory of inputs and kept when they were recorded
+    kept      inputs of the call, and what the forward program keeps for backward: results of its
+              own, or outputs; empty after a backward that does not retain the graph
+    cells     of each of these its cell (`Chunk`), None if backward does not read it
     keys      what the forward program drew with: backward drops the same elements
     """
 
-    __slots__ = ("compiled", "inputs", "kept", "keys", "versions")
+    __slots__ = ("cells", "compiled", "kept", "keys")
 
     placing = True
 
@@ -69,10 +69,11 @@ class ProgramNode(tape.Node):
             parents[i] = inputs[i]._node
         super().__init__(tuple(parents), shown, compiled.ctx)
         self.compiled = compiled
-        self.inputs: Any = list(inputs)
-        # Without their place on the tape, for a node must not hold itself.
-        self.kept: Any = [results[i]._alias(None) for i in compiled.kept_at]
-        self.versions = [x._chunk.version for x in (*self.inputs, *self.kept)]
+        # Results without their place on the tape, for a node must not hold itself.
+        self.kept: Any = [*inputs, *[results[i]._alias(None) for i in compiled.kept_at]]
+        self.cells: Any = list(map(cell_of, self.kept))
+        for i in compiled.unread:
+            self.cells[i] = None
         self.keys = keys
 
     @property
@@ -85,12 +86,11 @@ class ProgramNode(tape.Node):
         backward = self.compiled.backward(tuple(needs))
         if graph:
             return self._record_gradients(gs, backward.positions)
-        n = len(self.inputs)
-        kept = [*self.inputs, *self.kept]
-        inputs = []
-        for i in (*backward.inputs, *[n + i for i in backward.kept]):
-            check_version(self, kept[i], self.versions[i])
-            inputs.append(kept[i])
+        n = len(self.parents)
+        inputs = [
+            value_of(self, self.kept[i], self.cells[i])
+            for i in (*backward.inputs, *[n + i for i in backward.kept])
+        ]
         inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
                    for i in backward.heads]  # fmt: skip
         outs = [places[i] for i in backward.positions]
@@ -105,9 +105,8 @@ class ProgramNode(tape.Node):
         inputs with their history, and the tape of that is walked back."""
         of = self.compiled
         copies = []
-        for i, (x, parent) in enumerate(zip(self.inputs, self.parents)):
-            check_version(self, x, self.versions[i])
-            x = x._alias(parent)
+        for i, (x, cell, parent) in enumerate(zip(self.kept, self.cells, self.parents)):
+            x = (value_of(self, x, cell) if cell else x)._alias(parent)
             # Its own place on the tape, though two inputs may be one array; and what the call
             # has changed already is not changed again.
             if i in positions or i in of.forward.mutated:
@@ -136,4 +135,4 @@ class ProgramNode(tape.Node):
 
     def release(self) -> None:
         self.parents = None
-        self.inputs = self.kept = ()
+        self.kept = self.cells = []

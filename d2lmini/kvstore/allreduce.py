@@ -138,7 +138,7 @@ def all_reduce(sums: Sequence[Sum]) -> None:
     assert lanes is not None
     check_there(a._chunk for one_sum in sums for arrays in one_sum for a in arrays)
     task = AllReduce(lanes, sums)
-    task.site = note_writes([y for one_sum in sums for y in one_sum.targets])
+    note_writes([y for one_sum in sums for y in one_sum.targets])
     engine.current.push(task)
 
 
@@ -149,7 +149,7 @@ def keep(ends: Sequence[tuple[NDArray, NDArray]]) -> None:
         by_place.setdefault(pair[1].context, []).append(pair)
     for some in by_place.values():
         task = CopyTask(some)
-        task.site = note_writes([y for _, y in some])
+        note_writes([y for _, y in some])
         engine.current.push(task)
 
 

@@ -22,6 +22,7 @@ and is kept on the outputs' Vars.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -39,7 +40,7 @@ from d2lmini.engine.core import lock
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ndarray.compute import OpTask, array_of
 from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of, ufunc_plan
-from d2lmini.ops.core import Op, Spec, Value, modes
+from d2lmini.ops.core import Op, Spec, Value, modes, registry
 
 #: The class of arrays; `NDArray` registers itself here, since it imports this module.
 Array: Any = None
@@ -48,6 +49,7 @@ CLASSES: set[type] = set()
 
 new = object.__new__
 ndarray = np.ndarray
+_copy = registry["_copy"]
 
 #: Any ufunc on arrays under 4 KiB is predicted to take less than this.
 SMALL_US = 12.0
@@ -295,8 +297,8 @@ def _is_all(chunk: Chunk, x: Any) -> bool:
 
 
 def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
-    """True if each of `outs` is a tiny array on the CPU, has its spec, and no task reads or writes
-    its memory (lock held)."""
+    """True if each of `outs` is a tiny array on the CPU, has its spec, no task reads or writes its
+    memory, and backward needs nothing of its old contents (lock held)."""
     for out, spec in zip(outs, specs):
         if out is None:
             continue
@@ -309,6 +311,10 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
             return False
         if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False
+        if chunk.saved is not None or chunk.parts:
+            begin = out._offset or 0
+            if chunk.cells_in(begin, begin + spec.size):
+                return False
     return True
 
 
@@ -355,8 +361,6 @@ def _enter(
             elif i < len(outs) and outs[i] is not None:
                 out = outs[i]
                 chunk = out._chunk
-                begin = out._offset or 0
-                chunk.note_write(begin, begin + spec.size, callsite.find())
                 chunk.version += 1
                 if chunk.weight:  # `out` is a part of this chunk
                     chunk.filled = True
@@ -435,15 +439,15 @@ def queue(
         # Further outputs are for backward only: BatchNorm's mean and deviation.
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
-    site = None
     if out is None:
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
-        _check_out(op, outs, inferred[:shown], ctx)
+        check_out(op.name, outs, inferred[:shown], ctx)
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
-        site = note_writes(outs)
+            inputs = copies_of(inputs, (), outs)  # the tape saves them after the write
+        note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
     outputs, writes = [], []
     for y in outs:
@@ -458,9 +462,8 @@ def queue(
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
-        site = note_writes(mutated)
+        note_writes(mutated)
         writes += [x._chunk for x in mutated]
-    task.site = site
     task.reads = tuple(reads)
     task.writes = tuple(writes)
     if not ctx.is_cpu:
@@ -474,32 +477,60 @@ def queue(
     return outs[0] if shown == 1 else outs[:shown]
 
 
-def copies_of(inputs: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
-    """The inputs, with copies at `positions`: a run of a checkpointed function after the first
-    changes no moving statistics."""
-    return tuple([x.copy() if i in positions else x for i, x in enumerate(inputs)])
+def copies_of(
+    inputs: Sequence[Any], positions: Sequence[int], outs: Sequence[Any] = ()
+) -> tuple[Any, ...]:
+    """The inputs, with copies at `positions`, and of what lies in the memory of `outs`: of what a
+    call will change."""
+    memory = [y._chunk for y in outs]
+    return tuple(
+        [
+            x.copy() if x is not None and (i in positions or x._chunk in memory) else x
+            for i, x in enumerate(inputs)
+        ]
+    )
 
 
-def note_writes(arrays: Iterable[Any]) -> callsite.Site | None:
-    """Record upcoming writes to existing arrays and the line, for autograd's error messages."""
-    site = callsite.find()
+def note_writes(arrays: Iterable[Any]) -> None:
+    """Called before a push that writes into existing arrays: copies what backward still needs of
+    their contents (`Chunk`)."""
     for x in arrays:
-        begin = x._offset or 0
-        x._chunk.note_write(begin, begin + x._spec.size, site)
-    return site
+        chunk = x._chunk
+        if chunk.saved is not None or chunk.parts:
+            begin = x._offset or 0
+            hand_over(x, begin, begin + x._spec.size)
 
 
-def _check_out(op: Op, outs: list, inferred: Any, ctx: Context) -> None:
+def hand_over(x: Any, begin: int = 0, end: float = inf) -> None:
+    """Give the cells of the memory of `x` a copy of what a push will overwrite: elements `begin` to
+    `end`. The copies are operations like any other, so they read the old contents."""
+    chunk, dtype = x._chunk, x._spec.dtype
+    with lock:
+        cells = chunk.cells_in(begin, end)
+    for first, last, cell in cells:
+        site = callsite.find()
+        size = chunk.nbytes // dtype.itemsize if first is None else last - first
+        old = wrap(chunk, Spec((size,), dtype), x._ctx, x._handle, first)
+        copy = apply(_copy, (old,), _copy.defaults)
+        if cell[0] is not None:  # else another thread's copy is there, which is older
+            cell[:] = None, copy, site
+    if cells:
+        with lock:
+            chunk.cells_in(begin, end)
+
+
+def check_out(name: str, outs: Sequence[Any], inferred: Sequence[Spec], ctx: Context) -> None:
+    """MXNetError or TypeError unless `outs` can take the results."""
     if len(outs) != len(inferred):
-        raise MXNetError(f"{op.name}: gives {len(inferred)} outputs, out= has {len(outs)}")
+        raise MXNetError(f"{name}: gives {len(inferred)} outputs, out= has {len(outs)}")
     for x, spec in zip(outs, inferred, strict=True):
         if not isinstance(x, Array):
-            raise TypeError(f"{op.name}: out= takes NDArrays, got {type(x).__name__}")
+            raise TypeError(f"{name}: out= takes NDArrays, got {type(x).__name__}")
         if x._spec.shape != spec.shape:
-            raise MXNetError(f"{op.name}: out= has shape {x._spec.shape}, result is {spec.shape}")
+            raise MXNetError(f"{name}: out= has shape {x._spec.shape}, result is {spec.shape}")
         if x._spec.dtype != spec.dtype:
             raise MXNetError(
-                f"{op.name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
+                f"{name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
             )
         if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
-            raise MXNetError(f"{op.name}: out= is on {x._ctx}, the inputs are on {ctx}")
+            raise MXNetError(f"{name}: out= is on {x._ctx}, the inputs are on {ctx}")

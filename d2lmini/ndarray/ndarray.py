@@ -36,7 +36,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import dispatch, exchange, indexing, transfer
 from d2lmini.ndarray.compute import array_of
-from d2lmini.ndarray.dispatch import apply, wrap
+from d2lmini.ndarray.dispatch import apply, hand_over, wrap
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ndarray.unsupported import LeftOut
 from d2lmini.ops.checks import check_storage
@@ -189,6 +189,8 @@ class NDArray(Typed, Fluent):
         if begin is None and spec.nbytes != chunk.nbytes:
             begin = 0
         return wrap(chunk, spec, self._ctx, self._handle, begin, kind=type(self))
+
+    _note_write = hand_over
 
     def _alias(self, node: Any) -> NDArray:
         """Another handle on the whole array, with `node` as its node on the tape."""

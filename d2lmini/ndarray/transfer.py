@@ -125,8 +125,7 @@ def copyto(source: Any, target: Any) -> Any:
     begin = (source._chunk, source._offset, source._spec)
     end = (target._chunk, target._offset, target._spec)
     task = Transfer(begin, here, end, there)
-    if target._chunk.data is not None:
-        task.site = note_writes([target])
+    note_writes([target])
     if not whole:
         task.reads += (target._chunk,)
     engine.current.push(task)

@@ -673,101 +673,6 @@ def test_a_constant_into_a_constant_is_fine():
     assert values(x.grad) == [[6, 2]]
 
 
-def test_a_value_overwritten_after_it_was_recorded_is_named_with_both_lines():
-    x = leaf([1, 2])
-    with autograd.record():
-        y = x.tanh()  # recorded here
-        z = y * 2
-    y[:] = 0  # overwritten here
-    with pytest.raises(MXNetError) as error:
-        z.backward()
-    text = str(error.value)
-    assert "tanh: a value of shape (2,) that its gradient needs was overwritten" in text
-    assert "recorded at" in text and "y = x.tanh()  # recorded here" in text
-    assert "overwritten at" in text and "y[:] = 0  # overwritten here" in text
-    assert modes() == (False, False)
-
-
-OVERWRITES = {
-    "in place": lambda a: a.__iadd__(1),
-    "a part": lambda a: a.__setitem__(1, 5.0),
-    "by index array": lambda a: a.__setitem__([0, 1], 5.0),
-    "through a view": lambda a: a[1].__imul__(3),
-    "through reshape": lambda a: a.reshape((-1,)).__setitem__(0, 3),
-    "through detach": lambda a: a.detach().__setitem__(0, 3),
-    "as out=": lambda a: nd.exp(nd.ones(a.shape), out=a),
-    "as a copy's target": lambda a: nd.ones(a.shape).copyto(a),
-    "as a moving mean": lambda a: nd.BatchNorm(
-        nd.ones((2, 2)), nd.ones(2), nd.ones(2), a, nd.ones(2)
-    ),
-}
-
-
-@pytest.mark.parametrize("how", OVERWRITES)
-def test_every_way_to_overwrite_is_noticed(how: str):
-    x = leaf([1, 2])
-    a = nd.ones(2)
-    with autograd.record():
-        y = x * a
-    with autograd.train_mode():
-        OVERWRITES[how](a)
-    with pytest.raises(MXNetError, match=r"overwritten(.|\n)*overwritten at .*test_autograd.py"):
-        y.backward()
-
-
-def test_only_what_the_rule_needs_is_guarded():
-    x, c = leaf([1, 2]), nd.ones(2)
-    with autograd.record():
-        h = x + c
-        y = h * 2
-    for each in (c, h, y, x):
-        each[:] = 77
-    y.backward()
-    assert values(x.grad) == [[2, 2]]
-
-
-def test_writes_before_the_recording_and_into_other_parts_are_no_alarm():
-    x, rows = leaf([1, 2]), nd.zeros((3, 2))
-    rows[1] = 5
-    with autograd.record():
-        y = x * rows[1]
-    rows[0] = 7
-    rows[2] += 7
-    rows[0, 1] = 8
-    y.backward()
-    assert values(x.grad) == [[5, 5]]
-    with autograd.record():
-        y = x * rows[1]
-    rows[1, 0:1] = 6
-    with pytest.raises(MXNetError, match=r"overwritten at .*rows\[1, 0:1\] = 6"):
-        y.backward()
-
-
-def test_many_writes_are_remembered_or_else_suspected():
-    """Only the last writes are remembered: with more of them the message does without a line."""
-    x, rows = leaf([1, 2]), nd.zeros((3, 2))
-    with autograd.record():
-        y = x * rows[1]
-        z = x * rows[1]
-    for _ in range(64):
-        rows[0] = 7
-    y.backward()
-    for _ in range(10):
-        rows[0] = 7
-    with pytest.raises(MXNetError, match=r"overwritten at .*unknown line"):
-        z.backward()
-
-
-def test_overwritten_before_a_backward_within_record():
-    x, a = leaf([1, 2]), nd.ones(2)
-    with autograd.record():
-        y = x * a
-        a[:] = 3  # a constant: allowed at the call, noticed below
-        with pytest.raises(MXNetError, match="overwritten"):
-            y.backward()
-        assert modes() == (True, True)
-
-
 # -- views -----------------------------------------------------------------------------------------
 
 
@@ -970,15 +875,13 @@ def test_function_object_used_twice_keeps_what_each_call_saved():
     assert values(x.grad, z.grad) == [[3, 4], [7, 10]]
 
 
-def test_function_saved_tensors_are_guarded():
+def test_what_a_function_saved_may_be_written():
     x, z = leaf([1, 2]), leaf([3, 4])
     with autograd.record():
         p, _ = ProductAndSum()(x, z)
     z[:] = 0
-    with pytest.raises(
-        MXNetError, match=r"ProductAndSum: a value(.|\n)*overwritten at .*z\[:\] = 0"
-    ):
-        p.backward()
+    p.backward()
+    assert values(x.grad) == [[3, 4]]
 
 
 class Sigmoid(autograd.Function):

@@ -11,12 +11,25 @@ from d2lmini.base import MXNetError
 from d2lmini.gluon import nn
 
 
-@pytest.mark.parametrize("what", ["input", "closure", "constant"])
+def test_inputs_may_be_overwritten():
+    x, w, c = leaf([1, 2]), leaf([3, 4]), nd.array([[0, 0], [5, 6]])
+    with autograd.record():
+        y = autograd.checkpoint(
+            lambda x, table: x * table["w"] * table["c"], x, {"w": w, "c": c[1]}
+        )
+    for changed in (x, w, c):
+        changed[:] = 0
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [15, 24] and w.grad.asnumpy().tolist() == [5, 12]
+
+
+@pytest.mark.parametrize("what", ["closure", "constant", "input, by the closure"])
 def test_what_was_overwritten_is_named(what):
     x, w, c = leaf([1, 2]), leaf([3, 4]), nd.array([5, 6])
+    closure = x if what.startswith("input") else nd.zeros(2)
     with autograd.record():
-        y = autograd.checkpoint(lambda x: x + w + c, x)
-    changed = {"input": x, "closure": w, "constant": c}[what]
+        y = autograd.checkpoint(lambda x: x + w + c + closure, x)
+    changed = {"closure": w, "constant": c}.get(what, x)
     changed[:] = 0
     with pytest.raises(MXNetError, match="checkpoint: a value of shape") as caught:
         y.backward()

@@ -113,6 +113,7 @@ def test_a_chapter_prints_the_same_on_every_machine():
 def test_the_worker_is_let_go_if_issuing_fails(monkeypatch):
     class Strange:
         _chunk = nd.ones((1,))._chunk
+        _note_write = staticmethod(lambda: None)
 
         def __add__(self, number):
             raise KeyboardInterrupt

@@ -195,29 +195,6 @@ def test_dropout_backward_drops_the_same():
     np.testing.assert_allclose(a.grad.asnumpy(), np.where(kept, b.asnumpy() * 2, 0), rtol=1e-6)
 
 
-@BOTH
-def test_an_overwritten_input_names_the_lines(call: Callable):
-    a, b = leaves("write", "write")
-    y = recorded(call, a, b)  # the call
-    b[:] = 0  # the write
-    with pytest.raises(MXNetError, match=r"(?s)recorded at.*overwritten at.*the write"):
-        y.backward()
-
-
-def test_an_overwritten_output_counts_when_backward_needs_it():
-    f = CachedOp(sym.tanh(x), name="tanh")
-    (a,) = leaves("write")
-    y = recorded(f, a)
-    y[:] = 0  # the write
-    with pytest.raises(MXNetError, match=r"(?s)overwritten at.*the write"):
-        y.backward()
-    g = CachedOp(x * 2)
-    y = recorded(g, a)
-    y[:] = 0
-    y.backward()
-    assert a.grad.asnumpy().tolist() == [2, 2, 2]
-
-
 def test_gradients_of_gradients():
     def run(call: Callable, same: bool = False) -> list[Any]:
         a, b = leaves("write", "write")

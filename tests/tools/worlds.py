@@ -32,6 +32,9 @@ class Array:
     def _chunk(self) -> Chunk:
         return self.chunk
 
+    def _note_write(self) -> None:
+        """No tape has saved it."""
+
 
 def fill(array: Array, value: float = 1.0, during: Callable[[], object] = int) -> None:
     """Push the task that allocates and fills it; `during()` is called while it runs."""
