@@ -372,7 +372,7 @@ def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
     for x in inputs:
         entry = None if x is None else history(x)
         if entry is not None and not (whole and not any(z is y for z in inputs for y in outs)):
-            why = "a value with a history is written into a part of an array, or into a sum"
+            why = "a value with a history is written into a part of an array, or added to one"
             do = "Make a new array with concat, stack or where, or write all of it: x[:] = value"
             raise MXNetError(_refusal(what, why, do, entry[0]))
 

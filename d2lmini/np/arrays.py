@@ -179,7 +179,7 @@ def _names_one(key: Any, ndim: int) -> bool:
             continue
         if item is None or isinstance(item, (slice, range, list)):
             return False
-        if getattr(item, "shape", ()) != () or getattr(item, "dtype", None) == bool:
+        if getattr(item, "shape", ()) != () or getattr(item, "dtype", 0) == "bool":
             return False
         named += 1
     return named == ndim and ndim > 0

@@ -148,8 +148,8 @@ def _(data, indices=None, *, key):
     numbers = tuple(axis for axis, item in enumerate(axes) if type(item) is int)
     if len(arrays) > 1 or (arrays and (numbers or not is_at(axes[arrays[0]]))):
         raise MXNetError(
-            f"x[{key}] by several arrays, or by a mask of no axis, has no counterpart in MXNet's files; use take, pick or "
-            "gather_nd"
+            f"x[{key}] by several arrays, or by True or False, has no counterpart in MXNet's "
+            "files; use take, pick or gather_nd"
         )
     bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
     begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())

@@ -1,10 +1,10 @@
 """Ordinary eager programs of views, writes, states and gradients, beside the real MXNet.
 
 A program is a list of statements as a person writes them: arrays, views of views, writes through
-them, augmented assignments, gradients with `write` and `add`, in-place writes while recording, small
-loops of training. After every statement the values and gradients of all arrays are compared with
-MXNet's, and where a statement raises, both must raise. Our own laws need no MXNet: both engines see
-the same values, and a statement that raises changes nothing.
+them, augmented assignments, gradients with `write` and `add`, in-place writes while recording,
+small loops of training. After every statement the values and gradients of all arrays are compared
+with MXNet's, and where a statement raises, both must raise. Our own laws need no MXNet: both
+engines see the same values, and a statement that raises changes nothing.
 
 A program ends at its first error, since MXNet writes some arrays before it raises.
 """
@@ -18,7 +18,8 @@ import numpy as np
 #: - `v[:] = h` while recording, for a view v of a part: v gets the history, its base does not, and
 #:   loses the gradient in silence (ours refuses);
 #: - a history written to a reversed axis of size 1, to x[True] of nd, or by a NumPy array of bool;
-#: - what MXNet refuses and NumPy takes: `...` of a 0-d array, an empty selection.
+#: - what MXNet refuses and NumPy takes: `...` of a 0-d array, an empty selection, NumPy arrays with
+#:   more axes than the selection.
 SHAPES = [(3,), (2, 3), (1, 3), (4,), (2, 2), (2, 1), (3, 1), (1,), (2, 3, 2)]
 
 
@@ -105,6 +106,8 @@ class Story:
             return self.number()
         if kind < 4 and known:
             return self.pick([known, f"{known} * 2", f"{known} + 1"])
+        if self.face == "nd" and kind == 5:
+            shape = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
         numbers = np.round(self.rng.randint(-4, 5, shape) / 2, 1).tolist()
         if kind == 4:
             return f"{self.face}.array({numbers})"
@@ -126,7 +129,7 @@ class Story:
         x = self.any(free=False)
         shape, mod = self.shapes[x], self.face
         size = int(np.prod(shape))
-        key = self.key(shape)
+        key = self.key(shape).replace("False", "True")
         table = [
             (f"X[{key}]", self.selected(shape, key) if shape else None),
             (f"X[{key}]", self.selected(shape, key) if shape else None),
@@ -137,7 +140,7 @@ class Story:
         ]  # fmt: skip
         if shape and mod == "nd":
             table += [
-                (f"X.slice_axis(axis=0, begin=0, end={shape[0]})", shape), ("nd.identity(X)", shape),
+                ("X.slice_axis(axis=0, begin=0, end=None)", shape), ("nd.identity(X)", shape),
                 ("X.expand_dims(0, inplace=True)", (1, *shape)), ("nd.concat(X, dim=0)", shape),
                 (f"X.reshape_like(nd.zeros({size}))", (size,)), ("X.flatten(inplace=True)", None),
                 (f"nd.broadcast_to(X, {shape})", shape), ("X.as_in_context(mx.cpu())", shape),
@@ -251,7 +254,9 @@ class Story:
             return []
         mod, n = self.face, shape[0] if shape else 1
         key = self.key(shape) if shape else "()"
-        whole = self.pick([":", "...", f"0:{n}", ", ".join(":" * len(shape)), "None", f"-{n}:", "()"])
+        whole = self.pick(
+            [":", "...", f"0:{n}", ", ".join(":" * len(shape)), "None", f"-{n}:", "()"]
+        )
         zeros = f"z = {mod}.zeros({shape})"
         const = self.number()
         choices = [
@@ -275,8 +280,14 @@ class Story:
         x = self.any()
         if x is None:
             return
-        step = self.pick([f"{x} -= 0.1 * {x}.grad", f"{x}[:] = {x} - 0.1 * {x}.grad",
-                          f"{x}[:] -= 0.1 * {x}.grad", f"{x} = {x} - 0.1 * {x}.grad"])
+        step = self.pick(
+            [
+                f"{x} -= 0.1 * {x}.grad",
+                f"{x}[:] = {x} - 0.1 * {x}.grad",
+                f"{x}[:] -= 0.1 * {x}.grad",
+                f"{x} = {x} - 0.1 * {x}.grad",
+            ]
+        )
         again = "" if "= " + x + " -" not in step or "[:]" in step else f"\n    {x}.attach_grad()"
         req = self.pick(["", "'add'"])
         self.lines.append(
@@ -364,10 +375,10 @@ CLASSES = {"MXNetError": ("ValueError", "IndexError", "TypeError")}
 def check(seed):
     """AssertionError where the engines differ, an error changed a state, or MXNet has another
     answer; True if MXNet was asked."""
-    import d2lmini
-    from d2lmini import engine
     from oracle import OracleDied
 
+    import d2lmini
+    from d2lmini import engine
     from generators.check import _mxnet
 
     face, lines = program(seed)
@@ -400,4 +411,3 @@ def check(seed):
         else:
             assert same(one, two), fail
     return True
-
