@@ -73,13 +73,13 @@ def _place(x: Any, key: Any) -> Any:
             rest = shape[1:]
             return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,))
         return None
-    if key == () if type(key) is tuple else _is_whole(key):
+    if key == () if type(key) is tuple else is_whole(key):
         return x
     where = stretch(key, shape)
     return None if where is None else x._view(*where)
 
 
-def _is_whole(key: Any) -> bool:
+def is_whole(key: Any) -> bool:
     """True for x[:]."""
     return type(key) is slice and key.start is None and key.stop is None and key.step is None
 
@@ -125,19 +125,16 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     index = parse(key, x._spec.shape) if place is None else None
     shape = place._spec.shape if index is None else index.shape
     dtype = x._spec.dtype
-    scalar = None
     if not isinstance(value, Value):
         value = _constant(value, dtype)
         if isinstance(value, np.ndarray):
             value = from_array(_fit(value, shape), x._ctx, adopt=True)
-        else:
-            scalar = value
     else:
         value = _fit(value, shape)
+    scalar = None if isinstance(value, Value) else value
     if modes.recording:
-        used = () if scalar is not None else (value,)
-        if index is not None:
-            used += tuple([i for i in index.arrays if isinstance(i, Value)])
+        used = (value, *(index.arrays if index is not None else ()))
+        used = tuple([array for array in used if isinstance(array, Value)])
         whole = place is not None and place._offset is None  # all of x, and x is all of its memory
         autograd.check_in_place(_assign, used, [x], whole)
 

@@ -225,7 +225,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key = _plain_key(key)
-        if not self.shape and (key is Ellipsis or _is_whole(key)):
+        if not self.shape and (key is Ellipsis or indexing.is_whole(key)):
             key = ()
         if isinstance(value, NDArray) and not value.shape:
             value = NDArray.reshape(value, (1,))
@@ -297,10 +297,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """A sorted copy. (In NumPy this method sorts in place; in MXNet it returns the copy.)"""
         return SELECTION["sort"](self, axis, kind, order)
 
-    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Request the gradient: `backward` stores it in `grad`."""
-        NDArray.attach_grad(self, grad_req, stype)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return apply_ufunc(ufunc, method, inputs, kwargs)
 
@@ -322,10 +318,6 @@ def describe(values: onp.ndarray) -> str:
     room = onp.get_printoptions()["linewidth"] - len(text) + text.rfind("\n") + 1
     wraps = kind not in ("int64", "float64", "bool") and room < len(f", dtype={kind})")
     return f"{text},{chr(10) + ' ' * 6 if wraps else ' '}dtype={kind})"
-
-
-def _is_whole(key: Any) -> bool:
-    return isinstance(key, slice) and key == slice(None)
 
 
 class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.values import (
-    at_least_1d,
     check_array,
     constant,
     fill,
@@ -146,7 +145,7 @@ def vstack(arrays: Any, out: Any = None) -> Any:
 
 def hstack(arrays: Any) -> Any:
     """Columns joined: along the second axis; vectors along their only one."""
-    found = [at_least_1d(x) for x in arrays]
+    found = [_at_least(1, x) for x in arrays]
     return concatenate(found, 0 if len(found[0].shape) == 1 else 1)
 
 
@@ -205,7 +204,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 def tile(A: Any, reps: Any) -> Any:
     """`A` repeated as a whole, so often along each axis."""
     counts = full_shape(reps)
-    a = at_least_1d(check_array("tile", A))
+    a = _at_least(1, check_array("tile", A))
     ndim = max(len(counts), len(a.shape))
     shape = (1,) * (ndim - len(a.shape)) + tuple(a.shape)
     counts = (1,) * (ndim - len(counts)) + counts

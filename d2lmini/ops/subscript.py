@@ -43,7 +43,7 @@ def is_at(item: Any) -> bool:
     return type(item) is tuple and item[0] == "at"
 
 
-def _places(item: Any) -> Shape | None:
+def _places(item: Any) -> Any:
     """The shape of an index array, (1,) or (0,) for a mask of no axis; None for any other item."""
     if type(item) is not tuple or item[0] not in ("at", "mask"):
         return None

@@ -19,7 +19,9 @@ import numpy as np
 #:   loses the gradient in silence (ours refuses);
 #: - a history written to a reversed axis of size 1, to x[True] of nd, or by a NumPy array of bool;
 #: - what MXNet refuses and NumPy takes: `...` of a 0-d array, an empty selection, NumPy arrays with
-#:   more axes than the selection.
+#:   more axes than the selection;
+#: - memory that MXNet writes by accident: of x[-1, [0, 1]] = y, which is outside of x, and of
+#:   x += y where y is another part of x.
 SHAPES = [(3,), (2, 3), (1, 3), (4,), (2, 2), (2, 1), (3, 1), (1,), (2, 3, 2)]
 
 
@@ -49,9 +51,10 @@ class Story:
         self.roots[name] = name if root is None else self.roots[root]
         return name
 
-    def any(self, shape=None, free=True):
-        """The name of an array, of this shape."""
+    def any(self, shape=None, free=True, apart=None):
+        """The name of an array, of this shape, that shares no memory with the array `apart`."""
         names = [n for n, s in self.shapes.items() if shape is None or s == shape]
+        names = [n for n in names if apart is None or self.roots[n] != self.roots[apart]]
         if free:
             names = [n for n in names if n not in self.leaves]
         return self.pick(names) if names else None
@@ -79,6 +82,8 @@ class Story:
                     + [f"[{i}, {n - 1}]", "::-1" if n > 1 else ":"] * self.chance(0.4)
                 )
             )
+        if any(item[0] == "[" for item in items):
+            items = [item.replace("-", "") if item[1:].isdigit() else item for item in items]
         if self.chance(0.15):
             items.insert(self.rng.randint(len(items) + 1), "...")
         elif self.chance(0.1):
@@ -94,13 +99,13 @@ class Story:
         found = eval(f"a[{key}]", {"a": np.empty(shape)}).shape
         return found if found or self.face == "np" else (1,)
 
-    def value(self, shape):
-        """What may be written to a selection of this shape, as text."""
+    def value(self, shape, x):
+        """What may be written to a selection of `x`, of this shape, as text."""
         shapes = [shape, shape[-1:], (1,), (1,) * len(shape), (1, *shape)]
         if self.chance(0.1):
             shapes.append((5,))  # does not fit
         shape = self.pick(shapes)
-        known = self.any(shape, free=False)
+        known = self.any(shape, free=False, apart=x)
         kind = self.rng.randint(6)
         if kind < 2 or not shape:
             return self.number()
@@ -166,14 +171,14 @@ class Story:
             return
         shape = self.shapes[x]
         key = self.key(shape) if shape else self.pick(["()"])
-        value = self.number() if "e" in key else self.value(self.selected(shape, key))
+        value = self.number() if "e" in key else self.value(self.selected(shape, key), x)
         self.lines.append(f"{x}[{key}] {self.pick(['=', '=', '=', '+=', '*='])} {value}")
 
     def augment(self):
         x = self.any()
         if x is None:
             return
-        value = self.value(self.shapes[x])
+        value = self.value(self.shapes[x], x)
         ops = ["+=", "-=", "*=", "+=", "-=", "/=", "**=", "%="]
         op = self.pick(ops)
         if op in ("/=", "**=", "%="):
@@ -187,8 +192,8 @@ class Story:
         if x is None:
             return
         shape = self.shapes[x]
-        other = self.any(shape, free=False) or x
-        y = self.any(shape if self.chance(0.8) else None)
+        other = self.any(shape, free=False, apart=x) or x
+        y = self.any(shape if self.chance(0.8) else None, apart=x) or x
         add = "np.add" if mod == "np" else self.pick(["nd.elemwise_add", "nd.broadcast_add"])
         self.lines.append(
             self.pick(
