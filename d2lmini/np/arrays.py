@@ -157,6 +157,8 @@ for _table, _names in _METHODS:
 def _plain_key(key: Any) -> Any:
     """A key as `ndarray.indexing` takes it: masks as NumPy arrays, which waits for them. True and
     False are masks of no axis."""
+    if type(key) is int or type(key) is slice:
+        return key
     if isinstance(key, tuple):
         return tuple(map(_plain_key, key))
     if isinstance(key, Value):
