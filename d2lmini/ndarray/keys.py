@@ -11,7 +11,7 @@
 
 This module works at the call and looks at shapes only; `ops/subscript.py` defines the items of
 `key`. The rules are NumPy's, except for three of MXNet's: indexing all axes by numbers gives shape
-(1,), floats count as integers, and True and False alone are the numbers 1 and 0.
+(1,), floats count as integers, and in nd True and False alone are the numbers 1 and 0.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import numpy as np
 #: - a history written to a reversed axis of size 1, to x[True] of nd, or by a NumPy array of bool;
 #: - what MXNet refuses and NumPy takes: `...` of a 0-d array, an empty selection, NumPy arrays with
 #:   more axes than the selection;
-#: - x[0] alone of an array with grad_req="add", whose gradient MXNet does not always add;
+#: - `copyto` from an array with grad_req="add", whose gradient MXNet overwrites;
 #: - memory that MXNet writes by accident: of x[-1, [0, 1]] = y, which is outside of x, and of
 #:   x += y where y is another part of x.
 SHAPES = [(3,), (2, 3), (1, 3), (4,), (2, 2), (2, 1), (3, 1), (1,), (2, 3, 2)]
@@ -240,9 +240,9 @@ class Story:
         inner = [f"h = {self.pick([f'{x} * 2', f'{x} * {x}', f'{x} + 1', f'{x}[:]', f'-{x}'])}"]
         inner += self.recorded(x, shape)
         loss = self.pick(["(h * 3).sum()", "h.sum()", "(h * h).sum()", "h", "h * 2", "h[0]"])
-        if loss == "h[0]" and (not shape or any("'add'" in line for line in self.lines)):
-            loss = "h"
-        inner.append(f"l = {loss}")
+        if "h.copyto(z)" in inner:
+            inner[0] = f"h = {x} * 2"
+        inner.append(f"l = {loss}" if shape or loss != "h[0]" else "l = h")
         ends = [
             "l.backward()", "l.backward()", "l.backward()", "l.backward(retain_graph=True)",
             f"keep(autograd.grad([l], [{x}])[0])", "l.backward()\nl.backward()",
