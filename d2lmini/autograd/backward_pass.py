@@ -60,13 +60,7 @@ def backward(
     refuse_in_trace("backward")
     heads, head_grads = _lists(heads, head_grads)
     with scope(False, train_mode):
-        leaves = callsite.call_remembering_site(_walk, heads, head_grads, retain_graph, graph=False)
-    if leaves == 0:
-        raise MXNetError(
-            "There are no inputs in computation graph that require gradients: no array behind the "
-            "heads has a gradient attached, or an earlier backward has used up what led to it; "
-            "call x.attach_grad() before recording, or pass retain_graph=True to that backward"
-        )
+        callsite.call_remembering_site(_walk, heads, head_grads, retain_graph, graph=False)
 
 
 def grad(
@@ -101,24 +95,17 @@ def grad(
                 "it before recording"
             )
     retain = create_graph if retain_graph is None else retain_graph
-    results = grad_or_none(heads, variables, head_grads, retain, create_graph, train_mode)
-    for i, (x, g) in enumerate(zip(variables, results)):
-        if g is None:
-            raise MXNetError(
-                f"grad: variable {i} of shape {x.shape} is unreachable from the outputs: the heads "
-                "do not depend on it"
-            )
-    return results
+    return grad_or_none(heads, variables, head_grads, retain, create_graph, train_mode, True)
 
 
 def grad_or_none(
     heads: list[Any], variables: list[Any], head_grads: list[Any], retain: bool, graph: bool,
-    train_mode: bool,
+    train_mode: bool, strict: bool = False,
 ) -> list[Any]:  # fmt: skip
-    """Like `grad`, but None for a variable that the heads don't depend on."""
+    """Like `grad`, but unless `strict`, None for a variable that the heads don't depend on."""
     targets: dict[Entry, Any] = {x._node: None for x in variables}
     with scope(graph, train_mode):
-        callsite.call_remembering_site(_walk, heads, head_grads, retain, graph, targets)
+        callsite.call_remembering_site(_walk, heads, head_grads, retain, graph, targets, strict)
         results = []
         seen = {g._chunk for g in head_grads if g is not None}
         for x in variables:
@@ -143,11 +130,13 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         variables, gradients = [variables], [gradients]
     if isinstance(grad_reqs, str):
         grad_reqs = [grad_reqs] * len(variables)
-    for x, g, req in zip(variables, gradients, grad_reqs, strict=True):
+    rows = list(zip(variables, gradients, grad_reqs, strict=True))
+    for x, g, req in rows:
         if req not in ("write", "add", "null"):
             raise ValueError(f"grad_req is 'write', 'add' or 'null', got {req!r}")
         if g._spec != x._spec:
             raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
+    for x, g, req in rows:
         x._node = (NullLeaf(g) if req == "null" else Leaf(g, req), 0)
         if req != "null":
             roles.note("weights", (x,))
@@ -183,12 +172,25 @@ def _walk(
     retain: bool,
     graph: bool,
     targets: dict[Entry, Any] | None = None,
-) -> int:
+    strict: bool = False,
+) -> None:
     """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
     soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
-    lead to a target are visited, and `targets` gets their gradients. Returns the number of leaves
-    visited."""
+    lead to a target are visited, and `targets` gets their gradients. MXNetError, and nothing has
+    changed, if there is no leaf, or if `strict` and a target is not behind the heads."""
     nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
+    if targets is None and not any(type(node) is Leaf for node in reversed(nodes)):
+        raise MXNetError(
+            "There are no inputs in computation graph that require gradients: no array behind the "
+            "heads has a gradient attached, or an earlier backward has used up what led to it; "
+            "call x.attach_grad() before recording, or pass retain_graph=True to that backward"
+        )
+    for i, (node, which) in enumerate(targets or ()):
+        if strict and node not in uses:
+            raise MXNetError(
+                f"grad: variable {i} of shape {node.outputs[which].shape} is unreachable from the "
+                "outputs: the heads do not depend on it"
+            )
     parts: Parts = {}  # parts of gradients so far, to be summed
     written: set[Any] = set()
     for head, g in zip(heads, head_grads, strict=True):
@@ -201,7 +203,7 @@ def _walk(
             g = g.as_nd_ndarray() if g.is_np else g  # gradient rules use NDArray's operators
             g = g if g.shape == head.shape else g.reshape(head.shape)
             parts[head._node] = [g]  # the same head again: the last one counts, as in MXNet
-    leaves = _visit(nodes, uses, parts, retain, graph, targets)
+    _visit(nodes, uses, parts, retain, graph, targets)
     if targets is not None:
         for (node, i), g in targets.items():
             if g is None and node in uses:  # only operations without a gradient lead there
@@ -211,7 +213,6 @@ def _walk(
                 targets[node, i] = zero
     for node in rest:
         node.release()
-    return leaves
 
 
 def walk_between(
@@ -232,13 +233,11 @@ def walk_between(
 def _visit(
     nodes: Sequence[Node], uses: dict[Node, int], parts: Parts, retain: bool, graph: bool,
     targets: dict[Entry, Any] | None, given: dict[Entry, Any] | None = None,
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Ask the nodes for their gradients, one after the other; see `_walk`. given: the places where
     gradients may be computed (`walk_between`)."""
-    leaves = 0
     for node in nodes:
         if targets is None and type(node) is Leaf:
-            leaves += 1
             if (node, 0) in parts:  # the leaf is a head itself
                 node.store(parts.pop((node, 0)))
             continue
@@ -271,7 +270,6 @@ def _visit(
                     if uses[leaf] == 0:  # if no part arrived, the gradient is zero
                         part = parts.pop(parent, [])
                         leaf.store(part or [tape.zeros(leaf.outputs[0], leaf.ctx)])
-    return leaves
 
 
 def _wanted(

@@ -368,14 +368,19 @@ def tell_of_end(node: Node, where: str = "") -> None:
 def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
     """Called when `op` is about to write into existing arrays `outs` while recording: MXNetError
     if one of them is on the tape, or if a value with a history would enter a part of an array."""
-    if any(history(y) for y in outs) or (
-        any(x is not None and history(x) for x in inputs)
-        and not (whole and not any(x is y for x in inputs for y in outs))
-    ):
+    entry = next(filter(None, map(history, outs)), None)
+    why, do = "the array that is written has a history", "Write y = x + 1 instead of x += 1"
+    if entry is None and not (whole and not any(x is y for x in inputs for y in outs)):
+        entry = next(filter(None, [history(x) for x in inputs if x is not None]), None)
+        why = "a value with a history is written into a part of an array, or added to one"
+        do = "Make a new array with concat, stack or where, write all of it by x[:] = value"
+    if entry is not None:
         what = "x[...] = value" if op.name == "_assign" else op.name
         raise MXNetError(
             f"{what}: Inplace operations (+=, -=, x[:]=, etc) are not supported when recording "
-            "with autograd. Write y = x + 1 instead of x += 1, or leave the record scope"
+            f"with autograd: {why}. {do}, or leave the record scope\n"
+            f"  recorded at  {callsite.describe(entry[0].site)}\n"
+            f"  written at   {callsite.describe(callsite.find())}"
         )
 
 

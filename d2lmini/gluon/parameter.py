@@ -39,6 +39,7 @@ from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
+from d2lmini.ops.core import as_dtype
 from d2lmini.symbol import Symbol
 from d2lmini.util import is_np_array, is_np_shape
 
@@ -425,6 +426,7 @@ class Parameter:
 
     def cast(self, dtype: Any) -> None:
         """Convert the arrays and gradients to `dtype`."""
+        as_dtype(dtype)  # a wrong one is refused here
         self._dtype = dtype
         if self._data is None:
             return

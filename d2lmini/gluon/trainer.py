@@ -258,7 +258,7 @@ class Trainer:
 
     def _rescale(self, batch_size: float) -> None:
         workers = self._kvstore.batches if self._spans_processes else 1
-        self._optimizer.rescale_grad = self._scale / (batch_size * workers)
+        self._optimizer.rescale_grad = float(self._scale / (batch_size * workers))
 
     def _refuse_on_kvstore(self, what: str) -> None:
         assert not self._update_on_kvstore, (

@@ -124,6 +124,7 @@ class KVStore(KVStoreBase):
         """`push`, then `pull` into `out`, or into the arrays of `value`; over CUDA devices as one
         allreduce by NCCL if it is installed."""
         out = value if out is None else out
+        self._pairs("pull", key, out)  # wrong ones are refused before the push
         if self._spreads and self._updater is None and self._compression is None:
             key, value, out = self._reduce_by_library(key, value, out, priority)
         self.push(key, value, priority)

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import autograd
+from d2lmini.base import ArgumentValueError
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ndarray.keys import Index, parse, stretch
@@ -72,13 +73,13 @@ def _place(x: Any, key: Any) -> Any:
             rest = shape[1:]
             return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,))
         return None
-    if key == () if type(key) is tuple else _is_whole(key):
+    if key == () if type(key) is tuple else is_whole(key):
         return x
     where = stretch(key, shape)
     return None if where is None else x._view(*where)
 
 
-def _is_whole(key: Any) -> bool:
+def is_whole(key: Any) -> bool:
     """True for x[:]."""
     return type(key) is slice and key.start is None and key.stop is None and key.step is None
 
@@ -113,11 +114,13 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     axes of size 1 are dropped) and converted to x's dtype as C converts: 1.7 to 1, 300 to uint8
     44. Of several values for one element the last remains.
 
+    While recording, x gets the history of a value that is written to all of x, in x's own order. A
+    value with a history cannot be written to a part of x, nor to a view: MXNetError.
+
     Errors as in `parse`; ValueError when value does not broadcast; TypeError when value is neither
-    a number nor an array of numbers. Cost: writes the bytes of x[key], reads those of value.
+    a number nor an array of numbers. An error leaves x unchanged. Cost: writes the bytes of x[key],
+    reads those of value.
     """
-    if modes.recording:
-        autograd.check_in_place(_assign, (), [x], False)
     place = _place(x, key)
     index = parse(key, x._spec.shape) if place is None else None
     shape = place._spec.shape if index is None else index.shape
@@ -127,16 +130,20 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray):
             value = from_array(_fit(value, shape), x._ctx, adopt=True)
     else:
-        value = _fit(value, shape).as_in_context(x._ctx)
+        value = _fit(value, shape)
     scalar = None if isinstance(value, Value) else value
+    if modes.recording:
+        used = (value, *(index.arrays if index is not None else ()))
+        used = tuple([array for array in used if isinstance(array, Value)])
+        whole = place is not None and place._offset is None  # all of x, and x is all of its memory
+        autograd.check_in_place(_assign, used, [x], whole)
 
     if index is not None:
         inputs = _indices(index, x)
         if scalar is not None:
             invoke(_setitem_scalar, (x, *inputs), {"key": index.key, "scalar": scalar}, None)
         else:
-            if value._chunk is x._chunk:
-                value = value.copy()
+            value = value.copy() if value._chunk is x._chunk else value.as_in_context(x._ctx)
             invoke(_setitem, (x, value, *inputs), {"key": index.key}, None)
     elif scalar is not None:
         attrs = {"shape": shape, "value": scalar, "dtype": dtype}
@@ -144,11 +151,17 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     else:
         if value._chunk is x._chunk:
             if _begin(value) == _begin(place) and value.shape == shape:
-                return  # x[1] = x[1], the last step of x[1] += 2
+                # x[1] = x[1], the last step of x[1] += 2
+                if modes.recording and value._node is not None:
+                    x._continue(value)
+                return
             if _overlap(value, place):
                 # In chunks, some elements would be overwritten before they are read.
                 value = value.copy()
+        value = value.as_in_context(x._ctx)
         invoke(_assign, (value,), {"shape": shape, "dtype": dtype}, place)
+        if place is not x and place._node is not None:
+            x._continue(place)
 
 
 def _constant(value: Any, dtype: np.dtype) -> Any:
@@ -179,12 +192,12 @@ def _fit(value: Any, shape: Shape) -> Any:
     if any(n != 1 for n in given[:extra]) or any(
         v not in (1, n) for v, n in zip(reversed(fitted), reversed(shape))
     ):
-        raise ValueError(
+        raise ArgumentValueError(
             f"a value of shape {given} does not broadcast to {shape}, the shape of the selection"
         )
     if not extra:
         return value
-    return value.reshape(fitted) if isinstance(value, np.ndarray) else value._view(None, fitted)
+    return value.reshape(fitted) if isinstance(value, np.ndarray) else value._reshaped(fitted)
 
 
 def _begin(x: Any) -> int:

@@ -11,7 +11,7 @@
 
 This module works at the call and looks at shapes only; `ops/subscript.py` defines the items of
 `key`. The rules are NumPy's, except for three of MXNet's: indexing all axes by numbers gives shape
-(1,), floats count as integers, and True and False alone are the numbers 1 and 0.
+(1,), floats count as integers, and in nd True and False alone are the numbers 1 and 0.
 """
 
 from __future__ import annotations
@@ -117,6 +117,9 @@ def parse(key: Any, shape: Shape) -> Index:
         elif isinstance(item, Value):
             normal.append(("at", item.shape))  # type: ignore[attr-defined]
             arrays.append(item)
+        elif item.dtype == bool and not item.ndim:
+            normal.append(("mask", int(item)))
+            continue
         else:
             for column in _places(item, shape, axis):
                 normal.append(("at", column.shape))
@@ -164,11 +167,11 @@ def _index_array(item: Any) -> Any:
         array = np.asarray(item)
     except ValueError:
         raise TypeError(f"the index {item!r} is not an array: its rows differ in length") from None
-    if array.dtype.kind not in "iufb" or (array.dtype == bool and not array.ndim):
+    if array.dtype.kind not in "iufb":
         raise TypeError(f"the index {item!r} is an array of {array.dtype}, not of integers")
     if array.dtype != bool:
         array = array.astype(np.int64)  # a copy: the caller may change the original
-    return array if array.ndim else int(array)
+    return array if array.ndim or array.dtype == bool else int(array)
 
 
 def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
@@ -234,7 +237,7 @@ def _make_advanced(key: Key, arrays: list[Any]) -> Index:
     try:
         shape = result_shape(key)
     except ValueError:
-        shapes = " and ".join(str(item[1]) for item in key if is_at(item))
+        shapes = " and ".join(str(a.shape) for a in arrays)
         raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
     if not shape and all(type(item) is int or is_at(item) for item in key):
         # A single element, selected by 0-d index arrays: shape (1,), as with numbers.

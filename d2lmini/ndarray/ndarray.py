@@ -192,6 +192,18 @@ class NDArray(Typed, Fluent):
 
     _note_write = hand_over
 
+    def _reshaped(self, shape: tuple[int, ...]) -> NDArray:
+        """A view of this shape, with the history."""
+        view = self._view(None, shape)
+        if modes.recording and self._node is not None:
+            view._continue(self)
+        return view
+
+    def _continue(self, other: NDArray) -> None:
+        """Record this array as `other` in another shape."""
+        attrs = {"shape": self.shape, "reverse": False}
+        autograd.record_op(registry["reshape"], (other,), attrs, [self])
+
     def _alias(self, node: Any) -> NDArray:
         """Another handle on the whole array, with `node` as its node on the tape."""
         kind = type(self)
@@ -214,22 +226,10 @@ class NDArray(Typed, Fluent):
         if len(target) == 1 and isinstance(target[0], (tuple, list)):
             target = target[0]
         try:
-            view = self._view(None, infer_reshape(self.shape, tuple(map(index, target)), reverse))
+            shape = infer_reshape(self.shape, tuple(map(index, target)), reverse)
         except MXNetError as problem:
             raise ArgumentValueError(str(problem)) from None
-        if modes.recording and self._node is not None:
-            # The tape records the operation whose result the view shows.
-            attrs = {"shape": view.shape, "reverse": False}
-            autograd.record_op(registry["reshape"], (self,), attrs, [view])
-        return view
-
-    def reshape_like(self, rhs: NDArray, **axes: Any) -> NDArray:
-        """A view in the shape of `rhs`; with `lhs_begin` and so on, as the op `reshape_like`."""
-        return registry["reshape_like"](self, rhs, **axes) if axes else self.reshape(rhs.shape)
-
-    def broadcast_like(self, other: NDArray, **axes: Any) -> NDArray:
-        """The op `broadcast_like` with this array and `other`."""
-        return registry["broadcast_like"](self, other, **axes)
+        return self._reshaped(shape)
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A new axis of size 1; a view if `inplace`."""
@@ -248,7 +248,7 @@ class NDArray(Typed, Fluent):
         op = registry[name]
         _, attrs = op.bind((self,), attrs)
         if inplace:
-            return self._view(None, plan_of(op, [self._spec], attrs).outputs[0].shape)
+            return self._reshaped(plan_of(op, [self._spec], attrs).outputs[0].shape)
         return invoke(op, (self,), attrs, None)
 
     # -- gradients ---------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class NumpyMethods:
         shape = newshape[0] if len(newshape) == 1 else newshape
         return SHAPES["reshape"](self, shape, order)
 
-    reshape_view = reshape
+    reshape_view = reshape  # of an array, a view
 
     def transpose(self, *axes: Any) -> Any:
         """`np.transpose`; the axes as arguments or as a tuple."""
@@ -140,7 +140,8 @@ for _name, _function in _OPERATORS.items():
     _called = PRODUCTS["matmul"] if _name == "matmul" else ELEMENTWISE[_function]
     setattr(NumpyMethods, f"__{_name}__", _operator(_called))
     setattr(NumpyMethods, f"__r{_name}__", _operator(_called, reverse=True))
-    setattr(NumpyMethods, f"__i{_name}__", _in_place(_called))
+    if _name != "pow":  # as in MXNet, x **= 2 makes a new array
+        setattr(NumpyMethods, f"__i{_name}__", _in_place(_called))
 for _name, _function in _COMPARISONS.items():
     setattr(NumpyMethods, f"__{_name}__", _operator(ELEMENTWISE[_function]))
 for _name, _function in {"neg": "negative", "abs": "abs", "invert": "invert"}.items():
@@ -154,7 +155,10 @@ for _table, _names in _METHODS:
 
 
 def _plain_key(key: Any) -> Any:
-    """A key as `ndarray.indexing` takes it: masks as NumPy arrays, which waits for them."""
+    """A key as `ndarray.indexing` takes it: masks as NumPy arrays, which waits for them. True and
+    False are masks of no axis."""
+    if type(key) is int or type(key) is slice:
+        return key
     if isinstance(key, tuple):
         return tuple(map(_plain_key, key))
     if isinstance(key, Value):
@@ -165,7 +169,7 @@ def _plain_key(key: Any) -> Any:
         if any(isinstance(item, Value) for item in key):
             return onp.array([int(item) for item in key])
         return onp.array(key) if key else onp.zeros(0, int)
-    return key
+    return onp.array(key) if isinstance(key, (bool, onp.bool_)) else key
 
 
 def _names_one(key: Any, ndim: int) -> bool:
@@ -175,9 +179,9 @@ def _names_one(key: Any, ndim: int) -> bool:
     for item in items:
         if item is Ellipsis:
             continue
-        if item is None or isinstance(item, (slice, bool, onp.bool_, range, list)):
+        if item is None or isinstance(item, (slice, range, list)):
             return False
-        if getattr(item, "shape", ()) != ():
+        if getattr(item, "shape", ()) != () or getattr(item, "dtype", 0) == "bool":
             return False
         named += 1
     return named == ndim and ndim > 0
@@ -216,12 +220,14 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __init__(self, *_: Any, **__: Any) -> None:
         """Nothing is left to do after `__new__`."""
 
+    reshape_view = NDArray.reshape
+
     def __getitem__(self, key: Any) -> Any:
         return getitem(self, key, indexing.getitem)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key = _plain_key(key)
-        if not self.shape and (key == () or key is Ellipsis or _is_whole(key)):
+        if not self.shape and (key is Ellipsis or indexing.is_whole(key)):
             key = ()
         if isinstance(value, NDArray) and not value.shape:
             value = NDArray.reshape(value, (1,))
@@ -293,10 +299,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """A sorted copy. (In NumPy this method sorts in place; in MXNet it returns the copy.)"""
         return SELECTION["sort"](self, axis, kind, order)
 
-    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """Request the gradient: `backward` stores it in `grad`."""
-        NDArray.attach_grad(self, grad_req, stype)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return apply_ufunc(ufunc, method, inputs, kwargs)
 
@@ -318,10 +320,6 @@ def describe(values: onp.ndarray) -> str:
     room = onp.get_printoptions()["linewidth"] - len(text) + text.rfind("\n") + 1
     wraps = kind not in ("int64", "float64", "bool") and room < len(f", dtype={kind})")
     return f"{text},{chr(10) + ' ' * 6 if wraps else ' '}dtype={kind})"
-
-
-def _is_whole(key: Any) -> bool:
-    return isinstance(key, slice) and key == slice(None)
 
 
 class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.values import (
-    at_least_1d,
     check_array,
     constant,
     fill,
@@ -93,7 +92,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
 def squeeze(a: Any, axis: Any = None, out: Any = None) -> Any:
     """Without axes of size 1, all or those given; ValueError for an axis of another size."""
     ndim = len(check_array("squeeze", a).shape)
-    wanted = range(ndim) if axis is None else normalize_axes(axis, ndim)
+    wanted = range(ndim) if axis is None else normalize_axes(axis, ndim) if axis != () else ()
     if axis is not None and any(a.shape[i] != 1 for i in wanted):
         raise ValueError(f"np.squeeze: axis {axis} of {a.shape} has not size 1")
     kept = tuple(n for i, n in enumerate(a.shape) if not (i in wanted and n == 1))
@@ -141,18 +140,18 @@ def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
 
 def vstack(arrays: Any, out: Any = None) -> Any:
     """Rows joined: along the first axis, vectors as rows."""
-    return fill(out, concatenate([atleast_2d(x) for x in arrays]))
+    return fill(out, concatenate([_at_least(2, x) for x in arrays]))
 
 
 def hstack(arrays: Any) -> Any:
     """Columns joined: along the second axis; vectors along their only one."""
-    found = [at_least_1d(x) for x in arrays]
+    found = [_at_least(1, x) for x in arrays]
     return concatenate(found, 0 if len(found[0].shape) == 1 else 1)
 
 
 def dstack(arrays: Any) -> Any:
     """Arrays joined along the third axis."""
-    return concatenate([atleast_3d(x) for x in arrays], 2)
+    return concatenate([_at_least(3, x) for x in arrays], 2)
 
 
 def column_stack(tup: Any) -> Any:
@@ -181,9 +180,10 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         sizes = [small + 1] * more + [small] * (count - more)
         bounds = [0, *onp.cumsum(sizes).tolist()]
     else:
-        cuts = [min(c + size if c < 0 else c, size) for c in map(int, indices_or_sections)]
-        bounds = [0, *cuts, size]
-    return [ary[along(axis, slice(begin, end))] for begin, end in pairwise(bounds)]
+        cuts = [c + size if c < 0 else c for c in map(int, indices_or_sections)]
+        bounds = [0, *(min(max(c, 0), size) for c in cuts), size]
+    part = registry["slice_axis"]  # not indexing, which would give views along the first axis
+    return [part(ary, axis=axis, begin=i, end=max(i, j)) for i, j in pairwise(bounds)]
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
@@ -204,7 +204,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 def tile(A: Any, reps: Any) -> Any:
     """`A` repeated as a whole, so often along each axis."""
     counts = full_shape(reps)
-    a = at_least_1d(check_array("tile", A))
+    a = _at_least(1, check_array("tile", A))
     ndim = max(len(counts), len(a.shape))
     shape = (1,) * (ndim - len(a.shape)) + tuple(a.shape)
     counts = (1,) * (ndim - len(counts)) + counts
@@ -258,10 +258,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     for by, i in zip(shifts, axes):
         i = normalize_axis(i, len(a.shape))
         by = by % a.shape[i] if a.shape[i] else 0
-        if by:
-            parts = slice(-by, None), slice(None, -by)
-            a = concatenate([a[along(i, part)] for part in parts], i)
-    return a
+        parts = slice(a.shape[i] - by, None), slice(None, a.shape[i] - by)
+        a = concatenate([a[along(i, part)] for part in parts], i)
+    return a if axes else registry["_copy"](a)
 
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
@@ -299,25 +298,32 @@ def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: 
     return x
 
 
-def atleast_1d(*arys: Any) -> Any:
-    """With one axis at least."""
-    found = [at_least_1d(check_array("atleast_1d", x)) for x in arys]
+def _at_least(ndim: int, x: Any) -> Any:
+    """`x` itself if it has `ndim` axes."""
+    if len(x.shape) >= ndim:
+        return x
+    return reshape(x, {0: (1,) * ndim, 1: (1, -1, 1)[:ndim]}.get(len(x.shape), (*x.shape, 1)))
+
+
+def _atleast(ndim: int, arrays: Any) -> Any:
+    found = [_at_least(ndim, check_array(f"atleast_{ndim}d", x)) for x in arrays]
+    found = [registry["_copy"](x) if x is y else x for x, y in zip(found, arrays)]
     return found[0] if len(found) == 1 else found
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """A copy with one axis at least."""
+    return _atleast(1, arys)
 
 
 def atleast_2d(*arys: Any) -> Any:
-    """With two axes at least: vectors become rows."""
-    found = [x if len(x.shape) > 1 else reshape(x, (1, -1)) for x in arys]
-    return found[0] if len(found) == 1 else found
+    """A copy with two axes at least: vectors become rows."""
+    return _atleast(2, arys)
 
 
 def atleast_3d(*arys: Any) -> Any:
-    """With three axes at least."""
-    found = []
-    for x in arys:
-        shape = {0: (1, 1, 1), 1: (1, -1, 1), 2: (*x.shape, 1)}.get(len(x.shape))
-        found.append(x if shape is None else reshape(x, shape))
-    return found[0] if len(found) == 1 else found
+    """A copy with three axes at least."""
+    return _atleast(3, arys)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

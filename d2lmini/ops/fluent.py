@@ -179,12 +179,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 #: The ops that are also methods, as in MXNet.
 METHODS = """
     abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
-    broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag
-    exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nanprod nansum norm
-    one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat rint round rsqrt
-    shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax softmin sort
-    space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk transpose trunc
-    zeros_like
+    broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space
+    diag exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nanprod nansum
+    norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
+    round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax
+    softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk
+    transpose trunc zeros_like
 """.split()
 
 
@@ -196,7 +196,8 @@ def _add_operators_and_methods(cls: type) -> None:
         setattr(cls, f"__{name}__", _operator(symbol, pair, scalar))
         if not family.truth:
             setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
-            setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
+            if name != "pow":  # as in MXNet, x **= 2 makes a new array
+                setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
     for name in METHODS:
         setattr(cls, name, _method(name))
 

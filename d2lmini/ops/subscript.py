@@ -7,6 +7,7 @@ of x in order. The items of the tuple are
     (0, 6, 2)         a slice: start, stop, step as in range(); stop is None for "past the front"
     None              a new axis of size 1
     ("at", (3, 1))    positions from an index array of shape (3, 1)
+    ("mask", 1)       a mask of no axis: True, or False for 0
     ...               no axis, but separates the index arrays around it, as in NumPy
 
 with all numbers counted from the front. The key contains slices; the numbers of all index arrays
@@ -42,6 +43,13 @@ def is_at(item: Any) -> bool:
     return type(item) is tuple and item[0] == "at"
 
 
+def _places(item: Any) -> Any:
+    """The shape of an index array, (1,) or (0,) for a mask of no axis; None for any other item."""
+    if type(item) is not tuple or item[0] not in ("at", "mask"):
+        return None
+    return item[1] if item[0] == "at" else (item[1],)
+
+
 def count(item: tuple) -> int:
     """Number of elements of a slice (start, stop, step)."""
     start, stop, step = item
@@ -55,7 +63,7 @@ def result_shape(key: Key) -> Shape:
     come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
-    arrays = [item[1] for item in key if is_at(item)]
+    arrays = [_places(item) for item in key if _places(item) is not None]
     if not arrays:
         return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
     places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
@@ -63,7 +71,7 @@ def result_shape(key: Key) -> Shape:
     begin, end = None, None  # in `shape`: before the first and after the last array or number
     parted = False
     for item in key:
-        if type(item) is int or is_at(item):
+        if type(item) is int or _places(item) is not None:
             if begin is None:
                 begin = len(shape)
             elif end is not None:
@@ -90,6 +98,8 @@ def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
             size = prod(item[1])
             where.append(indices[taken : taken + size].reshape(item[1]))
             taken += size
+        elif item[0] == "mask":
+            where.append(bool(item[1]))
         else:
             where.append(slice(*item))
     return tuple(where)
@@ -134,12 +144,12 @@ def _(g, shape, indices, *, key):
 def _(data, indices=None, *, key):
     """A slice for numbers and slices, then removal and insertion of axes."""
     axes = [item for item in key if item is not None and item is not ...]
-    arrays = [axis for axis, item in enumerate(axes) if is_at(item)]
+    arrays = [axis for axis, item in enumerate(axes) if _places(item) is not None]
     numbers = tuple(axis for axis, item in enumerate(axes) if type(item) is int)
-    if len(arrays) > 1 or (arrays and numbers):
+    if len(arrays) > 1 or (arrays and (numbers or not is_at(axes[arrays[0]]))):
         raise MXNetError(
-            f"x[{key}] by several arrays has no counterpart in MXNet's files; use take, pick or "
-            "gather_nd"
+            f"x[{key}] by several arrays, or by True or False, has no counterpart in MXNet's "
+            "files; use take, pick or gather_nd"
         )
     bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
     begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())

@@ -57,7 +57,7 @@ def _as_nd_ndarray(self: Symbol) -> Symbol:
     return self
 
 
-for _name in (*METHODS, "reshape_like", "expand_dims", "squeeze", "flatten"):
+for _name in (*METHODS, "expand_dims", "squeeze", "flatten"):
     # The operator `abs()` and the method `abs` are equal.
     setattr(Symbol, _name, _method(_name, _name, HINTS.get(_name) or _name))
 Symbol.copy = _method("copy", "_copy", "_copy")  # type: ignore[attr-defined]

@@ -589,3 +589,44 @@ def test_states_that_are_carried_keep_no_chain(hybrid: bool):
         gc.enable()
     assert max(live[6:]) <= max(live[3:6])
     assert all(node.parents is None and not node.saved for node in nodes)
+
+
+# -- a refused call uses nothing up ----------------------------------------------------------------
+
+REFUSED = {
+    "a variable that the head does not depend on": lambda y, x, w: autograd.grad(y, [x, w]),
+    "no variable": lambda y, x, w: autograd.grad(y, []),
+    "a constant as variable": lambda y, x, w: autograd.grad(y, [x, nd.ones(1)]),
+    "a head without a history": lambda y, x, w: autograd.backward([y, nd.ones(1)]),
+    "a head gradient of another size": lambda y, x, w: y.backward(nd.ones(3)),
+    "too few head gradients": lambda y, x, w: autograd.backward([y, y * 1], [None]),
+    "a gradient of another shape": lambda y, x, w: autograd.mark_variables(
+        [x, w], [nd.ones(1), nd.ones(2)]
+    ),
+    "a grad_req that is none": lambda y, x, w: autograd.mark_variables(
+        [x, w], [nd.ones(1), nd.ones(1)], ["add", "sum"]
+    ),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+def test_a_refused_call_uses_nothing_up(call):
+    x, w = nd.array([3]), nd.array([1])
+    x.attach_grad()
+    w.attach_grad()
+    with autograd.record():
+        y = x * x
+    with pytest.raises((MXNetError, ValueError, AssertionError)):
+        call(y, x, w)
+    y.backward()
+    assert x.grad.asscalar() == 6
+
+
+def test_a_backward_without_leaves_uses_nothing_up():
+    x = nd.array([3])
+    x.attach_grad("null")
+    with autograd.record():
+        y = x * x
+    with pytest.raises(MXNetError, match="no inputs in computation graph that require gradients"):
+        y.backward()
+    assert x.grad is not None and autograd.grad(y, [y])[0].asscalar() == 1

@@ -1,334 +1,421 @@
-"""Programs that write between forward and backward: gradients are those of the values recorded.
+"""Ordinary eager programs of views, writes, states and gradients, beside the real MXNet.
 
-Each program runs twice in one mode (eager, hybridized, static, mirrored, lazy, checkpointed) and
-place (engines, bulk segments, a simulated GPU): as it stands, and so that no write can matter.
-Programs of operations then feed copies (`use`) and hand out copies of results (`out`); programs of
-nets then run each backward right after its forward (`head`, `finish`).
+A program is a list of statements as a person writes them: arrays, views of views, writes through
+them, augmented assignments, gradients with `write` and `add`, in-place writes while recording,
+small loops of training. After every statement the values and gradients of all arrays are compared
+with MXNet's, and where a statement raises, both must raise. Our own laws need no MXNet: both
+engines see the same values, and a statement that raises changes nothing.
+
+A program ends at its first error, since MXNet writes some arrays before it raises.
 """
 
 from __future__ import annotations
 
-import random
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
-
 import numpy as np
 
-import d2lmini
-from d2lmini import autograd, engine, gluon, gpu, kv, nd, virtual_gpus
-from d2lmini.base import MXNetError
-from d2lmini.gluon import nn
-
-MODES: dict[str, dict[str, Any] | None] = {
-    "eager": None,
-    "lazy": None,
-    "hybridized": {},
-    "static": {"static_alloc": True, "static_shape": True},
-    "mirror": {"backward_do_mirror": True},
-    "checkpoint": None,
-}
+#: Not drawn, because MXNet's answer is an accident that no program relies on:
+#: - a write to an array that a recorded operation has read, before backward (a wrong gradient);
+#: - `v[:] = h` while recording, for a view v of a part: v gets the history, its base does not, and
+#:   loses the gradient in silence (ours refuses);
+#: - a history written to a reversed axis of size 1, to x[True] of nd, or by a NumPy array of bool;
+#: - what MXNet refuses and NumPy takes: `...` of a 0-d array, an empty selection, NumPy arrays with
+#:   more axes than the selection;
+#: - `copyto` from an array with grad_req="add", whose gradient MXNet overwrites;
+#: - memory that MXNet writes by accident: of x[-1, [0, 1]] = y, which is outside of x, and of
+#:   x += y where y is another part of x.
+SHAPES = [(3,), (2, 3), (1, 3), (4,), (2, 2), (2, 1), (3, 1), (1,), (2, 3, 2)]
 
 
-@contextmanager
-def _on_a_gpu() -> Iterator[None]:
-    with virtual_gpus(1), gpu(0):
-        yield
+class Story:
+    """The names of a program so far: `shapes`, and `roots`, which memory a name may share."""
 
+    def __init__(self, seed):
+        self.rng = np.random.RandomState(seed % 2**32)
+        self.face = self.pick(["nd", "np"])
+        self.lines = []
+        self.shapes = {}
+        self.roots = {}
+        self.leaves = set()
+        self.count = 0
 
-PLACES: tuple[Callable[[], Any], ...] = (
-    lambda: engine.use("threaded", workers=2),
-    lambda: engine.use("threaded", workers=2, inline_below=0),
-    lambda: engine.use("naive"),
-    lambda: engine.bulk(8),
-    _on_a_gpu,
-)
+    def pick(self, values):
+        return values[self.rng.randint(len(values))]
 
-#: Functions of two arrays (N, M): what they save are inputs, outputs, both or neither.
-FUNCTIONS = (
-    "a * b", "(a * 2) * b", "a * a + b", "F.relu(a) * b", "F.tanh(a) + b * 3", "F.exp(a / 8) - b",
-    "F.sigmoid(a) * F.sigmoid(b)", "F.dot(a, b, transpose_b=True)", "F.softmax(a) * b",
-    "F.broadcast_mul(a, F.sum(b, axis=1, keepdims=True))", "F.concat(a, b * a, dim=0)",
-    "F.slice_axis(a, axis=0, begin=0, end=1) * F.square(F.slice_axis(b, axis=0, begin=1, end=2))",
-    "F.FullyConnected(a, b, no_bias=True, num_hidden=4)", "F.maximum(a, b) * a", "F.abs(a) * b",
-    "F.reshape(F.FullyConnected(a, b, no_bias=True, num_hidden=4), shape=(-1,))",
-    "F.stack(a, b * b, axis=0)", "F.where(a > 0, a * b, b)", "F.clip(a * b, -2, 2) * a",
-    "F.LayerNorm(a, F.sum(b, axis=0), F.sum(b * a, axis=0))", "F.sqrt(F.abs(a) + 1) / (b * b + 1)",
-    "F.sum(a * b, axis=0)", "F.max(a, axis=1)", "F.take(a, F.argmax(b, axis=0)) * 2",
-)  # fmt: skip
+    def chance(self, share):
+        return self.rng.rand() < share
 
-#: Writes into an array `x` of shape (4, 3) or of any shape.
-WRITES = (
-    "x[:] = {n}", "x[1:3] = {n}", "x[0] = {n}", "x += {n}", "x *= {n}", "x[-1:] = {n}",
-    "x[:, 1] = {n}", "x[1][:] = {n}", "x.reshape((-1,))[0:2] = {n}", "x.detach()[0:1] = {n}",
-    "nd.full(x.shape, {n}).copyto(x)", "nd.exp(nd.full(x.shape, 2), out=x)", "x[:] = x * {n}",
-    "nd.random.uniform(shape=x.shape, out=x)", "x[[0, 1]] = {n}", "write_by_task(x, {n})",
-    "pull(x, {n})", "nd.sgd_update(x, nd.full(x.shape, {n}), lr=1, wd=0, out=x)", "x[3:] = {n}",
-)  # fmt: skip
+    def name(self, shape, root=None):
+        """A new name, or an old one again."""
+        self.count += 1
+        name = f"x{self.count}"
+        self.shapes[name] = tuple(shape)
+        self.roots[name] = name if root is None else self.roots[root]
+        return name
 
-LAYERS = (
-    "nn.Dense(4)", "nn.Dense(3, activation='relu')", "nn.Dense(5, activation='tanh')",
-    "nn.BatchNorm()", "nn.Dropout(0.5)", "nn.LayerNorm()", "nn.Activation('sigmoid')",
-    "nn.HybridLambda(lambda F, x: x * x)", "nn.HybridLambda(lambda F, x: F.reshape(x, (0, -1)))",
-    "nn.HybridLambda(lambda F, x: F.slice_axis(x, axis=1, begin=0, end=2))", "nn.LeakyReLU(0.1)",
-    "nn.HybridLambda(lambda F, x: F.softmax(x) * 3)", "nn.PReLU()", "nn.GELU()",
-)  # fmt: skip
+    def any(self, shape=None, free=True, apart=None):
+        """The name of an array, of this shape, that shares no memory with the array `apart`."""
+        names = [n for n, s in self.shapes.items() if shape is None or s == shape]
+        names = [n for n in names if apart is None or self.roots[n] != self.roots[apart]]
+        if free:
+            names = [n for n in names if n not in self.leaves]
+        return self.pick(names) if names else None
 
+    def number(self):
+        return str(self.pick([0, 1, 2, 3, -1, 0.5, 4.0]))
 
-def draw(seed: int) -> str:
-    """A program of operations, or of nets."""
-    rng = random.Random(seed)
-    lines = _operations(rng) if rng.random() < 0.6 else _net(rng)
-    return "\n".join(lines) + "\n"
+    def key(self, shape):
+        """A key of an array of this shape, as text."""
+        while True:
+            key = self._key(shape)
+            try:
+                if key == "False" or 0 not in self.selected(shape, key):
+                    return key
+            except IndexError:  # `...` moved a number to a smaller axis
+                continue
 
-
-def _operations(rng: random.Random) -> list[str]:
-    lines, arrays, inner = [], [], []
-    for i in range(rng.randint(2, 4)):
-        name = f"x{i}"
-        kind = rng.choice(("leaf", "leaf", "constant", "view", "row"))
-        values = f"values({rng.randint(0, 99)}, (4, 3))"
-        if kind == "view":
-            lines.append(f"b{i} = nd.concat({values}, {values}, dim=0); {name} = b{i}[4:8]")
-            inner.append(f"b{i}")
-        elif kind == "row":
-            lines.append(f"b{i} = nd.stack({values}, {values}); {name} = b{i}[1]")
-            inner.append(f"b{i}[0]")
-        else:
-            lines.append(f"{name} = {values}")
-        if kind == "leaf" or not arrays:
-            lines.append(f"{name}.attach_grad({rng.choice(('', '', repr('add')))})")
-            inner.append(f"{name}.grad")
-        arrays.append(name)
-    leaves = [line.split(".")[0] for line in lines if "attach_grad" in line]
-    heads: list[str] = []
-    results: list[str] = []
-    for i in range(rng.randint(1, 4)):
-        f = rng.choice(FUNCTIONS)
-        a = rng.choice([*leaves, *arrays, *(results if "FullyC" not in f else ())])
-        lines.append(f"f{i} = block(lambda F, a, b: {f})")
-        lines.append(
-            f"with autograd.record(): y{i} = out(f{i}(use({a}), use({rng.choice(leaves)})))"
-        )
-        heads.append(f"y{i}")
-        if rng.random() < 0.4 and "shape=(-1,)" not in f:
-            fresh = f"z{i}"
-            lines.append(f"with autograd.record(): {fresh} = out(use(y{i}).sum() * use({a}))")
-            heads.append(fresh)
-            results.append(fresh)
-        for _ in range(rng.randint(0, 2)):
-            lines.append(_write(rng, [*arrays, *arrays, *inner, *heads]))
-    if rng.random() < 0.3:  # second order
-        head, leaf = rng.choice(heads), rng.choice(leaves)
-        lines.append(f"g = derivative({head}, {leaf})")
-        lines.append(_write(rng, [*arrays, *inner, *heads]))
-        lines.append("if g is not None: backward(g.sum())")
-        lines += [f"keep({x}.grad)" for x in leaves]
-        return lines
-    rng.shuffle(heads)
-    for head in heads:
-        retain = rng.random() < 0.3
-        given = rng.choice(("", "", f", values(7, {head}.shape)", f", {leaves[0]}.grad"))
-        if "grad" in given:
-            given = given if head.startswith("z") else ""
-        lines.append(f"backward({head}{given}, retain={retain})")
-        lines += [f"keep({x}.grad)" for x in leaves]
-        if rng.random() < 0.6:
-            lines.append(_write(rng, [*arrays, *inner, *heads]))
-        if retain:
-            lines.append(f"backward({head}, retain={rng.random() < 0.3})")
-            lines += [f"keep({x}.grad)" for x in leaves]
-    return lines
-
-
-def _write(rng: random.Random, names: list[str]) -> str:
-    write = rng.choice(WRITES).format(n=rng.choice((0, 2, 5, 50)))
-    return f"write({rng.choice(names)}, lambda x: {write.replace(' = ', ' <- ')!r})"
-
-
-def _net(rng: random.Random) -> list[str]:
-    layers = [rng.choice(LAYERS) for _ in range(rng.randint(1, 4))]
-    lines = ["net = nn.HybridSequential()"]
-    if rng.random() < 0.15:
-        lines.append("net.add(nn.HybridLambda(lambda F, x: F.reshape(x, (0, 3, 1))))")
-        lines.append(f"net.add(gluon.rnn.{rng.choice(('LSTM', 'GRU', 'RNN'))}(4, layout='NTC'))")
-        layers = ["nn.Dense(3)"]
-    elif rng.random() < 0.15:
-        lines.append("net.add(nn.HybridLambda(lambda F, x: F.reshape(x, (-1, 1, 2, 3))))")
-        lines.append("net.add(nn.Conv2D(2, 2), nn.BatchNorm(), nn.Activation('relu'))")
-    lines += [f"net.add({layer})" for layer in (*layers, "nn.Dense(2)")]
-    lines += [
-        "net.initialize(init.Uniform(1)); hybridize(net)",
-        "x = values(1, (4, 3)); x.attach_grad(); c = values(2, (4, 3))",
-        "parameters = net.collect_params()",
-        "net(c)",
-        f"trainer = gluon.Trainer(parameters, {rng.choice(('sgd', 'adam'))!r})",
-    ]
-    heads = []
-    for i in range(rng.randint(1, 3)):
-        lines.append(f"with autograd.record(): y{i} = net({rng.choice('xxc')})")
-        loss = rng.choice((f"y{i}", f"(y{i} * y{i}).sum()", f"y{i}.tanh()"))
-        lines.append(f"with autograd.record(): l{i} = {loss}")
-        heads.append(f"h{i}")
-        lines.append(f"h{i} = head(l{i}, {rng.random() < 0.3})")
-        for _ in range(rng.randint(1, 2)):
-            kind = rng.random()
-            if kind < 0.25:
-                lines.append("step(trainer)")
-            elif kind < 0.5:
-                lines.append(
-                    f"for p in parameters.values(): p.set_data(p.data() * {rng.choice((0, 3))})"
+    def _key(self, shape):
+        items = []
+        for n in shape[: self.rng.randint(len(shape) + 1)] or shape[:1]:
+            i = self.rng.randint(n)
+            items.append(
+                self.pick(
+                    [":", str(i), str(i - n), f"{i}:", f":{i + 1}", f"{i}:{i + 1}", f"0:{n}", "::2"]
+                    + [f"[{i}, {n - 1}]", "::-1" if n > 1 else ":"] * self.chance(0.4)
                 )
-            elif kind < 0.6:
-                lines.append("for p in parameters.values(): p.data()[0:1] = 3")
-            else:
-                lines.append(_write(rng, ["x", "c", f"y{i}", f"l{i}"]))
-    rng.shuffle(heads)
-    for h in heads:
-        lines.append(f"finish({h})")
-        if rng.random() < 0.5:
-            lines.append(rng.choice((_write(rng, ["x", "c"]), "step(trainer)")))
-    return lines
+            )
+        if any(item[0] == "[" for item in items):
+            items = [item.replace("-", "") if item[1:].isdigit() else item for item in items]
+        if self.chance(0.15):
+            items.insert(self.rng.randint(len(items) + 1), "...")
+        elif self.chance(0.1):
+            items.insert(self.rng.randint(len(items) + 1), "None")
+        if self.chance(0.1):
+            items = [self.pick(["...", ":", "()", ", ".join(":" for _ in shape)])]
+        if self.face == "np" and self.chance(0.08):
+            items = [self.pick(["True", "False"])]
+        return ", ".join(items)
 
+    def selected(self, shape, key):
+        """The shape of x[key]."""
+        found = eval(f"a[{key}]", {"a": np.empty(shape)}).shape
+        return found if found or self.face == "np" else (1,)
 
-@contextmanager
-def _nothing_to_do() -> Iterator[None]:
-    """A scope for gradients that may not exist: of constants, or of what is used up."""
-    try:
-        yield
-    except MXNetError as error:
-        text = str(error)
-        if not any(words in text for words in ("unreachable", "no inputs", "not in a computation")):
-            raise
+    def value(self, shape, x):
+        """What may be written to a selection of `x`, of this shape, as text."""
+        shapes = [shape, shape[-1:], (1,), (1,) * len(shape), (1, *shape)]
+        if self.chance(0.1):
+            shapes.append((5,))  # does not fit
+        shape = self.pick(shapes)
+        known = self.any(shape, free=False, apart=x)
+        kind = self.rng.randint(6)
+        if kind < 2 or not shape:
+            return self.number()
+        if kind < 4 and known:
+            return self.pick([known, f"{known} * 2", f"{known} + 1"])
+        if self.face == "nd" and kind == 5:
+            shape = shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+        numbers = np.round(self.rng.randint(-4, 5, shape) / 2, 1).tolist()
+        if kind == 4:
+            return f"{self.face}.array({numbers})"
+        return f"onp.array({numbers}, 'float32')" if self.face == "nd" else f"np.array({numbers})"
 
+    # -- statements --------------------------------------------------------------------------------
 
-class Run:
-    """The names that a program uses, in one mode; `apart`: so that no write can matter."""
+    def make(self):
+        shape = self.pick(SHAPES)
+        numbers = np.round(self.rng.randint(-6, 7, shape) / 2, 1).tolist()
+        mod, size = self.face, int(np.prod(shape))
+        text = self.pick(
+            [f"{mod}.array({numbers})", f"{mod}.arange({size}).reshape({shape})"]
+            + [f"{mod}.zeros({shape})", f"{mod}.ones({shape})", f"{mod}.full({shape}, 2.0)"]
+        )
+        self.lines.append(f"{self.name(shape)} = {text}")
 
-    def __init__(self, mode: str, apart: bool):
-        self.mode, self.flags = mode, MODES[mode]
-        self.apart = apart
-        self.kept: list[np.ndarray] = []
-        self.leaves: list[Any] = []
+    def view(self):
+        x = self.any(free=False)
+        shape, mod = self.shapes[x], self.face
+        size = int(np.prod(shape))
+        key = self.key(shape).replace("False", "True")
+        table = [
+            (f"X[{key}]", self.selected(shape, key) if shape else None),
+            (f"X[{key}]", self.selected(shape, key) if shape else None),
+            ("X.reshape(-1)", (size,)), ("X.reshape((1, -1))", (1, size)), ("X.flatten()", None),
+            ("X.detach()", shape), ("X.copy()", shape), ("X", shape), ("X.squeeze()", None),
+            ("X.astype('float32', copy=False)", shape), ("X.astype('float32')", shape),
+            ("X[:]", shape), ("X.T", shape[::-1]), (f"{mod}.expand_dims(X, axis=0)", (1, *shape)),
+        ]  # fmt: skip
+        if shape and mod == "nd":
+            table += [
+                ("X.slice_axis(axis=0, begin=0, end=None)", shape), ("nd.identity(X)", shape),
+                ("X.expand_dims(0, inplace=True)", (1, *shape)), ("nd.concat(X, dim=0)", shape),
+                (f"X.reshape_like(nd.zeros({size}))", (size,)), ("X.flatten(inplace=True)", None),
+                (f"nd.broadcast_to(X, {shape})", shape), ("X.as_in_context(mx.cpu())", shape),
+            ]  # fmt: skip
+        elif shape:
+            table += [
+                (f"np.split(X, {shape[0]})[0]", (1, *shape[1:])), ("X.reshape_view(-1)", (size,)),
+                ("np.concatenate([X])", shape), ("np.atleast_2d(X)", None),
+                (f"np.array_split(X, 2, axis={len(shape) - 1})[0]", None), ("np.ravel(X)", (size,)),
+                (f"np.broadcast_to(X, {shape})", shape), ("X.as_in_ctx(mx.cpu())", shape),
+                ("mx.gluon.utils.split_data(X, 1)[0]", shape),
+            ]  # fmt: skip
+        text, found = self.pick([row for row in table if row[1] != ()])
+        name = "t" if found is None else self.name(found, x)
+        self.lines.append(f"{name} = {text.replace('X', x)}")
+        if found is None:  # of unknown shape: it is written through at once
+            last = "t += 1" if "squeeze" in text else f"t[...] = {self.number()}"
+            self.lines.append(self.pick([last, "t += 1"]))
 
-    def names(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in dir(self) if name[0] != "_"}
-        return {
-            "nd": nd,
-            "nn": nn,
-            "gluon": gluon,
-            "autograd": autograd,
-            "init": d2lmini.init,
-            **own,
-        }
-
-    def values(self, seed: int, shape: Any) -> Any:
-        return nd.array(np.random.RandomState(seed).randint(-3, 4, shape))
-
-    def block(self, f: Any) -> Any:
-        if self.mode == "checkpoint":
-            return lambda a, b: autograd.checkpoint(lambda a, b: f(nd, a, b), a, b)
-        net = nn.HybridLambda(f)
-        self.hybridize(net)
-        return net
-
-    def hybridize(self, net: Any) -> None:
-        if self.flags is not None:
-            net.hybridize(**self.flags)
-
-    def use(self, x: Any) -> Any:
-        return x.copy() if self.apart else x
-
-    out = use
-
-    def write(self, x: Any, how: Any) -> None:
-        if not x.size or (x.ndim == 0) or (len(x) < 4 and "[" in how(0)):
-            x[:] = 7
+    def write(self):
+        x = self.any(free=self.chance(0.7))
+        if x is None:
             return
-        text = how(0).replace(" <- ", " = ")
-        if x.ndim < 2 and ("[:, 1]" in text or "[1][:]" in text):
-            text = "x[:] = 7"
-        exec(text, {**self.names(), "x": x})
+        shape = self.shapes[x]
+        key = self.key(shape) if shape else self.pick(["()"])
+        value = self.number() if "e" in key else self.value(self.selected(shape, key), x)
+        self.lines.append(f"{x}[{key}] {self.pick(['=', '=', '=', '+=', '*='])} {value}")
 
-    def write_by_task(self, x: Any, n: float) -> None:
-        x.wait_to_read()
-        chunk = x._chunk
-        begin = x._offset or 0
+    def augment(self):
+        x = self.any()
+        if x is None:
+            return
+        value = self.value(self.shapes[x], x)
+        ops = ["+=", "-=", "*=", "+=", "-=", "/=", "**=", "%="]
+        op = self.pick(ops)
+        if op in ("/=", "**=", "%="):
+            value = self.pick(["2", "4.0", "3"])
+        self.lines.append(f"{x} {op} {value}")
+        if op == "**=":
+            self.roots[x] = x + "'"
 
-        def fill() -> None:
-            chunk.data.reshape(-1)[begin : begin + x.size] = n
+    def out(self):
+        x, mod = self.any(), self.face
+        if x is None:
+            return
+        shape = self.shapes[x]
+        other = self.any(shape, free=False, apart=x) or x
+        y = self.any(shape if self.chance(0.8) else None, apart=x) or x
+        add = "np.add" if mod == "np" else self.pick(["nd.elemwise_add", "nd.broadcast_add"])
+        self.lines.append(
+            self.pick(
+                [f"{x}.copyto({y})", f"{add}({x}, {other}, out={y})", f"{mod}.exp({x}, out={y})"]
+                + [f"{mod}.square({x}, out={y})"]
+            )
+        )
 
-        engine.push(fill, reads=[x], writes=[x])
+    def loop(self):
+        x = self.any()
+        shape = self.shapes.get(x, ())
+        if len(shape) < 2:
+            return
+        self.lines.append(
+            self.pick(
+                [
+                    f"for row in {x}:\n    row[:] = {self.number()}",
+                    f"for row in {x}:\n    row += 1",
+                    f"for i in range({shape[0]}):\n    {x}[i] = {x}[i] * 2",
+                    f"for i in range({shape[0]}):\n    {x}[i] += i",
+                    f"for i, row in enumerate({x}):\n    row *= i",
+                    f"for i in range({shape[0]}):\n    {x}[i, 0] = i",
+                    f"{x}[0], {x}[{shape[0] - 1}] = {x}[{shape[0] - 1}].copy(), {x}[0].copy()",
+                ]
+            )
+        )
 
-    def pull(self, x: Any, n: float) -> None:
-        store = kv.create("local")
-        store.init("x", nd.full(x.shape, n))
-        store.pull("x", out=x)
+    def leaf(self):
+        x = self.any(free=self.chance(0.5))
+        if x is None:
+            return
+        req = self.pick(["", "", "'add'", "grad_req='write'", "'null'"])
+        self.lines.append(f"{x}.attach_grad({req})")
+        self.leaves.add(x)
 
-    def backward(self, y: Any, g: Any = None, retain: bool = False) -> None:
-        if y._node is not None and y._node[0].parents is not None:
-            with _nothing_to_do():
-                y.backward(g, retain_graph=retain)
+    def gradient(self):
+        leaves = sorted(self.leaves)
+        if not leaves:
+            self.leaf()
+            return
+        x = self.pick(leaves)
+        shape, mod = self.shapes[x], self.face
+        inner = [f"h = {self.pick([f'{x} * 2', f'{x} * {x}', f'{x} + 1', f'{x}[:]', f'-{x}'])}"]
+        inner += self.recorded(x, shape)
+        loss = self.pick(["(h * 3).sum()", "h.sum()", "(h * h).sum()", "h", "h * 2", "h[0]"])
+        if "h.copyto(z)" in inner:
+            inner[0] = f"h = {x} * 2"
+        inner.append(f"l = {loss}" if shape or loss != "h[0]" else "l = h")
+        ends = [
+            "l.backward()", "l.backward()", "l.backward()", "l.backward(retain_graph=True)",
+            f"keep(autograd.grad([l], [{x}])[0])", "l.backward()\nl.backward()",
+            f"l.backward({mod}.ones_like(l) * 2)", "l.backward(retain_graph=True)\nl.backward()",
+            f"l.backward()\n{x}.grad[:] = 0", f"l.backward()\n{x}.grad[:] *= 2",
+            f"l.backward()\n{x} -= 0.5 * {x}.grad", f"l.backward()\n{x}[:] = {x} - {x}.grad",
+            f"l.backward()\ng = {x}.grad\ng += 1", f"l.backward()\n{x}.attach_grad()",
+            "l.backward()\nh[:] = 0", "l.detach().backward()", "h.backward()",
+        ]  # fmt: skip
+        block = "with autograd.record():\n" + "\n".join("    " + line for line in inner)
+        self.lines.append(block)
+        self.lines += self.pick(ends).split("\n")
 
-    def derivative(self, y: Any, x: Any) -> Any:
-        with _nothing_to_do():
-            return autograd.grad(y, [x], create_graph=True)[0]
+    def recorded(self, x, shape):
+        """Statements of a record scope that write in place."""
+        if self.chance(0.35):
+            return []
+        mod, n = self.face, shape[0] if shape else 1
+        key = self.key(shape) if shape else "()"
+        whole = self.pick(
+            [":", "...", f"0:{n}", ", ".join(":" * len(shape)), "None", f"-{n}:", "()"]
+        )
+        zeros = f"z = {mod}.zeros({shape})"
+        const = self.number()
+        choices = [
+            [zeros, f"z[{whole}] = h", "h = z * 2"],
+            [zeros, f"z[{whole}] = h", "h = h + z"],
+            [zeros, f"z[{key}] = h[{key}]", "h = z * 2"],
+            [zeros, f"for i in range({n}): z[i] = h[i]", "h = z * 2"],
+            [zeros, f"z[{key}] = {const}", "h = h + z"],
+            [zeros, f"z[{whole}] = h[0]", "h = h + z"],
+            [zeros, "h.copyto(z)", "h = z * 2"],
+            [zeros, "z += h"], [zeros, "z += 1", "h = h + z"],
+            ["h += 1"], [f"h[{key}] = {const}"], [f"{x} += 1"], [f"{x}[{key}] = {const}"],
+            ["h **= 2"], ["h *= 2"], ["h = h.detach()"], ["h = h * 1", "h[:] = 0"],
+            [f"with autograd.pause(): {x}[:] = {x}"], [f"h = h.reshape({shape})"],
+            [f"{zeros} + 1", "z *= 2", "h = h * z"], [f"{zeros} + 1", "z **= 2", "h = h * z"],
+            [f"h = h[{key}]"], [f"v = h[{key}]", "v += 1"],
+        ]  # fmt: skip
+        return self.pick(choices)
 
-    def keep(self, x: Any) -> None:
-        self.kept.append(x.asnumpy())
-
-    # -- nets --------------------------------------------------------------------------------------
-
-    def head(self, l: Any, again: bool) -> Any:
-        if not self.apart:
-            return l, again
-        return [self._grads(l, True) for _ in range(1 + again)]
-
-    def finish(self, h: Any) -> None:
-        if not self.apart:
-            l, again = h
-            h = [self._grads(l, i < again) for i in range(1 + again)]
-        for grads in h:
-            self.kept += grads
-
-    def _grads(self, l: Any, retain: bool) -> list[np.ndarray]:
-        x, parameters = self.scope["x"], self.scope["parameters"]
-        x.grad[:] = 0  # for a head that does not depend on it
-        self.backward(l, None, retain)
-        found = [x.grad.asnumpy()]
-        return found + [p.grad().asnumpy() for p in parameters.values() if p.grad_req != "null"]
-
-    def step(self, trainer: Any) -> None:
-        parameters = self.scope["parameters"].values()
-        with autograd.record():
-            heads = [p.data() * 0.5 for p in parameters if p.grad_req != "null"]
-        autograd.backward(heads)  # gradients that are the same in both runs
-        trainer.step(1)
-
-    def run(self, text: str) -> list[np.ndarray]:
-        self.scope: dict[str, Any] = self.names()
-        d2lmini.random.seed(1)
-        np.random.seed(1)
-        exec(text, self.scope)
-        return self.kept
+    def train(self):
+        x = self.any()
+        if x is None:
+            return
+        step = self.pick(
+            [
+                f"{x} -= 0.1 * {x}.grad",
+                f"{x}[:] = {x} - 0.1 * {x}.grad",
+                f"{x}[:] -= 0.1 * {x}.grad",
+                f"{x} = {x} - 0.1 * {x}.grad",
+            ]
+        )
+        again = "" if "= " + x + " -" not in step or "[:]" in step else f"\n    {x}.attach_grad()"
+        req = self.pick(["", "'add'"])
+        self.lines.append(
+            f"{x}.attach_grad({req})\nfor _ in range(2):\n    with autograd.record():\n"
+            f"        l = ({x} * {x}).sum()\n    l.backward()\n    {step}{again}"
+        )
+        self.leaves.add(x)
 
 
-def run(text: str, mode: str, apart: bool) -> list[np.ndarray]:
-    """What the program keeps."""
-    with warnings.catch_warnings(), d2lmini.lazy() if mode == "lazy" else nullcontext():
-        warnings.simplefilter("ignore", UserWarning)  # that a gradient ends at what is used up
-        return Run(mode, apart).run(text)
+def program(seed):
+    """(face, statements) of a program."""
+    story = Story(seed)
+    story.make()
+    story.make()
+    steps = ["make", "view", "view", "view", "write", "write", "write", "augment", "augment"]
+    steps += ["out", "loop", "leaf", "gradient", "gradient", "train"]
+    while len(story.lines) < 10:
+        getattr(story, story.pick(steps))()
+    return story.face, story.lines
 
 
-def check(seed: int) -> bool:
-    """AssertionError if a gradient is not that of the values which were recorded."""
-    text = draw(seed)
-    mode = list(MODES)[seed % len(MODES)]
-    with PLACES[seed // len(MODES) % len(PLACES)]():
-        right, found = run(text, mode, True), run(text, mode, False)
-        engine.waitall()
-    assert len(right) == len(found)
-    for i, (a, b) in enumerate(zip(right, found)):
-        np.testing.assert_allclose(b, a, 1e-5, 1e-5, err_msg=f"{mode}, kept {i}\n{text}")
-    return False
+def draw(seed):
+    """The program as text."""
+    face, lines = program(seed)
+    return ("npx.set_np()\n" if face == "np" else "") + "\n".join(lines)
+
+
+def execute(library, face, lines):
+    """For each statement the state behind it: {name: (shape, values, gradient)}; at the end, if it
+    raised, the names of the error's classes, the message and the state."""
+    kept = []
+    names = {"mx": library, "onp": np, "autograd": library.autograd, "keep": kept.append}
+    names.update(nd=library.nd, np=library.np, npx=library.npx)
+    others = set(names)
+    if face == "np":
+        library.npx.set_np()
+
+    def state():
+        found = {}
+        for name, x in [*names.items(), *((f"kept{i}", x) for i, x in enumerate(kept))]:
+            if name not in others and hasattr(x, "asnumpy"):
+                value, g = x.asnumpy(), x.grad
+                g = None if g is None else g.asnumpy()
+                found[name] = (str(value.dtype), value, g)
+        return found
+
+    states = []
+    try:
+        for line in lines:
+            try:
+                exec(line, names)
+                states.append(state())
+            except Exception as problem:
+                words = [kind.__name__ for kind in type(problem).__mro__]
+                try:
+                    after = state()
+                except Exception:  # MXNet raises the error of a computation here
+                    after = None
+                states.append((words, str(problem)[-300:], after))
+                break
+    finally:
+        if face == "np":
+            library.npx.reset_np()
+    return states
+
+
+def same(a, b):
+    """Do two states hold the same names, values and gradients?"""
+    if a.keys() != b.keys():
+        return False
+    for name, (dtype, x, g) in a.items():
+        other, y, k = b[name]
+        if dtype != other or x.shape != y.shape or (g is None) is not (k is None):
+            return False
+        pairs = [(x, y)] if g is None else [(x, y), (g, k)]
+        if not all(np.allclose(u, v, 1e-4, 1e-5, equal_nan=True) for u, v in pairs):
+            return False
+    return True
+
+
+#: What raises in MXNet -> what may raise here: NumPy's or Python's class in place of MXNet's.
+CLASSES = {"MXNetError": ("ValueError", "IndexError", "TypeError")}
+
+
+def check(seed):
+    """AssertionError where the engines differ, an error changed a state, or MXNet has another
+    answer; True if MXNet was asked."""
+    from oracle import OracleDied
+
+    import d2lmini
+    from d2lmini import engine
+    from generators.check import _mxnet
+
+    face, lines = program(seed)
+    text = f"{face}, seed {seed}\n" + "\n".join(lines)
+    with engine.use("naive"):
+        serial = execute(d2lmini, face, lines)
+    with engine.use("threaded", inline_below=0):
+        ours = execute(d2lmini, face, lines)
+    assert len(serial) == len(ours), text
+    for i, (one, two) in enumerate(zip(serial, ours)):
+        failed = type(two) is tuple
+        if failed:
+            assert one[:1] == two[:1], f"{text}\n{one[:2]} naive, {two[:2]} threaded"
+            one, two = one[2], two[2]
+            if "\n" not in lines[i] and i:  # one statement
+                assert same(two, ours[i - 1]), f"{text}\n# line {i + 1} raised and changed a state"
+        assert same(one, two), f"{text}\n# line {i + 1}: the engines differ"
+    if not _mxnet.python:
+        return False
+    try:
+        theirs = _mxnet.ask(execute, face, lines)
+    except OracleDied:  # MXNet crashes now and then
+        return False
+    for i, (one, two) in enumerate(zip(ours, theirs)):
+        fail = f"{text}\n# line {i + 1}: {lines[i]}\nours  {one}\nMXNet {two}"
+        assert type(one) is type(two), fail
+        if type(one) is tuple:
+            known = (two[0][0], *CLASSES.get(two[0][0], ()))
+            assert any(name in known for name in one[0]), fail
+        else:
+            assert same(one, two), fail
+    return True
