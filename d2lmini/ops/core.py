@@ -244,7 +244,7 @@ class Op(Facts):
         self.attr_set = frozenset(self.attr_names)
         # Attributes cached by the spelling of a call and by type: 1, 1.0 and True are equal but
         # differ in meaning.
-        self.bound = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
+        self.bound: Any = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
         if set(signature.annotations.values()) & {"float", "float | None", "Number"}:
             self.bound = _zeros_apart(self.bound)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py

@@ -225,7 +225,7 @@ for name, function in COMPARISONS.items():
     def compared(x, scalar, function=function):
         kind = "int64" if x.dtype.kind == "b" else x.dtype
         if x.dtype.kind != "f":
-            least = np.iinfo(kind).min  # what nan and inf become in C++
+            least = np.iinfo(kind).min if np.iinfo(kind).bits > 16 else 0  # nan and inf in C++
             scalar = int(scalar) % 2**64 if np.isfinite(scalar) else least % 2**64
         number = np.array(scalar).astype(kind)
         return function(x.astype(kind), number).astype(kind)
