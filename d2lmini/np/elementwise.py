@@ -54,17 +54,20 @@ FLOAT_FAMILIES = ("div", "hypot", "arctan2")
 
 def _binary(name: str, family: Family) -> Callable[..., Any]:
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
-    floats = family.name in FLOAT_FAMILIES
+    floats, truth = family.name in FLOAT_FAMILIES, family.truth
 
     def function(x1: Any, x2: Any, out: Any = None) -> Any:
         left, right = isinstance(x1, Value), isinstance(x2, Value)
+        plain = type(x2) in (int, float) and not truth and out is None and left and x1.is_np
+        if plain and x1._spec.dtype.kind == "f":  # the most frequent call
+            return x1._apply(scalar_op, (x1,), {"scalar": x2})
         if left and right:
             inputs = promote(name, check_array(name, x1), check_array(name, x2))
             op, attrs = pair_op, dict(pair_op.defaults)
         elif (left or right) and is_number(x2 if left else x1):
             x, number = (x1, x2) if left else (x2, x1)
             inputs = [check_array(name, x)]
-            if family.truth:
+            if truth:
                 inputs[0], number = _as_comparable(x, number, family.name.startswith("logical"))
             else:
                 inputs[0], number = beside(x, number)
@@ -75,12 +78,12 @@ def _binary(name: str, family: Family) -> Callable[..., Any]:
             return check_array(name, x2 if left or is_number(x1) else x1)
         if floats:
             inputs = [as_float(x) for x in inputs]
-        if dtype_of(inputs[0]).kind == "b" and not family.truth:
+        if not truth and inputs[0]._spec.dtype.kind == "b":
             return fill(out, _of_bools(name, op, inputs, attrs))
-        if not family.truth and out is not None and dtype_of(out) == dtype_of(inputs[0]):
+        if out is not None and not truth and dtype_of(out) == dtype_of(inputs[0]):
             return invoke(op, tuple(inputs), attrs, out)
         result = inputs[0]._apply(op, tuple(inputs), attrs)
-        return fill(out, as_type(result, bool) if family.truth else result)
+        return fill(out, as_type(result, bool) if truth else result)
 
     means = f"{family.means}, element by element; shapes broadcast."
     return named(function, "d2lmini.np", name, means)

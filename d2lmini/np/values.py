@@ -98,7 +98,9 @@ def beside(x: Any, number: Any) -> tuple[Any, Any]:
     wraps around, as in MXNet, where NumPy refuses; comparisons, `maximum`, `minimum` and `clip`
     take it as it is."""
     number = number.item() if hasattr(number, "item") else number
-    kind = dtype_of(x).kind
+    kind = x._spec.dtype.kind
+    if kind == "f":
+        return x, number
     if kind in "biu" and isinstance(number, float):
         return as_float(x), number
     return (as_type(x, "int64") if kind == "b" and type(number) is not bool else x), number
