@@ -46,6 +46,7 @@ from d2lmini.device.devices import device_of, exists, find_known, list_named
 from d2lmini.device.interface import Device
 from d2lmini.engine.budget import ByteAccount, WeightedVar
 from d2lmini.engine.core import _NO_QUEUE, _NOBODY, lock
+from d2lmini.engine.failure import OutOfMemoryError
 
 #: Arrays below this many bytes lie in NumPy's own memory.
 SMALL = 4096
@@ -100,7 +101,7 @@ class Pool(ByteAccount):
         return None if self.limit is None or self.ctx.is_cpu else self.limit // 2
 
     def take(self, nbytes: int) -> np.ndarray:
-        """An aligned block of at least `nbytes` as a uint8 array; MemoryError if there is none
+        """An aligned block of at least `nbytes` as a uint8 array; OutOfMemoryError if there is none
         even after all cached blocks were given back (lock held)."""
         size = size_class(nbytes)
         self.drain()
@@ -125,7 +126,7 @@ class Pool(ByteAccount):
                 break
             except MemoryError:
                 if attempt == 2:
-                    raise MemoryError(self.explain(nbytes)) from None
+                    raise OutOfMemoryError(self.explain(nbytes)) from None
                 self.release_cached()
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
         block = raw[start : start + size]
@@ -144,11 +145,11 @@ class Pool(ByteAccount):
             self.peak = self.live
 
     def check_limit(self, nbytes: int) -> None:
-        """MemoryError if an array of `nbytes` would pass the limit (lock held)."""
+        """OutOfMemoryError if an array of `nbytes` would pass the limit (lock held)."""
         if self.limit is not None and self.live + nbytes > self.limit:
             self.drain()
             if self.live + nbytes > self.limit:
-                raise MemoryError(self.explain(nbytes))
+                raise OutOfMemoryError(self.explain(nbytes))
 
     def drain(self) -> None:
         """Take back the memory that finalizers have freed (lock held)."""

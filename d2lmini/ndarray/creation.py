@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import ArgumentTypeError, integer_types
+from d2lmini.base import ArgumentTypeError, MXNetError, integer_types
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
@@ -79,7 +79,10 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     try:
         values = np.asarray(source_array, dtype=dtype)
     except OverflowError:  # integers wrap around, as in C
-        values = np.asarray(source_array).astype(dtype)
+        try:
+            values = np.asarray(source_array).astype(dtype)
+        except OverflowError as problem:
+            raise MXNetError(f"array: a number is out of range: {problem}") from None
     except (TypeError, ValueError) as problem:
         if isinstance(source_array, (list, tuple)) and any(
             isinstance(x, NDArray) for x in source_array

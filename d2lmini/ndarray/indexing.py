@@ -38,12 +38,13 @@ from typing import Any
 import numpy as np
 
 from d2lmini import autograd
-from d2lmini.base import ArgumentValueError
+from d2lmini.base import ArgumentTypeError, ArgumentValueError
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ndarray.keys import Index, parse, stretch
 from d2lmini.ops.core import Shape, Value, invoke, modes, registry
 from d2lmini.ops.create import full
+from d2lmini.ops.scalar_cache import convert
 from d2lmini.ops.subscript import _assign, _getitem, _setitem, _setitem_scalar
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -166,6 +167,9 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 
 def _constant(value: Any, dtype: np.dtype) -> Any:
     """A number as a scalar of `dtype`, a list or NumPy array as a new array of `dtype`."""
+    if type(value) is float or (type(value) is int and value.bit_length() < 1024):
+        with np.errstate(all="ignore"):
+            return convert(value, dtype)[()]
     array = None
     values = value if type(value) in (list, tuple) else ()
     if not isinstance(value, (str, bytes, complex)) and not any(
@@ -173,7 +177,7 @@ def _constant(value: Any, dtype: np.dtype) -> Any:
     ):
         array = np.asarray(value)  # ValueError if its rows differ in length
     if array is None or array.dtype.kind not in "iufb":
-        raise TypeError(
+        raise ArgumentTypeError(
             f"an NDArray does not take {value!r} of type {type(value).__name__}; assign a number, "
             "a list of numbers, a NumPy array or an NDArray (several are joined by nd.stack)"
         )

@@ -98,7 +98,8 @@ class CallPlan:
         if result.base is not None or not result.flags.carray or any(a is result for a in arrays):
             # Without `order` a copy of a transposed array would be in Fortran order.
             return (np.array(result, spec.dtype, order="C"),)
-        if self.compute is self.op.compute:
+        zeros = [v for v in self.attrs.values() if type(v) is float and v == 0]
+        if self.compute is self.op.compute and not zeros:  # -0.0 finds the plan of 0.0
             self._keep_kernel()
         return (result,)
 
@@ -200,7 +201,7 @@ def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
     """The result of `op.infer`, with errors prefixed with the op's name."""
     try:
         return op.infer(*specs, **attrs)
-    except (MXNetError, ValueError) as problem:
+    except (MXNetError, ValueError, OverflowError) as problem:
         text = str(problem)
         text = text if text.startswith(op.name) else f"{op.name}: {text}"
         raise MXNetError(text) from None

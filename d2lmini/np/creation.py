@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as onp
 
+from d2lmini.base import ArgumentTypeError
 from d2lmini.context import Context, current_context
 from d2lmini.ndarray import creation as nd
 from d2lmini.ndarray import exchange
@@ -51,8 +52,9 @@ def _numbers(source: Any) -> onp.ndarray:
     except ValueError as problem:
         raise TypeError(f"np.array: expected numbers in even nesting: {problem}") from None
     if values.dtype.kind not in "biuf":
-        raise TypeError(
-            f"np.array: expected numbers, got {type(source).__name__} of {values.dtype}"
+        raise ArgumentTypeError(
+            f"np.array: expected numbers of at most 64 bits, got {type(source).__name__} of "
+            f"{values.dtype}"
         )
     return values
 
@@ -140,16 +142,9 @@ def arange(
 ) -> Any:
     """start, start + step, ... below stop; arange(n): 0, 1, ..., n - 1. ZeroDivisionError for a
     step of 0."""
-    if stop is None:
-        start, stop = 0, start
-    count = max(0, -(-(stop - start) // step)) if step else 0
     if not step:
         raise ZeroDivisionError("np.arange: step is 0")
-    if not count:
-        return zeros((0,), dtype, ctx=ctx)
-    return nd.arange(
-        float(start), float(stop), float(step), ctx=ctx, dtype=_default(dtype)
-    ).as_np_ndarray()
+    return nd.arange(start, stop, step, ctx=ctx, dtype=_default(dtype)).as_np_ndarray()
 
 
 def linspace(
@@ -160,12 +155,7 @@ def linspace(
     if axis != 0 or not is_number(start) or not is_number(stop):
         raise NotImplementedError("np.linspace: start and stop are numbers, axis is 0")
     step = (stop - start) / max(1, num - 1 if endpoint else num)
-    if num == 0:
-        result = zeros((0,), dtype, ctx=ctx)
-    else:
-        result = nd.linspace(
-            float(start), float(stop), num, endpoint, ctx, _default(dtype)
-        ).as_np_ndarray()
+    result = nd.linspace(start, stop, num, endpoint, ctx, _default(dtype)).as_np_ndarray()
     return (result, step) if retstep else result
 
 

@@ -8,8 +8,9 @@ array([1.5, 2.5])
 >>> np.exp(1.0)                                   # numbers give NumPy's numbers
 np.float64(2.718281828459045)
 
-A number takes the array's dtype (int32 + 1.5 adds 1), except for `/`, which gives floats. Of two
-arrays the wider float decides, then the wider integer. Comparisons give bool.
+A number takes the array's dtype unless it is of a higher kind: int32 + 1.5 is float32 (see
+`values.beside`). `/` gives floats. Of two arrays the wider float decides, then the wider integer.
+Comparisons give bool.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from d2lmini.base import MXNetError
 from d2lmini.np.values import (
     as_float,
     as_type,
+    beside,
     check_array,
+    constant,
     dtype_of,
     fill,
     is_number,
@@ -51,56 +54,67 @@ FLOAT_FAMILIES = ("div", "hypot", "arctan2")
 
 def _binary(name: str, family: Family) -> Callable[..., Any]:
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
-    floats = family.name in FLOAT_FAMILIES
+    floats, truth = family.name in FLOAT_FAMILIES, family.truth
 
     def function(x1: Any, x2: Any, out: Any = None) -> Any:
         left, right = isinstance(x1, Value), isinstance(x2, Value)
+        plain = type(x2) in (int, float) and not truth and out is None and left and x1.is_np
+        if plain and x1._spec.dtype.kind == "f":  # the most frequent call
+            return x1._apply(scalar_op, (x1,), {"scalar": x2})
         if left and right:
             inputs = promote(name, check_array(name, x1), check_array(name, x2))
-            if floats:
-                inputs = [as_float(x) for x in inputs]
-            if dtype_of(inputs[0]).kind == "b" and not family.truth:
-                return fill(out, _of_bools(name, pair_op, inputs))
             op, attrs = pair_op, dict(pair_op.defaults)
         elif (left or right) and is_number(x2 if left else x1):
             x, number = (x1, x2) if left else (x2, x1)
-            check_array(name, x)
-            inputs = [as_float(x) if floats else x]
-            number = number.item() if hasattr(number, "item") else number
-            if family.truth:
-                inputs = [_as_comparable(x, number)]
+            inputs = [check_array(name, x)]
+            if truth:
+                inputs[0], number = _as_comparable(x, number, family.name.startswith("logical"))
+            else:
+                inputs[0], number = beside(x, number)
             op, attrs = (scalar_op if left else reflected_op), {"scalar": number}
         elif is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
         else:
             return check_array(name, x2 if left or is_number(x1) else x1)
-        if not family.truth and out is not None and dtype_of(out) == dtype_of(inputs[0]):
+        if floats:
+            inputs = [as_float(x) for x in inputs]
+        if not truth and inputs[0]._spec.dtype.kind == "b":
+            return fill(out, _of_bools(name, op, inputs, attrs))
+        if out is not None and not truth and dtype_of(out) == dtype_of(inputs[0]):
             return invoke(op, tuple(inputs), attrs, out)
         result = inputs[0]._apply(op, tuple(inputs), attrs)
-        return fill(out, as_type(result, bool) if family.truth else result)
+        return fill(out, as_type(result, bool) if truth else result)
 
     means = f"{family.means}, element by element; shapes broadcast."
     return named(function, "d2lmini.np", name, means)
 
 
-def _as_comparable(x: Any, number: Any) -> Any:
-    """The array in a dtype that has the number: the ops give the number the dtype of the array."""
+def _as_comparable(x: Any, number: Any, logical: bool) -> tuple[Any, Any]:
+    """The array in a dtype that has the number: the ops give the number the dtype of the array.
+    logical: only whether they are 0 matters."""
+    number = number.item() if hasattr(number, "item") else number
     dtype = dtype_of(x)
-    if dtype.kind not in "iu" or (isinstance(number, int) and _fits(number, dtype)):
-        return x
-    return as_type(x, "int64" if isinstance(number, int) and _fits(number, "int64") else "float64")
+    if logical:
+        return x, int(bool(number))
+    if dtype.kind not in "biu" or (isinstance(number, int) and _fits(number, dtype)):
+        return x, number
+    if isinstance(number, int) and _fits(number, onp.dtype("int64")):
+        return as_type(x, "int64"), number
+    far = onp.inf if number > 0 else -onp.inf
+    return as_type(x, "float64"), number if isinstance(number, float) else far
 
 
-def _fits(number: int, dtype: Any) -> bool:
-    limits = onp.iinfo(dtype)
+def _fits(number: int, dtype: onp.dtype) -> bool:
+    limits = onp.iinfo("uint8" if dtype.kind == "b" else dtype)
     return int(limits.min) <= number <= int(limits.max)
 
 
-def _of_bools(name: str, op: Any, inputs: list[Any]) -> Any:
-    """Arithmetic of bool arrays, which gives bool: 1 + 1 is True."""
+def _of_bools(name: str, op: Any, inputs: list[Any], attrs: dict[str, Any]) -> Any:
+    """Arithmetic of bools, which gives bool: 1 + 1 is True."""
     if name == "subtract":
         raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal or astype")
-    return as_type(op(*[as_type(x, "uint8") for x in inputs]), bool)
+    inputs = [as_type(x, "uint8") for x in inputs]
+    return as_type(op(*inputs, **attrs), bool)
 
 
 # -- one operand -----------------------------------------------------------------------------------
@@ -142,34 +156,38 @@ def _unary(name: str, op_name: str, truth: bool) -> Callable[..., Any]:
     return named(function, "d2lmini.np", name, means)
 
 
-def _bitwise(name: str) -> Callable[..., Any]:
-    op, how = registry["_bitwise"], name.removeprefix("bitwise_")
+WITHOUT_GRADIENT = {
+    "bitwise_and": "Bitwise and of integers or bool", "bitwise_or": "Bitwise or of the same",
+    "bitwise_xor": "Bitwise xor of the same", "fmod": "x1 - trunc(x1 / x2) * x2",
+    "floor_divide": "The largest integer not above x1 / x2",
+}  # fmt: skip
+
+
+def _without_gradient(name: str, means: str) -> Callable[..., Any]:
+    op = registry["_by_ufunc"]
 
     def function(x1: Any, x2: Any, out: Any = None) -> Any:
         if is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
-        x, other = (x2, x1) if is_number(x1) else (x1, x2)
-        check_array(name, x)
-        if not is_number(other):
-            x, other = promote(name, x, check_array(name, other))
-            return fill(out, op(x, other, how=how))
-        if dtype_of(x).kind == "b" and not isinstance(other, (bool, onp.bool_)):
-            x = as_type(x, "int64")
-        return fill(out, op(x, how=how, scalar=int(other)))
+        x1 = constant(x1, check_array(name, x2)) if is_number(x1) else check_array(name, x1)
+        x2 = constant(x2, x1) if is_number(x2) else check_array(name, x2)
+        inputs, attrs = promote(name, x1, x2), {"how": name}
+        if dtype_of(inputs[0]).kind == "b" and not name.startswith("bitwise"):
+            return fill(out, _of_bools(name, op, inputs, attrs))
+        return fill(out, op(*inputs, **attrs))
 
-    means = f"Bitwise {how} of integers or bool; shapes broadcast."
-    return named(function, "d2lmini.np", name, means)
+    return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
 
 
 def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
     """Each element limited to [a_min, a_max]; None for no limit. ValueError if both are None."""
     if a_min is None and a_max is None:
         raise ValueError("np.clip: at least one of a_min and a_max must be a number")
+    a = check_array("clip", a)
+    for end in (a_min, a_max):
+        a = a if end is None else beside(a, end)[0]
     low = -onp.inf if a_min is None else a_min
     high = onp.inf if a_max is None else a_max
-    if dtype_of(check_array("clip", a)).kind in "iu":
-        info = onp.iinfo(dtype_of(a))
-        low, high = max(low, info.min), min(high, info.max)
     return fill(out, registry["clip"](a, a_min=low, a_max=high))
 
 
@@ -182,18 +200,6 @@ def around(x: Any, decimals: int = 0, out: Any = None) -> Any:
         return fill(out, registry["_copy"](x))
     scale = 10.0**decimals
     return fill(out, registry["rint"](x) if not decimals else registry["rint"](x * scale) / scale)
-
-
-def floor_divide(x1: Any, x2: Any, out: Any = None) -> Any:
-    """The largest integer not above x1 / x2, in the dtype of the operands."""
-    if not isinstance(x1, Value) and not isinstance(x2, Value):
-        return onp.floor_divide(x1, x2)
-    quotient = FUNCTIONS["divide"](
-        FUNCTIONS["subtract"](x1, FUNCTIONS["mod"](x1, x2)), x2
-    )  # exact for integers, too
-    first = x1 if isinstance(x1, Value) else x2
-    exact = FUNCTIONS["rint"](quotient)
-    return fill(out, exact if dtype_of(first).kind == "f" else as_type(exact, dtype_of(first)))
 
 
 def isposinf(x: Any, out: Any = None) -> Any:
@@ -227,10 +233,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _binary(name, FAMILIES[family]) for name, family in BINARY.items()},
     **{name: _unary(name, op, False) for name, op in UNARY.items()},
     **{name: _unary(name, op, True) for name, op in TRUTH.items()},
-    **{name: _bitwise(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    **{name: _without_gradient(name, means) for name, means in WITHOUT_GRADIENT.items()},
     "bitwise_not": _unary("bitwise_not", "_bitwise_not", False),
     "invert": _unary("invert", "_bitwise_not", False),
     "clip": clip, "around": around, "round": around, "round_": around,
-    "floor_divide": floor_divide, "isposinf": isposinf, "isneginf": isneginf,
+    "isposinf": isposinf, "isneginf": isneginf,
     "nan_to_num": nan_to_num,
 }  # fmt: skip

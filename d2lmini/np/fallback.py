@@ -56,7 +56,7 @@ NAMES = """
     allclose apply_along_axis apply_over_axes argpartition argwhere array_equal array_equiv
     choose compress copysign corrcoef
     correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod extract
-    flatnonzero float_power fmod frexp gradient heaviside histogram histogram2d
+    flatnonzero float_power frexp gradient heaviside histogram histogram2d
     histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_
     lcm ldexp lexsort median min_scalar_type modf nanargmax nanargmin nancumprod nancumsum
     nanmax nanmedian nanmin nanpercentile nanquantile nanstd nanvar ndim packbits partition

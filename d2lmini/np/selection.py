@@ -45,11 +45,9 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None and y is None:
         return nonzero(condition)
     condition = ELEMENTWISE["not_equal"](check_array("where", condition), 0)
-    values: list[Any] = [v for v in (x, y) if isinstance(v, Value)]
-    if not values:
-        dtype = onp.result_type(onp.float32, *[type(v) for v in (x, y) if isinstance(v, float)])
-        values = [as_type(condition, "float32" if dtype == onp.float64 else dtype)]
-    x, y = (v if isinstance(v, Value) else _filled(v, values[0]) for v in (x, y))
+    if not isinstance(x, Value) and not isinstance(y, Value):
+        x = constant(x, as_type(condition, "float32"))
+    x, y = (v if isinstance(v, Value) else constant(v, other) for v, other in ((x, y), (y, x)))
     x, y = promote("where", x, y)
     shape = onp.broadcast_shapes(condition.shape, x.shape, y.shape)
     parts = [v if v.shape == shape else broadcast_to(v, shape) for v in (condition, x, y)]
@@ -57,11 +55,6 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         as_type(at_least_1d(parts[0]), "uint8"), *map(at_least_1d, parts[1:])
     )
     return chosen if shape else drop_axes(chosen)
-
-
-def _filled(value: Any, like: Any) -> Any:
-    """A number as an array beside `like`, which may have no elements."""
-    return constant(value, like) if like.size else array(value, dtype_of(like), like.ctx)
 
 
 def take(
@@ -75,9 +68,7 @@ def take(
     if axis is None:
         a, axis = ravel(a), 0
     axis = normalize_axis(axis, len(a.shape))
-    flat = (
-        as_type(indices, "int64") if indices.shape else reshape_to(as_type(indices, "int64"), (1,))
-    )
+    flat = at_least_1d(as_type(indices, "int64"))
     result = registry["take"](a, flat, axis=axis, mode=mode)
     if not indices.shape:
         result = reshape_to(result, with_axis(a.shape, axis))
@@ -99,7 +90,8 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None) -> Any:
 def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
     """The elements of each line in ascending order; None sorts the flat array."""
     _check_field_order("sort", order)
-    return registry["sort"](at_least_1d(check_array("sort", a)), axis=axis)
+    a = check_array("sort", a)
+    return registry["sort"](at_least_1d(a) if axis is None else a, axis=axis)
 
 
 def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.values import (
+    as_type,
     check_array,
     constant,
+    dtype_of,
     fill,
     full_shape,
     infer_size,
@@ -289,8 +291,8 @@ def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: 
             x = x[along(axis, places)]
             continue
         if mode == "constant":
-            shape = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-            line = broadcast_to(constant(constant_values, x), shape)
+            sums = registry["sum"](x, axis=(axis,), keepdims=True)  # for their shape
+            line = as_type(constant(constant_values, sums), dtype_of(x))
         else:
             line = registry[mode[:3]](x, axis=(axis,), keepdims=True)
         added = [repeat(line, width, axis) if width else None for width in (before, after)]

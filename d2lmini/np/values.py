@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 
 import numpy as onp
 
+from d2lmini.bfloat16 import is_float
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.fluent import NUMBERS
 
@@ -66,7 +67,7 @@ def common_dtype(name: str, dtypes: Sequence[onp.dtype]) -> onp.dtype:
 
     As in MXNet, integers do not widen a float: int64 and float16 give float16. TypeError for int8
     and uint8, for which no dtype is left that arrays here have."""
-    floats = [dtype for dtype in dtypes if dtype.kind == "f"]
+    floats = [dtype for dtype in dtypes if is_float(dtype)]
     if floats:
         return max(floats, key=lambda dtype: dtype.itemsize)
     result = onp.result_type(*dtypes)
@@ -85,7 +86,24 @@ def promote(name: str, *arrays: Any) -> list[Any]:
 
 def as_float(x: Any) -> Any:
     """`x`; integers and bool as float32."""
-    return x if dtype_of(x).kind == "f" else as_type(x, FLOAT32)
+    return x if is_float(dtype_of(x)) else as_type(x, FLOAT32)
+
+
+def beside(x: Any, number: Any) -> tuple[Any, Any]:
+    """An array and a number, as Python's, in the dtype of the result: the rule of all functions.
+
+    It is NumPy's rule (NEP 50), with float32 as the float: a number takes the array's dtype, unless
+    it is of a higher kind: a float beside integers or bool gives float32, an integer beside bool
+    int64. A NumPy scalar counts as its number, as in MXNet. An integer out of the dtype's range
+    wraps around, as in MXNet, where NumPy refuses; comparisons, `maximum`, `minimum` and `clip`
+    take it as it is."""
+    number = number.item() if hasattr(number, "item") else number
+    kind = x._spec.dtype.kind
+    if kind == "f":
+        return x, number
+    if kind in "biu" and isinstance(number, float):
+        return as_float(x), number
+    return (as_type(x, "int64") if kind == "b" and type(number) is not bool else x), number
 
 
 def reshape_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -101,12 +119,11 @@ def drop_axes(x: Any) -> Any:
 
 
 def constant(value: Any, like: Any) -> Any:
-    """A number as an array of shape (), with the device of `like`, which has an element, and its
-    dtype if the number fits: a value of a graph in a trace, like any other result."""
-    zero = registry["zeros_like"](drop_axes(reshape_to(like, (like.size,))[:1]))
-    if dtype_of(like).kind == "b":
-        return as_type(as_type(zero, "uint8") + int(value), bool)
-    return zero + value
+    """A number as an array in the shape and with the device of `like`, in the dtype that it has
+    `beside` it: a value of a graph in a trace, like any other result."""
+    like, value = beside(like, value)
+    zeros = registry["zeros_like"](as_type(like, "uint8") if dtype_of(like).kind == "b" else like)
+    return as_type(value - zeros, dtype_of(like))  # not zeros + value, which loses -0.0
 
 
 def at_least_1d(x: Any) -> Any:
@@ -116,12 +133,13 @@ def at_least_1d(x: Any) -> Any:
 
 def fill(out: Any, result: Any) -> Any:
     """`result`, or `out` filled with it. ValueError if their shapes differ, TypeError for floats
-    into integers."""
+    into integers, and for numbers into bool."""
     if out is None:
         return result
     if out.shape != result.shape:
         raise ValueError(f"out= has shape {out.shape}, the result is {result.shape}")
-    if dtype_of(result).kind == "f" != dtype_of(out).kind:
+    given, kept = ("biuf".find(dtype_of(x).kind) for x in (result, out))
+    if given > max(kept, 2) or given > 0 == kept:
         raise TypeError(
             f"an array of {dtype_of(out)} cannot take a result of {dtype_of(result)} in place; "
             "write x = x / y instead of x /= y, or convert with astype first"

@@ -14,7 +14,7 @@ from typing import Any
 
 from d2lmini.np.protocol import FUNCTIONS as NUMPY
 from d2lmini.np.shapes import reshape as np_reshape
-from d2lmini.np.values import check_array
+from d2lmini.np.values import at_least_1d, check_array, drop_axes
 from d2lmini.ops.core import Op, Value, registry
 from d2lmini.ops.signature import named, text_of
 
@@ -45,6 +45,8 @@ def _function(name: str, op: Op) -> Callable[..., Any]:
             if isinstance(x, Value):
                 check_array(f"x.{name}", x)
         kwargs.pop("name", None)
+        if op.name in ("softmax", "log_softmax", "softmin") and args and not args[0].shape:
+            return drop_axes(op(at_least_1d(args[0]), *args[1:], **kwargs))
         return op(*args, **kwargs)
 
     doc = f"`nd.{op.name}`: `{op.usage}`\n\n{text_of(op)}"

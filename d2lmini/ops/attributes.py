@@ -56,6 +56,7 @@ def _as_number(value: Any) -> int | float:
     if isinstance(value, (np.number, np.bool_)):
         value = value.item()
     if isinstance(value, (int, float)):
+        float(value)  # OverflowError for an integer that no dtype holds
         return value
     raise TypeError("expected a number")
 

@@ -123,27 +123,31 @@ mod = Family(
 )  # fmt: skip
 
 
-def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
+def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any, dtype: Any = None) -> Any:
     # 1 and -1 are the only integers whose inverse is not truncated to 0; -1 keeps its sign if rhs
     # is odd. (Either operand may be a number; ufuncs return arrays for numbers, operators do not.)
     inverse = xp.where(xp.equal(xp.abs(lhs), 1), xp.power(lhs, rhs & 1), 0)
     y = xp.where(xp.less(rhs, 0), inverse, xp.power(lhs, xp.maximum(rhs, 0)))
-    return place(xp, y, xp.promote_types(lhs.dtype, rhs.dtype), out)
+    return place(xp, y, dtype or xp.promote_types(lhs.dtype, rhs.dtype), out)
 
 
 def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
     """Integer powers of floats use abs(data): NumPy takes fifty times longer for negative bases,
     mostly to find out that the exponent is an integer. 0.5 is sqrt."""
+    if data.dtype.kind != "f":  # the exponent keeps its sign beside unsigned integers
+        wide = np.dtype("int64")
+        dtype = wide if data.dtype.kind == "b" else data.dtype
+        return _power_of_integers(xp, data, fit[xp][wide][scalar], out, dtype)
     number = fit[xp][data.dtype][scalar]
-    if data.dtype.kind != "f":
-        return _power_of_integers(xp, data, number, out)
     if scalar == 2:
         return xp.square(data, out=out)
     if scalar == 0.5:
         return xp.sqrt(data, out=out)
     if not float(scalar).is_integer():
         return xp.power(data, number, out=out)
-    if scalar % 2 == 0:
+    if scalar % 2 == 0 or abs(scalar) > 2 / float(
+        np.finfo(data.dtype).eps
+    ):  # even, as all far numbers
         return xp.power(xp.abs(data), number, out=out)
     return xp.copysign(xp.power(xp.abs(data), number), data, out=out)
 

@@ -1,4 +1,4 @@
-"""Bitwise and, or, xor and not, of integers and bool: what `&`, `|`, `^` and `~` of `np` call.
+"""Functions of two operands without a gradient, for `np`: those on bits, `//` and `fmod`.
 
 >>> from d2lmini import np
 >>> np.array([12, 10], dtype="int32") & 6, ~np.array([True, False], dtype="bool")
@@ -10,31 +10,35 @@
 from __future__ import annotations
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.elementwise import broadcast_any
 
 
 def check_bits(spec: Spec) -> None:
     """MXNetError for floats."""
-    if spec.dtype.kind == "f":
+    if is_float(spec.dtype):
         raise MXNetError(f"needs integers or bool, got {spec.dtype}; convert with astype('int32')")
 
 
-def _infer_bitwise(lhs: Spec, rhs: Spec | None = None, **_: object) -> Spec:
-    check_bits(lhs)
-    return lhs if rhs is None else broadcast_any(lhs, rhs)
+def _infer(lhs: Spec, rhs: Spec, *, how: str) -> Spec:
+    if how.startswith("bitwise"):
+        check_bits(lhs)
+    return broadcast_any(lhs, rhs)
 
 
-@op("_bitwise", infer=_infer_bitwise, grad=None)
-def bitwise(xp, lhs, rhs=None, *, how: str, scalar: int = 0):
-    """`lhs & rhs` for how="and", `|` for "or", `^` for "xor"; without rhs the number `scalar`.
-
-    Integers or bool of one dtype, which the result has; shapes broadcast.
-    """
-    return getattr(xp, f"bitwise_{how}")(lhs, lhs.dtype.type(scalar) if rhs is None else rhs)
+@op("_by_ufunc", infer=_infer, grad=None)
+def by_ufunc(xp, lhs, rhs, *, how: str):
+    """The ufunc `how` of lhs and rhs, of one dtype, which the result has too; shapes broadcast."""
+    return getattr(xp, how)(lhs, rhs)
 
 
-@op("_bitwise_not", infer=_infer_bitwise, grad=None)
+def _infer_not(data: Spec) -> Spec:
+    check_bits(data)
+    return data
+
+
+@op("_bitwise_not", infer=_infer_not, grad=None)
 def bitwise_not(xp, data):
     """Every bit inverted: -x - 1 of integers, "not" of bool."""
     return xp.invert(data)

@@ -38,7 +38,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from math import prod
+from math import copysign, prod
 from typing import Any
 
 import numpy as np
@@ -244,7 +244,9 @@ class Op(Facts):
         self.attr_set = frozenset(self.attr_names)
         # Attributes cached by the spelling of a call and by type: 1, 1.0 and True are equal but
         # differ in meaning.
-        self.bound = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
+        self.bound: Any = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
+        if set(signature.annotations.values()) & {"float", "float | None", "Number"}:
+            self.bound = _zeros_apart(self.bound)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
@@ -441,7 +443,7 @@ class Op(Facts):
             return value
         try:
             return converter(value)
-        except (TypeError, ValueError) as problem:
+        except (TypeError, ValueError, OverflowError) as problem:
             raise MXNetError(
                 f"{self.name}: attribute {name}={value!r} does not fit: {problem}"
             ) from None
@@ -471,6 +473,16 @@ class Op(Facts):
 
     def __repr__(self) -> str:
         return f"<op {self.usage}>"
+
+
+def _zeros_apart(cached: Any) -> Callable[..., Bound]:
+    """A cached function that computes the result for -0.0 each time: 0.0 has the same key."""
+
+    def bound(**words: Any) -> Bound:
+        minus = [v for v in words.values() if type(v) is float and v == 0 and copysign(1, v) < 0]
+        return (cached.__wrapped__ if minus else cached)(**words)
+
+    return bound
 
 
 def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:

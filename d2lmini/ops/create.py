@@ -9,15 +9,15 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.chunking import place
-from d2lmini.ops.core import DType, Shape, Spec, op, registry
-from d2lmini.ops.scalar_cache import fit
+from d2lmini.ops.core import DType, Number, Shape, Spec, op, registry
+from d2lmini.ops.scalar_cache import convert
 
 
 def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
@@ -29,13 +29,12 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
 @op(
     "_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",)
 )  # fmt: skip
-def full(xp, *, shape: Shape, value: float = 0.0, dtype: DType = "float32", out=None):
-    """Every element is `value`, which integers cut and wrap around. Cost: the bytes written."""
-    if np.dtype(dtype).kind in "iu":
-        value = fit[np][np.dtype(dtype)][value]
+def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out=None):
+    """Every element is `value`, converted as C converts. Cost: the bytes written."""
+    element = convert(value, np.dtype(dtype))[()]
     if out is None:
-        return xp.full(shape, value, dtype)
-    out.fill(value)
+        return xp.full(shape, element, dtype)
+    out.fill(element)
     return out
 
 
@@ -60,7 +59,10 @@ def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
 def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
     if step == 0:
         raise MXNetError(f"step must not be 0 (start={start}, stop={stop})")
-    return max(0, ceil((stop - start) / step)) * repeat
+    count = (stop - start) / step
+    if not isfinite(count):
+        raise MXNetError(f"no range from start={start} to stop={stop} by step={step}: not finite")
+    return max(0, ceil(count)) * repeat
 
 
 def _of_range(*, start: float, stop: float | None, step: float, repeat: int, dtype: Any, **_: Any):

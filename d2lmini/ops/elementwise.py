@@ -98,16 +98,15 @@ def equal_any(lhs: Spec, rhs: Spec) -> Spec:
 
 
 def beside_number(data: Spec, *, scalar: Any) -> Spec:
-    """The array's shape and dtype; int64 for bool. Refuses numbers that the dtype cannot hold."""
+    """The array's shape and dtype; int64 for bool. Refuses numbers that no dtype can hold, and next
+    to integers nan and inf."""
     floating = is_float(data.dtype)
-    if floating and (type(scalar) is float or type(scalar) is int):
+    if floating and type(scalar) is float:
         return data
     try:
         number = float(scalar)
     except (TypeError, ValueError):
         raise TypeError(f"expected a number, got {type(scalar).__name__}") from None
-    except OverflowError:
-        number = math.inf if floating else 0.0
     if not floating and not math.isfinite(number):
         raise MXNetError(
             f"{scalar} is not a number of {data.dtype.name}; convert with .astype('float32')"

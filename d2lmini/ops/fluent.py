@@ -38,6 +38,8 @@ class Fluent(Value):
     __slots__ = ()
 
     def __neg__(self) -> Any:
+        if self._spec.dtype.char == "?":  # type: ignore[attr-defined]
+            return self * -1  # type: ignore[operator]
         return invoke(registry["negative"], (self,), registry["negative"].defaults, None)
 
     def __abs__(self) -> Any:

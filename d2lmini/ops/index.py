@@ -144,7 +144,7 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
     >>> nd.take(nd.array([10, 20, 30]), nd.array([2, 0])).asnumpy().tolist()
     [30.0, 10.0]
     """
-    if xp is np and mode != "raise":
+    if xp is np and mode == "clip":  # NumPy's "wrap" is a loop that a far index keeps going
         return xp.take(a, integers(np, indices), axis, out, mode)
     return xp.take(a, positions(xp, indices, a.shape[axis], mode), axis, out)
 

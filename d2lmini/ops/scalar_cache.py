@@ -46,6 +46,19 @@ from d2lmini.bfloat16 import CHAR
 from d2lmini.ops.attributes import Shape
 
 
+def convert(number: Any, dtype: np.dtype) -> np.ndarray:
+    """A number in a dtype, as a new array of shape (): floats are rounded, integers truncated and
+    wrapped around, and bool is True for all but 0. nan, inf and floats that no integer holds are
+    the least int32 or int64 (so 0 in narrower dtypes), as in C++ on x86."""
+    if dtype.kind not in "iu":
+        return (
+            np.array(float(number)).astype(dtype) if dtype.kind == "V" else np.array(number, dtype)
+        )
+    if not isinstance(number, (int, np.integer)) and not -(2.0**63) <= number < 2.0**63:
+        number = -(2**63) if dtype.itemsize == 8 else -(2**31)
+    return np.array(int(number) % 2**64, np.uint64).astype(dtype)
+
+
 class Numbers(dict):
     """number -> the number in one dtype, made on first use."""
 
@@ -66,13 +79,8 @@ class Numbers(dict):
         return value
 
     def fitted(self, number: Any) -> Any:
-        """The number in this dtype: floats are rounded, integers truncated and wrapped around; nan
-        and inf, which comparisons allow, are the least integer, as in C++ on x86."""
-        if self.dtype.kind == "f":
-            return self.frozen(np.array(number, self.dtype))
-        if not math.isfinite(number):
-            return self.frozen(np.array(np.iinfo(self.dtype).min, self.dtype))
-        return self.frozen(np.array(int(number) % 2**64, np.uint64).astype(self.dtype))
+        """The number in this dtype."""
+        return self.frozen(convert(number, self.dtype))
 
     def frozen(self, value: np.ndarray) -> Any:
         """A 0-d array that cannot be written into; for CuPy the NumPy scalar in it."""

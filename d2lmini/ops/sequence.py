@@ -125,7 +125,7 @@ def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
     if lengths is None:
         step = xp.full((N,), T - 1)
     else:
-        step = xp.clip(integers(xp, lengths) - 1, 0, T - 1)
+        step = xp.clip(integers(xp, lengths), 1, T) - 1
     return (step, xp.arange(N)) if axis == 0 else (xp.arange(N), step)
 
 

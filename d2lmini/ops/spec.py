@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.attributes import Shape
 from d2lmini.ops.scalar_cache import Numbers, fit
@@ -29,7 +30,8 @@ class Spec:
 
     size: number of elements; nbytes: size in bytes; beside: for tiny floating arrays, the table of
     scalars in their dtype (scalar_cache.py), else None. A Spec never changes and is interned: equal
-    shape and dtype give the same object, as long as the table of Specs is not full.
+    shape and dtype give the same object, as long as the table of Specs is not full. MXNetError
+    for a shape that no memory can hold.
     """
 
     __slots__ = ("scalar_cache", "dtype", "nbytes", "number", "shape", "size")
@@ -56,6 +58,8 @@ class Spec:
         spec.dtype = dtype
         spec.size = prod(shape)
         spec.nbytes = spec.size * dtype.itemsize
+        if spec.nbytes >= 2**63:
+            raise MXNetError(f"shape {shape} is too large for any memory")
         tiny = dtype.kind == "f" and spec.nbytes < SMALL
         spec.scalar_cache = fit[np][dtype] if tiny else None
         spec.number = new_number()

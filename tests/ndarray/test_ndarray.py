@@ -364,6 +364,21 @@ def test_shape_errors_rise_at_the_call_and_name_what_to_do():
 
 
 @pytest.mark.parametrize(
+    "call",
+    """nd.empty((2**62,)) nd.zeros((2**62,)) nd.ones((2**31,2**31,2**31)) nd.full((2**62,),1)
+    nd.empty((2**46,)) np.empty((2**46,)) np.zeros((10**400,)) np.full((2**62,),1) np.eye(2**40)
+    nd.arange(0,inf) np.arange(0,inf) np.arange(0,3,nan) nd.arange(nan) nd.arange(0,10**400)
+    np.arange(10**400) np.arange(0,1e30) nd.linspace(0,1,2**62) nd.one_hot(nd.ones(1),depth=2**62)
+    nd.tile(nd.ones(2),reps=(2**62,)) np.ones(2).repeat(2**62) nd.full((2,),10**400)
+    nd.array([10**400]) np.array(10**400) nd.random.uniform(0,10**400,shape=(2,))
+    nd.ones(2).__setitem__(0,10**400) np.where(np.ones(2),10**400,np.ones(2))""".split(),
+)
+def test_sizes_and_numbers_beyond_reason_are_refused_at_the_call(call: str):
+    with pytest.raises(MXNetError):
+        eval(call, {"nd": nd, "np": d2lmini.np, "inf": float("inf"), "nan": float("nan")})
+
+
+@pytest.mark.parametrize(
     ("call", "write"),
     [
         (lambda: nd.zeros(2, 3), "zeros((2, 3))"),

@@ -42,6 +42,7 @@ ROWS = [
         "take_along_axis", "f(3, 4), np.array([[0, 1, 2, 0]], dtype='int64'), 0", "f(4), q(4), 0"
     ),
     *rows("sort", "f(5)", "f(2, 3)", "f(2, 3), axis=0", "f(2, 3), axis=None", "i(6)", "d(4)"),
+    *rows("sort", "f()", error="MXNetError"),
     *rows("argsort", "f(5)", "f(2, 3)", "f(2, 3), axis=0", "d(5)", "f(0)", grad=False),
     *rows("argsort", "f(2, 3), axis=None", grad=False),
     *rows(

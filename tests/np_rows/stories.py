@@ -121,7 +121,7 @@ def in_place(mx):
         exec(f"x {change}", scope)
         seen += [scope["x"] is x, x.asnumpy()]
     whole = np.array([5, 7], dtype="int32")
-    whole += 1.7
+    whole += 1
     v = whole[0]
     v *= 2
 

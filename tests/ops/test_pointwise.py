@@ -119,6 +119,10 @@ INT, FLOAT, BOOL = nd.array([1, 2], dtype="int32"), nd.ones((2,)), nd.array([1, 
         (lambda: nd.add_n(FLOAT, INT), "one dtype, got float32, int32"),
         (lambda: nd.MakeLoss(FLOAT, normalization="mean"), "normalization='mean' is unknown"),
         (lambda: nd.cast(FLOAT, dtype="complex64"), "complex64"),
+        (lambda: FLOAT + 10**400, "_plus_scalar: int too large"),
+        (lambda: INT * 10**400, "_mul_scalar: int too large"),
+        (lambda: FLOAT == 10**400, "_equal_scalar: int too large"),
+        (lambda: nd.clip(FLOAT, 0, 10**400), "clip: attribute a_max=.* does not fit"),
     ],
 )
 def test_error_at_the_call(call, says):
@@ -152,6 +156,34 @@ def test_a_number_may_be_given_as_text_as_in_a_saved_graph():
 
 
 # -- numbers beside arrays -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "exponent", "want"),
+    [
+        ("uint8", -3, [0, 1, 0, 0]),
+        ("int8", -3, [0, 1, 0, -1]),
+        ("int8", 200, [-31, 1, 0, 1]),
+        ("int32", -3, [0, 1, 0, -1]),
+        ("int32", 2**40 + 1, [5, 1, 0, -1]),
+        ("float32", 2**24 + 1, [inf, 1, 0, 1]),  # as float32 an even number
+    ],
+)
+def test_powers_of_integers_and_of_far_exponents(dtype, exponent, want):
+    x = nd.array([5, 1, 0, -1 if dtype != "uint8" else 2], dtype=dtype)
+    assert (x**exponent).asnumpy().tolist() == want
+
+
+def test_minus_a_bool_array_counts_as_integers():
+    assert (-BOOL).dtype == np.int64 and (-BOOL).asnumpy().tolist() == [-1, 0]
+
+
+def test_zeros_of_both_signs_stay_apart_in_later_calls():
+    x = nd.array([3, -2])
+    for zero, first in ((0.0, inf), (-0.0, -inf), (0.0, inf)):
+        assert (zero**x).asnumpy().tolist() == [0, abs(first)]
+        assert (1 / nd.full((1,), zero)).asscalar() == first
+        assert bool(nd.arctan2(x * x * 0, zero)[1] == 0) == (first > 0)
 
 
 def test_numbers_are_fitted_once_and_keep_the_sign_of_zero():

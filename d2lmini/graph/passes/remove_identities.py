@@ -75,7 +75,10 @@ def _(node: Node) -> Replacement:
 @rules(" ".join(f.scalar.name for f in FAMILIES.values() if f.identity is not None))
 def _(node: Node) -> Replacement:
     assert node.op is not None
-    number, identity = number_of(node), node.op.family.identity
+    family = node.op.family
+    # An exponent keeps its value beside integers.
+    number = node.attrs["scalar"] if family.name == "power" else number_of(node)
+    identity = family.identity
     if number != identity:
         return None
     # Of floats the sign counts: x + -0.0 is x, but -0.0 + 0.0 is 0.0.
