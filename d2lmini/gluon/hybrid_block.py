@@ -42,7 +42,7 @@ from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.graphs import complete_shapes, complete_types, export
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.symbolic_trace import one_at_a_time, outside, thread_state
+from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
@@ -151,7 +151,7 @@ class HybridBlock(Block):
                     self.infer_shape(*inputs)
                 except (MXNetError, AttributeError) as problem:  # an input is no array
                     raise ValueError(f"{_NO_SHAPE} {problem}") from problem
-            with outside():  # initial values are drawn once, outside the trace
+            with initializing():
                 for parameter in own:
                     parameter._finish_deferred_init()
 

@@ -55,7 +55,8 @@ class Node:
     name    of the variable, or of this call of the op
     inputs  the source of each input of the op; None for an optional input without a source
     attrs   attributes of the op, checked and converted; in typed graphs also the attributes that
-            are set at run time: `training` as True or False, `rng` as a `Draw`
+            are set at run time: `training` as True or False, `rng` as a `Draw`, or None for a call
+            that draws nothing
     specs   shape and dtype of each output, hidden outputs included; None while unknown
     labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
     site    the user's line that made the node
@@ -253,8 +254,8 @@ def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()
     each `Draw` refers to."""
     assert node.op is not None
     attrs = node.attrs
-    if node.op.random:
-        attrs = {**attrs, "rng": keys[attrs["rng"].number]}
+    if draw := attrs.get("rng"):
+        attrs = {**attrs, "rng": keys[draw.number]}
     kernel = node.op.compute
     if node.specs is not None:
         kernel = kernel_for(node.op, "cpu", [spec_of(e) for e in node.sources], node.specs)

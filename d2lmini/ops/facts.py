@@ -68,6 +68,8 @@ class Facts:
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
+    draws             (**attributes, with `training`) -> whether a call of an op with `rng` draws
+                      random numbers; only such a call takes a key
     copied_dtypes     type characters of the dtypes that `compute` gets as float32 copies, see
                       `in_float32`
 
@@ -123,6 +125,11 @@ class Facts:
     def optional(attrs: dict[str, Any]) -> tuple[str, ...]:
         """No optional inputs."""
         return ()
+
+    @staticmethod
+    def draws(**attrs: Any) -> bool:
+        """Every call draws."""
+        return True
 
     @cached_property
     def same_shape(self) -> bool:
