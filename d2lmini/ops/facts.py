@@ -95,6 +95,7 @@ class Facts:
     arity: int
     elementwise: bool
     variadic: bool
+    input_names: tuple[str, ...]
 
     input_rule: InputRule | None = None
     initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
@@ -140,6 +141,15 @@ class Facts:
     def broadcasts(self) -> bool:
         """Derived from the name, as in MXNet."""
         return self.elementwise and self.arity == 2 and self.name.startswith("broadcast_")
+
+    def of_one_dtype(self, n: int) -> range | tuple[int, ...]:
+        """The positions of those of n inputs that must have one dtype."""
+        if self.mixed_dtypes:
+            return ()
+        if self.variadic:
+            return () if self.free_dtypes else range(n)
+        names = self.input_names[:n]
+        return tuple([i for i, name in enumerate(names) if name not in self.free_dtypes])
 
     @cached_property
     def symbolic(self) -> bool:
