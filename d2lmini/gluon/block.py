@@ -31,7 +31,7 @@ import re
 import warnings
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from d2lmini import files
@@ -45,6 +45,9 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
 from d2lmini.gluon.summary import print_summary
 from d2lmini.gluon.utils import HookHandle
+
+#: The modules whose methods walk over a whole net.
+_WALKERS = ("d2lmini.gluon.block", "d2lmini.gluon.hybrid_block")
 
 __all__ = ["Block", "_BlockScope", "_flatten", "_regroup"]
 
@@ -135,11 +138,34 @@ class Block:
         return {name: x for name, x in self.__dict__.items() if isinstance(x, Block)}
 
     def __repr__(self) -> str:
-        lines = [
-            f"  ({name}): " + repr(block).replace("\n", "\n  ")
-            for name, block in self._repr_children().items()
-        ]
-        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+        lines: list[str] = []
+        todo: list[tuple[str, str, Any]] = [("", "", self)]  # indent, label, Block or text
+        while todo:
+            indent, label, block = todo.pop()
+            if not isinstance(block, Block) or type(block).__repr__ is not Block.__repr__:
+                text = block if isinstance(block, str) else repr(block)
+                lines += [indent + line for line in f"{label}{text}".split("\n")]
+                continue
+            children = block._repr_children()
+            lines.append(f"{indent}{label}{type(block).__name__}(")
+            todo += [(indent, "", ")")] if children else [(indent, "", "\n)")]
+            todo += [(f"{indent}  ", f"({n}): ", x) for n, x in reversed(children.items())]
+        return "\n".join(lines)
+
+    def _parts(
+        self, method: str, path: str = "", last_first: bool = False
+    ) -> Iterator[tuple[str, Block, bool]]:
+        """This Block and all Blocks in it, parents first, as (path, Block, False); (path, Block,
+        True) where the class of a Block has a `method` of its own, which also answers for the
+        Blocks in that one. A loop, because nets may be deep."""
+        todo = [(path, self)]
+        while todo:
+            path, block = todo.pop()
+            own = block is not self and getattr(type(block), method).__module__ not in _WALKERS
+            yield path, block, own
+            if not own:
+                children = [(f"{path}{name}.", x) for name, x in block._children.items()]
+                todo += children if last_first else reversed(children)
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -171,15 +197,16 @@ class Block:
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """The parameters of this Block and all its descendants. `select` keeps the parameters whose
         full names match a regular expression from the start, as in '.*weight|.*bias'."""
-        self._check_container_with_block()
         found = ParameterDict(self._params.prefix)
-        if select is None:
-            found.update(self.params)
-        else:
-            pattern = re.compile(select)
-            found._params.update({k: p for k, p in self.params.items() if pattern.match(k)})
-        for child in self._children.values():
-            found.update(child.collect_params(select))
+        pattern = re.compile(select or "")
+        for _, block, own in self._parts("collect_params"):
+            if own:
+                found.update(block.collect_params(select))
+                continue
+            block._check_container_with_block()
+            part = ParameterDict(block.params.prefix)
+            part._params.update({k: p for k, p in block.params.items() if pattern.match(k)})
+            found.update(part)
         return found
 
     def _check_container_with_block(self) -> None:
@@ -207,11 +234,13 @@ class Block:
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """The parameters by their paths: 'features.0.weight'."""
-        if prefix:
-            prefix += "."
-        found = {prefix + name: p for name, p in self._reg_params.items()}
-        for name, child in self._children.items():
-            found.update(child._collect_params_with_prefix(prefix + name))
+        found: dict[str, Parameter] = {}
+        method = "_collect_params_with_prefix"
+        for path, block, own in self._parts(method, prefix and f"{prefix}."):
+            if own:
+                found.update(block._collect_params_with_prefix(path.removesuffix(".")))
+            else:
+                found.update({path + name: p for name, p in block._reg_params.items()})
         return found
 
     # -- calls -------------------------------------------------------------------------------------
@@ -245,16 +274,27 @@ class Block:
         return HookHandle().attach(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op in the hybridized
-        descendants, with monitor_all also for each input; see HybridBlock."""
-        for child in self._children.values():
-            child.register_op_hook(callback, monitor_all)
+        """Call `callback(name, op, array)` for each output of each op in Blocks that are
+        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
+        array). Their graphs then run op by op, uncompiled. (MXNet's callbacks receive a handle of
+        the array.)"""
+        for _, block, own in self._parts("register_op_hook"):
+            if own:
+                block.register_op_hook(callback, monitor_all)
+            else:
+                block._add_op_hook(callback, monitor_all)
+        self._clear_cached_op()
+
+    def _add_op_hook(self, callback: Callable, monitor_all: bool) -> None:
+        """A Block that is not compiled has no ops of its own to watch."""
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
-        for child in self._children.values():
-            child.apply(fn)
-        fn(self)
+        for _, block, own in reversed(list(self._parts("apply", last_first=True))):
+            if own:
+                block.apply(fn)
+            else:
+                fn(block)
         return self
 
     # -- the whole net at once ---------------------------------------------------------------------
@@ -272,21 +312,36 @@ class Block:
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
-        for child in self._children.values():
-            child.hybridize(active, **kwargs)
+        for _, block, own in self._parts("hybridize"):
+            if own:
+                block.hybridize(active, **kwargs)
+            else:
+                block._activate(active, kwargs)
+        self._clear_cached_op()
+
+    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+        """A plain Block stays eager."""
 
     def _clear_cached_op(self) -> None:
-        """Make all enclosing Blocks drop their compiled programs."""
-        outer = self._parent and self._parent[0]()
-        if outer is not None:
-            outer._clear_cached_op()
+        """Make this Block and all enclosing Blocks drop their compiled programs."""
+        block: Block | None = self
+        while block is not None:
+            block._drop_programs()
+            block = block._parent and block._parent[0]()
+
+    def _drop_programs(self) -> None:
+        """A plain Block has none."""
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters to `dtype`."""
-        for child in self._children.values():
-            child.cast(dtype)
-        for parameter in self.params.values():
-            parameter.cast(dtype)
+        for _, block, own in self._parts("cast"):
+            if own:
+                block.cast(dtype)
+                continue
+            for parameter in block.params.values():
+                parameter.cast(dtype)
+            block._drop_programs()
+        self._clear_cached_op()
 
     def zero_grad(self) -> None:
         """Set all gradients to zeros, as `collect_params().zero_grad()` does."""

@@ -49,6 +49,13 @@ from d2lmini.symbol import Symbol
 _NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
 
 
+#: The flags of `hybridize`; the first two have no effect.
+_FLAGS = (
+    "backend", "clear", "static_alloc", "static_shape", "inline_limit", "forward_bulk_size",
+    "backward_bulk_size", "backward_do_mirror",
+)  # fmt: skip
+
+
 class HybridBlock(Block):
     """Base class of layers and networks that can be hybridized; all children must be HybridBlocks.
 
@@ -97,7 +104,9 @@ class HybridBlock(Block):
         else:
             ctx = self._context_of(x, args)
             if ctx is None:
-                return self._forward_symbols(x, args)
+                variables = self._variables(x, args)
+                with self.name_scope():
+                    return self.hybrid_forward(symbol, x, *args, **variables)
         if not self._reg_params:
             return self.hybrid_forward(nd, x, *args) if args else self.hybrid_forward(nd, x)
         params: dict[str, Any] = {}
@@ -111,15 +120,13 @@ class HybridBlock(Block):
             params = {name: p.data(ctx) for name, p in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
-    def _forward_symbols(self, x: Any, args: tuple) -> Any:
-        """`hybrid_forward` with F = sym and parameters' variables; nodes get the Block's prefix."""
+    def _variables(self, x: Any, args: tuple) -> dict[str, Any]:
+        """The variables of the Block's own parameters, for a call with Symbols."""
         trace = thread_state.trace
         if trace is not None and any(not p._data for p in self._reg_params.values()):
             flat, form = flatten([x, *args])
             self._finish_deferred(*regroup([trace.with_shape(value) for value in flat], form)[0])
-        params = {name: p.var() for name, p in self._reg_params.items()}
-        with self.name_scope():
-            return self.hybrid_forward(symbol, x, *args, **params)
+        return {name: p.var() for name, p in self._reg_params.items()}
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
         """Compute the output with functions of F; a subclass defines this method."""
@@ -209,25 +216,6 @@ class HybridBlock(Block):
 
         The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
         """
-        if kwargs:
-            raise TypeError(
-                f"hybridize: unknown flags {sorted(kwargs)}; known are backend, clear, "
-                "static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, "
-                "backward_do_mirror"
-            )
-        self._active = active
-        self._flags = [
-            ("static_alloc", static_alloc),
-            ("static_shape", static_shape),
-            ("inline_limit", inline_limit),
-        ]
-        for name, value in (
-            ("forward_bulk_size", forward_bulk_size), ("backward_bulk_size", backward_bulk_size),
-            ("backward_do_mirror", backward_do_mirror),
-        ):  # fmt: skip
-            if value is not None:
-                self._flags.append((name, value))
-        self._clear_cached_op()
         super().hybridize(
             active,
             static_alloc=static_alloc,
@@ -236,19 +224,23 @@ class HybridBlock(Block):
             forward_bulk_size=forward_bulk_size,
             backward_bulk_size=backward_bulk_size,
             backward_do_mirror=backward_do_mirror,
+            **kwargs,
         )
 
-    def _clear_cached_op(self) -> None:
-        """Drop the compiled programs of this Block and of all Blocks that contain it."""
+    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+        unknown = sorted(flags.keys() - _FLAGS)
+        if unknown:
+            raise TypeError(f"hybridize: unknown flags {unknown}; known are {', '.join(_FLAGS)}")
+        self._active = active
+        given = {"static_alloc": False, "static_shape": False, "inline_limit": 2, **flags}
+        self._flags = [(n, given[n]) for n in _FLAGS[2:] if given.get(n) is not None]
+        self._drop_programs()
+
+    def _drop_programs(self) -> None:
         self.__dict__.pop("forward", None)
         if self._active:
             # The instance attribute hides the method, so calls of an eager net check nothing.
             self.__dict__["forward"] = CompiledForward(self, self._flags)
-        super()._clear_cached_op()
-
-    def cast(self, dtype: Any) -> None:
-        super().cast(dtype)
-        self._clear_cached_op()
 
     @property
     def _sees_shapes(self) -> bool:
@@ -263,14 +255,9 @@ class HybridBlock(Block):
             )
         return compiled
 
-    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op while the Block is
-        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
-        array). The graph then runs op by op, uncompiled. (MXNet's callbacks receive a handle of the
-        array.)"""
-        super().register_op_hook(callback, monitor_all)
+    def _add_op_hook(self, callback: Callable[..., Any], monitor_all: bool) -> None:
         self._op_hooks.append((callback, monitor_all))
-        self._clear_cached_op()
+        self._drop_programs()
 
     def guard_misses(self) -> list[str]:
         """The reason for each recompilation after the first compilation, as text; the last 100."""

@@ -16,6 +16,7 @@ Python in the function runs once, here; what is left are the operations.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -143,7 +144,10 @@ class SymbolicTrace:
         thread_state.trace, tracer.capture, tracer.context = self, self._capture, ctx
         modes.tracing = self
         self._owned = owned
+        limit = sys.getrecursionlimit()
         try:
+            # A call of a Block takes more frames here than eagerly, where nets may be as deep.
+            sys.setrecursionlimit(2 * limit)
             with random_state.refusing(_DRAWN):
                 result = self._keep(function(*args))
             if self.refused is not None:  # and the function has caught that
@@ -156,6 +160,7 @@ class SymbolicTrace:
                 raise _add_location(problem) from None
             raise
         finally:
+            sys.setrecursionlimit(limit)
             thread_state.trace, tracer.capture, tracer.context = before, capture, context
             modes.tracing = before
             self._owned, self._owners = tuple, None
