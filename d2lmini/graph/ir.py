@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from d2lmini import callsite
 from d2lmini.ops.core import Cost, Op
 from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.spec import Spec
@@ -133,6 +134,11 @@ class Node:
         if self.op is None or not self.op.injects:
             return self.attrs
         return {k: v for k, v in self.attrs.items() if k not in self.op.injects}
+
+    def locate(self, problem: object) -> str:
+        """The text of an error, with the node in which it occurred and the user's line."""
+        made = f"\n  made at     {callsite.describe(self.site)}" if self.site else ""
+        return f"node {self.name!r}: {problem}{made}"
 
     def __repr__(self) -> str:
         if self.op is None:

@@ -39,7 +39,6 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
@@ -179,7 +178,7 @@ class Program:
             text = str(problem)
             if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
                 text = f"{type(problem).__name__}: {text}"
-            return kind(f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}")
+            return kind(node.locate(text))
         return problem
 
     def __str__(self) -> str:

@@ -73,4 +73,4 @@ def outputs_of(node: Node, inputs: Inputs, attrs: dict) -> tuple[Spec, ...]:
     try:
         return plan_of(node.op, known, attrs).outputs
     except (MXNetError, ValueError) as problem:
-        raise MXNetError(f"node {node.name!r}: {problem}") from None
+        raise MXNetError(node.locate(problem)) from None
