@@ -31,7 +31,7 @@ import re
 import warnings
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from d2lmini import files
@@ -152,20 +152,19 @@ class Block:
             todo += [(f"{indent}  ", f"({n}): ", x) for n, x in reversed(children.items())]
         return "\n".join(lines)
 
-    def _parts(
-        self, method: str, path: str = "", last_first: bool = False
-    ) -> Iterator[tuple[str, Block, bool]]:
-        """This Block and all Blocks in it, parents first, as (path, Block, False); (path, Block,
-        True) where the class of a Block has a `method` of its own, which also answers for the
-        Blocks in that one. A loop, because nets may be deep."""
-        todo = [(path, self)]
+    def _walk(self, method: str, act: Callable[[Block], Any], *args: Any, **kwargs: Any) -> list:
+        """What `act` gives for this Block and all Blocks in it, parents first. A Block whose class
+        has a `method` of its own is asked by that, also for the Blocks in it. A loop, because nets
+        may be deep."""
+        results, todo = [], [self]
         while todo:
-            path, block = todo.pop()
-            own = block is not self and getattr(type(block), method).__module__ not in _WALKERS
-            yield path, block, own
-            if not own:
-                children = [(f"{path}{name}.", x) for name, x in block._children.items()]
-                todo += children if last_first else reversed(children)
+            block = todo.pop()
+            if block is self or getattr(type(block), method).__module__ in _WALKERS:
+                results.append(act(block))
+                todo += reversed(block._children.values())
+            else:
+                results.append(getattr(block, method)(*args, **kwargs))
+        return results
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -199,13 +198,12 @@ class Block:
         full names match a regular expression from the start, as in '.*weight|.*bias'."""
         found = ParameterDict(self._params.prefix)
         pattern = re.compile(select or "")
-        for _, block, own in self._parts("collect_params"):
-            if own:
-                found.update(block.collect_params(select))
-                continue
+
+        def own(block: Block) -> dict[str, Parameter]:
             block._check_container_with_block()
-            part = ParameterDict(block.params.prefix)
-            part._params.update({k: p for k, p in block.params.items() if pattern.match(k)})
+            return {k: p for k, p in block.params.items() if pattern.match(k)}
+
+        for part in self._walk("collect_params", own, select):
             found.update(part)
         return found
 
@@ -235,12 +233,15 @@ class Block:
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """The parameters by their paths: 'features.0.weight'."""
         found: dict[str, Parameter] = {}
-        method = "_collect_params_with_prefix"
-        for path, block, own in self._parts(method, prefix and f"{prefix}."):
-            if own:
-                found.update(block._collect_params_with_prefix(path.removesuffix(".")))
+        todo: list[tuple[str, Block]] = [(prefix and f"{prefix}.", self)]
+        while todo:
+            path, block = todo.pop()
+            if block is not self and not block._children:  # a layer may have other names
+                found.update(block._collect_params_with_prefix(path[:-1]))
             else:
                 found.update({path + name: p for name, p in block._reg_params.items()})
+                children = reversed(block._children.items())
+                todo += [(f"{path}{name}.", child) for name, child in children]
         return found
 
     # -- calls -------------------------------------------------------------------------------------
@@ -278,11 +279,12 @@ class Block:
         hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
         array). Their graphs then run op by op, uncompiled. (MXNet's callbacks receive a handle of
         the array.)"""
-        for _, block, own in self._parts("register_op_hook"):
-            if own:
-                block.register_op_hook(callback, monitor_all)
-            else:
-                block._add_op_hook(callback, monitor_all)
+        self._walk(
+            "register_op_hook",
+            lambda block: block._add_op_hook(callback, monitor_all),
+            callback,
+            monitor_all,
+        )
         self._clear_cached_op()
 
     def _add_op_hook(self, callback: Callable, monitor_all: bool) -> None:
@@ -290,11 +292,13 @@ class Block:
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
-        for _, block, own in reversed(list(self._parts("apply", last_first=True))):
-            if own:
-                block.apply(fn)
-            else:
-                fn(block)
+        found: list[Block] = []
+        todo = [self]
+        while todo:
+            found.append(todo.pop())
+            todo += found[-1]._children.values()
+        for block in reversed(found):
+            fn(block)
         return self
 
     # -- the whole net at once ---------------------------------------------------------------------
@@ -312,11 +316,7 @@ class Block:
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
-        for _, block, own in self._parts("hybridize"):
-            if own:
-                block.hybridize(active, **kwargs)
-            else:
-                block._activate(active, kwargs)
+        self._walk("hybridize", lambda block: block._activate(active, kwargs), active, **kwargs)
         self._clear_cached_op()
 
     def _activate(self, active: bool, flags: dict[str, Any]) -> None:
@@ -334,13 +334,13 @@ class Block:
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters to `dtype`."""
-        for _, block, own in self._parts("cast"):
-            if own:
-                block.cast(dtype)
-                continue
+
+        def own(block: Block) -> None:
             for parameter in block.params.values():
                 parameter.cast(dtype)
             block._drop_programs()
+
+        self._walk("cast", own, dtype)
         self._clear_cached_op()
 
     def zero_grad(self) -> None:

@@ -147,7 +147,7 @@ def test_a_block_that_has_a_method_of_its_own_is_asked():
     assert not net.collect_params() and inner[0].weight.dtype == 'float32'
     seen = []
     net.apply(seen.append)
-    assert seen == [net[0], net]
+    assert seen == [net[0], inner[0], inner, net]
 
 
 def test_a_long_net_and_graph():
