@@ -49,10 +49,10 @@ from d2lmini.symbol import Symbol
 _NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
 
 
-#: The flags of `hybridize`; the first two have no effect.
+#: The flags of `hybridize`, in MXNet's order.
 _FLAGS = (
-    "backend", "clear", "static_alloc", "static_shape", "inline_limit", "forward_bulk_size",
-    "backward_bulk_size", "backward_do_mirror",
+    "static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size",
+    "backward_do_mirror",
 )  # fmt: skip
 
 
@@ -189,17 +189,7 @@ class HybridBlock(Block):
     # -- compiling ---------------------------------------------------------------------------------
 
     def hybridize(
-        self,
-        active: bool = True,
-        backend: str | None = None,
-        clear: bool = True,
-        static_alloc: bool = False,
-        static_shape: bool = False,
-        inline_limit: int = 2,
-        forward_bulk_size: int | None = None,
-        backward_bulk_size: int | None = None,
-        backward_do_mirror: bool | None = None,
-        **kwargs: Any,
+        self, active: bool = True, backend: Any = None, clear: bool = True, **flags: Any
     ) -> None:
         """Compile this Block and its children from the next call on; active=False turns this off.
 
@@ -214,26 +204,19 @@ class HybridBlock(Block):
         ops; results are equal to the bit (`graph/mirror.py`). Ops made under
         `AttrScope(force_mirroring="True")` are computed again without this flag.
 
-        The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
+        The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
+        flags.
         """
-        super().hybridize(
-            active,
-            static_alloc=static_alloc,
-            static_shape=static_shape,
-            inline_limit=inline_limit,
-            forward_bulk_size=forward_bulk_size,
-            backward_bulk_size=backward_bulk_size,
-            backward_do_mirror=backward_do_mirror,
-            **kwargs,
-        )
+        super().hybridize(active, **flags)
 
     def _activate(self, active: bool, flags: dict[str, Any]) -> None:
-        unknown = sorted(flags.keys() - _FLAGS)
+        known = ("backend", "clear", *_FLAGS)
+        unknown = sorted(flags.keys() - known)
         if unknown:
-            raise TypeError(f"hybridize: unknown flags {unknown}; known are {', '.join(_FLAGS)}")
+            raise TypeError(f"hybridize: unknown flags {unknown}; known are {', '.join(known)}")
         self._active = active
         given = {"static_alloc": False, "static_shape": False, "inline_limit": 2, **flags}
-        self._flags = [(n, given[n]) for n in _FLAGS[2:] if given.get(n) is not None]
+        self._flags = [(n, given[n]) for n in _FLAGS if given.get(n) is not None]
         self._drop_programs()
 
     def _drop_programs(self) -> None:

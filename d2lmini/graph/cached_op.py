@@ -232,9 +232,8 @@ class Compiled:
 
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry],
-        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas | None = None,
-        overlaps: bool = False, static: bool = False, mirrors: bool = False,
-        trace: SymbolicTrace | None = None,
+        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas,
+        overlaps: bool, static: bool, mirrors: bool, trace: SymbolicTrace,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
@@ -245,7 +244,7 @@ class Compiled:
         self.variables = variables
         self.training = modes.training
         self.trace = trace
-        self.draws = trace.draws(modes.training) if trace else ()
+        self.draws = trace.draws(modes.training)
         self.typed = outputs
         outputs = pool_before_activation(outputs)
         self.wanted = [i for i, needed in enumerate(needs) if needed]

@@ -31,8 +31,10 @@ MODES: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 #: Arithmetic on a floating value.
-AROUND = ("a", "a * 2", "a + 0.5", "-a", "a * a", "F.tanh(a)", "F.relu(a)", "a / 3", "F.exp(-a * a)",
-          "F.clip(a, -1, 1)", "F.sqrt(a * a + 1)", "F.sigmoid(a)", "a - a * 0.5")  # fmt: skip
+AROUND = (
+    "a", "a * 2", "a + 0.5", "-a", "a * a", "F.tanh(a)", "F.relu(a)", "a / 3", "F.exp(-a * a)",
+    "F.clip(a, -1, 1)", "F.sqrt(a * a + 1)", "F.sigmoid(a)", "a - a * 0.5",
+)  # fmt: skip
 
 
 @cache
@@ -113,9 +115,7 @@ def check(seed: int) -> bool:
     case = rng.choice(rows())
     _, dtype, before, behind, training = eval(draw(seed))
     inputs = [
-        x.astype(nd.ones(1, dtype=dtype).dtype)
-        if x.dtype == np.float32
-        else x
+        x.astype(nd.ones(1, dtype=dtype).dtype) if x.dtype == np.float32 else x
         for x in case.inputs
         if isinstance(x, np.ndarray)
     ]

@@ -144,7 +144,7 @@ def test_a_block_that_has_a_method_of_its_own_is_asked():
     net.hybridize(False)
     net.cast("float16")
     net.register_op_hook(lambda *_: None)
-    assert not net.collect_params() and inner[0].weight.dtype == 'float32'
+    assert not net.collect_params() and inner[0].weight.dtype == "float32"
     seen = []
     net.apply(seen.append)
     assert seen == [net[0], inner[0], inner, net]
