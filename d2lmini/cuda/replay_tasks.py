@@ -228,8 +228,8 @@ class SegmentProgram:
             self.at = i
             if isinstance(task, _Call):
                 task.function = function
-                task.keys = keys[drawn : drawn + task.program.draws]
-                drawn += task.program.draws
+                end = drawn + len(task.keys)
+                task.keys, drawn = keys[drawn:end], end
             elif task.op is _UPDATE:
                 task = copy.copy(task)
                 task.attrs = {**task.attrs, "numbers": self._numbers.data}
@@ -250,7 +250,7 @@ def _copy_of(task: Any, memory: dict[Any, _Memory]) -> Any:
             _redirect(task.inputs, memory),
             _redirect(task.outputs, memory),
             task.ctx,
-            (),
+            task.keys,
         )
     else:
         made = copy.copy(task)

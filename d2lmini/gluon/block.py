@@ -46,6 +46,9 @@ from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, bri
 from d2lmini.gluon.summary import print_summary
 from d2lmini.gluon.utils import HookHandle
 
+#: The modules whose methods walk over a whole net.
+_WALKERS = ("d2lmini.gluon.block", "d2lmini.gluon.hybrid_block")
+
 __all__ = ["Block", "_BlockScope", "_flatten", "_regroup"]
 
 
@@ -135,11 +138,33 @@ class Block:
         return {name: x for name, x in self.__dict__.items() if isinstance(x, Block)}
 
     def __repr__(self) -> str:
-        lines = [
-            f"  ({name}): " + repr(block).replace("\n", "\n  ")
-            for name, block in self._repr_children().items()
-        ]
-        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+        lines: list[str] = []
+        todo: list[tuple[str, str, Any]] = [("", "", self)]  # indent, label, Block or text
+        while todo:
+            indent, label, block = todo.pop()
+            if not isinstance(block, Block) or type(block).__repr__ is not Block.__repr__:
+                text = block if isinstance(block, str) else repr(block)
+                lines += [indent + line for line in f"{label}{text}".split("\n")]
+                continue
+            children = block._repr_children()
+            lines.append(f"{indent}{label}{type(block).__name__}(")
+            todo += [(indent, "", ")")] if children else [(indent, "", "\n)")]
+            todo += [(f"{indent}  ", f"({n}): ", x) for n, x in reversed(children.items())]
+        return "\n".join(lines)
+
+    def _walk(self, method: str, act: Callable[[Block], Any], *args: Any, **kwargs: Any) -> list:
+        """What `act` gives for this Block and all Blocks in it, parents first. A Block whose class
+        has a `method` of its own is asked by that, also for the Blocks in it. A loop, because nets
+        may be deep."""
+        results, todo = [], [self]
+        while todo:
+            block = todo.pop()
+            if block is self or getattr(type(block), method).__module__ in _WALKERS:
+                results.append(act(block))
+                todo += reversed(block._children.values())
+            else:
+                results.append(getattr(block, method)(*args, **kwargs))
+        return results
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -171,15 +196,15 @@ class Block:
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """The parameters of this Block and all its descendants. `select` keeps the parameters whose
         full names match a regular expression from the start, as in '.*weight|.*bias'."""
-        self._check_container_with_block()
         found = ParameterDict(self._params.prefix)
-        if select is None:
-            found.update(self.params)
-        else:
-            pattern = re.compile(select)
-            found._params.update({k: p for k, p in self.params.items() if pattern.match(k)})
-        for child in self._children.values():
-            found.update(child.collect_params(select))
+        pattern = re.compile(select or "")
+
+        def own(block: Block) -> dict[str, Parameter]:
+            block._check_container_with_block()
+            return {k: p for k, p in block.params.items() if pattern.match(k)}
+
+        for part in self._walk("collect_params", own, select):
+            found.update(part)
         return found
 
     def _check_container_with_block(self) -> None:
@@ -207,11 +232,16 @@ class Block:
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """The parameters by their paths: 'features.0.weight'."""
-        if prefix:
-            prefix += "."
-        found = {prefix + name: p for name, p in self._reg_params.items()}
-        for name, child in self._children.items():
-            found.update(child._collect_params_with_prefix(prefix + name))
+        found: dict[str, Parameter] = {}
+        todo: list[tuple[str, Block]] = [(prefix and f"{prefix}.", self)]
+        while todo:
+            path, block = todo.pop()
+            if block is not self and not block._children:  # a layer may have other names
+                found.update(block._collect_params_with_prefix(path[:-1]))
+            else:
+                found.update({path + name: p for name, p in block._reg_params.items()})
+                children = reversed(block._children.items())
+                todo += [(f"{path}{name}.", child) for name, child in children]
         return found
 
     # -- calls -------------------------------------------------------------------------------------
@@ -245,16 +275,30 @@ class Block:
         return HookHandle().attach(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op in the hybridized
-        descendants, with monitor_all also for each input; see HybridBlock."""
-        for child in self._children.values():
-            child.register_op_hook(callback, monitor_all)
+        """Call `callback(name, op, array)` for each output of each op in Blocks that are
+        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
+        array). Their graphs then run op by op, uncompiled. (MXNet's callbacks receive a handle of
+        the array.)"""
+        self._walk(
+            "register_op_hook",
+            lambda block: block._add_op_hook(callback, monitor_all),
+            callback,
+            monitor_all,
+        )
+        self._clear_cached_op()
+
+    def _add_op_hook(self, callback: Callable, monitor_all: bool) -> None:
+        """A Block that is not compiled has no ops of its own to watch."""
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
-        for child in self._children.values():
-            child.apply(fn)
-        fn(self)
+        found: list[Block] = []
+        todo = [self]
+        while todo:
+            found.append(todo.pop())
+            todo += found[-1]._children.values()
+        for block in reversed(found):
+            fn(block)
         return self
 
     # -- the whole net at once ---------------------------------------------------------------------
@@ -272,21 +316,32 @@ class Block:
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
-        for child in self._children.values():
-            child.hybridize(active, **kwargs)
+        self._walk("hybridize", lambda block: block._activate(active, kwargs), active, **kwargs)
+        self._clear_cached_op()
+
+    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+        """A plain Block stays eager."""
 
     def _clear_cached_op(self) -> None:
-        """Make all enclosing Blocks drop their compiled programs."""
-        outer = self._parent and self._parent[0]()
-        if outer is not None:
-            outer._clear_cached_op()
+        """Make this Block and all enclosing Blocks drop their compiled programs."""
+        block: Block | None = self
+        while block is not None:
+            block._drop_programs()
+            block = block._parent and block._parent[0]()
+
+    def _drop_programs(self) -> None:
+        """A plain Block has none."""
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters to `dtype`."""
-        for child in self._children.values():
-            child.cast(dtype)
-        for parameter in self.params.values():
-            parameter.cast(dtype)
+
+        def own(block: Block) -> None:
+            for parameter in block.params.values():
+                parameter.cast(dtype)
+            block._drop_programs()
+
+        self._walk("cast", own, dtype)
+        self._clear_cached_op()
 
     def zero_grad(self) -> None:
         """Set all gradients to zeros, as `collect_params().zero_grad()` does."""

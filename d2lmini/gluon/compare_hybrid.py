@@ -41,7 +41,6 @@ from d2lmini.graph.ir import Node, topological
 from d2lmini.graph.symbolic_trace import SymbolicTrace
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,7 @@ def _values(placed: PlacedTrace, flat: list[Any]) -> dict[Node, list[np.ndarray]
     def watch(node: Node, _: Any, outputs: list[Any]) -> None:
         found[node] = [y.asnumpy() for y in outputs]
 
-    variables = dict(zip(placed.op.variables, placed.arrays_for(flat)))
-    evaluate(placed.trace.symbol._entries, variables, watch, placed.ctx)
+    placed.op_by_op(flat, watch)
     return found
 
 
@@ -246,7 +244,8 @@ def _find_miscompiled(
     """The first node whose value changes when the graph up to that node is compiled."""
     arrays = dict(zip(placed.op.variables, placed.arrays_for(flat)))
     for node, expected in values.items():
-        part = CachedOp(Symbol(tuple((node, i) for i in range(len(expected)))))
+        graph = Symbol(tuple((node, i) for i in range(len(expected))))
+        part = CachedOp(graph, trace=placed.trace)
         with random_state.rewound():
             results = part(*[arrays[variable] for variable in part.variables])
         for y, result in zip(expected, results if isinstance(results, list) else [results]):

@@ -36,7 +36,7 @@ from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
-from d2lmini.graph.ir import Node
+from d2lmini.graph.ir import Node, Watch
 from d2lmini.graph.program_cache import ProgramCache
 from d2lmini.graph.symbolic_trace import (
     FallbackToEager,
@@ -94,7 +94,7 @@ class PlacedTrace:
         self.form = form
         self.ctx = ctx
         self.kind: Any = loaders["np.ndarray"]() if trace.is_np else NDArray
-        self.op = _TrackedCachedOp(trace.symbol, flags, name, kept)
+        self.op = _TrackedCachedOp(trace.symbol, flags, name, kept, trace)
         self.op.emptied = emptied
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
@@ -187,8 +187,13 @@ class PlacedTrace:
                 for name, array in taken + given if monitor_all else given:
                     callback(name, node.op.name, array)
 
+        return self.unflatten(self.op_by_op(flat, watch))
+
+    def op_by_op(self, flat: Sequence[NDArray | None], watch: Watch) -> list[NDArray]:
+        """The values of the graph, uncompiled; `watch` sees each op."""
         values = dict(zip(self.op.variables, self.arrays_for(flat)))
-        return self.unflatten(evaluate(self.trace.symbol._entries, values, watch, self.ctx))
+        keys = self.trace.keys(self.trace.draws(modes.training), self.ctx)
+        return evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
 
 
 class CompiledForward:
@@ -212,21 +217,25 @@ class CompiledForward:
             ctx, kind, specs = last.ctx, last.kind, last.specs
             for x in args:
                 if type(x) is not kind or x._ctx is not ctx:
-                    return self._call(args)
-            if last.single:
-                spec = last.spec
-                if spec is None or (args[0]._spec is spec and modes.training is last.training):
-                    return last.one(args[0])
-            elif specs is None or (
-                modes.training is last.training and [x._spec for x in args] == specs
-            ):
-                return last(args)
-        return self._call(args)
+                    break
+            else:
+                if last.single:
+                    spec = last.spec
+                    if spec is None or (args[0]._spec is spec and modes.training is last.training):
+                        return last.one(args[0])
+                elif specs is None or (
+                    modes.training is last.training and [x._spec for x in args] == specs
+                ):
+                    return last(args)
+        function, args = self._find(args)
+        return function(*args)
 
-    def _call(self, args: tuple) -> Any:
-        """Call without the fast path: trace the Block and fill its graph's arrays if needed."""
+    def _find(self, args: tuple) -> tuple[Callable[..., Any], tuple]:
+        """What a call without the fast path calls: a placed trace, made if needed, or the Block's
+        own `forward`. It is called above: Blocks may be nested deep."""
         block = self._block()
         assert block is not None
+        forward = type(block).forward.__get__(block)
         flat, form = flatten(list(args))
         if any(isinstance(x, Symbol) for x in flat):
             if any(isinstance(x, NDArray) for x in flat) and thread_state.trace is None:
@@ -237,25 +246,25 @@ class CompiledForward:
             if thread_state.trace is not None and block._sees_shapes:
                 thread_state.trace.shaped = True
                 args = regroup([thread_state.trace.with_shape(x) for x in flat], form)[0]
-            return type(block).forward(block, *args)
+            return forward, args
         ctx = _context(block, flat)
         if thread_state.trace is not None:
             # Only arrays, inside the trace of an outer Block: they become variables of the outer
             # graph.
             stood = [x if x is None else thread_state.trace.stands_for(x) for x in flat]
-            return type(block).forward(block, *regroup(stood, form)[0])
+            return forward, regroup(stood, form)[0]
         if modes.training in self._as_written:
-            return type(block).forward(block, *args)
+            return forward, args
         try:
             placed = self.place(block, flat, form, ctx)
         except FallbackToEager as reason:
             self._run_as_written(reason)
-            return type(block).forward(block, *args)
+            return forward, args
         if block._op_hooks:
-            return placed.run_with_hooks(flat, block._op_hooks)
+            return placed.run_with_hooks, (flat, block._op_hooks)
         if form == [0] * len(flat):
             self._last = placed
-        return placed(flat)
+        return placed, (flat,)
 
     def _run_as_written(self, reason: FallbackToEager) -> None:
         """Run uncompiled in this mode from now on; warn once for each source line at fault."""

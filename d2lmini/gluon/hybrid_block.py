@@ -42,11 +42,18 @@ from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.graphs import complete_shapes, complete_types, export
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.symbolic_trace import one_at_a_time, outside, thread_state
+from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
 _NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
+
+
+#: The flags of `hybridize`, in MXNet's order.
+_FLAGS = (
+    "static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size",
+    "backward_do_mirror",
+)  # fmt: skip
 
 
 class HybridBlock(Block):
@@ -97,7 +104,9 @@ class HybridBlock(Block):
         else:
             ctx = self._context_of(x, args)
             if ctx is None:
-                return self._forward_symbols(x, args)
+                variables = self._variables(x, args)
+                with self.name_scope():
+                    return self.hybrid_forward(symbol, x, *args, **variables)
         if not self._reg_params:
             return self.hybrid_forward(nd, x, *args) if args else self.hybrid_forward(nd, x)
         params: dict[str, Any] = {}
@@ -111,15 +120,13 @@ class HybridBlock(Block):
             params = {name: p.data(ctx) for name, p in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
-    def _forward_symbols(self, x: Any, args: tuple) -> Any:
-        """`hybrid_forward` with F = sym and parameters' variables; nodes get the Block's prefix."""
+    def _variables(self, x: Any, args: tuple) -> dict[str, Any]:
+        """The variables of the Block's own parameters, for a call with Symbols."""
         trace = thread_state.trace
         if trace is not None and any(not p._data for p in self._reg_params.values()):
             flat, form = flatten([x, *args])
             self._finish_deferred(*regroup([trace.with_shape(value) for value in flat], form)[0])
-        params = {name: p.var() for name, p in self._reg_params.items()}
-        with self.name_scope():
-            return self.hybrid_forward(symbol, x, *args, **params)
+        return {name: p.var() for name, p in self._reg_params.items()}
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
         """Compute the output with functions of F; a subclass defines this method."""
@@ -151,7 +158,7 @@ class HybridBlock(Block):
                     self.infer_shape(*inputs)
                 except (MXNetError, AttributeError) as problem:  # an input is no array
                     raise ValueError(f"{_NO_SHAPE} {problem}") from problem
-            with outside():  # initial values are drawn once, outside the trace
+            with initializing():
                 for parameter in own:
                     parameter._finish_deferred_init()
 
@@ -182,17 +189,7 @@ class HybridBlock(Block):
     # -- compiling ---------------------------------------------------------------------------------
 
     def hybridize(
-        self,
-        active: bool = True,
-        backend: str | None = None,
-        clear: bool = True,
-        static_alloc: bool = False,
-        static_shape: bool = False,
-        inline_limit: int = 2,
-        forward_bulk_size: int | None = None,
-        backward_bulk_size: int | None = None,
-        backward_do_mirror: bool | None = None,
-        **kwargs: Any,
+        self, active: bool = True, backend: Any = None, clear: bool = True, **flags: Any
     ) -> None:
         """Compile this Block and its children from the next call on; active=False turns this off.
 
@@ -207,48 +204,26 @@ class HybridBlock(Block):
         ops; results are equal to the bit (`graph/mirror.py`). Ops made under
         `AttrScope(force_mirroring="True")` are computed again without this flag.
 
-        The other flags are MXNet's and have no effect. Raises TypeError for unknown flags.
+        The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
+        flags.
         """
-        if kwargs:
-            raise TypeError(
-                f"hybridize: unknown flags {sorted(kwargs)}; known are backend, clear, "
-                "static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, "
-                "backward_do_mirror"
-            )
-        self._active = active
-        self._flags = [
-            ("static_alloc", static_alloc),
-            ("static_shape", static_shape),
-            ("inline_limit", inline_limit),
-        ]
-        for name, value in (
-            ("forward_bulk_size", forward_bulk_size), ("backward_bulk_size", backward_bulk_size),
-            ("backward_do_mirror", backward_do_mirror),
-        ):  # fmt: skip
-            if value is not None:
-                self._flags.append((name, value))
-        self._clear_cached_op()
-        super().hybridize(
-            active,
-            static_alloc=static_alloc,
-            static_shape=static_shape,
-            inline_limit=inline_limit,
-            forward_bulk_size=forward_bulk_size,
-            backward_bulk_size=backward_bulk_size,
-            backward_do_mirror=backward_do_mirror,
-        )
+        super().hybridize(active, **flags)
 
-    def _clear_cached_op(self) -> None:
-        """Drop the compiled programs of this Block and of all Blocks that contain it."""
+    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+        known = ("backend", "clear", *_FLAGS)
+        unknown = sorted(flags.keys() - known)
+        if unknown:
+            raise TypeError(f"hybridize: unknown flags {unknown}; known are {', '.join(known)}")
+        self._active = active
+        given = {"static_alloc": False, "static_shape": False, "inline_limit": 2, **flags}
+        self._flags = [(n, given[n]) for n in _FLAGS if given.get(n) is not None]
+        self._drop_programs()
+
+    def _drop_programs(self) -> None:
         self.__dict__.pop("forward", None)
         if self._active:
             # The instance attribute hides the method, so calls of an eager net check nothing.
             self.__dict__["forward"] = CompiledForward(self, self._flags)
-        super()._clear_cached_op()
-
-    def cast(self, dtype: Any) -> None:
-        super().cast(dtype)
-        self._clear_cached_op()
 
     @property
     def _sees_shapes(self) -> bool:
@@ -263,14 +238,9 @@ class HybridBlock(Block):
             )
         return compiled
 
-    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op while the Block is
-        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
-        array). The graph then runs op by op, uncompiled. (MXNet's callbacks receive a handle of the
-        array.)"""
-        super().register_op_hook(callback, monitor_all)
+    def _add_op_hook(self, callback: Callable[..., Any], monitor_all: bool) -> None:
         self._op_hooks.append((callback, monitor_all))
-        self._clear_cached_op()
+        self._drop_programs()
 
     def guard_misses(self) -> list[str]:
         """The reason for each recompilation after the first compilation, as text; the last 100."""

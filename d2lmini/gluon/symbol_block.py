@@ -33,7 +33,7 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
-from d2lmini.graph.symbolic_trace import one_at_a_time, outside, plain, thread_state
+from d2lmini.graph.symbolic_trace import initializing, plain, thread_state
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
 
@@ -127,7 +127,7 @@ class SymbolBlock(HybridBlock):
         values = flat if trace is None else [trace.with_shape(value) for value in flat]
         shapes = {name: value.shape for name, value in zip(self._input_names, values)}
         complete(self._params, self._graph, shapes)
-        with one_at_a_time(), outside():
+        with initializing():
             for parameter in self._params.values():
                 parameter._finish_deferred_init()
 

@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini import random_state
 from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
@@ -39,8 +38,8 @@ from d2lmini.graph.program_cache import ProgramCache, now
 from d2lmini.graph.program_node import Backward, ProgramNode
 from d2lmini.graph.recompute import recompute
 from d2lmini.graph.split import cut_graph, residuals
-from d2lmini.graph.symbolic_trace import one_at_a_time
-from d2lmini.graph.typed import infer_types
+from d2lmini.graph.symbolic_trace import SymbolicTrace, one_at_a_time
+from d2lmini.graph.typed import draw_numbers, infer_types
 from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
@@ -60,7 +59,7 @@ class CachedOp:
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
     with static_alloc the memory for intermediate results is kept from call to call, with
     static_shape too calls on a GPU are replayed (`cuda.cuda_graph`). CachedOps of one net share
-    `kept`.
+    `kept`. trace: the trace that the symbol is from, which knows what draws.
 
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
     whole, of which it reads each once."""
@@ -73,12 +72,18 @@ class CachedOp:
         flags: Any = (),
         name: str = "cached_op",
         kept: ProgramCache | None = None,
+        trace: SymbolicTrace | None = None,
     ):
         self.symbol = symbol
         self.name = name
         self.flags = dict(flags)
         self.kept = kept or ProgramCache(self.flag(flags, "static_alloc"))
         self.variables = variables_of(symbol._entries)
+        if trace is None:
+            trace = SymbolicTrace((), (), False)
+            for node in draw_numbers(symbol._entries):
+                trace.note_draw(node.op, node.attrs)  # type: ignore[arg-type]
+        self.trace = trace
         self._compiled: dict[tuple, Compiled] = {}
         self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)
@@ -208,7 +213,7 @@ class CachedOp:
         static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
         return Compiled(
             self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
-            self.overlaps, static, self.mirrors,
+            self.overlaps, static, self.mirrors, self.trace,
         )  # fmt: skip
 
 
@@ -219,6 +224,7 @@ class Compiled:
     outputs  what the forward program computes; besides it keeps the values `kept_variables`, of
              which `kept_at` says where among its results they are
     wanted   positions of the inputs with a history; `reached`: those that the outputs depend on
+    draws    which of the calls that were traced draw in this mode; () if none does
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
     changed  positions of the inputs that the forward program changes and reads besides; `unread`
              those that it only changes, such as moving statistics
@@ -228,8 +234,8 @@ class Compiled:
 
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry],
-        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas | None = None,
-        overlaps: bool = False, static: bool = False, mirrors: bool = False,
+        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas,
+        overlaps: bool, static: bool, mirrors: bool, trace: SymbolicTrace,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
@@ -239,6 +245,8 @@ class Compiled:
         self.static = static
         self.variables = variables
         self.training = modes.training
+        self.trace = trace
+        self.draws = trace.draws(modes.training)
         self.typed = outputs
         outputs = pool_before_activation(outputs)
         self.wanted = [i for i, needed in enumerate(needs) if needed]
@@ -277,7 +285,7 @@ class Compiled:
         forward = self.forward
         if forward.mutated and modes.repeats:
             inputs = copies_of(inputs, forward.mutated)
-        keys = [random_state.next_key(ctx) for _ in range(forward.draws)] if forward.draws else ()
+        keys = self.trace.keys(self.draws, ctx) if self.draws else ()
         outs = () if out is None else self._check_out(out)
         before = inputs
         if self.wanted and (self.changed or outs):

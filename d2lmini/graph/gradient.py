@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2lmini.autograd.scopes import scope
+from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Spec, Y, registry
 from d2lmini.symbol.naming import NameManager, Prefix
@@ -80,7 +81,10 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
         for i in range(node.n_outputs):
             if gs[i] is None:
                 gs[i] = make_filled("_zeros", specs[i])
-    grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
+    try:
+        grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
+    except MXNetError as problem:
+        raise MXNetError(node.locate(problem)) from None
     # An op of several outputs gives arrays as a list, and here a group.
     if len(grads) == 1 and isinstance(grads[0], Traced):
         return [Traced((entry,)) for entry in grads[0]._entries]

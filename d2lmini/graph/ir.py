@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from d2lmini import callsite
 from d2lmini.ops.core import Cost, Op
 from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.spec import Spec
@@ -55,7 +56,8 @@ class Node:
     name    of the variable, or of this call of the op
     inputs  the source of each input of the op; None for an optional input without a source
     attrs   attributes of the op, checked and converted; in typed graphs also the attributes that
-            are set at run time: `training` as True or False, `rng` as a `Draw`
+            are set at run time: `training` as True or False, `rng` as a `Draw`, or None for a call
+            that draws nothing
     specs   shape and dtype of each output, hidden outputs included; None while unknown
     labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
     site    the user's line that made the node
@@ -132,6 +134,11 @@ class Node:
         if self.op is None or not self.op.injects:
             return self.attrs
         return {k: v for k, v in self.attrs.items() if k not in self.op.injects}
+
+    def locate(self, problem: object) -> str:
+        """The text of an error, with the node in which it occurred and the user's line."""
+        made = f"\n  made at     {callsite.describe(self.site)}" if self.site else ""
+        return f"node {self.name!r}: {problem}{made}"
 
     def __repr__(self) -> str:
         if self.op is None:
@@ -253,8 +260,8 @@ def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()
     each `Draw` refers to."""
     assert node.op is not None
     attrs = node.attrs
-    if node.op.random:
-        attrs = {**attrs, "rng": keys[attrs["rng"].number]}
+    if draw := attrs.get("rng"):
+        attrs = {**attrs, "rng": keys[draw.number]}
     kernel = node.op.compute
     if node.specs is not None:
         kernel = kernel_for(node.op, "cpu", [spec_of(e) for e in node.sources], node.specs)

@@ -158,7 +158,7 @@ class Subgraph:
         self.operands: list[Operand] = list(found)
         self.outputs = [(places[step], i) for step, i in outputs]
         self.key = (*key, *self.outputs)
-        self.keys = [step.attrs["rng"] for step in ordered if step.op.random]
+        self.keys = [step.attrs["rng"] for step in ordered if step.attrs.get("rng")]
 
     @property
     def form(self) -> tuple:
@@ -186,7 +186,7 @@ class Subgraph:
                     whole = spec is self.rows[n][0].specs[i]
                     inputs.append(entry if whole else _part(entry, offset, spec, names))
             attrs = step.attrs
-            if step.op.random:
+            if attrs.get("rng"):
                 attrs = {**attrs, "rng": Draw(drawn)}
                 drawn += 1
             name = names.get(None, operator_hint(step.op.name)) if names else ""

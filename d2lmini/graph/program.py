@@ -39,7 +39,6 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
@@ -47,7 +46,7 @@ from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.arena import Arena, Arenas, Run
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.costs import ProgramCost, together
-from d2lmini.graph.ir import Draw, Entry, Node, mutated_by, spec_of, topological
+from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 
 _serial = count()
 
@@ -60,7 +59,6 @@ class Program:
     outputs       what it computes
     specs         shape and dtype of each output
     mutated       positions of the inputs that it changes besides
-    draws         how many random keys a call needs
     anywhere      `places` of a call whose outputs all go to new memory
     source        the function as text
     plan          where intermediate results lie in the arena
@@ -92,9 +90,6 @@ class Program:
         nodes = [node for node in topological(outputs) if node.op is not None]
         changed = mutated_by(nodes)
         self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
-        # Passes may have left out some that draw; the others keep their numbers.
-        drawn = [v.number for node in nodes for v in node.attrs.values() if type(v) is Draw]
-        self.draws = max(drawn, default=-1) + 1
         self._ctx = ctx or cpu()
         self._xp = device_of(self._ctx).xp
         writer = Writer(name, self.inputs, self.outputs, most_parts, self._xp is not np)
@@ -183,7 +178,7 @@ class Program:
             text = str(problem)
             if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
                 text = f"{type(problem).__name__}: {text}"
-            return kind(f"node {node.name!r}: {text}\n  made at     {callsite.describe(node.site)}")
+            return kind(node.locate(text))
         return problem
 
     def __str__(self) -> str:

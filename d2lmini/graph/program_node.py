@@ -5,10 +5,8 @@ Where gradients go on a journey as soon as they are there, this program runs in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import random_state
 from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import grad_or_none
 from d2lmini.autograd.scopes import scope
@@ -115,12 +113,9 @@ class ProgramNode(tape.Node):
         values = dict(zip(of.variables, copies))
 
         def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-            """The outputs of a node, which draws as it did in the program."""
             if node.op is None:
                 return [values[node]]
-            draw = node.attrs.get("rng") if node.op.random else None
-            with nullcontext() if draw is None else random_state.use_key(self.keys[draw.number]):
-                return call_node(node, inputs, self.ctx)
+            return call_node(node, inputs, self.ctx, self.keys)
 
         with scope(True, of.training):
             outputs = interpret(of.typed, call)

@@ -16,9 +16,11 @@ Python in the function runs once, here; what is left are the operations.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import zip_longest
 from traceback import walk_tb
 from typing import Any, NoReturn
 
@@ -26,7 +28,7 @@ from d2lmini import callsite, random_state
 from d2lmini.base import MXNetError, loaders
 from d2lmini.context import Context
 from d2lmini.engine.scheduler import thread_state as engine_state
-from d2lmini.graph.ir import Entry, Node, forget_call, transform
+from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op, Spec, modes
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
@@ -89,6 +91,9 @@ class SymbolicTrace:
     general   does the graph hold for other shapes and devices too? Not if the function could see
               shapes, or used an array
     refused   why there is no such graph after all; None if there is
+    drawn     the calls of random ops in the order of the program, as (op, attributes); also those
+              whose results are not used
+    early     the keys of the first of these, where initial values were drawn after them
     is_np     the values behave like `np.ndarray`
     """
 
@@ -105,6 +110,8 @@ class SymbolicTrace:
         self.symbol = Symbol(())
         self.outputs: list[int | tuple[Any]] = []
         self.refused: FallbackToEager | None = None
+        self.drawn: list[tuple[Op, dict[str, Any]]] = []
+        self.early: list[Any] = []
         self._variables: dict[int, Node] = {}
         self._viewed: set[Entry] = set()
         self._owners: dict[int, Any] | None = None
@@ -137,7 +144,10 @@ class SymbolicTrace:
         thread_state.trace, tracer.capture, tracer.context = self, self._capture, ctx
         modes.tracing = self
         self._owned = owned
+        limit = sys.getrecursionlimit()
         try:
+            # A call of a Block takes more frames here than eagerly, where nets may be as deep.
+            sys.setrecursionlimit(2 * limit)
             with random_state.refusing(_DRAWN):
                 result = self._keep(function(*args))
             if self.refused is not None:  # and the function has caught that
@@ -150,6 +160,7 @@ class SymbolicTrace:
                 raise _add_location(problem) from None
             raise
         finally:
+            sys.setrecursionlimit(limit)
             thread_state.trace, tracer.capture, tracer.context = before, capture, context
             modes.tracing = before
             self._owned, self._owners = tuple, None
@@ -167,6 +178,26 @@ class SymbolicTrace:
         """An op is written down: on arrays its result may be a view of its input."""
         if op.name in VIEWS:
             self._viewed.update(entry for entry in inputs if entry is not None)
+
+    def note_draw(self, op: Op, attrs: dict[str, Any]) -> Draw:
+        """A call of a random op is written down."""
+        self.drawn.append((op, attrs))
+        return Draw(len(self.drawn) - 1)
+
+    def draws(self, training: bool) -> Sequence[bool]:
+        """Whether each of these calls draws in this mode; () if none does."""
+        draws = [op.draws(**{**attrs, "training": training}) for op, attrs in self.drawn]
+        return draws if any(draws) else ()
+
+    def draw_early(self, ctx: Context | None) -> None:
+        """Take the keys of the calls so far, as an eager run would have by now."""
+        self.early = self.keys(self.draws(modes.training), ctx)
+
+    def keys(self, draws: Sequence[bool], ctx: Context | None) -> list[Any]:
+        """The keys for a call of the graph, None where nothing is drawn."""
+        early, self.early = self.early, []
+        taken = zip_longest(draws, early[: len(draws)])
+        return [(key or random_state.next_key(ctx)) if draw else None for draw, key in taken]
 
     def overwritten(self, value: Symbol, by: Symbol) -> Symbol:
         """`value += 1` and the like: every name of the value shows the result. AsWritten where
@@ -250,6 +281,17 @@ def outside() -> Iterator[None]:
             yield
     finally:
         thread_state.trace, tracer.capture, modes.tracing = before, capture, before
+
+
+@contextmanager
+def initializing() -> Iterator[None]:
+    """A scope for initial values that are made while a net is traced: they are drawn once, outside
+    of the trace, with the keys that an eager run gives them."""
+    trace, ctx = thread_state.trace, tracer.context
+    with one_at_a_time(), outside():
+        if trace is not None:
+            trace.draw_early(ctx)
+        yield
 
 
 def plain(symbol: Symbol) -> Symbol:

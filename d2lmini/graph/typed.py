@@ -27,14 +27,14 @@ def infer_types(
     entries: Sequence[Entry], specs: Mapping[Node, Spec], training: bool
 ) -> tuple[Variables, list[Entry]]:
     """The graph behind `entries`, made anew with the specs of its variables given: (new variable of
-    each old one, new entries). Ops that ask are told `training`, and which key they draw.
+    each old one, new entries). Ops that ask are told `training`, and which key they draw with.
 
     MXNetError for a variable without a spec, and where shapes or dtypes don't fit, with the name of
     the node and the line that made it.
     """
     variables: Variables = {}
     entries = complete_shapes(entries, {node: spec.shape for node, spec in specs.items()})
-    draws = {node: number for number, node in enumerate(_drawing(topological(entries)))}
+    numbers = draw_numbers(entries)
 
     def rule(node: Node, inputs: Inputs) -> Node:
         if node.op is None:
@@ -48,20 +48,22 @@ def infer_types(
             if "training" in node.op.injects:
                 attrs["training"] = training
             if node.op.random:
-                attrs["rng"] = Draw(draws[node])
+                attrs["rng"] = Draw(numbers[node]) if node.op.draws(**attrs) else None
         outputs = outputs_of(node, inputs, attrs)
         return node.replace(inputs=inputs, attrs=attrs, specs=outputs)
 
     return variables, transform(entries, rule)
 
 
-def _drawing(nodes: Sequence[Node]) -> list[Node]:
-    """The random nodes in the order in which they draw: that of the program that wrote them, where
-    it is known, so that a compiled net drops what the eager one does."""
-    drawing = [node for node in nodes if node.op is not None and node.op.random]
-    if all("rng" in node.attrs for node in drawing):
-        drawing.sort(key=lambda node: node.attrs["rng"].number)
-    return drawing
+def draw_numbers(entries: Sequence[Entry]) -> dict[Node, int]:
+    """The number of each node that may draw: that of the trace, which counts in the order of the
+    program, so that a compiled net drops what the eager one does; else in the order of the graph.
+    """
+    drawing = [node for node in topological(entries) if node.op is not None and node.op.random]
+    return {
+        node: node.attrs["rng"].number if "rng" in node.attrs else i
+        for i, node in enumerate(drawing)
+    }
 
 
 def outputs_of(node: Node, inputs: Inputs, attrs: dict) -> tuple[Spec, ...]:
@@ -71,4 +73,4 @@ def outputs_of(node: Node, inputs: Inputs, attrs: dict) -> tuple[Spec, ...]:
     try:
         return plan_of(node.op, known, attrs).outputs
     except (MXNetError, ValueError) as problem:
-        raise MXNetError(f"node {node.name!r}: {problem}") from None
+        raise MXNetError(node.locate(problem)) from None

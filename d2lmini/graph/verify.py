@@ -80,8 +80,8 @@ def verify(
         _check_specs(node)
         for entry in node.mutated:
             _check(entry[0].op is None, node.name, f"changes {entry[0].name}, no variable")
-        if node.op.random:
-            other = drawn.setdefault(node.attrs["rng"].number, node)
+        if draw := node.attrs.get("rng"):
+            other = drawn.setdefault(draw.number, node)
             _check(other is node, node.name, f"draws with the key of {other.name}")
     for node, i in outputs:
         _check(i < len(node.specs or ()), node.name, f"has no output {i}")

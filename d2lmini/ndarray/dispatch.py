@@ -430,10 +430,10 @@ def queue(
     inferred = plan.outputs
     if op.injects:
         attrs = dict(attrs)
-        if op.random:
-            attrs["rng"] = random_state.next_key(ctx)
         if "training" in op.injects:
             attrs["training"] = modes.training
+        if op.random:
+            attrs["rng"] = random_state.next_key(ctx) if op.draws(**attrs) else None
     shown = len(inferred)
     if shown > 1 and callable(op.outputs):
         # Further outputs are for backward only: BatchNorm's mean and deviation.

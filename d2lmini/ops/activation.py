@@ -329,6 +329,7 @@ def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
     initial={"gamma": ("Constant", {"value": 0.25})},
     mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
+    draws=lambda act_type, training, **_: act_type == "rrelu" and training,
 )  # fmt: skip
 def LeakyReLU(
     xp, data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
@@ -354,7 +355,7 @@ def LeakyReLU(
     elif act_type == "rrelu":
         bounds = {"low": lower_bound, "high": upper_bound}
         factor = kind((lower_bound + upper_bound) / 2)
-        if training:
+        if rng is not None:
             factor = draw(xp, "uniform", rng, xp.empty(data.shape, data.dtype), bounds)
     y = xp.empty(data.shape, data.dtype) if out is None else out
     n = min(data.size // GRAIN, data.shape[0]) if data.ndim else 0

@@ -170,7 +170,8 @@ class Op(Facts):
     ufunc                  the single NumPy ufunc equal to the op on floating arrays, or None; on
                            tiny arrays the fast path calls the ufunc itself
     family                 the row of the op's function of two operands, or None (elementwise.py)
-    random                 the op draws numbers: `compute` gets `rng`, the key of its stream
+    random                 the op may draw numbers: `compute` gets `rng`, the key of its stream, or
+                           None for a call that draws nothing (`Facts.draws`)
     mutates                inputs that `compute` also changes, declared by name; or a function
                            (number of inputs, attributes) -> their positions
     rule, saves            gradient rule and the values it needs kept; rule None: no gradient

@@ -68,6 +68,8 @@ class Facts:
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
+    draws             (**attributes, with `training`) -> whether a call of an op with `rng` draws
+                      random numbers; only such a call takes a key
     copied_dtypes     type characters of the dtypes that `compute` gets as float32 copies, see
                       `in_float32`
 
@@ -93,6 +95,7 @@ class Facts:
     arity: int
     elementwise: bool
     variadic: bool
+    input_names: tuple[str, ...]
 
     input_rule: InputRule | None = None
     initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
@@ -124,6 +127,11 @@ class Facts:
         """No optional inputs."""
         return ()
 
+    @staticmethod
+    def draws(**attrs: Any) -> bool:
+        """Every call draws."""
+        return True
+
     @cached_property
     def same_shape(self) -> bool:
         """True for elementwise ops, except those that broadcast an input."""
@@ -133,6 +141,15 @@ class Facts:
     def broadcasts(self) -> bool:
         """Derived from the name, as in MXNet."""
         return self.elementwise and self.arity == 2 and self.name.startswith("broadcast_")
+
+    def of_one_dtype(self, n: int) -> range | tuple[int, ...]:
+        """The positions of those of n inputs that must have one dtype."""
+        if self.mixed_dtypes:
+            return ()
+        if self.variadic:
+            return () if self.free_dtypes else range(n)
+        names = self.input_names[:n]
+        return tuple([i for i, name in enumerate(names) if name not in self.free_dtypes])
 
     @cached_property
     def symbolic(self) -> bool:

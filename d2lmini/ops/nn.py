@@ -137,7 +137,11 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     return data
 
 
-@op(infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2)
+def _drops(*, p: float, mode: str, training: bool, **_: Any) -> bool:
+    return p > 0 and (training or mode == "always")
+
+
+@op(infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2, draws=_drops)
 def Dropout(
     xp, data, *, p: float = 0.5, mode: str = "training", axes: Shape = (),
     cudnn_off: bool | None = False, rng, training, out=None,
@@ -151,14 +155,14 @@ def Dropout(
     Backward draws the mask again from the stream of this operation, which takes some time and no
     memory. After N. Srivastava et al. (2014) and MXNet's Dropout.
     """
-    if not (training or mode == "always") or p == 0:
+    if rng is None:
         return xp.positive(data, out=out)
     return dropped.compute(xp, data, p=p, axes=axes, key=rng, out=out)
 
 
 @Dropout.gradient()
-def _(g, *, p, mode, axes, rng, training):
-    return dropped(g, p=p, axes=axes, key=rng) if (training or mode == "always") and p else g
+def _(g, *, p, axes, rng):
+    return g if rng is None else dropped(g, p=p, axes=axes, key=rng)
 
 
 @op("_dropped", flops=4)

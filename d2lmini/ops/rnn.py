@@ -161,6 +161,7 @@ def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
     infer=_infer, flops=_flops, outputs=_output_names, optional=_optional,
     output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
     presumed_dtypes={"sequence_length": None}, copied_dtypes="eE",
+    draws=lambda p, num_layers, training, **_: p > 0 and num_layers > 1 and training,
 )  # fmt: skip
 def RNN(
     xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,

@@ -26,8 +26,10 @@ y [0. 6.]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
+from d2lmini import random_state
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
@@ -44,11 +46,13 @@ def evaluate(
     watch: Watch | None = None,
     ctx: Context | None = None,
     places: Mapping[Node, Context] | None = None,
+    keys: Sequence[Any] = (),
 ) -> list[Any]:
     """The values of `entries`, given those of the variables: all NDArrays, or all Symbols.
 
     watch: called with each call of an op, its inputs and its outputs. ctx: the context of arrays
     made without inputs. places: the context of each node; inputs from elsewhere are copied there.
+    keys: what the nodes of a trace draw with.
     MXNetError for a variable without a value.
     """
     symbolic = any(isinstance(value, Symbol) for value in values.values())
@@ -67,15 +71,23 @@ def evaluate(
         if places:
             inputs = [None if x is None else x.as_in_context(places[node]) for x in inputs]
             return call_node(node, inputs, None if inputs else places[node])
-        return call_node(node, inputs, None if inputs else ctx)
+        return call_node(node, inputs, None if inputs else ctx, keys)
 
     return interpret(entries, call, watch)
 
 
-def call_node(node: Node, inputs: Sequence[NDArray | None], ctx: Context | None) -> list[NDArray]:
-    """The outputs of one node for these arrays."""
+def call_node(
+    node: Node,
+    inputs: Sequence[NDArray | None],
+    ctx: Context | None,
+    keys: Sequence[Any] = (),
+) -> list[NDArray]:
+    """The outputs of one node for these arrays. keys: of the trace that the node is from, if the
+    node is to draw with one of them."""
     assert node.op is not None
-    result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)
+    draw = node.attrs.get("rng") if keys else None
+    with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
+        result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)
     return result if isinstance(result, list) else [result]
 
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from itertools import count
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,7 +30,7 @@ import numpy as np
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.graph.ir import Draw, Entry, Node, topological, variables_of
+from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
@@ -293,12 +292,10 @@ def apply_op(
     if modes.tracing is not None:
         modes.tracing.note_view(op, entries)
     specs = _specs(op, entries, attrs)
-    if specs is not None and op.injects:
-        attrs = dict(attrs)
-        if "training" in op.injects:
-            attrs.setdefault("training", modes.training)
-        if op.random:
-            attrs.setdefault("rng", Draw(next(_order)))
+    if op.random and modes.tracing is not None:
+        attrs = {**attrs, "rng": modes.tracing.note_draw(op, attrs)}
+    if specs is not None and "training" in op.injects:
+        attrs = {"training": modes.training, **attrs}
     node = Node(
         op,
         name if named and name else NameManager.current.get(name, op.name.lower()),
@@ -310,10 +307,6 @@ def apply_op(
         given or {},
     )
     return kind(tuple((node, i) for i in range(node.n_outputs)))
-
-
-#: Numbers of random keys in the order in which nodes are made; `typed` keeps that order.
-_order = count()
 
 
 def capture_array(op: Op, x: Any) -> Entry:

@@ -39,12 +39,24 @@ CASTS = [
     ("dot(h, f)", SINGLE),
     ("concat(h, f, h)", SINGLE),
     ("where(i, h, f)", SINGLE),
+    ("where(i, h, h)", HALF),
     ("power(h, 3)", SINGLE),
     ("Activation(h, act_type='softrelu')", SINGLE),
     ("Activation(h, act_type='relu')", HALF),
     ("LeakyReLU(h, act_type='elu')", SINGLE),
     ("LeakyReLU(h, act_type='leaky')", HALF),
     ("LayerNorm(h, h[0], h[0])", SINGLE),
+    ("LeakyReLU(h, h[0], act_type='prelu')", HALF),
+    ("LeakyReLU(h, f[0], act_type='prelu')", SINGLE),
+    ("LeakyReLU(f, h[0], act_type='prelu')", SINGLE),
+    ("take(h, i)", HALF),
+    ("take(h, f)", HALF),
+    ("pick(h, f[0])", HALF),
+    ("Embedding(h, f, input_dim=2, output_dim=2)", SINGLE),
+    ("scatter_nd(h, i, shape=(2, 2, 2))", HALF),
+    ("slice_like(h, f)", HALF),
+    ("broadcast_like(h, f)", HALF),
+    ("SequenceMask(h, f[0], use_sequence_length=True)", HALF),
 ]
 ARRAYS = {
     name: ones(2, 2, dtype=dtype)
@@ -55,12 +67,16 @@ ARRAYS = {
 @pytest.mark.parametrize(("call", "dtype"), CASTS)
 def test_a_call_is_cast_on_arrays_and_on_symbols(call: str, dtype: Any):
     symbols = {name: sym.var(name) for name in ARRAYS}
-    symbols["h[0]"] = sym.var("g")
+    rows = {f"{name}[0]": f"{name}_row" for name in ARRAYS}
+    symbols |= {row: sym.var(row) for row in rows.values()}
+    text = call
+    for name, row in rows.items():
+        text = text.replace(name, row)
     with amp.init():
         y = eval(f"nd.{call}", {"nd": nd, **ARRAYS})
-        graph = eval(f"sym.{call.replace('h[0]', 'g')}", {"sym": sym, **symbols, "g": sym.var("g")})
+        graph = eval(f"sym.{text}", {"sym": sym, **symbols})
     assert y.dtype is dtype
-    values = {**ARRAYS, "g": ARRAYS["h"][0]}
+    values = {**ARRAYS, **{f"{name}_row": x[0] for name, x in ARRAYS.items()}}
     (z,) = graph.eval(**{name: values[name] for name in graph.list_inputs()})
     assert z.dtype is dtype
     np.testing.assert_array_equal(y.asnumpy(), z.asnumpy())
@@ -115,8 +131,31 @@ def test_the_lists_may_be_replaced():
     with amp.init("float16", **lists, fp32_ops=["relu"]):
         assert (nd.tanh(f).dtype, nd.relu(h).dtype, nd.exp(h).dtype) == (HALF, SINGLE, HALF)
         assert nd.FullyConnected(f, f, no_bias=True, num_hidden=2).dtype is SINGLE
+        assert nd.FullyConnected(h, f, no_bias=True, num_hidden=2).dtype is SINGLE
         kinds = "tanh", "softrelu"
         assert [nd.Activation(h, act_type=kind).dtype for kind in kinds] == [SINGLE, HALF]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "layer",
+    ["PReLU()", "PReLU(in_channels=4)", "LeakyReLU(0.1)", "SELU()", "BatchNorm()", "LayerNorm()",
+     "InstanceNorm()", "GroupNorm(2)", "Dense(3)", "Embedding(4, 2)"],
+)  # fmt: skip
+def test_a_layer_behind_one_of_16_bits(layer: str, dtype: str):
+    net = nn.HybridSequential()
+    net.add(nn.Conv1D(4, 3), eval(f"nn.{layer}"))
+    net.initialize()
+    net.hybridize()
+    x = nd.random.uniform(shape=(2, 3, 6))
+    wanted = net(x).asnumpy()
+    ways = [amp.convert_hybrid_block(net, dtype)(x)]
+    for active in (True, False):
+        net.hybridize(active)
+        with amp.init(dtype):
+            ways.append(net(x))
+    for y in ways:
+        np.testing.assert_allclose(y.astype("float32").asnumpy(), wanted, atol=0.05)
 
 
 def test_a_gradient_rule_computes_as_the_forward_pass_did():

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from d2lmini import autograd, cpu, nd, sym
+from d2lmini.base import MXNetError
 from d2lmini.gluon import HybridBlock, nn
 from d2lmini.graph import program_cache
 from d2lmini.graph.cached_op import CachedOp
@@ -186,3 +187,54 @@ def test_misses_are_told_in_a_few_words():
         + ", ".join(f"({n}, 1)" for n in range(6, 14))
         + ")"
     )
+
+
+# -- errors name the line in the Block -------------------------------------------------------------
+
+
+class Failing(HybridBlock):
+    """Each call fails for the second input, in a line that says so."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def hybrid_forward(self, F, x, y):
+        if self.call == "shape":
+            return F.tanh(x) + y  # the shape
+        if self.call == "dtype":
+            return F.concat(x, y)  # the dtype
+        if self.call == "run":
+            return F.take(x, F.reshape(y, (-1,)), mode="raise") * 2  # the run
+        return F.shuffle(x) * 2 + y  # the backward
+
+
+@pytest.mark.parametrize(
+    ("call", "other"),
+    [
+        ("shape", lambda: nd.ones((2, 4))),
+        ("dtype", lambda: nd.ones((2, 3), dtype="float64")),
+        ("run", lambda: nd.full((2, 3), 7)),
+        ("backward", lambda: nd.ones((2, 3))),
+    ],
+)
+@pytest.mark.parametrize("active", [True, False])
+def test_an_error_names_the_line_in_the_block(call, other, active):
+    net = Failing(call)
+    net.hybridize(active)
+    x = nd.ones((2, 3))
+    if call != "backward":
+        net(x, nd.zeros((2, 3))).wait_to_read()
+    else:
+        x.attach_grad()
+    with pytest.raises(MXNetError) as caught:
+        with autograd.record():
+            y = net(x, other())
+        if call == "backward":
+            y.backward()
+        y.wait_to_read()
+    frames = [str(entry.statement) for entry in caught.traceback]
+    if active or call == "run":
+        assert f"# the {call}" in str(caught.value)
+    elif call != "backward":  # where an eager call names the line of backward()
+        assert any(f"# the {call}" in line for line in frames)

@@ -39,7 +39,8 @@ class Casts:
     """Says which casts a call needs. A call of the object returns the inputs with casts.
 
     target      float16 or bfloat16
-    kinds       op -> "low", "float32" or "widest"
+    kinds       op -> "low", "float32" or "widest"; "bound" of ops in no list, whose inputs are cast
+                to the widest dtype among those that must have one: PReLU's data and slopes
     conditions  op -> (attribute, values) for which the inputs are cast to float32
 
     low, float32: names of ops that replace the default lists; conditions: likewise.
@@ -65,6 +66,7 @@ class Casts:
                 self.kinds = {op: k for op, k in self.kinds.items() if k != kind or not op.in_mxnet}
         for kind, ops in given.items():
             self.kinds.update(dict.fromkeys(ops or (), kind))
+        self.kinds = {**dict.fromkeys(lists.bound(), "bound"), **self.kinds}
         if conditions is None:
             conditions = lists.list_conditional_fp32_ops(self.target)
         self.conditions = {
@@ -72,7 +74,7 @@ class Casts:
         }
 
     def kind_of(self, op: Op, attrs: dict[str, Any]) -> str | None:
-        """The kind of a call: "low", "float32", "widest", or None for no casts."""
+        """The kind of a call, or None for no casts."""
         if op in self.conditions:
             attribute, values = self.conditions[op]
             if str(attrs.get(attribute)) in values:
@@ -86,14 +88,25 @@ class Casts:
             return inputs
         if op.variadic:
             inputs = tuple([part for x in inputs for part in _parts(x)])
-        if kind != "widest":
+        if kind in ("low", "float32"):
             target = self.target if kind == "low" else FLOAT32
             return tuple([_cast(x, target) for x in inputs])
-        if not all([hasattr(type(x), "_spec") for x in inputs]):  # Symbols of an untyped graph
-            return tuple(amp_multicast(*inputs, num_outputs=len(inputs)))
-        if len({x._spec.dtype for x in inputs}) == 1:
+        places = bound_places(kind, op, inputs)
+        together = [inputs[i] for i in places]
+        if len(together) < 2:
             return inputs
-        return tuple([_cast(x, FLOAT32) for x in inputs])
+        if not all([hasattr(type(x), "_spec") for x in together]):  # Symbols of an untyped graph
+            together = amp_multicast(*together, num_outputs=len(together))
+        elif len({x._spec.dtype for x in together if is_castable(x._spec.dtype)}) > 1:
+            together = [_cast(x, FLOAT32) for x in together]
+        cast = dict(zip(places, together))
+        return tuple([cast.get(i, x) for i, x in enumerate(inputs)])
+
+
+def bound_places(kind: str, op: Op, inputs: Sequence[Any]) -> list[int]:
+    """The positions of the inputs that a call of this kind casts to the widest dtype."""
+    places = range(len(inputs)) if kind == "widest" else op.of_one_dtype(len(inputs))
+    return [i for i in places if inputs[i] is not None]
 
 
 def _parts(x: Any) -> Sequence[Any]:

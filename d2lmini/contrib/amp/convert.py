@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.contrib.amp.casts import FLOAT32, Casts, Conditions
+from d2lmini.contrib.amp.casts import FLOAT32, Casts, Conditions, bound_places
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.graphs import graph_and_arrays
 from d2lmini.gluon.hybrid_block import HybridBlock
@@ -72,8 +72,8 @@ class _Conversion:
             self.dtypes[node, 0] = label_dtype(node) or FLOAT32
             return None
         kind = None if node.name in self.excluded else self.casts.kind_of(node.op, node.attrs)
-        if kind == "widest":
-            inputs = self._to_widest(inputs)
+        if kind in ("widest", "bound"):
+            inputs = self._to_widest(inputs, bound_places(kind, node.op, inputs))
         elif kind is not None:
             target = self.casts.target if kind == "low" else FLOAT32
             inputs = tuple(
@@ -82,7 +82,7 @@ class _Conversion:
         new = node if inputs == node.inputs else node.replace(inputs=inputs)
         given = [self.dtypes.get(entry) for entry in new.sources]
         data = given[0] if given else None
-        if kind == "widest":
+        if kind in ("widest", "bound"):
             data = data if len(set(given)) == 1 else None
         elif kind is not None:
             data = data or target  # a variable that was cast
@@ -90,19 +90,20 @@ class _Conversion:
             self.dtypes[new, i] = None if dtype is None else np.dtype(dtype)
         return new
 
-    def _to_widest(self, inputs: Inputs) -> Inputs:
-        entries = [entry for entry in inputs if entry is not None]
+    def _to_widest(self, inputs: Inputs, places: Sequence[int]) -> Inputs:
+        entries: list[Any] = [inputs[i] for i in places]
         known = [self.dtypes.get(entry) for entry in entries]
+        if len(entries) < 2 and len(inputs) > 1:
+            return inputs
         if all(dtype is not None and is_castable(dtype) for dtype in known):
-            return tuple([self.cast(entry, widest(known)) for entry in entries])
-        name = f"{output_name(entries[0])}_amp_multicast"
-        node = Node(
-            amp_multicast,
-            name,
-            tuple(entries),
-            {**amp_multicast.defaults, "num_outputs": len(entries)},
-        )
-        return tuple([(node, i) for i in range(len(entries))])
+            cast: Sequence[Entry] = [self.cast(entry, widest(known)) for entry in entries]
+        else:
+            name = f"{output_name(entries[0])}_amp_multicast"
+            attrs = {**amp_multicast.defaults, "num_outputs": len(entries)}
+            node = Node(amp_multicast, name, tuple(entries), attrs)
+            cast = [(node, i) for i in range(len(entries))]
+        new = dict(zip(places, cast))
+        return tuple([new.get(i, entry) for i, entry in enumerate(inputs)])
 
 
 def convert_symbol(

@@ -83,6 +83,16 @@ def kinds() -> dict[Op, str]:
     return found
 
 
+@cache
+def bound() -> list[Op]:
+    """The ops of several inputs that must have one dtype, without those that update weights."""
+    return [
+        op
+        for op in _all_ops()
+        if op.in_mxnet and (op.rule or op.random) and len(op.of_one_dtype(2)) > 1 and not op.mutates
+    ]
+
+
 def _all_ops() -> Iterable[Op]:
     return {op.name: op for op in registry.values()}.values()
 

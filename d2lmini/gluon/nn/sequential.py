@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from d2lmini import symbol
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 
@@ -52,30 +53,51 @@ class _Row(Block):
     def _repr_children(self) -> dict[str, Block]:
         return self._children
 
+    def _layers(self, traced: bool = False) -> Iterator[Block]:
+        """The layers in order, with those of containers inside, which so may be nested deep. A
+        container with hooks, or a program of its own, is called as a layer; `traced`: the program
+        is that of the whole net."""
+        todo = [iter(self._children.values())]
+        while todo:
+            for block in todo[-1]:
+                if type(block) in _CONTAINERS and not (
+                    block._forward_hooks
+                    or block._forward_pre_hooks
+                    or ("forward" in block.__dict__ and not traced)
+                ):
+                    todo.append(iter(block._children.values()))
+                    break
+                yield block
+            else:
+                todo.pop()
+
 
 class Sequential(_Row):
     """Blocks called one after another, each on the output of the one before."""
 
     def forward(self, x: Any) -> Any:
-        for block in self._children.values():
+        for block in self._layers():
             x = block(x)
         return x
 
-    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Hybridize the HybridBlocks; if all layers are, warns to use HybridSequential instead."""
+    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+        """Warn to use HybridSequential instead, if all layers are HybridBlocks."""
         if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
             warnings.warn(
                 f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider "
                 "using HybridSequential for the best performance.",
-                stacklevel=2,
+                stacklevel=3,
             )
-        super().hybridize(active, **kwargs)
 
 
 class HybridSequential(_Row, HybridBlock):
     """HybridBlocks called one after another, as `Sequential`; hybridized as one graph."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        for block in self._children.values():
+        for block in self._layers(F is symbol):
             x = block(x)
         return x
+
+
+#: Containers of which only the layers matter.
+_CONTAINERS = (Sequential, HybridSequential)

@@ -68,8 +68,7 @@ def _(node: Node) -> Replacement:
 
 @rules("Dropout")
 def _(node: Node) -> Replacement:
-    drops = node.attrs["training"] or node.attrs["mode"] == "always"
-    return None if drops and node.attrs["p"] else node.inputs[0]
+    return node.inputs[0] if node.attrs["rng"] is None else None
 
 
 @rules(" ".join(f.scalar.name for f in FAMILIES.values() if f.identity is not None))

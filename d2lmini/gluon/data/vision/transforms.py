@@ -77,9 +77,8 @@ class Compose(Sequential):
         super().__init__()
         self.add(*_blocks(transforms))
 
-    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Hybridize the transforms that are HybridBlocks."""
-        Block.hybridize(self, active, **kwargs)
+    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+        """Hybridize the transforms that are HybridBlocks, without a warning."""
 
     def _on_batches(self) -> bool:
         hooks = self._forward_hooks or self._forward_pre_hooks

@@ -1,0 +1,174 @@
+"""Nets that are nested deep, and graphs that are long: nothing recurses over them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from d2lmini import autograd, gluon, nd, sym
+from d2lmini.gluon import nn
+
+#: Deeper than Python's frames go.
+DEEP = 1200
+
+
+class Wrapper(gluon.HybridBlock):
+    """A Block around another one."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def hybrid_forward(self, F, x):
+        return self.inner(x)
+
+
+class PlainWrapper(Wrapper):
+    """The same with a plain `forward`."""
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def nested(container, depth):
+    net = nn.Dense(4)
+    for _ in range(depth):
+        outer = container()
+        outer.add(net)
+        net = outer
+    net.initialize()
+    return net
+
+
+def train(net, x):
+    with autograd.record():
+        y = net(x)
+    y.backward()
+    return y.asnumpy(), [p.grad().asnumpy() for p in net.collect_params().values()]
+
+
+def same(found, wanted):
+    for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
+        np.testing.assert_allclose(a, b, 1e-6)
+
+
+@pytest.mark.parametrize("container", [nn.Sequential, nn.HybridSequential])
+def test_a_net_of_many_containers_runs_eager_and_hybridized(container, tmp_path):
+    net, x = nested(container, DEEP), nd.ones((2, 3))
+    wanted = train(net, x)
+    assert list(net.collect_params()) == list(net.collect_params(".*"))
+    text = repr(net)
+    assert text.count("Sequential(") == DEEP
+    seen = []
+    net.apply(lambda block: seen.append(type(block)))
+    assert seen == [nn.Dense] + [container] * DEEP
+    net.cast("float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a Sequential of HybridBlocks
+        net.hybridize()
+    same(train(net, x), wanted)
+    net.save_parameters(str(tmp_path / "deep.params"))
+    net.load_parameters(str(tmp_path / "deep.params"))
+    net.register_op_hook(lambda *_: None)
+    same(train(net, x), wanted)
+    if container is nn.HybridSequential:
+        net.export(str(tmp_path / "deep"))
+        files = [str(tmp_path / name) for name in ("deep-symbol.json", "deep-0000.params")]
+        again = gluon.SymbolBlock.imports(files[0], ["data"], files[1])
+        np.testing.assert_allclose(again(x).asnumpy(), wanted[0], 1e-6)
+        assert net(sym.var("data")).infer_shape(data=(2, 3))[1] == [(2, 4)]
+        net.hybridize(False)
+        net.infer_shape(x)
+        net.summary(x)
+
+
+@pytest.mark.parametrize("kind", [Wrapper, PlainWrapper])
+def test_what_runs_eagerly_can_be_hybridized(kind):
+    net = nn.Dense(4)
+    for _ in range(150):
+        net = kind(net)
+    net.initialize()
+    x = nd.ones((2, 3))
+    wanted = train(net, x)
+    net.hybridize()
+    same(train(net, x), wanted)
+
+
+def test_a_container_with_a_hook_or_a_program_of_its_own_is_called():
+    inner = nn.HybridSequential()
+    inner.add(nn.Dense(2))
+    net = nn.HybridSequential()
+    net.add(inner)
+    net.initialize()
+    x, seen = nd.ones((2, 3)), []
+    inner.register_forward_hook(lambda *_: seen.append("after"))
+    inner.register_forward_pre_hook(lambda *_: seen.append("before"))
+    net(x)
+    assert seen == ["before", "after"]
+    net = nn.HybridSequential()
+    inner = nn.HybridSequential()
+    inner.add(nn.Dense(2))
+    net.add(inner)
+    net.initialize()
+    inner.hybridize()
+    net(x)
+    assert len(inner.program()) == 1
+    net.hybridize()
+    net(x)
+    assert (len(net.program()), len(inner.program())) == (1, 0)
+
+
+def test_a_block_that_has_a_method_of_its_own_is_asked():
+    class Silent(nn.HybridSequential):
+        def hybridize(self, active=True, **flags):
+            assert not active
+
+        def cast(self, dtype):
+            assert dtype == "float16"
+
+        def collect_params(self, select=None):
+            return gluon.ParameterDict()
+
+        def apply(self, fn):
+            return self
+
+        def register_op_hook(self, callback, monitor_all=False):
+            """Without."""
+
+    inner = Silent()
+    inner.add(nn.Dense(2, in_units=2))
+    net = nn.Sequential()
+    net.add(nn.Sequential(), inner)
+    net.hybridize(False)
+    net.cast("float16")
+    net.register_op_hook(lambda *_: None)
+    assert not net.collect_params() and inner[0].weight.dtype == "float32"
+    seen = []
+    net.apply(seen.append)
+    assert seen == [net[0], inner[0], inner, net]
+
+
+def test_a_long_net_and_graph():
+    class Long(gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            for i in range(1500):
+                x = F.sin(x) if i % 2 else x * 1.01
+            return x
+
+    net = nn.HybridSequential()
+    net.add(Long())
+    for _ in range(200):
+        net.add(nn.Activation("tanh"))
+    x = nd.ones((2, 2))
+    x.attach_grad()
+    found = []
+    for active in (False, True):
+        net.hybridize(active)
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        found.append((y.asnumpy(), [x.grad.asnumpy()]))
+    np.testing.assert_allclose(found[0][0], found[1][0], 1e-5)
+    np.testing.assert_allclose(found[0][1][0], found[1][1][0], 1e-4, 1e-9)
