@@ -29,6 +29,11 @@ class ArgumentValueError(MXNetError, ValueError):
     MXNetError for some of these and Python's ValueError for others."""
 
 
+class FileError(OSError, MXNetError):
+    """A file that cannot be read or written: MXNet raises MXNetError for some files, Python's
+    OSError for others."""
+
+
 def suggest(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """The end of an error about a missing name: those of `names` that look like it, else
     `otherwise`.

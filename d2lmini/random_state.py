@@ -150,6 +150,10 @@ def load_state_dict(state: dict[str, Any]) -> None:
         {None if ctx is None else Context(*ctx): n for ctx, n in state[name]}
         for name in ("seeds", "numbers")
     )
+    if not all(isinstance(n, int) for n in (state["default"], *seeds.values())):
+        raise ValueError("a seed is no whole number")
+    if not all(isinstance(n, int) and 0 <= n < 1 << 63 for n in numbers.values()):
+        raise ValueError("a number of keys is not one from 0 to 2 ** 63")
     with _state.lock:
         _state.default, _state.seeds, _state.numbers = state["default"], seeds, numbers
 
@@ -163,7 +167,10 @@ def numpy_state_dict() -> dict[str, Any]:
 
 
 def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
-    """The argument for NumPy's `set_state`, from a `numpy_state_dict`."""
+    """The argument for NumPy's `set_state`, from a `numpy_state_dict`. ValueError for a position
+    outside of the key, where NumPy would read beyond its memory."""
+    if not 0 <= state["state"].get("pos", 0) <= len(state["state"].get("key", ())):
+        raise ValueError(f"the position {state['state']['pos']} is outside of the key")
     inner = {
         k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()
     }

@@ -43,7 +43,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 
 from d2lmini import files
-from d2lmini.base import MXNetError
+from d2lmini.base import FileError, MXNetError
 from d2lmini.bfloat16 import CHAR, bfloat16
 from d2lmini.util import is_np_shape
 
@@ -114,15 +114,21 @@ def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
     return b"".join(_chunks(arrays, names))
 
 
+def _file_error(words: str, error: OSError) -> FileError:
+    problem = FileError(f"{words}: {error.strerror or error}")
+    problem.errno = error.errno
+    return problem
+
+
 def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) -> None:
     """Write a `.params` file, whole or not at all (see `files`): a failure (full disk, Ctrl-C, a
     refused array) leaves the old file unchanged; MXNet leaves half a new one. Contiguous arrays are
-    written without a copy. MXNetError when the system refuses, otherwise as `dumps`.
+    written without a copy. FileError, an OSError, when the system refuses, otherwise as `dumps`.
     """
     try:
         files.write(fname, _chunks(arrays, names))
     except OSError as error:
-        raise MXNetError(f"save: cannot write {fname!r}: {error.strerror or error}") from error
+        raise _file_error(f"save: cannot write {fname!r}", error) from error
 
 
 def dump_record(array: Array, device: DeviceCode) -> bytes:
@@ -180,8 +186,9 @@ def load(fname: FileName, alloc: Alloc = np.empty) -> tuple[list[Entry], list[st
     The names are [] when the file holds a plain list; an empty file ([] or {}) gives ([], []).
     Each array is made by `alloc(shape, dtype)` and filled straight from the file, without a second
     copy. Nothing is allocated before the file is known to hold the bytes for it. Bytes after the
-    names are ignored, as in MXNet. MXNetError when the file cannot be opened, is cut short, damaged
-    or of another format (the message names file, byte and expectation), or holds sparse arrays.
+    names are ignored, as in MXNet. FileError when the file cannot be opened; MXNetError when it is
+    cut short, damaged or of another format (the message names file, byte and expectation), or holds
+    sparse arrays.
     """
     path = os.fspath(fname)
     try:
@@ -189,7 +196,7 @@ def load(fname: FileName, alloc: Alloc = np.empty) -> tuple[list[Entry], list[st
             stream = f if f.seekable() else io.BytesIO(f.read())
             return _read_list(_Reader(stream, f"load: {path!r}"), alloc)
     except OSError as error:
-        raise MXNetError(f"load: cannot read {path!r}: {error.strerror or error}") from error
+        raise _file_error(f"load: cannot read {path!r}", error) from error
 
 
 def load_frombuffer(buf: Bytes, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:

@@ -42,7 +42,6 @@ import random
 import re
 import shutil
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +139,25 @@ class Checkpoint:
     def _write(self, folder: Path) -> None:
         """Write this process's files."""
         rank, ranks = self._place()
+        copies = self._copies()
+        first = {key[2:]: x for key, x in copies.items() if key.startswith("0 ")}
         if rank == 0:
-            first = {name: p.list_data()[0] for name, p in self._parameters()}
             nd.save(folder / "net.params", first)
             if self._trainer is not None:
                 self._trainer.save_states(folder / "trainer.states")
-        own = {f"{i} {name}": x for i, name, x in self._own(ranks)}
+        # Copies may differ by device and process: running means, or if an optimizer draws numbers.
+        inside = {name: x.asnumpy().tobytes() for name, x in first.items()}
+        total = zlib.crc32(b"".join(inside.values())), 0
+        apart = self._agree(total) != total  # from rank 0, which writes net.params
+        own = {
+            key: x
+            for key, x in copies.items()
+            if apart or x.asnumpy().tobytes() != inside[key.split(" ", 1)[1]]
+        }
+        states = [updater.get_states() for updater in self._updaters()]
+        for i, data in enumerate(states):
+            if apart or data != states[0]:
+                own[f"states {i}"] = nd.array(np.frombuffer(data, np.uint8), dtype=np.uint8)
         own |= {f"residual {key} {i}": x for (key, i), x in self._residuals().items()}
         if own:
             nd.save(folder / f"rank-{rank}.params", own)
@@ -154,6 +166,7 @@ class Checkpoint:
             "numpy": random_state.numpy_state_dict(),
             "python": random.getstate(),
             "data": [loader.state_dict() for loader in self._data],
+            "copies": len(copies),
         }
         (folder / f"rank-{rank}.json").write_text(json.dumps(state))
         for path in folder.glob("*" if ranks == 1 else f"rank-{rank}.*"):
@@ -187,8 +200,7 @@ class Checkpoint:
         as before; the parameters are initialized on their devices, otherwise they are put on the
         CPU. A checkpoint with a damaged file is skipped with a warning that names the file. Raises
         MXNetError if no complete checkpoint is left, or if the checkpoint was saved by another
-        number of processes or DataLoaders, or with fewer devices. For a net that differs, raises
-        the errors of `load_parameters`.
+        number of processes, devices or DataLoaders, of another net, or changed since.
         """
         rank, ranks = self._place()
         chosen = self._agree(self._newest() if rank == 0 else None)
@@ -203,35 +215,45 @@ class Checkpoint:
                 ": start as many, or read net.params and trainer.states in it by load_parameters "
                 "and load_states, to resume with different bits"
             )
-        self._net.load_parameters(folder / "net.params")
-        if self._trainer is not None:
-            self._trainer.load_states(folder / "trainer.states")
         try:
-            self._restore_own(folder, rank, ranks)
-        except _NOT_OURS as problem:
+            self._net.load_parameters(folder / "net.params")
+            if self._trainer is not None:
+                self._trainer.load_states(folder / "trainer.states")
+            self._restore_own(folder, rank)
+        except (MXNetError, AssertionError, OSError, *_NOT_OURS) as problem:
             raise MXNetError(
-                f"restore: the files of rank {rank} in {str(folder)!r} are not as save() writes "
-                f"them, though their checksums agree: {problem!r:.300}"
+                f"restore: {str(folder)!r} is not of this net, Trainer and data, or save() did not "
+                f"write it, although its checksums agree: {problem}"
             ) from problem
         self._last = step
         return step
 
-    def _restore_own(self, folder: Path, rank: int, ranks: int) -> None:
+    def _restore_own(self, folder: Path, rank: int) -> None:
         """Restore the state of this process."""
         path = folder / f"rank-{rank}.params"
         own = nd.load(path) if path.exists() else {}
-        for i, name, x in self._own(ranks):
-            if f"{i} {name}" not in own:
-                raise MXNetError(
-                    f"restore: {str(folder)!r} has no {name!r} of device {i}: it was saved with "
-                    "fewer devices; start with as many"
-                )
-            x[:] = own[f"{i} {name}"].as_in_context(x.context)
+        copies = self._copies()
         for name, x in own.items():
-            if name.startswith("residual "):
-                key, i = map(int, name.split()[1:])
+            kind, *numbers = name.split(" ")
+            if kind == "states":
+                self._updaters()[int(numbers[0])].set_states(x.asnumpy().tobytes())
+                continue
+            if kind == "residual":
+                key, i = map(int, numbers)
+                here = self._trainer._params[key].list_grad()[i]  # type: ignore[union-attr]
                 self._residuals()[key, i] = x
+            else:
+                here = copies[name]
+            if x._spec is not here._spec:
+                raise ValueError(f"{name!r} was saved as {x._spec}, here it is {here._spec}")
+            if kind != "residual":
+                here[:] = x.as_in_context(here.context)
         state = json.loads((folder / f"rank-{rank}.json").read_text())
+        if state.get("copies", len(copies)) != len(copies):
+            raise MXNetError(
+                f"restore: {str(folder)!r} was saved with {state['copies']} copies of parameters, "
+                f"here are {len(copies)}: start with as many devices"
+            )
         if len(self._data) != len(state["data"]):
             raise MXNetError(
                 f"restore: {str(folder)!r} was saved with {len(state['data'])} DataLoaders, here "
@@ -241,6 +263,8 @@ class Checkpoint:
             loader.load_state_dict(its)
         # Last, because the steps above may have drawn random numbers.
         version, numbers, following = state["python"]
+        if not isinstance(following, (float, type(None))):
+            raise ValueError(f"Python's generator has {following!r:.100} in place of a number")
         random.setstate((version, tuple(numbers), following))
         np.random.set_state(random_state.numpy_state_of(state["numpy"]))
         random_state.load_state_dict(state["random"])
@@ -272,15 +296,16 @@ class Checkpoint:
     def _parameters(self) -> list[tuple[str, Parameter]]:
         return list(self._net._collect_params_with_prefix().items())
 
-    def _own(self, ranks: int) -> Iterator[tuple[int, str, NDArray]]:
-        """The arrays that may differ between devices and processes, because the Trainer does not
-        update them; each with its device's number and its name."""
-        learnt = () if self._trainer is None else self._trainer._params
-        alike = {id(p) for p in learnt if p.grad_req != "null"}
-        for name, p in self._parameters():
-            copies = p.list_data()
-            if id(p) not in alike and (ranks > 1 or len(copies) > 1):
-                yield from ((i, name, x) for i, x in enumerate(copies))
+    def _copies(self) -> dict[str, NDArray]:
+        """The parameters on all devices, by the device's number and the name."""
+        return {
+            f"{i} {name}": x for name, p in self._parameters() for i, x in enumerate(p.list_data())
+        }
+
+    def _updaters(self) -> list[Any]:
+        """The Trainer's updaters, if each device updates its own parameters."""
+        alone = self._trainer is None or self._trainer._update_on_kvstore
+        return [] if alone else self._trainer._updaters  # type: ignore[union-attr]
 
     def _residuals(self) -> dict[Any, NDArray]:
         """Residuals of gradient compression that were not sent yet, by key and device number."""

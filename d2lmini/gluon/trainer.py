@@ -86,8 +86,8 @@ class Trainer:
         self._contexts = self._check_contexts()
         self._entered: set[int] = set()  # own keys in a KVStore given by the user
         options = dict(optimizer_params or {})
-        self._scale = float(options.get("rescale_grad", 1.0))
         self._init_optimizer(optimizer, options)
+        self._scale = float(self._optimizer.rescale_grad)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
         if isinstance(kvstore, str) and kvstore.startswith("dist"):

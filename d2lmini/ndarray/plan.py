@@ -123,14 +123,17 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     """The plan of a call; MXNetError, prefixed with the op's name, if the call is invalid.
 
     Attributes that the op caches are identified by their number, which is fast; others by their
-    values. For an op without outputs the attributes cannot affect the plan, so the plan of an
-    optimizer's step is found again at the next step, although the learning rates differ."""
+    values. For an op without outputs the attributes cannot affect the plan, except for the ops that
+    an optimizer runs; so its plan is found again at the next step, although the learning rates
+    differ."""
     inputs = tuple([spec.number for spec in specs])
     kept = (attrs.number, *inputs) if type(attrs) is Bound else None
     plan: CallPlan | None = op.plans.get(kept) if kept else None
     if plan is not None:
         return plan
     if op.outputs == 0:
+        if "steps" in attrs:
+            inputs += tuple([(step.op, step.mixed) for step in attrs["steps"]])
         return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
     # With their types: 1, 1.0 and True are equal but differ in meaning.
     values = attrs.values()

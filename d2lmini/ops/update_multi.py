@@ -34,6 +34,7 @@ from d2lmini.ops.core import Op, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update import (
+    like_weight32,
     mp_sgd_mom_update,
     mp_sgd_update,
     sgd_mom_update,
@@ -149,12 +150,24 @@ def _written(n: int, attrs: dict[str, Any]) -> list[int]:
     return positions
 
 
-@op(infer=lambda *data, **attrs: (), outputs=0, mutates=_written, flops=0, grad=None)
+def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tuple:
+    """No output, if each step's arrays are as its op needs them. (A plan depends on the ops of the
+    steps, too, so this is checked once per plan.)"""
+    expected = sum(step.width for step in steps)
+    if expected != len(data):
+        raise MXNetError(
+            f"the updates take {expected} arrays, got {len(data)}: an optimizer's states were made "
+            "with other settings, as momentum or multi_precision; make a new Trainer to change them"
+        )
+    for step, specs in zip(steps, groups_of(steps, data)):
+        like_weight32(*specs) if step.mixed else step.op.infer(*specs)
+    return ()
+
+
+@op(infer=_infer_steps, outputs=0, mutates=_written, flops=0, grad=None)
 def _fused_update(xp, *data, steps, numbers=None):
     """Run each of `steps` in place, on its arrays; no output. A CUDA graph reads the `numbers` of
-    the steps, which change from step to step, from memory.
-
-    The caller guarantees shapes and dtypes: the optimizer made the states."""
+    the steps, which change from step to step, from memory."""
     groups = groups_of(steps, data)
     run(xp, steps, groups, [arrays[0] for arrays in groups], numbers)
     return ()

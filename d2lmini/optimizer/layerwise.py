@@ -141,6 +141,6 @@ class LARS(_StateWithMasterLast):
                 attrs["momentum"] *= self.cur_lr / self.last_lr
         data: list[NDArray] = []
         for w, g, s in zip(weight, grad, state, strict=True):
-            states = s if isinstance(s, (tuple, list)) else (s,)
-            data += (w, g, *(x for x in states if x is not None))
+            master, inner = self._split(s) if mixed else (None, s)
+            data += (w, g, *self._inputs(inner, w), *((master,) if mixed else ()))
         _call(name + "_update", *data, scaled, decays, out=list(weight), **attrs)

@@ -15,6 +15,7 @@ d2lmini.base.MXNetError: these optimizer states are damaged: SGD has no attribut
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +34,10 @@ def damage_error(words: str) -> MXNetError:
     return MXNetError(f"these optimizer states are damaged: {words}")
 
 
-def restore(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
-    """A function that returns the described optimizer: `old` if the class is the same, otherwise a
-    new one. Raises MXNetError, before any change, for a description that does not fit."""
+def restore(described: Any, old: Optimizer) -> tuple[Optimizer, Callable[[], Optimizer]]:
+    """A copy of the described optimizer, with which to make states, and a function that returns the
+    optimizer itself: `old` if the class is the same, otherwise a new one. Raises MXNetError, before
+    any change, for a description that does not fit."""
     name, values = _parts(described)
     optimizer = old
     if type(old).__name__ != name:
@@ -56,7 +58,9 @@ def restore(described: Any, old: Optimizer) -> Callable[[], Optimizer]:
         optimizer.lr_scheduler = schedule and schedule()
         return optimizer
 
-    return take_over
+    described_copy = copy.copy(optimizer)
+    vars(described_copy).update(values)
+    return described_copy, take_over
 
 
 def _parts(described: Any) -> tuple[str, dict[str, Any]]:
@@ -105,7 +109,7 @@ def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:
             fits = value is None or isinstance(value, (int, float))
         else:
             fits = wanted is None or _kind(value) is _kind(wanted)
-        if not fits:
+        if not fits or value != value:
             raise damage_error(
                 f"{name}.{key} is {str(value)[:100]}, a {type(value).__name__}; expected a "
                 f"{type(wanted).__name__}"

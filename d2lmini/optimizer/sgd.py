@@ -47,6 +47,10 @@ class Momentum(Fused):
             return self.with_momentum, {"lr": lr, "momentum": self.momentum}
         return self.without, {"lr": lr}
 
+    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
+        # A momentum that the user has set to 0 leaves the states unused.
+        return super()._inputs(state, weight) if self.momentum else ()
+
 
 class _StateWithMasterLast(Momentum):
     """Mixed-precision states in the order of SGD and NAG, which other optimizers do not share."""

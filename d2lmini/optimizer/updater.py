@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,9 @@ from d2lmini.optimizer.restore import damage_error, restore
 _META = "d2lmini optimizer states"
 #: Deepest nesting of tuples in a state.
 _MOST_DEEP = 50
+_SAME = (
+    "load the states of the same parameters, in the same order, with the same optimizer settings"
+)
 
 
 class Updater:
@@ -62,7 +65,10 @@ class Updater:
                 synced[i] = True
                 roles.note("optimizer state", _arrays_in(states[i]))
             elif not synced[i]:
-                states[i] = _of_kind(w, self.sync_state_context(states[i], w.context))
+                self._check_fits(optimizer, i, states[i], w)
+                states[i] = self.sync_state_context(states[i], w.context)
+                if w.is_np:
+                    states[i] = _map(states[i], lambda x: x.as_np_ndarray())
                 synced[i] = True
                 roles.note("optimizer state", _arrays_in(states[i]))
             of_each.append(states[i])
@@ -74,11 +80,18 @@ class Updater:
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
         """The state, moved to `context`."""
-        if isinstance(state, NDArray):
-            return state.as_in_context(context)
-        if isinstance(state, (tuple, list)):
-            return type(state)(self.sync_state_context(item, context) for item in state)
-        return state
+        return _map(state, lambda x: x.as_in_context(context))
+
+    def _check_fits(self, optimizer: Optimizer, index: Any, state: Any, weight: NDArray) -> None:
+        """MXNetError unless `state`, of a file, is as the optimizer makes it for this weight."""
+        found = _outline(state)
+        expected = _outline(optimizer.create_state_multi_precision(index, weight))
+        if not _fits(found, expected):
+            name = getattr(self.optimizer.param_dict.get(index), "name", index)
+            raise MXNetError(
+                f"these optimizer states do not fit: {type(optimizer).__name__} keeps {expected} "
+                f"for parameter {name!r}, found {found}: {_SAME}"
+            )
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -98,12 +111,23 @@ class Updater:
         """Restore states from `get_states`, and the optimizer's attributes if they are included.
 
         MXNet unpickles the bytes, which can run any code; this method reads only data. Raises
-        MXNetError, which names `source` (the file), for any other bytes, also for MXNet's pickles;
-        nothing is changed then.
+        MXNetError, which names `source` (the file), for any other bytes, also for MXNet's pickles,
+        and for states that the optimizer would not make for these weights; nothing is changed then.
+        The weights of a Trainer are known; the states of other weights are checked at the next
+        update, before any weight changes.
         """
+        params = self.optimizer.param_dict
+        known = {i: p._data[0] for i, p in params.items() if getattr(p, "_data", None)}
+        optimizer, take_over = self.optimizer, None
         try:
             found, described = _read(states)
-            take_over = restore(described, self.optimizer) if described is not None else None
+            if described is not None:
+                optimizer, take_over = restore(described, optimizer)
+            for index, state in found.items():
+                if index in known:
+                    self._check_fits(optimizer, index, state, known[index])
+                elif params and index not in params:
+                    raise MXNetError(f"there is no parameter {index!r:.100}: {_SAME}")
         except MXNetError as problem:
             if source is None:
                 raise
@@ -128,13 +152,27 @@ def _arrays_in(state: Any) -> Iterator[NDArray]:
             yield from _arrays_in(item)
 
 
-def _of_kind(weight: NDArray, state: Any) -> Any:
-    """A state from a file; its arrays are `np.ndarray`s if the weight is one."""
-    if isinstance(state, NDArray):
-        return state.as_np_ndarray() if weight.is_np else state
+def _outline(state: Any) -> Any:
+    """The structure of a state, with the specs of its arrays."""
     if isinstance(state, (tuple, list)):
-        return type(state)(_of_kind(weight, item) for item in state)
-    return state
+        return tuple(map(_outline, state))
+    return state._spec if isinstance(state, NDArray) else type(state)
+
+
+def _fits(found: Any, expected: Any) -> bool:
+    """True if the optimizer can use a state of the first outline as one of the second. It uses
+    nothing where it expects nothing, as after the user has set a momentum to 0."""
+    if not isinstance(expected, tuple):
+        return expected in (found, type(None))
+    alike = isinstance(found, tuple) and len(found) == len(expected)
+    return alike and all(map(_fits, found, expected))
+
+
+def _map(state: Any, function: Callable[[NDArray], NDArray]) -> Any:
+    """The state with each array replaced by the function of the array."""
+    if isinstance(state, (tuple, list)):
+        return type(state)(_map(item, function) for item in state)
+    return function(state) if isinstance(state, NDArray) else state
 
 
 # -- states as trees: null, a number for an array, a list for a tuple, {"is": x} for a value -------

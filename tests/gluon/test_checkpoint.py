@@ -42,6 +42,7 @@ def interrupted(folder, *stops, **options):
         {"hybridize": True, "num_workers": 2},
         {"optimizer": ("adam", {}), "contexts": TWO},
         {"contexts": TWO, "options": {"update_on_kvstore": False}},
+        {"contexts": TWO, "optimizer": ("sgld", {}), "options": {"update_on_kvstore": False}},
         {"contexts": TWO, "options": {"compression_params": {"type": "2bit", "threshold": 0.01}}},
         {"optimizer": ("sgld", {}), "last_batch": "rollover"},
         {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
@@ -130,6 +131,33 @@ def test_what_nobody_has_trained_is_kept_of_each_device(tmp_path):
     plain = resume_job.net_of([cpu()])
     plain.load_parameters(tmp_path / "step-00000002" / "net.params")
     np.testing.assert_array_equal(plain[1].running_mean.data().asnumpy(), kept[0])
+
+
+def test_copies_and_states_that_differ_by_device(tmp_path):
+    """A random optimizer in mixed precision: weights and their float32 copies differ."""
+
+    def train(folder, until):
+        random.seed(1)
+        net = gluon.nn.Dense(2, in_units=3)
+        net.cast("float16")
+        net.initialize(ctx=TWO)
+        options = {"learning_rate": 0.01, "multi_precision": True}
+        how = {"update_on_kvstore": False}
+        trainer = gluon.Trainer(net.collect_params(), "sgld", options, **how)
+        checkpoint = gluon.Checkpoint(folder, net, trainer)
+        for step in range(checkpoint.restore() or 0, until):
+            with autograd.record():
+                losses = [net(nd.ones((2, 3), ctx=c, dtype="float16")).sum() for c in TWO]
+            autograd.backward(losses)
+            trainer.step(4)
+            checkpoint.save(step + 1)
+        weights = [x.asnumpy().tobytes() for x in net.weight.list_data()]
+        return weights, [updater.get_states() for updater in trainer._updaters]
+
+    weights, states = expected = train(tmp_path / "a", 4)
+    assert weights[0] != weights[1] and states[0] != states[1]
+    train(tmp_path / "b", 2)
+    assert train(tmp_path / "b", 4) == expected
 
 
 def test_without_a_trainer_or_data(tmp_path):
@@ -260,7 +288,7 @@ def test_another_net_or_number_of_processes(tmp_path):
     Job(tmp_path).run(2)
     other = gluon.nn.Dense(3, in_units=3)
     other.initialize()
-    with pytest.raises(AssertionError, match=r"is missing in file .*net\.params"):
+    with pytest.raises(MXNetError, match=r"not of this net.* is missing in file .*net\.params"):
         gluon.Checkpoint(tmp_path, other).restore()
     path = tmp_path / "step-00000002" / "whole.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "ranks": 4}))
@@ -270,7 +298,9 @@ def test_another_net_or_number_of_processes(tmp_path):
 
 def test_other_devices_or_loaders(tmp_path):
     Job(tmp_path).run(2)
-    with pytest.raises(MXNetError, match="running_mean' of device 0: it was saved with fewer dev"):
+    with pytest.raises(
+        MXNetError, match=r"copies of parameters, here are .* start with as many dev"
+    ):
         Job(tmp_path, contexts=TWO, options={"update_on_kvstore": False}).checkpoint.restore()
     job = Job(tmp_path)
     with pytest.raises(MXNetError, match="was saved with 1 DataLoaders, here are 2: pass as many"):

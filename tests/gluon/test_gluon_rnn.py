@@ -581,3 +581,41 @@ def test_it_learns_to_remember(kind):
         trainer.step(64)
     right = (head(layer(x)[-1]).argmax(axis=1) == y).mean().asscalar()
     assert right == 1 and l.mean().asscalar() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("make", "of_array", "of_list", "with_lengths"),
+    [
+        (lambda: rnn.RNNCell(C), False, False, True),
+        (lambda: rnn.DropoutCell(0.5), True, False, True),
+        (lambda: stack(rnn.GRUCell(C), rnn.DropoutCell(0.5)), False, False, True),
+        (lambda: stack(rnn.DropoutCell(0.5), rnn.DropoutCell(0.5)), True, False, True),
+        (lambda: stack(rnn.DropoutCell(0.5), rnn.LSTMCell(C)), False, False, True),
+        (lambda: rnn.ResidualCell(rnn.DropoutCell(0.5)), True, False, True),
+        (lambda: rnn.ResidualCell(rnn.RNNCell(C)), False, False, True),
+        (lambda: rnn.ZoneoutCell(rnn.DropoutCell(0.5)), False, False, True),
+        (lambda: rnn.BidirectionalCell(rnn.RNNCell(C), rnn.RNNCell(C)), False, False, True),
+        (lambda: rnn.BidirectionalCell(rnn.DropoutCell(0.5), rnn.RNNCell(C)), False, False, False),
+    ],
+)
+@pytest.mark.parametrize("layout", ["NTC", "TNC"])
+def test_the_form_that_unroll_chooses(make, of_array, of_list, with_lengths, layout):
+    """merge_outputs=None: one array (True) or a list (False), as in MXNet 1.9.1."""
+    shape = (N, T, C) if layout == "NTC" else (T, N, C)
+    x, steps = nd.ones(shape), [nd.ones((N, C)) for _ in range(T)]
+    lengths = nd.array([T] * N)
+    for inputs, valid_length, whole in (
+        (x, None, of_array), (steps, None, of_list), (x, lengths, with_lengths),
+    ):  # fmt: skip
+        outputs, _ = make_and_unroll(make, inputs, layout, None, valid_length)
+        assert isinstance(outputs, nd.NDArray) == whole
+        assert whole or (len(outputs) == T and outputs[-1].shape[0] == N)
+        for merge in (True, False):
+            outputs, _ = make_and_unroll(make, inputs, layout, merge, valid_length)
+            assert isinstance(outputs, nd.NDArray) == merge
+
+
+def make_and_unroll(make, inputs, layout, merge, valid_length):
+    cell = make()
+    cell.initialize()
+    return cell.unroll(T, inputs, layout=layout, merge_outputs=merge, valid_length=valid_length)

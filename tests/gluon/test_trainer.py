@@ -583,3 +583,129 @@ def test_the_kvstore_refuses(call, problem, says):
     kv.init(1, nd.ones((1,)))
     with pytest.raises(problem, match=says):
         call(kv)
+
+
+# -- states that do not fit ------------------------------------------------------------------------
+
+
+def trained(shapes, name="sgd", options=(("momentum", 0.9),), contexts=None, **how):
+    """Parameters and their Trainer, after a step."""
+    params = parameters(contexts, shapes, **how)
+    kvstores = {"update_on_kvstore": True} if contexts else {}
+    trainer = Trainer(params, name, dict(options), **kvstores)
+    back(params)
+    trainer.step(1)
+    return params, trainer
+
+
+@pytest.mark.parametrize("contexts", [None, TWO])
+@pytest.mark.parametrize(
+    ("saved", "here", "says"),
+    [
+        ({"shapes": [(4, 2)]}, {"shapes": [(3, 2)]}, r"\(3, 2\).*found Spec\(\(4, 2\)"),
+        ({"shapes": [(3, 2)]}, {"shapes": [(4, 2)]}, r"'p1'.*found Spec\(\(3, 2\)"),
+        ({"shapes": [(2, 3)]}, {"shapes": [(3, 2)]}, r"load the states of the same parameters"),
+        ({"shapes": [(3,), (2,)]}, {"shapes": [(2,)]}, "there is no parameter 1"),
+        (
+            {"shapes": [(4,)], "name": "adam", "options": ()},
+            {"shapes": [(3,)], "name": "adam", "options": ()}, r"Adam keeps \(Spec\(\(3,",
+        ),
+        (
+            {"shapes": [(2,)], "dtype": "float64"}, {"shapes": [(2,)]},
+            "float32.*found Spec.*float64",
+        ),
+    ],
+)  # fmt: skip
+def test_states_of_other_parameters_are_refused(saved, here, says, contexts, tmp_path):
+    _, trainer = trained(contexts=contexts, **saved)
+    trainer.save_states(tmp_path / "states")
+    params, trainer = trained(contexts=contexts, **here)
+    before = [p.data().asnumpy() for p in params.values()]
+    rate, count = trainer.learning_rate, trainer.optimizer.num_update
+    with pytest.raises(MXNetError, match=says):
+        trainer.load_states(tmp_path / "states")
+    assert (rate, count) == (trainer.learning_rate, trainer.optimizer.num_update)
+    back(params)
+    trainer.step(1)  # with the states of before
+    reference, other = trained(contexts=contexts, **here)
+    back(reference)
+    other.step(1)
+    for p, q, old in zip(params.values(), reference.values(), before):
+        np.testing.assert_array_equal(p.data().asnumpy(), q.data().asnumpy())
+        assert (p.data().asnumpy() != old).any()
+
+
+def test_states_of_a_weight_that_is_not_known_yet(tmp_path):
+    """They are checked before the first update: an Updater's, and of a deferred parameter."""
+    updater = optimizer.get_updater(optimizer.SGD(momentum=0.9))
+    updater(0, nd.ones(4), nd.ones(4))
+    states = updater.get_states()
+    updater.set_states(states)
+    weight = nd.ones(3)
+    with pytest.raises(MXNetError, match=r"keeps Spec\(\(3,\)"):
+        updater(0, nd.ones(3), weight)
+    assert weight.asnumpy().tolist() == [1, 1, 1]
+
+    net = nn.Dense(3)
+    net.initialize()
+    trainer = Trainer(net.collect_params(), "sgd", {"momentum": 0.9})
+    updater(1, nd.ones(4), nd.ones(4))
+    updater.states.pop(0)
+    (tmp_path / "states").write_bytes(updater.get_states())
+    trainer.load_states(tmp_path / "states")
+    with autograd.record():
+        net(nd.ones((1, 2))).backward()
+    with pytest.raises(MXNetError, match=r"keeps Spec\(\(3, 2\)"):
+        trainer.step(1)
+    assert net.bias.data().asnumpy().tolist() == [0, 0, 0]
+
+
+def _cast(params, trainer):
+    for p in params.values():
+        p.cast("float16")
+
+
+def _other_state(params, trainer):
+    trainer._updaters[0].states[0] = nd.zeros((7,))
+
+
+def _no_momentum_before(params, trainer):
+    trainer._updaters[0].states[0] = None
+
+
+@pytest.mark.parametrize("change", [_cast, _other_state, _no_momentum_before])
+def test_an_update_never_gets_arrays_of_other_shapes(change):
+    params, trainer = trained([(2, 3)])
+    change(params, trainer)
+    back(params)
+    before = params["p1"].data().asnumpy()
+    with pytest.raises(MXNetError, match=r"weight's spec|updates take 3 arrays, got 2"):
+        trainer.step(1)
+    engine.waitall()
+    np.testing.assert_array_equal(params["p1"].data().asnumpy(), before)
+
+
+def test_a_momentum_may_be_set_to_0_and_back(tmp_path):
+    params, trainer = trained([(2,)])
+    trainer.optimizer.momentum = 0.0
+    back(params)
+    trainer.step(1)
+    trainer.save_states(tmp_path / "states")
+    trainer.load_states(tmp_path / "states")
+    # 0.01 per step: the momentum of the first does not count.
+    np.testing.assert_allclose(params["p1"].data().asnumpy(), 1 - 2 * 0.01, rtol=1e-6)
+    trainer.optimizer.momentum = 0.9
+    back(params)
+    trainer.step(1)
+    np.testing.assert_allclose(params["p1"].data().asnumpy(), 1 - 0.02 - 0.019, rtol=1e-6)
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_the_rescale_grad_of_an_optimizer_counts(as_object):
+    options = {"learning_rate": 1.0, "rescale_grad": 0.5}
+    params = parameters(shapes=[(1,)])
+    how = (optimizer.SGD(**options),) if as_object else ("sgd", options)
+    trainer = Trainer(params, *how)
+    back(params)
+    trainer.step(2)
+    assert params["p1"].data().asscalar() == 0.75

@@ -75,17 +75,12 @@ class RandomSampler(Sampler):
 
     def __init__(self, length: int):
         self._length = length
-        self._again: Any = None  # the state of NumPy's generator for the next iteration
+        self._again: Any = None  # a generator for the next iteration in place of NumPy's global one
 
     def __iter__(self) -> Iterator[Any]:
         indices = np.arange(self._length)
-        state, self._again = self._again, None
-        if state is None:
-            np.random.shuffle(indices)
-        else:
-            generator = np.random.RandomState()
-            generator.set_state(random_state.numpy_state_of(state))
-            generator.shuffle(indices)
+        generator, self._again = self._again or np.random, None
+        generator.shuffle(indices)
         return iter(indices.tolist())
 
     def __len__(self) -> int:
@@ -96,7 +91,9 @@ class RandomSampler(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Make the next iteration the one of this state; keeps NumPy's global generator."""
-        self._again = state["numpy"]
+        again = np.random.RandomState()
+        again.set_state(random_state.numpy_state_of(state["numpy"]))
+        self._again = again
 
 
 class FilterSampler(_Fixed):
@@ -179,6 +176,8 @@ class BatchSampler(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._prev = list(state["rest"])
+        if len(self._prev) >= self._batch_size:
+            raise ValueError(f"a rest of {len(self._prev)} of batches of {self._batch_size}")
         if hasattr(self._sampler, "load_state_dict"):
             self._sampler.load_state_dict(state["sampler"])
 

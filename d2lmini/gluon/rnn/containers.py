@@ -79,6 +79,11 @@ class _Stack(_Composite):
             next_states += mine
         return inputs, next_states
 
+    def _merges(self, whole: bool, cut_short: bool) -> bool:
+        for cell in self._cells():
+            whole = cell._merges(whole, cut_short)
+        return whole
+
     def __getitem__(self, i: int) -> Any:
         return self._cells()[i]
 
@@ -122,6 +127,9 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
     def __call__(self, inputs: Any, states: Any) -> Any:
         raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
 
+    def _merges(self, whole: bool, cut_short: bool) -> bool:
+        return bool(self._cells()[0]._merges(False, cut_short))
+
     def _unroll(
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
@@ -129,7 +137,7 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
         forth, back = self._cells()
         states = self._states_for(inputs, layout, begin_state)
         n = len(forth.state_info())
-        if merge_outputs is False or (merge_outputs is None and valid_length is None):
+        if not merge_outputs:
             steps = as_steps(inputs, length, layout)
             left, left_states = forth.unroll(length, steps, states[:n], layout, False, valid_length)
             right, right_states = back.unroll(

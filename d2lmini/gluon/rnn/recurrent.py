@@ -119,16 +119,23 @@ class RecurrentCell(Block):
 
         inputs: an array (N, T, C), or (T, N, C) with layout 'TNC', or a list of `length` arrays (N,
         C). outputs: one array in the same layout if merge_outputs is True, a list of steps if it is
-        False or None. begin_state: zeros by default.
+        False; if it is None, a list without valid_length and an array with it (a DropoutCell keeps
+        the form of its inputs). begin_state: zeros by default.
 
-        valid_length (N,): the number of valid steps of each sequence. Later outputs are zeros, and
-        the outputs are one array unless merge_outputs is False. The last states are those of the
-        last valid step.
+        valid_length (N,): the number of valid steps of each sequence. Later outputs are zeros. The
+        last states are those of the last valid step.
 
         Raises AssertionError when the inputs have another number of steps.
         """
         self.reset()
+        if merge_outputs is None:
+            merge_outputs = self._merges(isinstance(inputs, Value), valid_length is not None)
         return self._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+
+    def _merges(self, whole: bool, cut_short: bool) -> bool:
+        """True if `unroll` gives one array when merge_outputs is None. whole: the inputs are one
+        array; cut_short: valid_length is given."""
+        return cut_short
 
     def _unroll(
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,

@@ -55,16 +55,15 @@ class DropoutCell(HybridRecurrentCell):
             x = F.Dropout(x, p=self._rate, axes=self._axes, name=name)
         return x, states
 
+    def _merges(self, whole: bool, cut_short: bool) -> bool:
+        return whole
+
     def _unroll(
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
         if merge_outputs:
-            inputs = as_array(inputs, length, layout)
-        elif merge_outputs is False:
-            inputs = as_steps(inputs, length, layout)
-        if isinstance(inputs, Value):
-            output, states = self(inputs, begin_state or [])
+            output, states = self(as_array(inputs, length, layout), begin_state or [])
             return output, states
         return super()._unroll(length, inputs, begin_state, layout, merge_outputs, None)
 
@@ -176,6 +175,9 @@ class ResidualCell(ModifierCell):
     def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
         output, states = self.base_cell(x, states)
         return F.elemwise_add(output, x), states
+
+    def _merges(self, whole: bool, cut_short: bool) -> bool:
+        return bool(self.base_cell._merges(whole, cut_short))
 
     def _unroll(
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,

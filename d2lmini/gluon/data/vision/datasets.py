@@ -26,7 +26,7 @@ import numpy as np
 
 from d2lmini import files
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError
+from d2lmini.base import FileError, MXNetError
 from d2lmini.context import cpu
 from d2lmini.gluon.data.batchify import gather
 from d2lmini.gluon.data.dataset import Dataset, RecordFileDataset
@@ -265,7 +265,8 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
                 ):
                     shutil.copyfileobj(source, target, 1 << 20)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
-        raise MXNetError(f"{archive}: the archive cannot be read: {problem}") from problem
+        kind = FileError if isinstance(problem, OSError) else MXNetError
+        raise kind(f"{archive}: the archive cannot be read: {problem}") from problem
 
 
 class _Unpacked(io.RawIOBase):
