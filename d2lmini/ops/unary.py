@@ -90,7 +90,12 @@ def pointwise(
         compute.__doc__ = function.__doc__
         none = {"grad": None} if gradient is None else {}
         declared: Op = op(
-            name or function.__name__, infer=infer, elementwise=True, **facts, **none
+            name or function.__name__,
+            infer=infer,
+            elementwise=True,
+            integers=integers,
+            **facts,
+            **none,
         )(compute)
         if gradient is not None:
             declared.gradient(" ".join(names_of(gradient)))(gradient)
