@@ -113,8 +113,8 @@ def _clip(w: Writer, node: Node, x: str) -> str:
     dtype = w.x.dtype
     low, high = node.attrs["a_min"], node.attrs["a_max"]
     if dtype.kind in "iu":  # bounds beyond what the dtype holds say nothing
-        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-        low, high = np.clip([low, high], least, most)
+        ends = np.iinfo(w.y.dtype)
+        low, high = (min(max(bound, ends.min), ends.max) for bound in (low, high))
     bottom, top = w.number(low, dtype), w.number(high, dtype)
     if low > high:
         return w.add("Where", w.add("Greater", x, top), top, w.add("Max", x, bottom))
@@ -231,6 +231,7 @@ def _binary(w: Writer, family: Family, a: str, b: str, dtype: np.dtype) -> str:
     if family.name in _WRITTEN:
         y = _WRITTEN[family.name](w, a, b, dtype)
     else:
+        assert family.onnx is not None
         y = w.add(family.onnx, a, b)
     return w.cast(y, dtype) if family.truth else y
 

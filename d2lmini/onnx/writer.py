@@ -223,10 +223,8 @@ class Writer:
         """A number of the graph: a size, plus a number."""
         if not isinstance(size, Varying):
             return self.array(size + plus)
-        line = size.line()
-        if line is None:
-            size._refuse()
-        key = line[0], line[1] + plus
+        a, b = size.line() or size._refuse()
+        key = a, b + plus
         if key not in self._sizes:
             assert self.batch is not None
             name, axis = self.batch
