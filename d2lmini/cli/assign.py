@@ -87,24 +87,25 @@ def assign(options: argparse.Namespace) -> int:
     cell = "notebook"
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        for number, content in enumerate(cells):
+        for number, found in enumerate(cells):
             cell = f"cell {number}"
-            json_stream.check(content, {"cell_type": str, "source": (str, [str])})
-            content["cell_type"], content["source"]
+            json_stream.check(found, {"cell_type": str, "source": (str, [str])})
+            found["cell_type"], found["source"]
         cell = "exercises"
         exercises = find_exercises(cells)
         if not exercises:
             raise CommandError(f"{path.name} has no exercise that a function checks")
         head = [_text("head", _heading(path.name, cells, exercises)), _setup(cells, exercises)]
-        made = list(FORMATS[options.format](name, head, exercises, options.points))
+        parts = FORMATS[options.format](name, head, exercises, options.points)
+        made = [(file, (x if isinstance(x, str) else _notebook(x)).encode()) for file, x in parts]
     except (ValueError, LookupError, TypeError, SyntaxError, RecursionError) as problem:
         raise CommandError(
             f"{path}: {cell}: {type(problem).__name__}: {problem}: this is no chapter"
         ) from problem
-    for file, notebook in made:
+    for file, content in made:
         place = options.out / file
         place.parent.mkdir(parents=True, exist_ok=True)
-        write(place, notebook if isinstance(notebook, str) else _notebook(notebook))
+        write(place, content)
         print(place)
     return 0
 
