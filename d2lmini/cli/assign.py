@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 from d2lmini.cli import files
 from d2lmini.cli.errors import CommandError
 from d2lmini.files import write
+from d2lmini.profiler import json_stream
 
 #: How many more times a check runs when a teacher grades.
 HIDDEN = 3
@@ -83,15 +84,28 @@ def assign(options: argparse.Namespace) -> int:
     if not path.is_file():
         path = files.find_chapter(path.name.removesuffix(".ipynb"))
     name = files.chapter_name(path)
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    exercises = find_exercises(cells)
-    if not exercises:
-        raise CommandError(f"{path.name} has no exercise that a function checks")
-    head = [_text("head", _heading(path.name, cells, exercises)), _setup(cells, exercises)]
-    for file, notebook in FORMATS[options.format](name, head, exercises, options.points):
+    cell = "notebook"
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        for number, found in enumerate(cells):
+            cell = f"cell {number}"
+            json_stream.check(found, {"cell_type": str, "source": (str, [str])})
+            found["cell_type"], found["source"]
+        cell = "exercises"
+        exercises = find_exercises(cells)
+        if not exercises:
+            raise CommandError(f"{path.name} has no exercise that a function checks")
+        head = [_text("head", _heading(path.name, cells, exercises)), _setup(cells, exercises)]
+        parts = FORMATS[options.format](name, head, exercises, options.points)
+        made = [(file, (x if isinstance(x, str) else _notebook(x)).encode()) for file, x in parts]
+    except (ValueError, LookupError, TypeError, SyntaxError, RecursionError) as problem:
+        raise CommandError(
+            f"{path}: {cell}: {type(problem).__name__}: {problem}: this is no chapter"
+        ) from problem
+    for file, content in made:
         place = options.out / file
         place.parent.mkdir(parents=True, exist_ok=True)
-        write(place, notebook if isinstance(notebook, str) else _notebook(notebook))
+        write(place, content)
         print(place)
     return 0
 

@@ -299,10 +299,11 @@ class HybridBlock(Block):
         """Write the Block as an ONNX model for inputs like these, and return the path.
 
         The model always predicts (never trains), whatever the current mode. dynamic_batch: the
-        model accepts any size of the inputs' `batch_axis`. opset: version of ONNX's operators, 13
-        to 18. Waits for the parameters.
+        model accepts any size of the inputs' `batch_axis`, which every input has; the net is traced
+        for several sizes. opset: version of ONNX's operators, 13 to 18. Waits for the parameters.
 
-        Raises MXNetError, naming node and op, for ops without an ONNX operator, and ImportError
+        Raises MXNetError, naming node and op, for ops without an ONNX operator and, with
+        dynamic_batch, for what depends on the batch in a way that ONNX does not say; ImportError
         without the package `onnx` (`pip install d2lmini[onnx]`).
         """
         return addons.find("export_onnx")(self, path, inputs, dynamic_batch, batch_axis, opset)

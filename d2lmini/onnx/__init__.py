@@ -52,7 +52,8 @@ def export_model(
     two files that `HybridBlock.export` writes. in_shapes: a shape for each variable that is no
     parameter and no label, in the order of `list_arguments`. in_types: their dtypes, or one for all
     (older names: input_shape, input_type). dynamic: any size will do where `dynamic_input_shapes`
-    has None; without that, any size of batch. opset_version: of ONNX's operators, 13 to 18, or 17.
+    has None, the same one wherever it has; without that, any size of batch. opset_version: of
+    ONNX's operators, 13 to 18, or 17.
 
     MXNetError, naming node and op, for what cannot be said in ONNX; ImportError without `onnx`.
     """

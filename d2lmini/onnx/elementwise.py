@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import log, pi
 from typing import Any
 
 import numpy as np
 
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.writer import Writer, converts
+from d2lmini.onnx.writer import Varying, Writer, converts
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.ops.scalar_cache import fit
 
@@ -39,16 +40,35 @@ def _with_constant(w: Writer, node: Node, x: str) -> str:
     return w.add(operator, x, w.number(value, _floating(w) if value % 1 else w.x.dtype))
 
 
+@converts("relu")
+def _relu(w: Writer, node: Node, x: str) -> str:
+    dtype = w.x.dtype
+    return w.add("Relu", x) if dtype.kind == "f" else w.add("Max", x, w.number(0, dtype))
+
+
+@converts("add_n")
+def _add_n(w: Writer, node: Node, *xs: str) -> str:
+    return reduce(lambda a, b: w.add("Add", a, b), xs)
+
+
 @converts("rsqrt")
 def _rsqrt(w: Writer, node: Node, x: str) -> str:
     return w.add("Reciprocal", w.add("Sqrt", x))
+
+
+def _settle(w: Writer, y: str) -> str:
+    """Of whole numbers: what is just below 3, by an error of rounding, is 3 and is cut to 3."""
+    if w.wide != np.float64:
+        return y
+    steps = w.number(2**34, w.wide)
+    return w.add("Div", w.add("Round", w.add("Mul", y, steps)), steps)
 
 
 @converts("cbrt", "rcbrt")
 def _cbrt(w: Writer, node: Node, x: str) -> str:
     size = w.add("Pow", w.add("Abs", x), w.number(1 / 3, w.x.dtype))
     y = w.add("Mul", w.add("Sign", x), size)
-    return y if w.op_name == "cbrt" else w.add("Reciprocal", y)
+    return _settle(w, y if w.op_name == "cbrt" else w.add("Reciprocal", y))
 
 
 @converts("expm1")
@@ -64,7 +84,7 @@ def _log1p(w: Writer, node: Node, x: str) -> str:
 @converts("log2", "log10")
 def _log_to_base(w: Writer, node: Node, x: str) -> str:
     base = 2 if w.op_name == "log2" else 10
-    return w.add("Div", w.add("Log", x), w.number(log(base), w.x.dtype))
+    return _settle(w, w.add("Div", w.add("Log", x), w.number(log(base), w.x.dtype)))
 
 
 @converts("trunc", "fix")
@@ -93,8 +113,8 @@ def _clip(w: Writer, node: Node, x: str) -> str:
     dtype = w.x.dtype
     low, high = node.attrs["a_min"], node.attrs["a_max"]
     if dtype.kind in "iu":  # bounds beyond what the dtype holds say nothing
-        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-        low, high = np.clip([low, high], least, most)
+        ends = np.iinfo(w.y.dtype)
+        low, high = (min(max(bound, ends.min), ends.max) for bound in (low, high))
     bottom, top = w.number(low, dtype), w.number(high, dtype)
     if low > high:
         return w.add("Where", w.add("Greater", x, top), top, w.add("Max", x, bottom))
@@ -113,7 +133,7 @@ def _smooth_l1(w: Writer, node: Node, x: str) -> str:
 
 @converts("cast")
 def _cast(w: Writer, node: Node, x: str) -> str:
-    return w.cast(x, w.y.dtype)
+    return w.cast(x, w.y.dtype, of=w.x.dtype)
 
 
 @converts("amp_cast")
@@ -153,7 +173,33 @@ def _where(w: Writer, node: Node, condition: str, x: str, y: str) -> str:
 
 
 def _hypot(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
-    return w.add("Sqrt", w.add("Add", w.add("Mul", a, a), w.add("Mul", b, b)))
+    squares = w.add("Add", w.add("Mul", a, a), w.add("Mul", b, b))
+    if dtype.kind == "f":
+        return w.add("Sqrt", squares)
+    return w.cast(w.add("Sqrt", w.cast(squares, "float64")), dtype)
+
+
+def _divide(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
+    return w.add("Div", a, b) if dtype.kind == "f" else _unless_zero(w, "Div", a, b, dtype)
+
+
+def _unless_zero(w: Writer, operator: str, a: str, b: str, dtype: np.dtype) -> str:
+    """Of whole numbers: 0 where b is 0, at which ONNX may stop."""
+    zero = w.number(0, dtype)
+    broken = w.add("Equal", b, zero)
+    y = w.add(operator, a, w.add("Where", broken, w.number(1, dtype), b))
+    return w.add("Where", broken, zero, y)
+
+
+def _power(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
+    """Of whole numbers: what a negative power leaves of them, which ONNX does not say."""
+    if dtype.kind != "i":
+        return w.add("Pow", a, b)
+    zero, one = w.number(0, dtype), w.number(1, dtype)
+    odd = w.add("Pow", a, w.add("Mod", b, w.number(2, dtype)))
+    inverse = w.add("Where", w.add("Equal", w.add("Abs", a), one), odd, zero)
+    y = w.add("Pow", a, w.add("Max", b, zero))
+    return w.add("Where", w.add("Less", b, zero), inverse, y)
 
 
 def _not_equal(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
@@ -163,7 +209,7 @@ def _not_equal(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
 def _remainder(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
     """What is left of a, with the sign of b; of floats 0 where b is 0."""
     if dtype.kind in "iu":
-        return w.add("Mod", a, b)
+        return _unless_zero(w, "Mod", a, b, dtype)
     zero = w.number(0, dtype)
     rest = w.add("Mod", a, b, fmod=1)
     other_side = w.add("Less", w.add("Mul", w.add("Sign", rest), w.add("Sign", b)), zero)
@@ -171,8 +217,9 @@ def _remainder(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
     return w.add("Where", w.add("Equal", b, zero), zero, rest)
 
 
-#: Families that no operator of ONNX says alone.
-_WRITTEN = {"hypot": _hypot, "not_equal": _not_equal, "mod": _remainder}
+#: Families that no operator of ONNX says alone, or not of whole numbers.
+_WRITTEN = {"hypot": _hypot, "not_equal": _not_equal, "mod": _remainder, "div": _divide,
+            "power": _power}  # fmt: skip
 
 _FAMILIES = [f for f in FAMILIES.values() if f.onnx or f.name in _WRITTEN]
 
@@ -181,10 +228,11 @@ def _binary(w: Writer, family: Family, a: str, b: str, dtype: np.dtype) -> str:
     """A family's function of two values of a dtype, which the result keeps."""
     if family.onnx in ("And", "Or", "Xor"):
         a, b = w.cast(a, bool), w.cast(b, bool)
-    if family.onnx:
-        y = w.add(family.onnx, a, b)
-    else:
+    if family.name in _WRITTEN:
         y = _WRITTEN[family.name](w, a, b, dtype)
+    else:
+        assert family.onnx is not None
+        y = w.add(family.onnx, a, b)
     return w.cast(y, dtype) if family.truth else y
 
 
@@ -198,8 +246,9 @@ def _two(w: Writer, node: Node, a: str, b: str) -> str:
 def _scalar(w: Writer, node: Node, x: str) -> str:
     assert node.op is not None
     family = node.op.family
-    dtype, value = w.x.dtype, node.attrs["scalar"]
-    wide = dtype
+    dtype, value, wide = w.y.dtype, node.attrs["scalar"], w.x.dtype
+    if family.name == "power" and dtype.kind == "u" and value < 0:
+        raise w.problem("a negative power of unsigned numbers wraps around, which ONNX's does not")
     if dtype.kind in "iu" and family.numbers == "fit":
         value = fit[np][dtype][value].item()
     elif dtype.kind in "iu":
@@ -207,10 +256,10 @@ def _scalar(w: Writer, node: Node, x: str) -> str:
         if value != value or value % 1 or not limits.min <= value <= limits.max:
             wide = np.dtype("float64")  # a number that the dtype does not hold
             x = w.cast(x, wide)
-    c = w.number(value, wide)
+    c = w.cast(w.size(value), wide) if isinstance(value, Varying) else w.number(value, wide)
     a, b = (x, c) if node.op is family.scalar else (c, x)
     y = _binary(w, family, a, b, wide)
-    return y if wide == dtype else w.cast(y, dtype)
+    return y if wide == w.x.dtype else w.cast(y, w.x.dtype)
 
 
 def _floating(w: Writer) -> Any:

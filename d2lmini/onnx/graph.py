@@ -8,13 +8,13 @@ The steps, each a function below:
     written       a converter for each other node
     model_of      the protocol buffers
 
-That a batch may have any size is found out by looking: the graph is sized twice, for two batches,
-and what differs varies.
+That a batch may have any size is found out by looking: the graph is made and sized for several
+batches, and what differs varies. Nothing else may differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,15 @@ from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topologica
 from d2lmini.graph.typed import infer_types
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.shapes import first
-from d2lmini.onnx.writer import Sizes, Writer, converter_of, package, tensor_type
+from d2lmini.onnx.writer import (
+    BATCHES,
+    Sizes,
+    Varying,
+    Writer,
+    converter_of,
+    package,
+    tensor_type,
+)
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
@@ -38,7 +46,17 @@ FAMILIES = (elementwise, shapes, layers, recurrent)
 IR_VERSIONS = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8}
 
 #: Ops that look at nothing but a shape.
-_OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array")
+_OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array", "_contrib_arange_like")
+
+_FIXED = "export it without dynamic_batch"
+
+Arrays = Mapping[str, np.ndarray]
+
+#: The graph of a net and the arrays that it uses, for a size of the batch.
+At = Callable[[int], tuple[Symbol, Arrays]]
+
+#: Arithmetic beside that of families and functions of one array.
+_ARITHMETIC = ("sum", "mean", "prod", "max", "min", "dot", "batch_dot", "add_n", "clip")
 
 #: Training's last op -> what it shows.
 _SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -49,8 +67,8 @@ _SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def export(
-    symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Mapping[str, tuple[Sizes, Any]],
-    opset: int = 17, producer: str = "d2lmini",
+    symbol: Symbol, params: Arrays, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17,
+    producer: str = "d2lmini",
 ) -> Any:  # fmt: skip
     """The ONNX model of a Symbol.
 
@@ -58,12 +76,19 @@ def export(
     other variables; a size of None may be any. MXNetError, naming node and op, for what cannot be
     said in ONNX; ImportError without the package `onnx`.
     """
+    return export_any(lambda batch: (symbol, params), inputs, opset, producer)
+
+
+def export_any(
+    at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int, producer: str = "d2lmini"
+) -> Any:
+    """The same of a net whose graph and arrays are `at(batch)`."""
     package()
     if opset not in IR_VERSIONS:
         raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
-    entries = predicting(in_mxnet_words(symbol._entries, others=True))
     w = Writer(opset)
-    outputs = infer_sizes(w, entries, params, inputs)
+    w.batch = next(((n, s.index(None)) for n, (s, _) in inputs.items() if None in s), None)
+    symbol, params, outputs = infer_sizes(w, at, inputs)
     names = write_nodes(w, outputs, params)
     shown = _rename_outputs(w, [names[entry] for entry in outputs], symbol.list_outputs())
     return model_of(w, outputs, shown, inputs, producer)
@@ -88,43 +113,101 @@ def predicting(entries: Sequence[Entry]) -> list[Entry]:
     return transform(entries, rule)
 
 
-def infer_sizes(
-    w: Writer, entries: Sequence[Entry], params: Mapping[str, np.ndarray],
-    inputs: Mapping[str, tuple[Sizes, Any]],
+def typed(
+    symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Mapping[str, tuple[Sizes, Any]],
+    batch: int,
 ) -> list[Entry]:  # fmt: skip
-    """The typed graph; `w` learns which sizes vary."""
+    """The graph with its shapes, for a size of the batch."""
+    entries = predicting(in_mxnet_words(symbol._entries, others=True))
+    specs = {}
+    for node in topological(entries):
+        if node.op is not None:
+            continue
+        if node.name in params:
+            specs[node] = Spec(params[node.name].shape, params[node.name].dtype)
+        elif node.name in inputs:
+            shape, dtype = inputs[node.name]
+            specs[node] = Spec(tuple(batch if n is None else n for n in shape), dtype)
+        else:
+            raise MXNetError(
+                f"export to ONNX: variable {node.name!r} is neither a parameter nor an input: "
+                "give its value or its shape"
+            )
+    return infer_types(entries, specs, training=False)[1]
 
-    def at(batch: int) -> list[Entry]:
-        specs = {}
-        for node in topological(entries):
-            if node.op is not None:
-                continue
-            if node.name in params:
-                specs[node] = Spec(params[node.name].shape, params[node.name].dtype)
-            elif node.name in inputs:
-                shape, dtype = inputs[node.name]
-                specs[node] = Spec(tuple(batch if n is None else n for n in shape), dtype)
-            else:
-                raise MXNetError(
-                    f"export to ONNX: variable {node.name!r} is neither a parameter nor an input: "
-                    "give its value or its shape"
-                )
-        return infer_types(entries, specs, training=False)[1]
 
-    if not any(None in shape for shape, _ in inputs.values()):
-        return at(0)
-    try:
-        outputs, others = at(2), at(3)
-    except MXNetError as problem:
-        raise MXNetError(
-            f"export to ONNX: this net does not take a batch of any size: {problem}"
-        ) from None
-    for one, other in zip(topological(outputs), topological(others), strict=True):
-        for i, (a, b) in enumerate(zip(one.specs or (), other.specs or ())):
-            if a.shape != b.shape:
-                sizes = zip(a.shape, b.shape, strict=True)
-                w.varying[one, i] = tuple(n if n == m else None for n, m in sizes)
-    return outputs
+def infer_sizes(
+    w: Writer, at: At, inputs: Mapping[str, tuple[Sizes, Any]]
+) -> tuple[Symbol, Arrays, list[Entry]]:
+    """The net for the first of `BATCHES`: its Symbol, arrays and typed graph; `w` learns which
+    sizes vary. MXNetError where the graphs for the others differ in more than sizes."""
+    if w.batch is None:
+        symbol, params = at(0)
+        return symbol, params, typed(symbol, params, inputs, 0)
+    found: list[tuple[Symbol, Arrays, list[Entry]]] = []
+    for batch in BATCHES:
+        try:
+            symbol, params = at(batch)
+            found.append((symbol, params, typed(symbol, params, inputs, batch)))
+        except Exception as problem:  # the net's own, which sees this batch for the first time
+            raise MXNetError(
+                f"export to ONNX: this net does not take a batch of any size, as {batch}: "
+                f"{problem}; {_FIXED}"
+            ) from problem
+        _compare(found[0], found[-1], batch)
+    for column in zip(*(topological(outputs) for _, _, outputs in found), strict=True):
+        node = column[0]
+        each = zip(*(n.attrs.values() for n in column), strict=True)
+        node.attrs = dict(zip(node.attrs, (_vary(w, values) for values in each)))
+        for i in range(len(node.specs or ())):
+            shape = _vary(w, [n.specs[i].shape for n in column if n.specs])
+            if shape != node.specs[i].shape:  # type: ignore[index]
+                w.varying[node, i] = shape
+    return found[0]
+
+
+def _vary(w: Writer, values: Sequence[Any]) -> Any:
+    """Values for several batches as one."""
+    if all(isinstance(v, tuple) and len(v) == len(values[0]) for v in values):
+        return tuple(_vary(w, column) for column in zip(*values))
+    return values[0] if all(v == values[0] for v in values) else Varying(w, tuple(values))
+
+
+def _compare(one: tuple, other: tuple, batch: int) -> None:
+    """MXNetError if the graphs for two batches differ in more than sizes."""
+    ones, others = topological(one[2]), topological(other[2])
+    places = {node: i for nodes in (ones, others) for i, node in enumerate(nodes)}
+
+    def form(node: Node) -> tuple:
+        inputs = [e and (places[e[0]], e[1]) for e in node.inputs]
+        return node.op, inputs, [*node.attrs], [spec.dtype for spec in node.specs or ()]
+
+    for mine, theirs in zip(ones, others):
+        name = "variable" if mine.op is None else mine.op.name
+        differs = ""
+        if form(mine) != form(theirs) or len(ones) != len(others):
+            differs = "what is computed from here on"
+        elif mine.name in one[1]:
+            arrays = one[1][mine.name], other[1][theirs.name]
+            if not np.array_equal(*arrays) and len({*arrays[0].flat, *arrays[1].flat}) != 1:
+                differs = "the array"
+        if differs:
+            raise MXNetError(
+                f"export to ONNX: node {mine.name!r}: {name}: {differs} would be different for a "
+                f"batch of {batch}; {_FIXED}"
+            )
+
+
+def wide_of(node: Node, dtype: np.dtype) -> np.dtype | None:
+    """The dtype in which an op computes values of `dtype`, if another: what `unary.widely` says of
+    functions of one array, and int64 for the arithmetic of bytes, which ONNX hardly has."""
+    op = node.op
+    assert op is not None
+    if op.integers == "converted" and dtype.char not in "fd":
+        return np.dtype("float32" if dtype.char == "e" else "float64")
+    small = dtype.kind in "iu" and dtype.itemsize == 1
+    counts = op.family is not None or op.integers == "exact" or op.name in _ARITHMETIC
+    return np.dtype("int64") if small and counts else None
 
 
 def fold(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
@@ -148,6 +231,10 @@ def write_nodes(
         """The values of a node's outputs that are known; the others have names from now on."""
         w.here = node
         if node.op is None:
+            if w.varies(node) and node.name in params:  # filled with one number
+                value, (shape, dtype) = params[node.name].flat[0], w.y
+                names[node, 0] = w.add("Expand", w.number(value, dtype), w.shape(shape))
+                return [None]
             if node.name in params:
                 return [w.values.setdefault((node, 0), params[node.name])]
             names[node, 0] = node.name
@@ -155,16 +242,26 @@ def write_nodes(
         known = all(e is None or e in w.values for e in node.inputs)
         if node.op.name in _OF_SHAPE and not w.varies(node):
             e = first(node)
-            inputs = [np.zeros(w.spec(e).shape, w.spec(e).dtype)]
-            known = e not in w.varying
+            assert e[0].specs is not None
+            inputs = [np.zeros(*e[0].specs[e[1]])]
+            known = e not in w.varying or node.op.name == "_contrib_arange_like"
         if known and not node.op.random and not w.varies(node):
             values = fold(node, inputs)
             w.values.update({(node, i): y for i, y in enumerate(values)})
             return values
         converter = converter_of(node.op)
+        if node.op.integers == "kept" and w.spec(first(node)).dtype.kind != "f":
+            converter = converter_of(registry["_copy"])
         if converter is None:
             raise w.problem("this op has no converter to ONNX")
-        made = converter(w, node, *("" if e is None else name_of(e) for e in node.inputs))
+        xs = ["" if e is None else name_of(e) for e in node.inputs]
+        w.wide = None
+        w.wide = wide_of(node, w.x.dtype)
+        if w.wide is not None:
+            xs = [w.cast(x, w.wide) if x else x for x in xs]
+        made = converter(w, node, *xs)
+        if w.wide is not None:
+            made = w.cast(made, w.y.dtype, of=w.wide)
         made = made if isinstance(made, list) else [made]
         names.update({(node, i): name for i, name in enumerate(made)})
         return [None] * len(made)
@@ -213,8 +310,8 @@ def model_of(
         for name, (shape, dtype) in inputs.items()
     ]
     outs = [
-        helper.make_tensor_value_info(name, tensor_type(w.spec(entry).dtype), w.sizes(entry))
-        for name, entry in zip(shown, outputs, strict=True)
+        helper.make_tensor_value_info(name, tensor_type(dtype), w.declare(shape))
+        for name, (shape, dtype) in zip(shown, map(w.spec, outputs), strict=True)
     ]
     constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]
     graph = helper.make_graph(nodes, "net", ins, outs, constants)

@@ -47,7 +47,7 @@ def _batch_dot(w: Writer, node: Node, a: str, b: str) -> str:
 @converts("dot")
 def _dot(w: Writer, node: Node, a: str, b: str) -> str:
     """The last axis of a with the first of b; transposed, the first of a, the last of b."""
-    sizes = [w.sizes(entry) for entry in node.inputs]
+    sizes = [w.spec(entry).shape for entry in node.inputs]
     if len(sizes[0]) == len(sizes[1]) == 1:
         return w.reshape_to(w.add("MatMul", a, b), (1,))
     # Both become matrices, whose product gets its axes back.
@@ -63,10 +63,10 @@ def _dot(w: Writer, node: Node, a: str, b: str) -> str:
             x, size = w.transpose(x, *order), tuple(size[i] for i in order)
         inner = size[at]
         if len(size) != 2:
-            x = w.reshape_to(x, (None, inner) if at == -1 else (inner, None))
+            x = w.reshape_to(x, (-1, inner) if at == -1 else (inner, -1))
         parts.append(x)
     y = w.add("MatMul", *parts)
-    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.reshape_to(y, w.y_sizes)
+    return y if len(sizes[0]) == len(sizes[1]) == 2 else w.reshape_to(y, w.y.shape)
 
 
 # -- convolution and pooling -----------------------------------------------------------------------
@@ -161,9 +161,7 @@ def _upsampling(w: Writer, node: Node, *xs: str) -> str:
 
 def _per_channel(w: Writer, x: str, axis: int, ndim: int) -> str:
     """A vector as a shape that broadcasts along one axis."""
-    return (
-        w.reshape_to(x, (1,) * axis + (None,) + (1,) * (ndim - axis - 1)) if axis < ndim - 1 else x
-    )
+    return w.reshape_to(x, (1,) * axis + (-1,) + (1,) * (ndim - axis - 1)) if axis < ndim - 1 else x
 
 
 @converts("BatchNorm")
@@ -179,7 +177,10 @@ def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str,
     order.insert(1, order.pop(a["axis"]))
     moved = ndim > 1 and order != sorted(order)
     x = w.transpose(x, *order) if moved else x
+    cast = w.opset < 15 and spec.dtype != w.x.dtype  # which then had to be equal
+    x = w.cast(x, spec.dtype) if cast else x
     y = w.add("BatchNormalization", x, gamma, beta, mean, var, epsilon=a["eps"])
+    y = w.cast(y, w.x.dtype) if cast else y
     return w.transpose(y, *np.argsort(order).tolist()) if moved else y
 
 
@@ -205,17 +206,23 @@ def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
 
 @converts("GroupNorm")
 def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
-    spec, groups, scale = w.x, node.attrs["num_groups"], node.inputs[1]
+    (sizes, dtype), groups, scale = w.x, node.attrs["num_groups"], node.inputs[1]
     if node.attrs["output_mean_var"]:
         raise w.problem("output_mean_var has no converter")
-    sizes = w.x_sizes
-    C, rest = spec.shape[1], prod(spec.shape[2:])
-    grouped = (sizes[0], groups, C // groups * rest)
-    y = _normalize(w, w.reshape_to(x, grouped), [2], node.attrs["eps"], spec.dtype)
-    view = grouped if w.spec(scale).shape[0] == groups else (sizes[0], C, rest)
+    y = w.reshape_to(x, (sizes[0], groups, -1))
+    y = _normalize(w, y, [2], node.attrs["eps"], dtype)
+    y = w.reshape_to(y, (sizes[0], w.spec(scale).shape[0], -1))
     gamma, beta = (_per_channel(w, v, 1, 3) for v in (gamma, beta))
-    y = w.add("Add", w.add("Mul", w.reshape_to(y, view), gamma), beta)
+    y = w.add("Add", w.add("Mul", y, gamma), beta)
     return w.reshape_to(y, sizes)
+
+
+@converts("LRN")
+def _lrn(w: Writer, node: Node, x: str) -> str:
+    a, shape = node.attrs, w.x.shape
+    x = w.reshape_to(x, (*shape[:2], -1, 1))  # onnxruntime takes images only
+    y = w.add("LRN", x, alpha=a["alpha"], beta=a["beta"], bias=a["knorm"], size=a["nsize"])
+    return w.reshape_to(y, shape)
 
 
 @converts("L2Normalization")

@@ -53,9 +53,8 @@ def _rnn(
         raise w.problem("projections and clipped states have no converter")
     vector = w.require_known(node.inputs[1], "the parameters")
     dirs = 2 if a["bidirectional"] else 1
-    sizes = w.x_sizes
+    sizes = w.x.shape
     C = sizes[2]
-    assert C is not None
     lengths = w.cast(lengths, "int32") if lengths else ""
     last_h, last_c = [], []
     for k, (W, R, B) in enumerate(layers_of(vector, C, H, L, dirs, mode)):
@@ -121,11 +120,9 @@ def _rnn_layer(
 def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return w.add("Identity", x)
-    axis, sizes = node.attrs["axis"], w.x_sizes
-    T = sizes[axis]
-    if T is None:
-        raise w.problem("masks along the batch; export it not dynamic")
-    steps = w.array(np.arange(T).reshape((T, 1) if axis == 0 else (1, T)))
+    axis, sizes = node.attrs["axis"], w.x.shape
+    steps = w.add("Range", w.array(0), w.size(sizes[axis]), w.array(1))
+    steps = w.unsqueeze(steps, 1 - axis)
     ends = w.unsqueeze(w.cast(lengths[0], "int64"), axis)
     inside = w.add("Less", steps, ends)
     if len(sizes) > 2:
@@ -137,10 +134,7 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return slice_axis(w, x, (None,), (None,), (-1,), (0,))
-    T = w.x_sizes[0]
-    if T is None:
-        raise w.problem("reverses along the batch; export it not dynamic")
-    ends = w.clip(w.cast(lengths[0], "int64"), 0, T)
+    ends = w.clip(w.cast(lengths[0], "int64"), 0, w.size(w.x.shape[0]))
     return w.add("ReverseSequence", x, ends, time_axis=0, batch_axis=1)
 
 
@@ -153,8 +147,5 @@ def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if axis == 0:
         ndim = len(w.x.shape)
         x = w.transpose(x, 1, 0, *range(2, ndim))
-    T = w.x_sizes[axis]
-    if T is None:
-        raise w.problem("reads along the batch; export it not dynamic")
-    ends = w.clip(w.cast(lengths[0], "int64"), 1, T)
+    ends = w.clip(w.cast(lengths[0], "int64"), 1, w.size(w.x.shape[axis]))
     return w.add("GatherND", x, w.unsqueeze(w.add("Sub", ends, w.array(1)), 1), batch_dims=1)

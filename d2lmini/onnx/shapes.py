@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Entry, Node
-from d2lmini.onnx.writer import Sizes, Writer, converts
+from d2lmini.onnx.writer import Varying, Writer, converts
 from d2lmini.ops.reduce import reduced_axes
 
 #: "To the end" in a Slice.
@@ -32,7 +32,13 @@ def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
 
 @converts("reshape", "_np_reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
 def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
-    return w.reshape_to(x, w.y_sizes)
+    if isinstance(w.y.shape, Varying) and any(type(n) is int and n > 1 for n in w.x.shape):
+        # A squeeze, in which a batch of 1 disappears, too. A Squeeze without axes does that, but
+        # onnxruntime joins it with a Reshape before it as if the rank were always the declared one.
+        sizes = w.add("Shape", x)
+        large = w.add("Not", w.add("Equal", sizes, w.array(1)))
+        return w.add("Reshape", x, w.add("Compress", sizes, large))
+    return w.reshape_to(x, w.y.shape)
 
 
 @converts("transpose")
@@ -53,16 +59,30 @@ def _swapaxes(w: Writer, node: Node, x: str) -> str:
 
 @converts("broadcast_to", "broadcast_axis", "broadcast_like")
 def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
-    before, after = w.x_sizes, w.y_sizes
+    before, after = w.x.shape, w.y.shape
     before = (1,) * (len(after) - len(before)) + before
-    if any(n is None and m is not None for n, m in zip(after, before)):
-        raise w.problem("broadcasts to the size of the batch; export it not dynamic")
-    return w.add("Expand", x, w.array([1 if n is None else n for n in after]))
+    return w.add("Expand", x, w.shape([1 if n == m else n for n, m in zip(after, before)]))
+
+
+@converts("_zeros", "_ones", "_full")
+def _filled(w: Writer, node: Node) -> str:
+    value = node.attrs.get("value", w.op_name == "_ones")
+    return w.add("Expand", w.number(value, w.y.dtype), w.shape(w.y.shape))
+
+
+@converts("_contrib_arange_like")
+def _arange_like(w: Writer, node: Node, x: str) -> str:
+    a, size, dtype = node.attrs, w.y.shape[0], w.y.dtype
+    if a["repeat"] != 1 or len(w.y.shape) != 1:
+        raise w.problem("of any batch has a converter only for one axis, without repeat")
+    y = w.cast(w.add("Range", w.array(0), w.size(size), w.array(1)), dtype)
+    y = w.add("Mul", y, w.number(a["step"], dtype))
+    return w.add("Add", y, w.number(a["start"], dtype))
 
 
 @converts("tile")
 def _tile(w: Writer, node: Node, x: str) -> str:
-    reps, sizes = node.attrs["reps"], w.x_sizes
+    reps, sizes = node.attrs["reps"], w.x.shape
     if len(reps) > len(sizes):
         x = w.unsqueeze(x, *range(len(reps) - len(sizes)))
     return w.add("Tile", x, w.array((1,) * (len(sizes) - len(reps)) + tuple(reps)))
@@ -70,16 +90,16 @@ def _tile(w: Writer, node: Node, x: str) -> str:
 
 @converts("repeat")
 def _repeat(w: Writer, node: Node, x: str) -> str:
-    sizes = w.x_sizes
+    sizes = w.x.shape
     if node.attrs["axis"] is None:
-        sizes, axis = (int(np.prod(w.require_fixed(first(node), "repeat"))),), 0
+        sizes, axis = (-1,), 0
         x = w.reshape_to(x, sizes)
     else:
         axis = _axis(w, node)
     reps = [1] * (len(sizes) + 1)
     reps[axis + 1] = node.attrs["repeats"]
     y = w.add("Tile", w.unsqueeze(x, axis + 1), w.array(reps))
-    return w.reshape_to(y, w.y_sizes)
+    return w.reshape_to(y, w.y.shape)
 
 
 @converts("pad")
@@ -102,7 +122,7 @@ def slice_axis(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) ->
     steps = [s or 1 for s in step]
     begins = [(0 if s > 0 else _FAR) if b is None else b for b, s in zip(begin, steps)]
     ends = [(_FAR if s > 0 else -_FAR) if e is None else e for e, s in zip(end, steps)]
-    return w.add("Slice", x, *(w.array(list(v)) for v in (begins, ends, axes, steps)))
+    return w.add("Slice", x, *(w.shape(list(v)) for v in (begins, ends, axes, steps)))
 
 
 @converts("slice")
@@ -120,8 +140,9 @@ def _slice_axis(w: Writer, node: Node, x: str) -> str:
 
 @converts("slice_like")
 def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
-    shape = w.require_fixed((node, 0), "slice_like")
-    return slice_axis(w, x, (0,) * len(shape), shape, (1,) * len(shape), range(len(shape)))
+    n = len(w.y.shape)
+    begins, ends = w.array([0] * n), w.shape(w.y.shape)
+    return w.add("Slice", x, begins, ends, w.array(list(range(n))))
 
 
 @converts("reverse")
@@ -135,17 +156,14 @@ def _reverse(w: Writer, node: Node, x: str) -> str:
 @converts("split", "split_v2")
 def _split(w: Writer, node: Node, x: str) -> Any:
     axis = _axis(w, node)
-    whole = w.x_sizes[axis]
-    if whole is None:
-        raise w.problem("splits the batch; export it not dynamic")
+    whole = w.x.shape[axis]
     wanted = node.attrs.get("num_outputs") or node.attrs["indices_or_sections"]
     if isinstance(wanted, int):
-        parts = [whole // wanted] * wanted
+        cuts = [whole // wanted * i for i in range(1, wanted)]
     else:
-        parts = list(np.diff([0, *wanted, whole]))
-    ys: list[str] = [x]
-    if len(parts) > 1:
-        ys = w.add("Split", x, w.array(parts), axis=axis, outputs=len(parts))
+        cuts = list(wanted)
+    pairs = zip([0, *cuts], [*cuts, None])
+    ys = [slice_axis(w, x, (begin,), (end,), (1,), (axis,)) for begin, end in pairs]
     if node.attrs["squeeze_axis"]:
         ys = [w.squeeze(y, axis) for y in ys]
     return ys
@@ -165,24 +183,23 @@ def _stack(w: Writer, node: Node, *xs: str) -> str:
 # -- by index --------------------------------------------------------------------------------------
 
 
-def gather(w: Writer, data: str, indices: str, axis: int, size: int, mode: str = "clip") -> str:
+def gather(w: Writer, data: str, indices: str, axis: int, size: Any, mode: str = "clip") -> str:
     """data's places along an axis; numbers outside go to the border, or around."""
     return w.add("Gather", data, _places(w, indices, size, mode), axis=axis)
 
 
-def _places(w: Writer, indices: str, size: int, mode: str) -> str:
+def _places(w: Writer, indices: str, size: Any, mode: str) -> str:
     """Indices as numbers below `size`."""
     places = w.cast(indices, "int64")
     if mode == "wrap":
-        return w.add("Mod", places, w.array(size))
-    return w.clip(places, 0, size - 1)
+        return w.add("Mod", places, w.size(size))
+    return w.clip(places, 0, w.size(size, -1))
 
 
 @converts("take")
 def _take(w: Writer, node: Node, data: str, indices: str) -> str:
     axis = _axis(w, node)
-    size = w.require_fixed(first(node), "take")[axis]
-    return gather(w, data, indices, axis, size, node.attrs["mode"])
+    return gather(w, data, indices, axis, w.x.shape[axis], node.attrs["mode"])
 
 
 @converts("Embedding")
@@ -192,14 +209,12 @@ def _embedding(w: Writer, node: Node, data: str, weight: str) -> str:
 
 @converts("pick")
 def _pick(w: Writer, node: Node, data: str, index: str) -> str:
-    sizes = w.x_sizes
+    sizes = w.x.shape
     axis = len(sizes) - 1 if node.attrs["axis"] is None else _axis(w, node)
-    size = sizes[axis]
-    assert size is not None
-    places = _places(w, index, size, node.attrs["mode"])
+    places = _places(w, index, sizes[axis], node.attrs["mode"])
     kept = (*sizes[:axis], 1, *sizes[axis + 1 :])
     y = w.add("GatherElements", data, w.reshape_to(places, kept), axis=axis)
-    return w.reshape_to(y, w.y_sizes)
+    return w.reshape_to(y, w.y.shape)
 
 
 @converts("gather_nd")
@@ -229,7 +244,7 @@ _REDUCTIONS = {
 def _reduce(w: Writer, node: Node, operator: str, x: str) -> str:
     ndim = len(w.x.shape)
     axes = reduced_axes(node.attrs["axis"], ndim, node.attrs.get("exclude", False))
-    out: Sizes = w.y_sizes
+    out = w.y.shape
     y = w.reduce(operator, x, axes, node.attrs["keepdims"]) if axes else w.add("Identity", x)
     left = ndim if node.attrs["keepdims"] else ndim - len(axes)
     return y if len(out) == left else w.reshape_to(y, out)
@@ -254,7 +269,7 @@ def _arg(w: Writer, node: Node, x: str) -> str:
         x, axis = w.add("Flatten", x, axis=0), 1
     operator = "ArgMax" if w.op_name == "argmax" else "ArgMin"
     y = w.cast(w.add(operator, x, axis=axis, keepdims=keep), w.y.dtype)
-    out, ndim = w.y_sizes, len(w.x.shape)
+    out, ndim = w.y.shape, len(w.x.shape)
     plain = node.attrs["axis"] is not None and len(out) == ndim - 1 + keep
     return y if plain else w.reshape_to(y, out)
 
@@ -264,15 +279,15 @@ def _arg(w: Writer, node: Node, x: str) -> str:
 
 def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tuple[str, str]:
     if node.attrs["axis"] is None:
-        x, axis = w.reshape_to(x, (int(np.prod(w.require_fixed(first(node), "flat order"))),)), 0
+        count = w.add("Size", x)
+        x, axis = w.reshape_to(x, (-1,)), 0
     else:
         axis = _axis(w, node)
-    size = w.x.size if node.attrs["axis"] is None else w.x_sizes[axis]
-    if size is None:
-        raise w.problem("orders along the batch; export it not dynamic")
-    k = min(k, size) if k > 0 else size
+        count = w.size(w.x.shape[axis])
+    if k > 0:
+        count = w.add("Min", count, w.array(k))
     values, places = w.add(
-        "TopK", x, w.array([k]), axis=axis, largest=int(not ascending), outputs=2
+        "TopK", x, w.unsqueeze(count, 0), axis=axis, largest=int(not ascending), outputs=2
     )
     return values, places
 

@@ -16,17 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node
 from d2lmini.ops.core import Op, registry
-from d2lmini.ops.spec import Spec
 
-#: A shape of which some sizes may follow the batch: these are None.
-Sizes = tuple[int | None, ...]
+#: The sizes of a batch for which a net of any batch is looked at. The last one is larger than what
+#: a net is likely to say about the batch in numbers.
+BATCHES = (2, 3, 1, 5, 1009)
+
+#: A shape of which some sizes may follow the batch: these are `Varying`, or None in an input's.
+Sizes = tuple[Any, ...]
 
 Converter = Callable[..., Any]
 
@@ -41,6 +45,18 @@ def converts(*names: str) -> Callable[[Converter], Converter]:
         return converter
 
     return register
+
+
+class Value(NamedTuple):
+    """What is known of a value of the graph."""
+
+    shape: Sizes
+    dtype: np.dtype
+
+    @property
+    def size(self) -> Any:
+        """How many elements it has."""
+        return prod(self.shape)
 
 
 def converter_of(op: Op) -> Converter | None:
@@ -67,6 +83,40 @@ def package() -> Any:
         ) from None
 
 
+class Varying:
+    """A size, or a shape or an attribute, that follows the batch: what it is for each of `BATCHES`.
+    Equal ones are equal. A size is written by `Writer.shape` and `Writer.size`; whatever else
+    computes with it is refused, by an error that names the node."""
+
+    def __init__(self, writer: Writer, sizes: tuple[Any, ...]):
+        self.writer, self.sizes = writer, sizes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Varying) and self.sizes == other.sizes
+
+    def __hash__(self) -> int:
+        return hash(self.sizes)
+
+    def line(self) -> tuple[int, int] | None:
+        """(a, b) of a size that is a * batch + b; None of another."""
+        if not all(isinstance(n, (int, float)) and n % 1 == 0 for n in self.sizes):
+            return None
+        a = self.sizes[1] - self.sizes[0]
+        b = self.sizes[0] - a * BATCHES[0]
+        return (int(a), int(b)) if self.sizes == tuple(a * n + b for n in BATCHES) else None
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self.writer.problem(
+            "needs to know a size or a shape that depends on the batch; export it without "
+            "dynamic_batch"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = _refuse
+    __rfloordiv__ = __mod__ = __rmod__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = _refuse
+    __index__ = __int__ = __float__ = __bool__ = __truediv__ = __rtruediv__ = _refuse
+    __len__ = __iter__ = __getitem__ = _refuse
+
+
 class Writer:
     """The graph in the making.
 
@@ -75,10 +125,14 @@ class Writer:
     arrays   initializers by name
     values   what is known before the net runs
     varying  shapes in which some sizes follow the batch
+    batch    (name of an input, its axis of the batch)
     here     the node that is being converted
+    wide     the dtype in which its operators compute, if that is not the dtype of its input
     """
 
     here: Node
+    batch: tuple[str, int] | None = None
+    wide: np.dtype | None = None
 
     def __init__(self, opset: int):
         self.opset = opset
@@ -87,6 +141,7 @@ class Writer:
         self.values: dict[Entry, np.ndarray] = {}
         self.varying: dict[Entry, Sizes] = {}
         self._constants: dict[tuple, str] = {}
+        self._sizes: dict[Any, str] = {}
         self._count = 0
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:
@@ -97,6 +152,9 @@ class Writer:
             self._count += 1
             names.append(f"{self.here.name}_{operator.lower()}{self._count}")
         given = {k: v for k, v in attrs.items() if v is not None}
+        for value in given.values():
+            if isinstance(value, Varying):
+                value._refuse()
         self.nodes.append((operator, list(inputs), names, given, self.here.name))
         return names[0] if outputs == 1 else names
 
@@ -113,9 +171,8 @@ class Writer:
             self._constants[key] = self.array(value, dtype, f"constant{len(self._constants)}")
         return self._constants[key]
 
-    def number(self, value: float, like: Entry | np.dtype) -> str:
+    def number(self, value: float, dtype: Any) -> str:
         """A scalar constant of a dtype."""
-        dtype = like if isinstance(like, np.dtype) else self.spec(like).dtype
         with np.errstate(all="ignore"):
             return self.array(np.asarray(value).astype(dtype), dtype)
 
@@ -128,45 +185,25 @@ class Writer:
         return self.here.op.name
 
     @property
-    def x(self) -> Spec:
+    def x(self) -> Value:
         """Of the first input of the node that is being converted."""
-        return self.spec(self.here.inputs[0])
+        shape, dtype = self.spec(self.here.inputs[0])
+        return Value(shape, self.wide or dtype)
 
     @property
-    def x_sizes(self) -> Sizes:
-        """The sizes of that input."""
-        return self.sizes(self.here.inputs[0])
-
-    @property
-    def y(self) -> Spec:
+    def y(self) -> Value:
         """Of the first output of the node that is being converted."""
         return self.spec((self.here, 0))
 
-    @property
-    def y_sizes(self) -> Sizes:
-        """The sizes of that output."""
-        return self.sizes((self.here, 0))
-
-    def spec(self, entry: Entry | None) -> Spec:
-        """Shape and dtype of a value."""
+    def spec(self, entry: Entry | None) -> Value:
+        """Shape and dtype of a value; sizes that follow the batch are `Varying`."""
         assert entry is not None and entry[0].specs is not None
-        return entry[0].specs[entry[1]]
-
-    def sizes(self, entry: Entry | None) -> Sizes:
-        """The shape of a value, None for sizes that follow the batch."""
-        spec = self.spec(entry)
-        return self.varying.get(entry, spec.shape)  # type: ignore[arg-type]
+        shape, dtype = entry[0].specs[entry[1]]
+        return Value(self.varying.get(entry, shape), dtype)
 
     def varies(self, node: Node) -> bool:
         """True if the shape of an output follows the batch."""
         return any((node, i) in self.varying for i in range(len(node.specs or ())))
-
-    def require_fixed(self, entry: Entry, what: str) -> tuple[int, ...]:
-        """Its shape, which must not follow the batch for `what` to be written."""
-        sizes = self.sizes(entry)
-        if None in sizes:
-            raise self.problem(f"{what} depends on the size of the batch; export it not dynamic")
-        return self.spec(entry).shape
 
     def require_known(self, entry: Entry | None, what: str) -> np.ndarray:
         """The array that a value is before the net runs; MXNetError if it depends on an input."""
@@ -182,17 +219,46 @@ class Writer:
 
     # -- operators that come up everywhere -------------------------------------------------------
 
-    def reshape_to(self, x: str, sizes: Sizes) -> str:
-        """x in another shape, of which at most one size may follow the batch."""
-        if sum(n is None for n in sizes) > 1:
-            raise self.problem("more than one size depends on the batch; export it not dynamic")
-        target = [-1 if n is None else n for n in sizes]
-        # To Reshape a 0 means "as it was": an empty array is told so.
-        empty = {"allowzero": 1} if 0 in target and self.opset >= 14 else {}
-        return self.add("Reshape", x, self.array(np.array(target, "int64")), **empty)
+    def size(self, size: Any, plus: int = 0) -> str:
+        """A number of the graph: a size, plus a number."""
+        if not isinstance(size, Varying):
+            return self.array(size + plus)
+        a, b = size.line() or size._refuse()
+        key = a, b + plus
+        if key not in self._sizes:
+            assert self.batch is not None
+            name, axis = self.batch
+            n = self.add("Gather", self.add("Shape", name), self.array(axis))
+            n = n if key[0] == 1 else self.add("Mul", n, self.array(key[0]))
+            self._sizes[key] = n if key[1] == 0 else self.add("Add", n, self.array(key[1]))
+        return self._sizes[key]
 
-    def cast(self, x: str, dtype: Any) -> str:
-        """x converted."""
+    def shape(self, sizes: Sequence[Any]) -> str:
+        """A shape, as an array of the graph."""
+        if not any(isinstance(n, Varying) for n in sizes):
+            return self.array(np.array(sizes, "int64"))
+        return self.add("Concat", *(self.unsqueeze(self.size(n), 0) for n in sizes), axis=0)
+
+    def declare(self, shape: Any) -> list[int | None]:
+        """A shape as outputs declare it; if its rank follows the batch, that of a large batch."""
+        shape = shape.sizes[0] if isinstance(shape, Varying) else shape
+        return [None if isinstance(n, Varying) else n for n in shape]
+
+    def reshape_to(self, x: str, sizes: Sizes) -> str:
+        """x in another shape, of which one size may be -1, which is inferred."""
+        vary = [i for i, n in enumerate(sizes) if isinstance(n, Varying)]
+        if vary and -1 not in sizes:  # one that is no multiple of the batch, or the first
+            at = next((i for i in vary if sizes[i].line() is None), vary[0])
+            sizes = (*sizes[:at], -1, *sizes[at + 1 :])
+        # To Reshape a 0 means "as it was": an empty array is told so.
+        empty = {"allowzero": 1} if 0 in sizes and self.opset >= 14 else {}
+        return self.add("Reshape", x, self.shape(sizes), **empty)
+
+    def cast(self, x: str, dtype: Any, of: Any = None) -> str:
+        """x converted; `of`: its dtype, if it may hold numbers that `dtype` does not."""
+        dtype = np.dtype(dtype)
+        if of is not None and of.kind == "f" and dtype.kind in "iu" and dtype.itemsize == 1:
+            x = self.cast(x, "int64")  # -7.0 as uint8 is undefined in C; -7 as uint8 is not
         return self.add("Cast", x, to=tensor_type(dtype))
 
     def reduce(self, operator: str, x: str, axes: Sequence[int], keepdims: bool = False) -> str:
@@ -213,11 +279,9 @@ class Writer:
         """x with its axes in this order."""
         return self.add("Transpose", x, perm=list(order))
 
-    def clip(self, x: str, low: int, high: int, dtype: Any = "int64") -> str:
-        """x, nowhere below low and above high."""
-        return self.add(
-            "Clip", x, self.number(low, np.dtype(dtype)), self.number(high, np.dtype(dtype))
-        )
+    def clip(self, x: str, low: int, high: str) -> str:
+        """Whole numbers, nowhere below low and above high, a name."""
+        return self.add("Min", self.add("Max", x, self.array(low)), high)
 
 
 def tensor_type(dtype: Any) -> int:

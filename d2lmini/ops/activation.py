@@ -39,7 +39,7 @@ from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 # once more, which is most of the cost. These ops are differentiable in turn.
 
 
-@pointwise("relu", lambda g, y: relu_backward(g, y), integers="exact", onnx="Relu")
+@pointwise("relu", lambda g, y: relu_backward(g, y), integers="exact")
 def relu(xp, data, *, out=None):
     """max(data, 0); nan stays nan. The gradient at 0 is 0.
 

@@ -15,8 +15,8 @@ facts are keywords of the declaration, or functions attached to the op:
 Most ops state no facts: the defaults below follow from the name and the rest of the declaration.
 
 >>> from d2lmini.ops.core import registry
->>> registry["BatchNorm"].output_names, registry["split"].mxnet_name, registry["LRN"].onnx
-(('output', 'mean', 'var'), 'SliceChannel', 'LRN(alpha, beta, bias=knorm, size=nsize)')
+>>> registry["BatchNorm"].output_names, registry["split"].mxnet_name, registry["erf"].onnx
+(('output', 'mean', 'var'), 'SliceChannel', 'Erf')
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ class Facts:
     counted           the number of inputs is an attribute in MXNet, num_args
 
     ONNX:
-    onnx              the operator: "Relu", or with attributes "LRN(alpha, size=nsize)", ours to the
+    onnx              the operator: "Erf", or with attributes "Op(alpha, size=nsize)", ours to the
                       right; or a converter (see `d2lmini.onnx.writer`). None: no operator
+    integers          what a function of one array makes of integers, see `unary.pointwise`
     """
 
     __slots__ = ()
@@ -119,6 +120,7 @@ class Facts:
     counted: bool = False
 
     onnx: str | Callable[..., Any] | None = None
+    integers: str = ""
 
     output_dtypes = staticmethod(dtype_attribute_or_data)
 

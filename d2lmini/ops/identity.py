@@ -245,7 +245,6 @@ def _infer_sum(*args: Spec) -> Spec:
 
 @op(
     aliases=["ElementWiseSum", "elemwise_sum", "_sum"], infer=_infer_sum, elementwise=True,
-    onnx="Sum",
     flops=lambda *args, out, **_: (len(args) - 1) * out.size, same_shape=True, counted=True,
 )  # fmt: skip
 def add_n(xp, *args, out=None):

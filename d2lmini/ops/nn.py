@@ -260,7 +260,6 @@ def _(g, *, nsize):
 @op(
     infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
     same_shape=True, mxnet_outputs=2, unchecked=True, whole=True,
-    onnx="LRN(alpha, beta, bias=knorm, size=nsize)",
 )  # fmt: skip
 def LRN(
     xp, data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int

@@ -88,10 +88,8 @@ def pointwise(
 
         compute = {"converted": by_floats, "exact": function, "kept": floats_only}[integers]
         compute.__doc__ = function.__doc__
-        none = {"grad": None} if gradient is None else {}
-        declared: Op = op(
-            name or function.__name__, infer=infer, elementwise=True, **facts, **none
-        )(compute)
+        more = {"integers": integers, **facts, **({"grad": None} if gradient is None else {})}
+        declared: Op = op(name or function.__name__, infer=infer, elementwise=True, **more)(compute)
         if gradient is not None:
             declared.gradient(" ".join(names_of(gradient)))(gradient)
         return declared

@@ -7,6 +7,8 @@ gives the members of the file's object in their order: of an array one element a
 everything else the whole value. A file that is an array, as the Trace Event Format allows, has
 "traceEvents" as its only key, and its closing bracket may be missing. A compressed file is known by
 its first bytes.
+
+`check` says whether a value is what a reader expects, before anything is made of it.
 """
 
 from __future__ import annotations
@@ -17,14 +19,20 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, NoReturn
 
 from d2lmini.base import MXNetError
 
 _PIECE = 1 << 17
 _SPACE = re.compile(r"[ \t\r\n]*")
-_decode = json.JSONDecoder().raw_decode
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
 
 class _Text:
@@ -87,10 +95,55 @@ def read_members(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
         with io.TextIOWrapper(content, encoding="utf-8") as file:
             try:
                 yield from _members(_Text(file))
-            except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as problem:
+            except (ValueError, EOFError, zlib.error, OSError, RecursionError) as problem:
                 raise MXNetError(
                     f"{os.fspath(path)} is not a whole JSON file: {problem}"
                 ) from problem
+
+
+def is_time(value: Any) -> bool:
+    """A number of microseconds, of 30 years at most."""
+    return type(value) in (int, float) and abs(value) < 1e15
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number of 64 bits, of either sign."""
+    return type(value) is int and abs(value) < 1 << 62
+
+
+def is_few(value: Any) -> bool:
+    """A number of workers, threads, ranks or devices."""
+    return type(value) is int and 0 <= value < 1 << 16
+
+
+def fits(value: Any, form: Any) -> bool:
+    """Has a value this form? A type (int: not negative; float: any finite number), None, a function
+    that says so, a tuple of alternatives, a list of one form for all elements or of one for each,
+    or {str: form}."""
+    if isinstance(form, tuple):
+        return any(fits(value, one) for one in form)
+    if isinstance(form, list):
+        forms = form * len(value) if isinstance(value, list) and len(form) == 1 else form
+        return isinstance(value, list) and len(value) == len(forms) and all(map(fits, value, forms))
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(fits(v, form[str]) for v in value.values())
+    if form is int or form is float:
+        number = type(value) is int or (form is float and type(value) is float)
+        return number and (0 <= value < 1 << 62 if form is int else abs(value) < 1e300)
+    return (
+        value is None
+        if form is None
+        else type(value) is form or (not isinstance(form, type) and form(value))
+    )
+
+
+def check(record: Any, forms: Mapping[str, Any]) -> None:
+    """ValueError unless this is an object, whose members have their forms."""
+    if not isinstance(record, dict):
+        raise ValueError(f"expected an object, got {repr(record)[:60]}")
+    for key, value in record.items():
+        if key in forms and not fits(value, forms[key]):
+            raise ValueError(f"{key} is {repr(value)[:60]}, which it cannot be")
 
 
 def _members(text: _Text) -> Iterator[tuple[str, Any]]:

@@ -18,12 +18,41 @@ from d2lmini.context import Context
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.chrome import FACTS
 from d2lmini.profiler.cpu_time import CpuTime, Pause
+from d2lmini.profiler.json_stream import check, is_few, is_time, is_whole
 from d2lmini.profiler.outside import Copy, Notice
 from d2lmini.profiler.records import Operation, PlacedOperation, SplitRecord, Wait
 from d2lmini.profiler.sampler import Sample
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
+
+
+_SITE = (None, [int, is_whole, is_whole])
+_OF_SITE = [_SITE, str]
+
+#: What the members of a file's objects are, by name; see `json_stream.fits`.
+FORMS: dict[str, Any] = {
+    # "otherData"
+    "begin_ns": is_whole, "left_ns": is_whole, "end_ns": is_whole, "workers": {str: is_few},
+    "cores": is_few, "blas_threads": is_few, "engine_kind": str, "older": {str: {str: int}},
+    "lacks": {str: str}, "thread": str, "pauses": [[is_whole, is_whole, str, *_OF_SITE]],
+    "copies": [[is_whole, is_whole, *_OF_SITE]],
+    "notices": [[is_whole, str, str, int, int, int, *_OF_SITE]], "roles": {str: [is_whole]},
+    # events
+    "name": str, "ph": str, "args": dict, "ts": is_time, "dur": lambda us: is_time(us) and us >= 0,
+    "tid": int, "number": int, "issued at": str, "site": _SITE, "issued by": str,
+    "context": (str, [int]), "lane": str, "pushed us": is_time, "ready us": (None, is_time),
+    "priority": is_whole, "predicted us": (float, str), "FLOPs": (float, str), "reads": [is_whole],
+    "writes": [is_whole], "place": str, "rank": is_few, "came us": (None, is_time), "by": int,
+    "failure": str, "cpu": [int, (None, int), bool], "split": [is_few, int, int, bool],
+    "joined": [is_whole], "worker": str, "began us": (None, is_time), "ended us": (None, is_time),
+    "at": str, "for operation": int, "target": (None, is_whole), "pushed": int, "call": str,
+    "instead": (None, str),
+    # memory changes, samples; the bytes of an operation
+    "contexts": [str], "when": [is_whole], "bytes": ([is_whole], float, str), "serial": [is_whole],
+    "operation": [int], "live": [is_whole], "cached": [is_whole], "sites": {str: _OF_SITE},
+    "begin": is_whole, "end": is_whole, "stack": [int], "frames": [[*_OF_SITE, str, bool]],
+}  # fmt: skip
 
 
 @lru_cache(None)
@@ -76,6 +105,7 @@ class OwnReader:
 
     def facts(self, facts: dict[str, Any]) -> None:
         """What stands in "otherData"."""
+        check(facts, FORMS)
         for name in FACTS:
             setattr(self.trace, name, facts[name])
         sites = RecordedSites()
@@ -97,6 +127,7 @@ class OwnReader:
     def event(self, event: dict[str, Any]) -> None:
         """One element of "traceEvents"."""
         args = event.get("args", {})
+        check(args, FORMS if event["ph"] != "C" else {})
         if event["ph"] == "M":
             if event["name"] == "thread_name":
                 self._threads[event["tid"]] = intern(args["name"])
@@ -167,6 +198,13 @@ class OwnReader:
                 begin_ns, begin_ns + round(event["dur"] * 1e3), args["call"], args["instead"],
             )
         )  # fmt: skip
+
+    def finish(self) -> None:
+        """Nothing refers to an operation that is not there."""
+        n = len(self.trace.operations)
+        for wait in self.trace.waits:
+            if max(wait.operation, wait.pushed) > n:
+                raise ValueError(f"a wait of {wait.thread} is for an operation that is not there")
 
     def changes(self, chunk: dict[str, Any]) -> None:
         """One element of "memoryChanges"; see `chrome`."""

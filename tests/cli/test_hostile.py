@@ -30,8 +30,8 @@ FUZZ = ROOT / "tests" / "fuzz"
 
 NAMES = (
     "params", "record", "nd.load", "symbol", "shapes", "states", "checkpoint",
-    "structure", "init text",
-    "notebook", "idx", "cifar", "image", "archive", "lyrics", "airfoil", "download",
+    "structure", "init text", "notebook",
+    "assign", "trace", "idx", "cifar", "image", "archive", "lyrics", "airfoil", "download",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ whose choices it can shrink.
 from __future__ import annotations
 
 import copy
+import gzip
 import io
 import json
 import tarfile
@@ -77,12 +78,47 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+#: What stands in place of any value, at any place.
+STRUCTURAL: tuple[Any, ...] = (
+    "x", None, 1.5, [], {}, float("inf"), float("nan"), -1, 10**30, 10**9, True, [[]], [None],
+)  # fmt: skip
+
+
+def structural(random: Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
+    """JSON, perhaps gzipped, in which one or two values at any place are another kind of value, are
+    left out, or come twice; some are nested 100 000 deep."""
+    packed = data[:2] == b"\x1f\x8b"
+    tree = json.loads(gzip.decompress(data) if packed else data)
+    for _ in range(random.choice((1, 1, 2))):
+        places = list(_places(tree))
+        if not places:
+            break
+        parent, key = random.choice(places)
+        chance = random.random()
+        if chance < 0.75:
+            parent[key] = copy.deepcopy(random.choice(STRUCTURAL))
+        elif chance < 0.9 or isinstance(parent, dict):
+            del parent[key]
+        else:
+            parent.insert(key, copy.deepcopy(parent[key]))
+    text = json.dumps(tree)
+    if random.random() < 0.02:
+        at = random.choice([i for i, letter in enumerate(text) if letter in ":,["] or [0])
+        opening, closing = random.choice((("[", "]"), ('{"a":', "}")))
+        depth = random.choice((500, 100_000))
+        text = text[: at + 1] + opening * depth + "0" + closing * depth + text[at + 1 :]
+    blob = text.encode("utf-8", "surrogatepass")
+    return gzip.compress(blob, 1) if packed else blob
+
+
 def json_text(random: Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
     """JSON with values exchanged, moved, doubled, left out or deeply nested; now and then also
     `binary`. What is no JSON is treated as bytes."""
     if random.random() < 0.2:
         return binary(random, data, others)
     try:
+        if random.random() < 0.3:
+            return structural(random, data)
         tree = json.loads(data)
     except (ValueError, RecursionError):
         return binary(random, data, others)

@@ -6,6 +6,7 @@ them over. A reader that works up to a second file (an archive's member) goes on
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gzip
 import io
@@ -32,9 +33,12 @@ from d2lmini import (
     nd,
     num_gpus,
     optimizer,
+    profiler,
     serialize,
     sym,
 )
+from d2lmini.cli import assign
+from d2lmini.cli.errors import CommandError
 from d2lmini.compat.mxnet_alias import notebook
 from d2lmini.d2l import data as d2l_data
 from d2lmini.d2l import text as d2l_text
@@ -225,6 +229,23 @@ def _read_notebook(path: str, data: bytes) -> None:
             continue  # the program's own: shown as Python shows it, with status 1
 
 
+def _assign(path: str, data: bytes) -> None:
+    out = Path(path).parent / "out"
+    options = argparse.Namespace(chapter=path, format="plain", points=10, out=out)
+    assign.assign(options)
+
+
+# -- traces ----------------------------------------------------------------------------------------
+
+
+def _load_trace(path: str, data: bytes) -> None:
+    """What was read must also be fit to be asked; a file may lack the answer."""
+    trace = profiler.load(path)
+    for question in ("account", "waits", "memory"):
+        with contextlib.suppress(MXNetError):
+            str(getattr(trace, question)())
+
+
 # -- data sets -------------------------------------------------------------------------------------
 
 
@@ -365,6 +386,14 @@ TARGETS: dict[str, Target] = {
     "notebook": Target(
         _read_notebook, valid.notebooks(), _json, Limits(2048 * KIB, 600), (ValueError,), "x.ipynb",
         frozenset({"compile"}),
+    ),
+    "assign": Target(
+        _assign, valid.chapters(), _json, Limits(2048 * KIB, 600), (CommandError,), "x.ipynb",
+        frozenset({"compile"}),
+    ),
+    "trace": Target(
+        _load_trace, valid.traces(), mutations.structural, Limits(4096 * KIB, 400), (MXNetError,),
+        "t.json",
     ),
     # A gzip file is read within the size of what it can hold: 1032 bytes for one.
     "idx": Target(

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import gluon, init, lr_scheduler, nd, optimizer, serialize, sym
+from d2lmini import autograd, gluon, init, lr_scheduler, nd, optimizer, profiler, serialize, sym
 
 PARAMS = Path(__file__).parent.parent / "data" / "params"
+TRACES = Path(__file__).parent.parent.parent / "chapters" / "traces"
 
 
 def params() -> list[bytes]:
@@ -90,6 +91,66 @@ def texts() -> list[bytes]:
     made = [init.Xavier().dumps(), init.Normal(2).dumps(), init.LSTMBias().dumps(), "xavier"]
     made += ['{"initializer": "uniform", "scale": 0.5}', '["accuracy", {"axis": 1}]', "mse"]
     return [text.encode() for text in made]
+
+
+def traces() -> list[bytes]:
+    """A trace of this library, with all that one can hold; the heads of PyTorch's and JAX's."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.json"
+        with profiler.profile(sample_hz=500) as trace:
+            x = nd.ones((64, 64))
+            x.attach_grad()
+            with autograd.record():
+                y = nd.dot(x, x).sum()
+            y.backward()
+            y.asnumpy()
+        trace.save(path)
+        found = [path.read_bytes()]
+    for file in sorted(TRACES.glob("*.json.gz")):
+        tree = json.loads(gzip.decompress(file.read_bytes()))
+        events = tree["traceEvents"]
+        wanted = ("hlo_op", "PjitFunction", "cpu_op", "array.py", "[memory]")
+        chosen = [e for e in events[60:] if any(word in str(e) for word in wanted)]
+        tree["traceEvents"] = events[:60] + chosen[:60]
+        found.append(json.dumps(tree).encode())
+    arrow = {"name": "a", "cat": "c", "id": 1, "pid": 1}
+    events = [
+        {"name": "f", "ph": "X", "ts": 1, "dur": 5, "pid": 1, "tid": 1, "args": {"n": 1}},
+        {"name": "g", "ph": "B", "ts": 7, "pid": 1, "tid": 2}, {"name": "wait", "ph": "X", "ts": 20,
+         "dur": 2, "pid": 1, "tid": 1}, {"name": "g", "ph": "E", "ts": 9.5, "pid": 1, "tid": 2},
+        {**arrow, "ph": "s", "ts": 2, "tid": 1}, {**arrow, "ph": "f", "ts": 7, "tid": 2},
+    ]  # fmt: skip
+    gpu = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1,
+         "dur": 2, "args": {"correlation": 7}},
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 4, "dur": 9,
+         "args": {"correlation": 7, "device": 0, "stream": 7, "bytes": 5}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "pid": 1, "tid": 1,
+         "ts": 5, "dur": 9, "args": {"correlation": 8}},
+        {"ph": "X", "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": 7, "ts": 5,
+         "dur": 9, "args": {"correlation": 8, "stream": 7, "wait_on_stream": 7, "device": 0,
+         "wait_on_cuda_event_record_corr_id": 7}},
+        {"ph": "i", "name": "[memory]", "cat": "cpu_instant_event", "pid": 1, "tid": 1, "ts": 1,
+         "args": {"Device Type": 1, "Device Id": 0, "Addr": 9, "Bytes": 64, "Total Allocated": 64,
+         "Total Reserved": 128}},
+    ]  # fmt: skip
+    for part in (events, gpu):
+        found.append(json.dumps({"traceEvents": part, "baseTimeNanoseconds": 10**9}).encode())
+    return [*found, gzip.compress(found[0], 1)]
+
+
+def chapters() -> list[bytes]:
+    """A chapter with an exercise that a function checks, of which `d2lmini assign` makes one."""
+    answer = "def deal():\n    return 1\n"
+    cells = [
+        ("markdown", ["# A chapter\n"]), ("code", ["import math\n"]),
+        ("code", ["def check_deal(deal):\n", "    assert deal() == 1\n"]),
+        ("markdown", ["1. Make it pass `check_deal(deal)`.\n\n<details><summary>An answer to 1"
+                      f"</summary>\n\n```python\n{answer}```\n</details>\n"]),
+    ]  # fmt: skip
+    made = [{"cell_type": kind, "metadata": {}, "source": text} for kind, text in cells]
+    book = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    return [json.dumps(book).encode()]
 
 
 def notebooks() -> list[bytes]:

@@ -138,3 +138,62 @@ def test_members_are_read_in_pieces_of_any_size(piece, tmp_path, monkeypatch):
     for text in (json.dumps(events), json.dumps(events)[:-1], json.dumps(events)[:-1] + ",\n"):
         path.write_text(text)
         assert [event for _, event in json_stream.read_members(path)] == events
+
+
+# -- damaged files ---------------------------------------------------------------------------------
+
+
+def _of_values(event: dict) -> list[tuple[str, object]]:
+    values = ("x", None, [], float("inf"), -1, 10**30, True)
+    return [("", value) for value in values] + [(key, value) for key in event for value in values]
+
+
+def test_a_value_of_another_kind_is_refused_at_its_place(tmp_path):
+    """Of every event, and of every member of one: read, or refused by file and place."""
+    path = tmp_path / "t.json"
+    with profile() as trace:
+        (nd.ones((3,)) * 2).asnumpy()
+    trace.save(path)
+    text, refused = path.read_text(), 0
+    for at, event in enumerate(json.loads(text)["traceEvents"]):
+        for key, value in _of_values(event):
+            tree = json.loads(text)
+            if key:
+                tree["traceEvents"][at][key] = value
+            else:
+                tree["traceEvents"][at] = value
+            path.write_text(json.dumps(tree))
+            try:
+                load(path)
+            except MXNetError as problem:
+                assert str(path) in str(problem)
+                refused += 1
+    assert refused > 200
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"workers": {"cpu": 10**9}}, r"otherData\[0\]: workers is {'cpu': 1000000000}"),
+        ({"begin_ns": 10**30}, r"otherData\[0\]: begin_ns is 1000"),
+        ({"older": 7}, r"otherData\[0\]: older is 7"),
+        ({"pauses": [[1, 2]]}, r"otherData\[0\]: pauses is \[\[1, 2\]\]"),
+    ],
+)
+def test_facts_beyond_reason_are_refused(facts, words, tmp_path):
+    path = tmp_path / "t.json"
+    with profile() as trace:
+        nd.ones((3,)).asnumpy()
+    trace.save(path)
+    tree = json.loads(path.read_text())
+    tree["otherData"].update(facts)
+    path.write_text(json.dumps(tree))
+    with pytest.raises(MXNetError, match=words):
+        load(path)
+
+
+def test_brackets_without_end_are_refused(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [' + "[" * 100_000 + "]" * 100_000 + "]}")
+    with pytest.raises(MXNetError, match=r"t\.json is not a whole JSON file: .*recursion"):
+        load(path)

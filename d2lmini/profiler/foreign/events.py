@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
+from d2lmini.profiler.json_stream import check, is_time, is_whole
+
 Thread = tuple[Any, Any]
+
+_ID = (None, int, is_whole, float, str)
+
+#: What the members of events are, see `json_stream.fits`.
+FORMS = {
+    "ts": (None, is_time), "dur": (None, is_time), "args": (None, dict), "pid": _ID, "tid": _ID,
+    "id": _ID, "baseTimeNanoseconds": int,
+}  # fmt: skip
 T = TypeVar("T")
 
 #: Keys for `last_until`, and for sorting.
@@ -62,8 +72,10 @@ class ForeignEvents:
             if key != "traceEvents":
                 self.facts[key] = value
             elif isinstance(value, dict) and isinstance(value.get("name"), str):
+                check(value, FORMS)
                 self._add(value)
-        self._shift(int(self.facts.get("baseTimeNanoseconds", 0)))
+        check(self.facts, FORMS)
+        self._shift(self.facts.get("baseTimeNanoseconds", 0))
         self.slices.sort(key=lambda slice: (slice.begin_ns, -slice.end_ns))
         self.flows.sort(key=lambda flow: flow.begin_ns)
 
@@ -85,12 +97,12 @@ class ForeignEvents:
             elif event["name"] == "process_name" and name:
                 self.processes[thread[0]] = str(name)
             return
-        if not isinstance(event.get("ts"), (int, float)):
+        if event.get("ts") is None:
             return
         begin_ns = round(event["ts"] * 1000)
         name, kind = event["name"], str(event.get("cat", ""))
         if phase == "X":
-            end_ns = begin_ns + max(0, round(event.get("dur", 0) * 1000))
+            end_ns = begin_ns + max(0, round((event.get("dur") or 0) * 1000))
             self.slices.append(Slice(thread, name, kind, begin_ns, end_ns, args))
         elif phase == "B":
             self._open[thread].append(event)

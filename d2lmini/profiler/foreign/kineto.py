@@ -39,6 +39,7 @@ from d2lmini.profiler.foreign.events import (
     last_until,
 )
 from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
+from d2lmini.profiler.json_stream import check, is_whole
 from d2lmini.profiler.records import Operation
 
 GPU_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -60,6 +61,15 @@ _PYTHON = re.compile(r"(.+)\((\d+)\): (.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) ([^\s>]+)")
 _NCCL = re.compile(r"nccl(?:Dev)?Kernel_([A-Za-z]+)")
 _COPY = {"HtoD": "in", "DtoH": "out"}
+
+_ID = (is_whole, str)
+
+#: What the arguments of events are, see `json_stream.fits`.
+FORMS = {
+    "correlation": is_whole, "stream": _ID, "wait_on_stream": _ID, "device": _ID, "bytes": float,
+    "wait_on_cuda_event_record_corr_id": is_whole, "Device Type": is_whole, "Device Id": is_whole,
+    "Addr": _ID, "Bytes": is_whole, "Total Allocated": is_whole, "Total Reserved": is_whole,
+}  # fmt: skip
 
 #: An awaited operation may end this much after the wait, by the two clocks.
 SLACK_NS = 20_000
@@ -91,6 +101,8 @@ class _Kineto:
         self.streams: dict[tuple[int, Any], list[Operation]] = defaultdict(list)
 
     def read(self) -> None:
+        for slice in (*self.events.slices, *self.events.instants):
+            check(slice.args, FORMS)
         host = (slice for slice in self.events.slices if slice.kind in HOST_KINDS)
         for slices in by_thread(host).values():
             self._read_thread(slices)
