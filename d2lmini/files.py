@@ -62,7 +62,7 @@ def replace_atomically(*fnames: FileName, ending: bool = False) -> Iterator[list
             for path, target in zip(paths, targets):
                 _replace(path, target)
         finally:
-            signals.release(held or [])
+            signals.release(held)
     except BaseException as problem:
         for path, target, fname in zip(paths, targets, fnames):
             if path != target:

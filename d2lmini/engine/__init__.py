@@ -28,6 +28,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -36,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.engine import core, pending
+from d2lmini.engine import core, pending, signals
 from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
@@ -323,17 +324,21 @@ def _tell_leftovers(when: str) -> None:
     current.unwind()
 
 
+_held: dict[int, signals.Held | None] = {}  # by the thread that forks
+
+
 def _before_fork() -> None:
-    forks.hold()
-    core.lock.acquire()
+    _held[threading.get_ident()] = signals.hold()  # Python ignores an exception in these functions
+    forks.hold(core.lock)
 
 
 def _after_fork_in_parent() -> None:
-    core.lock.release()
     forks.release()
+    signals.release(_held.pop(threading.get_ident(), None))
 
 
 def _after_fork_in_child() -> None:
+    _held.clear()
     forks.begin_anew()
     core.lock._at_fork_reinit()  # type: ignore[attr-defined]
     thread_state.task = thread_state.pool = None

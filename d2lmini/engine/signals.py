@@ -34,6 +34,8 @@ noted: set[int] = set()
 
 Held = list[tuple[int, Any]]
 
+_now: Held = []  # what is held now
+
 _main = threading.main_thread().ident
 _getsignal, _setsignal, _ident = _signal.getsignal, _signal.signal, threading.get_ident
 
@@ -43,6 +45,7 @@ def hold() -> Held | None:
     can interrupt: not on the main thread, or held already."""
     if _ident() != _main:
         return None
+    global _now
     held: Held = []
     try:
         for number in ENDING:
@@ -54,11 +57,16 @@ def hold() -> Held | None:
     except BaseException:  # raised by a signal that is not held yet
         release(held)
         raise
-    return held or None
+    if not held:
+        return None
+    _now = held
+    return held
 
 
-def release(held: Held) -> None:
-    """Put the handlers back, and call those whose signals came."""
+def release(held: Held | None) -> None:
+    """Put the handlers back, and call those whose signals came. None: nothing was held."""
+    if held is None:
+        return
     try:
         while held:
             _setsignal(*held[-1])
@@ -104,6 +112,7 @@ def _after_fork_in_child() -> None:
     global _main
     _main = _ident()
     noted.clear()
+    release(_now)
 
 
 if hasattr(os, "register_at_fork"):

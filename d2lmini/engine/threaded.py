@@ -250,8 +250,7 @@ class ThreadedEngine(Engine):
                 count = super().cancel_pending()
                 self._drop_cancelled()
         finally:
-            if held is not None:
-                signals.release(held)
+            signals.release(held)
         return count
 
     def _drop_cancelled(self) -> None:

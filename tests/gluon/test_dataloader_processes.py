@@ -11,6 +11,8 @@ import os
 import pickle
 import random as python_random
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -52,6 +54,8 @@ def act(x):
         os.kill(os.getpid(), signal.SIGKILL)
     if x == 8:
         time.sleep(60)
+    if x == 9:
+        next(iter(()))
     return np.float32(x)
 
 
@@ -112,6 +116,11 @@ def test_errors_come_with_the_workers_traceback():
     assert next(epoch).asscalar() == 1
     with pytest.raises(RuntimeError, match="Unpicklable: only"):
         next(epoch)
+    epoch = iter(loader(gdata.SimpleDataset([1, 9, 4]).transform(act), 1))
+    assert next(epoch).asscalar() == 1
+    with pytest.raises(RuntimeError, match="raised StopIteration in batch 1") as caught:
+        next(epoch)
+    assert "next(iter(()))" in str(caught.value.__cause__)
 
 
 @posix
@@ -182,18 +191,35 @@ def test_a_main_module_of_ones_own():
     )
     assert (code, err) == (0, "")
     until(lambda: not alive(int(out)), 20)
-    program = """
-        import os
-        from d2lmini.gluon.data import DataLoader
-        if __name__ == "__main__":
-            loader = DataLoader([1, 2, 3], 1, num_workers=1, thread_pool=False)
-            for batch in loader:
-                print(*loader._pool._executor._processes, flush=True)
-                os.kill(os.getpid(), 9)
-    """
-    code, out, _ = run_program(program)
-    assert code == -signal.SIGKILL  # (Python's own tracker of semaphores may grumble)
-    until(lambda: not alive(int(out)), 20)
+
+
+@posix
+def test_workers_end_with_a_killed_program_though_its_child_lives(tmp_path):
+    """The child has a copy of all that the program had open."""
+    file = tmp_path / "program.py"
+    file.write_text(
+        """
+import os, sys, time
+from d2lmini.gluon.data import DataLoader
+if __name__ == "__main__":
+    loader = DataLoader([1, 2, 3], 1, num_workers=1, thread_pool=False)
+    for batch in loader:
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+        print(child, *loader._pool._executor._processes, file=open(sys.argv[1], "w"), flush=True)
+        os.kill(os.getpid(), 9)
+"""
+    )
+    # No pipes: what is left of multiprocessing would keep them open as long as the child lives.
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, str(file), str(tmp_path / "pids")]
+    assert subprocess.run(command, timeout=60, **quiet).returncode == -signal.SIGKILL
+    child, worker = map(int, (tmp_path / "pids").read_text().split())
+    try:
+        until(lambda: not alive(worker), 20)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_program_ends_though_its_workers_are_at_work():

@@ -38,13 +38,22 @@ from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.random_state import Key
+from d2lmini.weak import living
 
 
 def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number: int) -> Any:
-    """Load batch `number` of an epoch; its random operations draw from its part of the key."""
+    """Load batch `number` of an epoch; its random operations draw from its part of the key.
+    RuntimeError in place of StopIteration, which would end the epoch as if it were complete."""
     with random_state.part_of(key, number):
-        batch = gather(dataset, indices) if batchify is default_batchify_fn else None
-        return batchify([dataset[i] for i in indices]) if batch is None else batch
+        try:
+            batch = gather(dataset, indices) if batchify is default_batchify_fn else None
+            return batchify([dataset[i] for i in indices]) if batch is None else batch
+        except StopIteration as problem:
+            raise RuntimeError(
+                f"DataLoader: the dataset or batchify_fn raised StopIteration in batch {number}: "
+                "an iterator that it uses has ended before the sampler; let dataset[i] depend on "
+                "i alone"
+            ) from problem
 
 
 # -- threads ---------------------------------------------------------------------------------------
@@ -112,6 +121,17 @@ def _close_pools() -> None:
 # At interpreter exit, before `atexit`, concurrent.futures would wait for every submitted batch.
 # Functions that are registered later run first.
 getattr(threading, "_register_atexit", atexit.register)(_close_pools)
+
+
+def _after_fork_in_child() -> None:
+    """Drop the ends of the lifelines: the workers are to end with the program, not with a child."""
+    for pool in living(_open_pools):
+        pool._ours.close()
+        pool._theirs.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class ProcessPool:
