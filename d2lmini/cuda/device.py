@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import engine, environment
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import capture, current, module, stream_worker
@@ -285,8 +285,8 @@ def find() -> list[Device]:
     """The available GPUs: D2LMINI_LOGICAL_GPUS devices spread over the GPUs of this machine, or one
     device for each GPU."""
     found = module.count()
-    asked = os.environ.get("D2LMINI_LOGICAL_GPUS")
-    return _over(int(asked) if asked and found else found, found)
+    asked = environment.read("D2LMINI_LOGICAL_GPUS") or found
+    return _over(asked if found else 0, found)
 
 
 def _over(n: int, found: int, memory: int | None = None) -> list[Device]:

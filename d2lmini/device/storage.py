@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import instrument
+from d2lmini import environment, instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.context import Context, cache_releasers, current_context, gpu
@@ -445,7 +445,7 @@ def release_cached(ctx: Context | None = None) -> None:
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache
-check(os.environ.get("D2LMINI_CHECK_MEMORY", "0") not in ("", "0"))
+check(environment.read("D2LMINI_CHECK_MEMORY"))
 
 
 def size_class(nbytes: int) -> int:

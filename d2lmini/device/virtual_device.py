@@ -38,7 +38,6 @@ workers meanwhile. BLAS computes every product, a user's own products too, on th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -221,11 +220,3 @@ def _rates_of(name: str, rate: Rate, n: int) -> list[float]:
 def _install(new: Sequence[Device], cpu_workers: int | None) -> None:
     blas.stay_serial(any(device.kind == VirtualDevice.kind for device in new))
     devices.install(new, cpu_workers)
-
-
-def from_environment() -> None:
-    """Make D2LMINI_VIRTUAL_GPUS virtual GPUs; called when the library is imported."""
-    text = os.environ["D2LMINI_VIRTUAL_GPUS"]
-    if not text.isdigit():
-        raise ValueError(f"D2LMINI_VIRTUAL_GPUS is a number of devices, got {text!r}")
-    virtual_gpus(int(text))

@@ -81,8 +81,9 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
         except KeyboardInterrupt:
             status = 130
         except _Told as told:
-            status = 128 + told.number
-            if _call_ranks(Path(folder), lambda rank: rank.send_signal(told.number)) == n:
+            number = told.number
+            status = 128 + number
+            if _call_ranks(Path(folder), lambda rank: rank.send_signal(number)) == n:
                 _wait(job, SAVE_S)
         finally:
             _end(job, Path(folder))

@@ -20,11 +20,10 @@ passed on log2 n times.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import NamedTuple
 
-from d2lmini import engine
+from d2lmini import engine, environment
 from d2lmini.base import MXNetError
 
 
@@ -64,7 +63,7 @@ class thin_link:
 
     def __init__(self, gb_s: float | None = None, latency_s: float = 0.0):
         self._before = current()
-        self.link = _checked("thin_link: ", gb_s, latency_s)
+        self.link = _checked(gb_s, latency_s)
         _install(self.link)
 
     def __enter__(self) -> Link:
@@ -81,11 +80,8 @@ def current() -> Link:
     """The present link; at first that of the environment."""
     global _current
     if _current is None:
-        _current = _checked(
-            "D2LMINI_LINK_GB_S and D2LMINI_LINK_LATENCY_S: ",
-            os.environ.get("D2LMINI_LINK_GB_S") or None,
-            os.environ.get("D2LMINI_LINK_LATENCY_S") or 0.0,
-        )
+        rate, latency = "D2LMINI_LINK_GB_S", "D2LMINI_LINK_LATENCY_S"
+        _current = Link(environment.read(rate), environment.read(latency))
     return _current
 
 
@@ -95,13 +91,13 @@ def _install(link: Link) -> None:
     _current = link
 
 
-def _checked(who: str, gb_s: float | str | None, latency_s: float | str) -> Link:
+def _checked(gb_s: float | None, latency_s: float) -> Link:
     try:
         link = Link(None if gb_s is None else float(gb_s), float(latency_s))
     except (TypeError, ValueError):
-        raise MXNetError(f"{who}expected numbers, got {gb_s!r} and {latency_s!r}") from None
+        raise MXNetError(f"thin_link: expected numbers, got {gb_s!r} and {latency_s!r}") from None
     if link.gb_s is not None and not link.gb_s > 0:
-        raise MXNetError(f"{who}the rate is in GB/s, above 0, got {gb_s!r}")
+        raise MXNetError(f"thin_link: the rate is in GB/s, above 0, got {gb_s!r}")
     if not 0 <= link.latency_s < float("inf"):
-        raise MXNetError(f"{who}the latency is in seconds, 0 or more, got {latency_s!r}")
+        raise MXNetError(f"thin_link: the latency is in seconds, 0 or more, got {latency_s!r}")
     return link

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import forks, instrument
+from d2lmini import environment, forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine import core, pending, signals
@@ -75,10 +75,8 @@ def _stepped_engine() -> type[SteppedEngine]:
 
 
 def _from_environment() -> Engine:
-    kind = os.environ.get("D2LMINI_ENGINE")
-    if kind is None:
-        kind = "naive" if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine" else "threaded"
-    return _make(kind)
+    naive = environment.read("MXNET_ENGINE_TYPE") == "NaiveEngine"
+    return _make(environment.read("D2LMINI_ENGINE") or ("naive" if naive else "threaded"))
 
 
 #: The engine in use. Prefer the functions below.
@@ -291,16 +289,18 @@ sys.modules[__name__].__class__ = _Module
 # -- the end of the process, and forks -------------------------------------------------------------
 
 
+_EXIT_DEADLINE_S = environment.read("D2LMINI_EXIT_DEADLINE_S")
+
+
 def _drain_at_exit() -> None:
     """Finish the pushed tasks, within a deadline; print the tasks that did not end and the errors
     that no wait raised. After Ctrl-C ended the program, do not wait. Then end the workers, which
     could not end later; from then on a finalizer that pushes or waits runs its tasks itself."""
-    deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
         if _was_interrupted() and current.stats().pending:
             _tell_leftovers("when Ctrl-C ended the program")
-        elif not current.wait_all("exit", deadline_s):
-            _tell_leftovers(f"{deadline_s:g} s after the program ended")
+        elif not current.wait_all("exit", _EXIT_DEADLINE_S):
+            _tell_leftovers(f"{_EXIT_DEADLINE_S:g} s after the program ended")
     except MXNetError as error:
         print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
     except KeyboardInterrupt:

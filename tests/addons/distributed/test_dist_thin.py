@@ -55,11 +55,6 @@ def test_links_that_make_no_sense(args, says):
 
 def test_the_environment_is_asked_once(monkeypatch):
     monkeypatch.setattr(throttle, "_current", None)
-    monkeypatch.setenv("D2LMINI_LINK_GB_S", "quick")
-    with pytest.raises(
-        MXNetError, match=r"D2LMINI_LINK_GB_S and .*: expected numbers, got 'quick'"
-    ):
-        throttle.current()
     monkeypatch.setenv("D2LMINI_LINK_GB_S", "0.25")
     monkeypatch.setenv("D2LMINI_LINK_LATENCY_S", "1e-3")
     assert throttle.current() == (0.25, 1e-3)
