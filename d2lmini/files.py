@@ -57,12 +57,9 @@ def replace_atomically(*fnames: FileName, ending: bool = False) -> Iterator[list
     paths = [_neighbour(target, ending) for target in targets]
     try:
         yield paths
-        held = signals.hold()
-        try:
+        with signals.held():
             for path, target in zip(paths, targets):
                 _replace(path, target)
-        finally:
-            signals.release(held)
     except BaseException as problem:
         for path, target, fname in zip(paths, targets, fnames):
             if path != target:

@@ -20,13 +20,14 @@ from __future__ import annotations
 import itertools
 from collections import namedtuple
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from d2lmini import ndarray as nd
+from d2lmini.gluon.data.workers import Answer
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
@@ -325,7 +326,10 @@ class PrefetchingIter(DataIter):
         self.provide_label = self._rename("provide_label", rename_label)
         self.current_batch: list[DataBatch] = []
         self._thread = ThreadPoolExecutor(1, "d2lmini-prefetch")
-        self._coming: Future = self._thread.submit(_next_of, self.iters)
+        self._ask()
+
+    def _ask(self) -> None:
+        self._coming = Answer(self._thread.submit, _next_of, self.iters)
 
     def _rename(self, attribute: str, names: Any) -> list[DataDesc]:
         return [
@@ -338,14 +342,14 @@ class PrefetchingIter(DataIter):
         self._coming.result()
         for it in self.iters:
             it.reset()
-        self._coming = self._thread.submit(_next_of, self.iters)
+        self._ask()
 
     def iter_next(self) -> bool:
         batches = self._coming.result()
         if batches is None:
             return False
         self.current_batch = batches
-        self._coming = self._thread.submit(_next_of, self.iters)
+        self._ask()
         return True
 
     def getdata(self) -> Any:

@@ -25,7 +25,7 @@ from d2lmini import instrument
 #: The signals that end a computation; those that have a handler in Python are held.
 ENDING = tuple(
     int(getattr(_signal, name))
-    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGBREAK")
+    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGBREAK")
     if hasattr(_signal, name)
 )
 
@@ -76,6 +76,17 @@ def release(held: Held | None) -> None:
         raise
     if noted:
         deliver()
+
+
+class held:
+    """A scope in which signals are only noted: for calls that Ctrl-C must not leave half done, such
+    as those into the locks and queues of a pool. Its end cannot be interrupted."""
+
+    def __enter__(self) -> None:
+        self._held = hold()
+
+    def __exit__(self, *exc: object) -> None:
+        release(self._held)
 
 
 def deliver() -> None:

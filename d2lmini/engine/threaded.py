@@ -243,13 +243,9 @@ class ThreadedEngine(Engine):
     # -- cancelling -------------------------------------------------------------------------------
 
     def cancel_pending(self) -> int:
-        held = signals.hold()
-        try:
-            with self.lock:
-                count = super().cancel_pending()
-                self._drop_cancelled()
-        finally:
-            signals.release(held)
+        with signals.held(), self.lock:
+            count = super().cancel_pending()
+            self._drop_cancelled()
         return count
 
     def _drop_cancelled(self) -> None:

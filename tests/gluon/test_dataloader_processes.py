@@ -6,6 +6,7 @@ Starting them costs a second or so, so there are few tests, and most of them do 
 from __future__ import annotations
 
 import gc
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -13,14 +14,20 @@ import random as python_random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import _base, process
+from itertools import count
+from multiprocessing import queues
 
 import numpy as np
 import psutil
 import pytest
+from interrupts import interrupt_at
 from worlds import run_program, until
 
 from d2lmini import nd, random
+from d2lmini.engine import signals
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import workers
 from d2lmini.gluon.data.vision import transforms
@@ -220,6 +227,29 @@ if __name__ == "__main__":
         until(lambda: not alive(worker), 20)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+POOL_FILES = tuple(
+    inspect.getfile(module)
+    for module in (gdata.dataloader, workers, signals, process, queues, _base, threading)
+)
+
+
+@pytest.mark.parametrize("thread_pool", [False, True], ids=["processes", "threads"])
+def test_ctrl_c_at_any_instruction_of_an_epoch_leaves_the_loader_whole(thread_pool):
+    """The program's side of the pool, with its locks and queues; the workers stay the same."""
+    batches = gdata.DataLoader(
+        np.arange(6.0), 2, num_workers=1, prefetch=2, thread_pool=thread_pool, timeout=20
+    )
+    for _ in range(2):
+        assert len(list(batches)) == 3
+    for k in count(step=1 if thread_pool else 3):  # processes take long
+        with interrupt_at(k, POOL_FILES) as strike:
+            list(batches)
+        assert [b.asnumpy().tolist() for b in batches] == [[0, 1], [2, 3], [4, 5]], strike.where
+        if not strike.done:
+            break
+    assert k > 50
 
 
 def test_a_program_ends_though_its_workers_are_at_work():
