@@ -26,9 +26,9 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 from d2lmini.engine import signals
+from d2lmini.scopes import contextmanager
 
 FileName = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

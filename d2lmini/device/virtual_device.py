@@ -39,6 +39,7 @@ workers meanwhile. BLAS computes every product, a user's own products too, on th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -51,6 +52,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task
 from d2lmini.engine.lane_times import LaneTime
 from d2lmini.engine.threaded import default_workers
+from d2lmini.scopes import Standing
 
 #: GB/s that PCI Express 3.0 with 16 lanes moves in one direction, about.
 LINK_GB_S = 12.0
@@ -128,7 +130,7 @@ class VirtualDevice(Device):
         return f"<virtual device {self.ctx}: {threads}, {(self.memory or 0) / 1e9:.3g} GB, {rates}>"
 
 
-class virtual_gpus:
+class virtual_gpus(Standing):
     """Make `n` virtual GPUs, gpu(0) to gpu(n - 1), in place of the existing GPUs.
 
     Called, they stay until the process ends or until `virtual_gpus(0)`, which restores the GPUs of
@@ -159,6 +161,7 @@ class virtual_gpus:
         gflops: Rate = None,
         memory_gb_s: Rate = None,
     ):
+        super().__init__()
         self._check(n, threads, memory)
         links = _rates_of("link_gb_s", link_gb_s, n)
         flops = _rates_of("gflops", gflops, n)
@@ -173,9 +176,9 @@ class virtual_gpus:
             for i in range(n)
         ]
         engine.current.wait_idle("virtual_gpus")
-        self._before = devices.state()
         cpu_workers = max(1, default_workers() - n * threads) if n else None
-        _install(self.devices, cpu_workers)
+        self.undo.append(partial(_install, *devices.state()))
+        self.install(partial(_install, self.devices, cpu_workers))
 
     @staticmethod
     def _check(n: int, threads: int, memory: int | None) -> None:
@@ -192,11 +195,8 @@ class virtual_gpus:
     def __enter__(self) -> list[Context]:
         return [device.ctx for device in self.devices]
 
-    def __exit__(self, *exc: object) -> None:
-        try:
-            engine.current.wait_idle("virtual_gpus")
-        finally:  # after Ctrl-C the pending work is computed all the same
-            _install(*self._before)
+    def close(self) -> None:  # after Ctrl-C the pending work is computed all the same
+        engine.current.wait_idle("virtual_gpus")
 
     def __repr__(self) -> str:
         return f"<{len(self.devices)} virtual GPUs>"

@@ -20,11 +20,14 @@ passed on log2 n times.
 
 from __future__ import annotations
 
+import sys
 import time
+from functools import partial
 from typing import NamedTuple
 
 from d2lmini import engine, environment
 from d2lmini.base import MXNetError
+from d2lmini.scopes import Standing, swap
 
 
 class Link(NamedTuple):
@@ -49,7 +52,7 @@ class Link(NamedTuple):
         return f"<link {rate}, latency {self.latency_s * 1e6:g} us>"
 
 
-class thin_link:
+class thin_link(Standing):
     """Throttle the messages that this process sends to others of its job.
 
     gb_s       GB/s that it sends; None: unlimited
@@ -62,15 +65,17 @@ class thin_link:
     """
 
     def __init__(self, gb_s: float | None = None, latency_s: float = 0.0):
-        self._before = current()
+        super().__init__()
         self.link = _checked(gb_s, latency_s)
-        _install(self.link)
+        self.close()
+        swap(self.undo, sys.modules[__name__], "_current", current())
+        self.install(partial(setattr, sys.modules[__name__], "_current", self.link))
 
     def __enter__(self) -> Link:
         return self.link
 
-    def __exit__(self, *exc: object) -> None:
-        _install(self._before)
+    def close(self) -> None:
+        engine.current.wait_idle("thin_link")
 
 
 _current: Link | None = None
@@ -83,12 +88,6 @@ def current() -> Link:
         rate, latency = "D2LMINI_LINK_GB_S", "D2LMINI_LINK_LATENCY_S"
         _current = Link(environment.read(rate), environment.read(latency))
     return _current
-
-
-def _install(link: Link) -> None:
-    global _current
-    engine.current.wait_idle("thin_link")
-    _current = link
 
 
 def _checked(gb_s: float | None, latency_s: float) -> Link:

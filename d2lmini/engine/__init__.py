@@ -31,7 +31,8 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import environment, forks, instrument
@@ -44,6 +45,7 @@ from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
+from d2lmini.scopes import Undo, contextmanager, scope, swap
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
     from d2lmini.engine.stepped_audit import Audit
@@ -172,26 +174,18 @@ def set_bulk_size(size: int) -> int:
     return old
 
 
-@contextmanager
-def prioritized(priority: int) -> Iterator[None]:
+@scope
+def prioritized(undo: Undo, priority: int) -> None:
     """Add `priority` to every task that this thread pushes in the scope; ready tasks of higher
     priority begin first."""
-    before, thread_state.priority = thread_state.priority, thread_state.priority + priority
-    try:
-        yield
-    finally:
-        thread_state.priority = before
+    swap(undo, thread_state, "priority", thread_state.priority + priority)
 
 
-@contextmanager
-def bulk(size: int) -> Iterator[None]:
+@scope
+def bulk(undo: Undo, size: int) -> None:
     """A scope with bulk size `size`; see `set_bulk_size`."""
-    old = set_bulk_size(size)
-    try:
-        yield
-    finally:
-        thread_state.bulk_size = old
-        set_bulk_size(old)
+    undo.append(partial(set_bulk_size, thread_state.bulk_size))
+    set_bulk_size(size)
 
 
 def explain(value: Any) -> str:
@@ -206,20 +200,23 @@ def explain(value: Any) -> str:
 def use(kind: str, **options: Any) -> Iterator[Engine]:
     """Use another engine in the scope, for the whole process: `use("naive")`, `use("threaded",
     workers=4, inline_below=0)`. Waits until both engines are idle at each change."""
-    global current
     fresh, outer = _make(kind, **options), current
     outer.wait_idle("engine.use")
-    current = fresh
-    try:
-        yield fresh
-    finally:
+    with _replacing(outer, fresh):
         try:
-            fresh.wait_idle("engine.use")
+            yield fresh
         finally:
-            current = outer
-            with core.lock:
-                fresh.reports.move_to(outer.reports)
-            fresh.stop()
+            fresh.wait_idle("engine.use")
+
+
+@scope
+def _replacing(undo: Undo, outer: Engine, fresh: Engine) -> None:
+    def take_over() -> None:
+        with core.lock:
+            fresh.reports.move_to(outer.reports)
+
+    undo += [fresh.stop, take_over]
+    swap(undo, sys.modules[__name__], "current", fresh)
 
 
 def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:

@@ -103,6 +103,16 @@ def deliver() -> None:
                 handler(number, sys._getframe(1))
 
 
+def is_in_handler() -> bool:
+    """True if the caller runs inside the handler of a signal that ends a computation."""
+    handlers = [_getsignal(number) for number in ENDING]
+    codes = {getattr(handler, "__code__", None) for handler in handlers} - {_note.__code__, None}
+    frame = sys._getframe(1) if codes else None
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
+
+
 def _note(number: int, _frame: Any) -> None:
     noted.add(number)
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from traceback import walk_tb
 from typing import Any, NoReturn
 
@@ -29,6 +29,7 @@ from d2lmini.engine.scheduler import thread_state as engine_state
 from d2lmini.graph.ir import Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op, Spec, modes
+from d2lmini.scopes import Undo, scope, swap
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
 
 _DRAWN = (
@@ -240,16 +241,13 @@ def input_names(n: int) -> list[str]:
     return ["data"] if n == 1 else [f"data{i}" for i in range(n)]
 
 
-@contextmanager
-def outside() -> Iterator[None]:
+@scope
+def outside(undo: Undo) -> None:
     """A scope in which nothing is traced."""
-    before, capture = thread_state.trace, tracer.capture
-    thread_state.trace = tracer.capture = modes.tracing = None
-    try:
-        with random_state.refusing(None):
-            yield
-    finally:
-        thread_state.trace, tracer.capture, modes.tracing = before, capture, before
+    swap(undo, modes, "tracing", None)
+    swap(undo, tracer, "capture", None)
+    swap(undo, thread_state, "trace", None)
+    random_state.refusing(None).begin(undo)
 
 
 def plain(symbol: Symbol) -> Symbol:
