@@ -65,7 +65,7 @@ class _ThreadState(threading.local):
 _thread_state = _ThreadState()
 
 
-class _Token(partial):
+class Token(partial):
     """What a `with` statement calls at its end. `args[0]` has `restore`. No frame refers to the
     token, so no traceback keeps it alive."""
 
@@ -81,10 +81,10 @@ class Leaving(property):
         return scope.__exit__(*error)
 
 
-def _load(scope: Scope) -> _Token:
+def _load(scope: Scope) -> Token:
     changes = _thread_state.loaded = _Changes()
     _thread_state.scope = scope
-    return _Token(_leave, changes, scope)
+    return Token(_leave, changes, scope)
 
 
 def _leave(changes: _Changes, scope: Scope, kind: Any = None, *error: object) -> None:
@@ -159,7 +159,7 @@ swapping = scope(swap)
 
 
 class _GeneratorScope(_GeneratorContextManager):
-    __exit__: Any = Leaving(partial(_Token, _GeneratorContextManager.__exit__))
+    __exit__: Any = Leaving(partial(Token, _GeneratorContextManager.__exit__))
 
     def restore(self) -> None:
         self.gen.close()
@@ -189,7 +189,7 @@ class Standing(_Changes):
 
     __slots__ = ()
 
-    __exit__: Any = Leaving(partial(_Token, _end))
+    __exit__: Any = Leaving(partial(Token, _end))
 
     def __enter__(self) -> Any:
         return self

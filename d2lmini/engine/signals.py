@@ -20,7 +20,7 @@ import sys
 import threading
 from typing import Any
 
-from d2lmini import instrument
+from d2lmini import instrument, scopes
 
 #: The signals that end a computation; those that have a handler in Python are held.
 ENDING = tuple(
@@ -122,6 +122,9 @@ def _note_swallowed(unraisable: Any) -> None:
     if issubclass(unraisable.exc_type, KeyboardInterrupt) and _ident() == _main:
         noted.add(int(_signal.SIGINT))
         instrument.keep_apart(True)
+        token = unraisable.exc_traceback.tb_frame.f_locals.get("self")
+        if isinstance(token, scopes.Token):  # a second interrupt, while the first ends a scope
+            token.args[0].restore()
     else:
         _hook(unraisable)
 

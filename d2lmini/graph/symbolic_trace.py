@@ -247,7 +247,7 @@ def outside(undo: Undo) -> None:
     swap(undo, modes, "tracing", None)
     swap(undo, tracer, "capture", None)
     swap(undo, thread_state, "trace", None)
-    random_state.refusing(None).begin(undo)
+    swap(undo, random_state._thread_state, "part", None)
 
 
 def plain(symbol: Symbol) -> Symbol:

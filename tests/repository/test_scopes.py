@@ -23,6 +23,7 @@ from d2lmini.compat import mx_profiler_objects
 from d2lmini.compat.test_utils import environment
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
+from d2lmini.d2l import dry_run, links, recorder
 from d2lmini.device import blas, devices, scratch
 from d2lmini.distributed import server, throttle
 from d2lmini.engine import scheduler, signals
@@ -46,9 +47,9 @@ SCOPES: dict[str, Callable[[], object]] = {
     "compat.test_utils.environment.environment": lambda: environment("D2LMINI_X", "1"),
     "context.Context": lambda: mx.cpu(1),
     "contrib.amp.casts.Scope": amp.init,
-    "d2l.dry_run.dry_run": lambda: sys.modules["d2lmini.d2l.dry_run"].dry_run(),
-    "d2l.links.traffic": lambda: sys.modules["d2lmini.d2l.links"].traffic(),
-    "d2l.recorder.RecordingScope": lambda: sys.modules["d2lmini.d2l.recorder"].recording(),
+    "d2l.dry_run.dry_run": dry_run.dry_run,
+    "d2l.links.traffic": links.traffic,
+    "d2l.recorder.RecordingScope": recorder.recording,
     "device.blas._SingleThreadScope": blas.alone,
     "device.scratch.loan": lambda: scratch.loan((2,), "float32"),
     "device.virtual_device.virtual_gpus": lambda: mx.virtual_gpus(1),
@@ -211,3 +212,22 @@ def test_ctrl_c_at_any_instruction_leaves_all_as_it_was(name):
     x = mx.nd.ones(3) + 1
     assert x.asnumpy().tolist() == [2, 2, 2]
     engine.current.check()
+
+
+def test_ctrl_c_in_the_finalizer_that_ends_a_scope_does_no_harm():
+    """The scope was interrupted as it began to end, and its token dies."""
+
+    def trace(frame, _event, _arg):
+        if frame.f_code is scopes.Token.__del__.__code__:
+            raise KeyboardInterrupt
+
+    changes, done = scopes._Changes(), []
+    changes.undo.append(lambda: done.append("undone"))
+    token = scopes.Token(scopes._leave, changes, None)
+    outer = sys.gettrace()
+    sys.settrace(trace)
+    del token
+    sys.settrace(outer)
+    assert done == ["undone"]
+    with pytest.raises(KeyboardInterrupt):
+        signals.deliver()
