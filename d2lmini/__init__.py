@@ -49,7 +49,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import addons, base, context, engine, instrument
+from d2lmini import addons, base, context, engine, environment, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
@@ -167,7 +167,7 @@ def __dir__() -> list[str]:
 if "IPython" in sys.modules:
     importlib.import_module("d2lmini.ipython").install()
 
-if os.environ.get("D2LMINI_VIRTUAL_GPUS"):
-    from d2lmini.device import virtual_device
+if environment.read("D2LMINI_VIRTUAL_GPUS"):
+    from d2lmini.device.virtual_device import virtual_gpus
 
-    virtual_device.from_environment()
+    virtual_gpus(environment.read("D2LMINI_VIRTUAL_GPUS"))

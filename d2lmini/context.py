@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from d2lmini.base import loaders
+from d2lmini.scopes import Scope, Undo, swap
 
 # MXNet's device type codes; array files store them.
 _CODES = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
@@ -29,6 +30,12 @@ _NAMES = {code: name for name, code in _CODES.items()}
 
 #: Functions that release a device's cached memory. The storage, one floor up, adds its own.
 cache_releasers: list[Callable[[Context], None]] = []
+
+
+class _Current(threading.local):
+    """The calling thread's default."""
+
+    value: Context
 
 
 class _ContextMeta(type):
@@ -43,7 +50,7 @@ class _ContextMeta(type):
         Context._default_ctx.value = ctx
 
 
-class Context(metaclass=_ContextMeta):
+class Context(Scope, metaclass=_ContextMeta):
     """A device: a kind ('cpu', 'gpu', 'cpu_pinned', 'cpu_shared') and a number from 0.
 
     There is one object for each device, so contexts are equal exactly if they are the same object:
@@ -59,7 +66,7 @@ class Context(metaclass=_ContextMeta):
 
     devtype2str = _NAMES
     devstr2type = _CODES
-    _default_ctx = threading.local()
+    _default_ctx = _Current()
     _known: ClassVar[dict[tuple[str, int], Context]] = {}
 
     def __new__(cls, device_type: str | Context, device_id: int = 0) -> Context:
@@ -88,15 +95,9 @@ class Context(metaclass=_ContextMeta):
     def __reduce__(self) -> tuple:
         return Context, (self.device_type, self.device_id)
 
-    def __enter__(self) -> Context:
-        # The outer context is kept per thread, because threads share this object.
-        local = Context._default_ctx
-        local.__dict__.setdefault("outer", []).append(current_context())
-        local.value = self
+    def begin(self, undo: Undo) -> Context:
+        swap(undo, Context._default_ctx, "value", self)
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        Context._default_ctx.value = Context._default_ctx.outer.pop()
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of this device; for the CPU, of the machine."""
@@ -108,7 +109,7 @@ class Context(metaclass=_ContextMeta):
             release(self)
 
 
-_CPU0 = Context("cpu", 0)
+_CPU0 = _Current.value = Context("cpu", 0)
 
 
 def cpu(device_id: int = 0) -> Context:
@@ -143,4 +144,4 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
 
 def current_context() -> Context:
     """The context of the innermost `with ctx:` of this thread; without one, cpu(0)."""
-    return getattr(Context._default_ctx, "value", _CPU0)
+    return Context._default_ctx.value

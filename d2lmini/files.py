@@ -26,9 +26,9 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 from d2lmini.engine import signals
+from d2lmini.scopes import contextmanager
 
 FileName = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -57,12 +57,9 @@ def replace_atomically(*fnames: FileName, ending: bool = False) -> Iterator[list
     paths = [_neighbour(target, ending) for target in targets]
     try:
         yield paths
-        held = signals.hold()
-        try:
+        with signals.held():
             for path, target in zip(paths, targets):
                 _replace(path, target)
-        finally:
-            signals.release(held or [])
     except BaseException as problem:
         for path, target, fname in zip(paths, targets, fnames):
             if path != target:

@@ -25,7 +25,8 @@ from d2lmini.weak import living
 PATIENCE_S = 6.0
 
 _guarded: weakref.WeakSet[Any] = weakref.WeakSet()
-_held: list[Any] = []
+_one_fork = threading.Lock()  # two forks at once would take each other's locks
+_held: dict[int, list[Any]] = {}  # by the thread that forks
 
 AnyLock = TypeVar("AnyLock")
 
@@ -40,20 +41,27 @@ def guard(lock: AnyLock) -> AnyLock:
 importing = guard(threading.RLock())
 
 
-def hold() -> None:
-    """Before a fork: take all guarded locks, so that no thread is inside guarded work."""
-    locks = [lock for lock in living(_guarded) if lock.acquire(timeout=PATIENCE_S)]
-    _held.extend(locks)
+def hold(last: AnyLock) -> None:
+    """Before a fork: take all guarded locks, so that no thread is inside guarded work; then `last`,
+    however long that takes."""
+    held: list[Any] = []
+    _held[threading.get_ident()] = held
+    for lock in (_one_fork, *living(_guarded)):
+        if lock.acquire(timeout=PATIENCE_S):
+            held.append(lock)
+    last.acquire()  # type: ignore[attr-defined]
+    held.append(last)
 
 
 def release() -> None:
-    """After a fork, in the parent: release the locks."""
-    while _held:
-        _held.pop().release()
+    """After a fork, in the parent: release the locks that this thread took."""
+    held = _held.pop(threading.get_ident(), [])
+    while held:
+        held.pop().release()
 
 
 def begin_anew() -> None:
     """After a fork, in the child: make the locks new."""
     _held.clear()
-    for lock in living(_guarded):
+    for lock in (_one_fork, *living(_guarded)):
         lock._at_fork_reinit()

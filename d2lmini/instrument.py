@@ -23,11 +23,12 @@ event are prepared when a listener is added or removed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from d2lmini import callsite, threads
+from d2lmini.scopes import Undo, scope
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
@@ -165,14 +166,12 @@ def keep_apart(on: bool) -> None:
     _replace(listeners)
 
 
-@contextmanager
-def listening(listener: AnyInstrument) -> Iterator[AnyInstrument]:
+@scope
+def listening(undo: Undo, listener: AnyInstrument) -> AnyInstrument:
     """A scope in which `listener` hears all events."""
+    undo.append(partial(remove, listener))
     add(listener)
-    try:
-        yield listener
-    finally:
-        remove(listener)
+    return listener
 
 
 def emit(event: str, *args: Any) -> None:

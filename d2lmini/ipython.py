@@ -16,7 +16,6 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +23,7 @@ from d2lmini import callsite, engine
 from d2lmini.base import suggest
 from d2lmini.engine import pending
 from d2lmini.ops.core import Op
+from d2lmini.scopes import contextmanager
 
 #: Lines of code that a traceback shows for each frame of the program: the line before, and the line
 #: itself. IPython's own number is 5.

@@ -25,7 +25,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from operator import index
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ import numpy as np
 from d2lmini import forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.scopes import Undo, contextmanager, scope, swap, swapping
 
 
 class Key(NamedTuple):
@@ -177,27 +179,15 @@ def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
     return {**state, "state": inner}
 
 
-@contextmanager
-def rewound() -> Iterator[None]:
+@scope
+def rewound(undo: Undo) -> None:
     """A scope that restores the streams at its end: later operations draw the same numbers."""
     with _state.lock:
-        numbers = dict(_state.numbers)
-    try:
-        yield
-    finally:
-        with _state.lock:
-            _state.numbers = numbers
+        swap(undo, _state, "numbers", dict(_state.numbers))
 
 
-@contextmanager
-def _use(name: str, value: Any) -> Iterator[None]:
-    """A scope with this value in the thread's state."""
-    before = getattr(_thread_state, name)
-    setattr(_thread_state, name, value)
-    try:
-        yield
-    finally:
-        setattr(_thread_state, name, before)
+#: A scope with a value in the thread's state: `_use(name, value)`.
+_use = partial(swapping, _thread_state)
 
 
 def use_key(key: Key) -> AbstractContextManager[None]:

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 from d2lmini.context import gpu_memory_info, num_gpus
+from d2lmini.scopes import Undo, scope, swap
 
 __all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_array",
            "np_shape", "reset_np", "set_np", "set_np_shape", "setenv", "use_np", "use_np_array",
@@ -57,27 +57,18 @@ class _Switch:
 
     def __init__(self) -> None:
         self.default = False
-        self._own = threading.local()
+        self.thread = _ThreadState()
 
     @property
     def on(self) -> bool:
-        own = getattr(self._own, "on", None)
+        own = self.thread.on
         return self.default if own is None else own
 
-    def set(self, active: bool | None) -> bool | None:
-        """Set this thread's override, None for none; returns the former one."""
-        before = getattr(self._own, "on", None)
-        self._own.on = active if active is None else bool(active)
-        return before
 
-    @contextmanager
-    def scope(self, active: bool = True) -> Iterator[None]:
-        """A scope with this setting; it also decorates functions."""
-        before = self.set(active)
-        try:
-            yield
-        finally:
-            self.set(before)
+class _ThreadState(threading.local):
+    """This thread's override of a switch; None for none."""
+
+    on: bool | None = None
 
 
 _array, _shape = _Switch(), _Switch()
@@ -96,7 +87,7 @@ def is_np_shape() -> bool:
 def set_np_shape(active: bool) -> bool:
     """Set this thread's switch `np_shape`; returns the former setting."""
     before = _shape.on
-    _shape.set(active)
+    _shape.thread.on = bool(active)
     return before
 
 
@@ -106,7 +97,7 @@ def set_np(shape: bool = True, array: bool = True) -> None:
     if array and not shape:
         raise ValueError("NumPy Shape semantics is required in using NumPy array semantics.")
     for switch, active in ((_shape, shape), (_array, array)):
-        switch.set(None)
+        switch.thread.on = None
         switch.default = bool(active)
 
 
@@ -115,14 +106,16 @@ def reset_np() -> None:
     set_np(shape=False, array=False)
 
 
-def np_array(active: bool = True) -> Any:
+@scope
+def np_array(undo: Undo, active: bool = True) -> None:
     """A scope with this setting of `is_np_array`; it also decorates functions."""
-    return _array.scope(active)
+    swap(undo, _array.thread, "on", bool(active))
 
 
-def np_shape(active: bool = True) -> Any:
+@scope
+def np_shape(undo: Undo, active: bool = True) -> None:
     """A scope with this setting of `is_np_shape`; it also decorates functions."""
-    return _shape.scope(active)
+    swap(undo, _shape.thread, "on", bool(active))
 
 
 def _decorate(target: Any, wrap: Callable[[Any], Any]) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.ops.core import modes
+from d2lmini.scopes import Scope, Undo, swap
 
 
 def is_recording() -> bool:
@@ -49,42 +50,29 @@ def refuse_in_trace(what: str) -> None:
         modes.tracing.refuse(what)
 
 
-class scope:
+class scope(Scope):
     """Set the switches within the scope; None leaves a switch as it is. A scope may be entered
-    again, also within itself.
-
-    Ctrl-C may come at the first line of `__enter__` or `__exit__`. Then the scope is never left,
-    but the object dies, which restores the switches too."""
-
-    before: Any = ()  # at each entry that has not been left
+    again, also within itself."""
 
     def __init__(self, recording: bool | None, training: bool | None):
         self.recording = recording
         self.training = training
-        self.before = []
 
-    def __enter__(self) -> None:
+    def begin(self, undo: Undo) -> None:
         recording, training = self.recording, self.training
         if modes.tracing is not None:
             modes.tracing.depends_on_mode()
             if recording is not None or training is not modes.training:
                 what = "a scope of autograd (record, pause, train_mode, predict_mode)"
                 modes.tracing.refuse(what)
-        self.before.append((modes.recording, modes.training))
         if recording is not None:
-            modes.recording = recording
+            swap(undo, modes, "recording", recording)
         if training is not None:
-            modes.training = training
+            swap(undo, modes, "training", training)
 
-    def __exit__(self, kind: Any, *error: object) -> None:
-        before = modes.recording, modes.training = self.before[-1]
-        self.before.pop()
-        if kind is not None and before == (False, False):  # the outermost
+    def left(self, kind: Any) -> None:
+        if kind is not None and not (modes.recording or modes.training):  # the outermost
             modes.broken[0] += 1
-
-    def __del__(self) -> None:
-        if self.before:
-            modes.recording, modes.training = self.before[0]
 
 
 def record(train_mode: bool | None = True) -> Any:

@@ -22,7 +22,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -31,6 +31,7 @@ from d2lmini import addons, files
 from d2lmini.cli.errors import CommandError
 from d2lmini.cli.files import environment
 from d2lmini.cli.progress import Progress
+from d2lmini.scopes import contextmanager
 
 #: Seconds that a program has to end after the signal of Ctrl-C.
 GRACE_S = 3.0

@@ -21,13 +21,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Literal
 
 import d2lmini
 from d2lmini.cli.check import Check, CheckSkipped, Outcome
 from d2lmini.cli.errors import CommandError
 from d2lmini.cli.progress import Progress
+from d2lmini.scopes import contextmanager
 
 
 def add_to(commands: Any) -> None:

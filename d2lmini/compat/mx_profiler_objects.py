@@ -18,11 +18,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from d2lmini.base import MXNetError
 from d2lmini.compat.mx_profiler import profiler
 from d2lmini.profiler.chrome import Mark
+from d2lmini.scopes import contextmanager
 
 #: The scope of a marker -> the letter of the file format.
 SCOPES = {"global": "g", "marker": "t", "process": "p", "task": "t", "thread": "t"}

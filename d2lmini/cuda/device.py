@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import engine, environment
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import capture, current, module, stream_worker
@@ -30,6 +31,7 @@ from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.device import devices
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
+from d2lmini.scopes import Scope, Undo
 
 _LANES = ("compute", "in", "out")
 
@@ -285,8 +287,8 @@ def find() -> list[Device]:
     """The available GPUs: D2LMINI_LOGICAL_GPUS devices spread over the GPUs of this machine, or one
     device for each GPU."""
     found = module.count()
-    asked = os.environ.get("D2LMINI_LOGICAL_GPUS")
-    return _over(int(asked) if asked and found else found, found)
+    asked = environment.read("D2LMINI_LOGICAL_GPUS") or found
+    return _over(asked if found else 0, found)
 
 
 def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
@@ -299,7 +301,7 @@ def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
     return list(made)
 
 
-class logical_gpus:
+class logical_gpus(Scope):
     """A scope in which gpu(0) to gpu(n - 1) are separate devices on the available GPUs, several on
     each if n is larger; `as` gives the list of contexts. `memory`: limit in bytes for the arrays on
     each device; None: the GPU's memory.
@@ -313,17 +315,14 @@ class logical_gpus:
             raise MXNetError(f"logical_gpus: {module.missing()}")
         self.devices = _over(n, found, memory)
 
-    def __enter__(self) -> list[Context]:
+    def begin(self, undo: Undo) -> list[Context]:
         engine.current.wait_idle("logical_gpus")
-        self._before = devices.state()
+        undo.append(partial(devices.install, *devices.state()))
         devices.install(self.devices, None)
         return [device.ctx for device in self.devices]
 
-    def __exit__(self, *exc: object) -> None:
-        try:
-            engine.current.wait_idle("logical_gpus")
-        finally:
-            devices.install(*self._before)
+    def close(self) -> None:
+        engine.current.wait_idle("logical_gpus")
 
 
 def _after_fork_in_child() -> None:

@@ -29,8 +29,9 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
+
+from d2lmini.scopes import contextmanager
 
 _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"

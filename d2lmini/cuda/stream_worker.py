@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import instrument
@@ -27,6 +27,7 @@ from d2lmini.cuda.staging import Staging
 from d2lmini.cuda.streams import Stream, StreamMark
 from d2lmini.engine import scheduler
 from d2lmini.engine.core import FunctionTask, Task, lock
+from d2lmini.scopes import contextmanager
 
 if TYPE_CHECKING:
     from d2lmini.cuda.capture import Workspace

@@ -24,11 +24,11 @@ Anything else needs `compare(..., claim="any words", holds=lambda verdict: ...)`
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from d2lmini import environment
 from d2lmini.d2l.verdict import Ratio, Relation, Verdict
 
 
@@ -90,7 +90,7 @@ def record(verdict: Verdict) -> None:
     last and the first, if the claim has its own words) the relation, the ratio as [median, low,
     high], of the slower one's time over the faster one's, and the explanation.
     """
-    path = os.environ.get("D2LMINI_CLAIMS")
+    path = environment.read("D2LMINI_CLAIMS")
     if path:
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row(verdict), ensure_ascii=False) + "\n")
@@ -108,7 +108,7 @@ def row(verdict: Verdict) -> dict[str, object]:
     relation = verdict.relation(name, other)
     ratio = verdict.between(*((other, name) if relation == "faster" else (name, other)))
     return {
-        "chapter": os.environ.get("D2LMINI_CHAPTER", ""),
+        "chapter": environment.read("D2LMINI_CHAPTER"),
         "claim": verdict.claim,
         "holds": verdict.holds,
         "verdict": relation,

@@ -22,10 +22,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 from d2lmini.d2l.check import Sentence, Wrong
+from d2lmini.scopes import contextmanager
 
 #: The variables that a task reads and writes.
 Touches = tuple[list[Any], list[Any]]

@@ -24,7 +24,6 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.call_partitions import PartitionTask
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ops.core import modes
+from d2lmini.scopes import contextmanager
 
 
 class Piece:

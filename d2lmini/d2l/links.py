@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from d2lmini import engine, instrument
 from d2lmini.ndarray.transfer import Transfer
+from d2lmini.scopes import contextmanager
 
 
 class Traffic(instrument.Instrument):

@@ -33,6 +33,7 @@ from d2lmini.engine.order import drop_implied
 from d2lmini.profiler.graph import describe
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.tracing import Profile, Trace
+from d2lmini.scopes import Undo
 
 
 class RecordedStep:
@@ -118,8 +119,8 @@ def dependency_graph(run: Recording, lines: bool = True) -> Picture:
 class RecordingScope(Profile):
     """The scope that `recording()` opens."""
 
-    def __enter__(self) -> Recording:  # type: ignore[override]
-        return Recording(super().__enter__())
+    def begin(self, undo: Undo) -> Recording:  # type: ignore[override]
+        return Recording(super().begin(undo))
 
 
 def recording() -> RecordingScope:

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import files
+from d2lmini import environment, files
 from d2lmini.d2l.load import LOADED
 from d2lmini.d2l.verdict import fold
 from d2lmini.ndarray import NDArray
@@ -94,11 +94,11 @@ def keep_or_find(
     While D2LMINI_REFERENCE is set, keep instead what `found` says, if the machine was quiet: of
     its `cores` fewer than LOADED were busy `elsewhere`. ValueError then if the file is damaged.
     """
-    if path := os.environ.get("D2LMINI_REFERENCE"):
+    if path := environment.read("D2LMINI_REFERENCE"):
         row = {}
         if elsewhere is not None and elsewhere < LOADED:
             row = {"found": found(), "cores": cores, "date": time.strftime("%Y-%m-%d")}
-        store(path, os.environ.get("D2LMINI_CHAPTER", ""), key, row)
+        store(path, environment.read("D2LMINI_CHAPTER"), key, row)
         return ""
     for folder in (Path(), Path("chapters")):
         try:

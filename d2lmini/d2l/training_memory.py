@@ -43,7 +43,6 @@ import copy
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -61,6 +60,7 @@ from d2lmini.gluon.variables import arrays
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Spec
 from d2lmini.profiler import profile
+from d2lmini.scopes import contextmanager
 
 #: The rows of the table, from what stays to what goes first.
 ROWS = ("weights", "gradients", "optimizer state", "inputs", "activations", "temporaries")

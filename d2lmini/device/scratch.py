@@ -29,7 +29,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -39,6 +38,7 @@ import numpy as np
 from d2lmini.context import cache_releasers
 from d2lmini.device import storage
 from d2lmini.device.check_memory import RED
+from d2lmini.scopes import contextmanager
 
 #: Larger blocks are not kept, unless the caller says so.
 MOST_BYTES = 1 << 21

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import instrument
+from d2lmini import environment, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cache_releasers, current_context, gpu
 from d2lmini.device import errstate
@@ -472,7 +472,7 @@ def release_cached(ctx: Context | None = None) -> None:
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache
-check(os.environ.get("D2LMINI_CHECK_MEMORY", "0") not in ("", "0"))
+check(environment.read("D2LMINI_CHECK_MEMORY"))
 
 
 def size_class(nbytes: int) -> int:

@@ -38,8 +38,8 @@ workers meanwhile. BLAS computes every product, a user's own products too, on th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -52,6 +52,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task
 from d2lmini.engine.lane_times import LaneTime
 from d2lmini.engine.threaded import default_workers
+from d2lmini.scopes import Standing
 
 #: GB/s that PCI Express 3.0 with 16 lanes moves in one direction, about.
 LINK_GB_S = 12.0
@@ -129,7 +130,7 @@ class VirtualDevice(Device):
         return f"<virtual device {self.ctx}: {threads}, {(self.memory or 0) / 1e9:.3g} GB, {rates}>"
 
 
-class virtual_gpus:
+class virtual_gpus(Standing):
     """Make `n` virtual GPUs, gpu(0) to gpu(n - 1), in place of the existing GPUs.
 
     Called, they stay until the process ends or until `virtual_gpus(0)`, which restores the GPUs of
@@ -160,6 +161,7 @@ class virtual_gpus:
         gflops: Rate = None,
         memory_gb_s: Rate = None,
     ):
+        super().__init__()
         self._check(n, threads, memory)
         links = _rates_of("link_gb_s", link_gb_s, n)
         flops = _rates_of("gflops", gflops, n)
@@ -174,9 +176,9 @@ class virtual_gpus:
             for i in range(n)
         ]
         engine.current.wait_idle("virtual_gpus")
-        self._before = devices.state()
         cpu_workers = max(1, default_workers() - n * threads) if n else None
-        _install(self.devices, cpu_workers)
+        self.undo.append(partial(_install, *devices.state()))
+        self.install(partial(_install, self.devices, cpu_workers))
 
     @staticmethod
     def _check(n: int, threads: int, memory: int | None) -> None:
@@ -193,11 +195,8 @@ class virtual_gpus:
     def __enter__(self) -> list[Context]:
         return [device.ctx for device in self.devices]
 
-    def __exit__(self, *exc: object) -> None:
-        try:
-            engine.current.wait_idle("virtual_gpus")
-        finally:  # after Ctrl-C the pending work is computed all the same
-            _install(*self._before)
+    def close(self) -> None:  # after Ctrl-C the pending work is computed all the same
+        engine.current.wait_idle("virtual_gpus")
 
     def __repr__(self) -> str:
         return f"<{len(self.devices)} virtual GPUs>"
@@ -221,11 +220,3 @@ def _rates_of(name: str, rate: Rate, n: int) -> list[float]:
 def _install(new: Sequence[Device], cpu_workers: int | None) -> None:
     blas.stay_serial(any(device.kind == VirtualDevice.kind for device in new))
     devices.install(new, cpu_workers)
-
-
-def from_environment() -> None:
-    """Make D2LMINI_VIRTUAL_GPUS virtual GPUs; called when the library is imported."""
-    text = os.environ["D2LMINI_VIRTUAL_GPUS"]
-    if not text.isdigit():
-        raise ValueError(f"D2LMINI_VIRTUAL_GPUS is a number of devices, got {text!r}")
-    virtual_gpus(int(text))

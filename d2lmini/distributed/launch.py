@@ -7,6 +7,9 @@ MPI's own launcher starts the processes. In addition this launcher
 - prefixes every line with the rank that printed it: `[2] loss 0.31`
 - ends all processes when one fails, and says which one and how: by an exception, whose traceback is
   printed; by `sys.exit`; or by a signal, which the system sends when there is no more memory
+- passes SIGTERM and SIGHUP on to the processes, which have `SAVE_S` to save their work and end
+
+No process outlives the launcher: each watches it, and gets SIGTERM when the launcher is gone.
 
 The exit status is 0 if all processes ended well. A process notes in a folder its id, and at its end
 that it ended well: a process that is gone without this note was killed.
@@ -24,8 +27,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -37,7 +42,10 @@ from d2lmini.distributed.mpi import world
 LOOK_S = 0.05
 #: Time that the other processes have, when one is gone, to report errors.
 GRACE_S = 3.0
+#: Time that the processes have to end after SIGTERM.
+SAVE_S = 20.0
 
+_PASSED_ON = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _THREADS = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "D2LMINI_CPU_WORKERS",
@@ -48,6 +56,10 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
     """Run `n` processes of the program `file`; returns the exit status. ValueError if no MPI
     launcher is found."""
     mpiexec = _mpiexec()
+    handlers = {number: signal.getsignal(number) for number in _PASSED_ON}
+    for number, handler in handlers.items():
+        if handler is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _raise_told)
     with tempfile.TemporaryDirectory() as folder:
         job = subprocess.Popen(
             [
@@ -58,6 +70,7 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
                 "-m",
                 "d2lmini.distributed.launch",
                 folder,
+                str(os.getpid()),
                 file,
                 *args,
             ],
@@ -67,9 +80,27 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
             status = _watch(job, Path(folder))
         except KeyboardInterrupt:
             status = 130
+        except _Told as told:
+            number = told.number
+            status = 128 + number
+            if _call_ranks(Path(folder), lambda rank: rank.send_signal(number)) == n:
+                _wait(job, SAVE_S)
         finally:
             _end(job, Path(folder))
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     return status
+
+
+class _Told(BaseException):
+    """This signal came."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+def _raise_told(number: int, _frame: object) -> None:
+    raise _Told(number)
 
 
 def _mpiexec() -> list[str]:
@@ -152,13 +183,19 @@ def _end(job: subprocess.Popen, folder: Path) -> None:
     if job.poll() is None:
         job.kill()
         job.wait()
+    _call_ranks(folder, psutil.Process.kill)
+
+
+def _call_ranks(folder: Path, act: Callable[[psutil.Process], object]) -> int:
+    """Call `act` with each process of the job; returns how many there are."""
+    found = 0
     for path in folder.glob("*.pid"):
-        try:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process = psutil.Process(int(path.read_text()))
             if str(folder) in process.cmdline():
-                process.kill()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
+                act(process)
+                found += 1
+    return found
 
 
 # -- one of the processes --------------------------------------------------------------------------
@@ -190,6 +227,16 @@ def run_rank(folder: Path, file: str, args: list[str]) -> None:
         _end_all(1, None)
 
 
+def _end_with(launcher: int) -> None:
+    """End this process when the launcher is gone."""
+    process = psutil.Process(launcher) if psutil.pid_exists(launcher) else None
+    while not _is_gone(process):
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(SAVE_S)
+    os._exit(1)
+
+
 def _note(folder: Path, name: str, text: str) -> None:
     """Write a small file, whole or not at all."""
     files.write(folder / name, text)
@@ -208,4 +255,7 @@ def _end_all(status: int, said: object) -> None:
 
 
 if __name__ == "__main__":
-    run_rank(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    threading.Thread(
+        target=_end_with, args=(int(sys.argv[2]),), name="d2lmini-launcher", daemon=True
+    ).start()
+    run_rank(Path(sys.argv[1]), sys.argv[3], sys.argv[4:])

@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import SLEEP_S, World, dtype_on_wire, wait_until
 from d2lmini.engine.core import Task
 from d2lmini.engine.scheduler import thread_state
+from d2lmini.scopes import Undo, scope, swap
 
 _REQUEST, _GRADS, _VALUES = range(3)  # the tags of messages
 
@@ -158,11 +158,7 @@ class Server:
 _SERVER = Task("update by the server of dist_async", (), ())
 
 
-@contextmanager
-def suspend_bound() -> Iterator[None]:
+@scope
+def suspend_bound(undo: Undo) -> None:
     """A scope in which this thread pushes like a task: the bound on pending bytes is off."""
-    before, thread_state.task = thread_state.task, _SERVER
-    try:
-        yield
-    finally:
-        thread_state.task = before
+    swap(undo, thread_state, "task", _SERVER)

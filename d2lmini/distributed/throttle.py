@@ -20,12 +20,14 @@ passed on log2 n times.
 
 from __future__ import annotations
 
-import os
+import sys
 import time
+from functools import partial
 from typing import NamedTuple
 
-from d2lmini import engine
+from d2lmini import engine, environment
 from d2lmini.base import MXNetError
+from d2lmini.scopes import Standing, swap
 
 
 class Link(NamedTuple):
@@ -50,7 +52,7 @@ class Link(NamedTuple):
         return f"<link {rate}, latency {self.latency_s * 1e6:g} us>"
 
 
-class thin_link:
+class thin_link(Standing):
     """Throttle the messages that this process sends to others of its job.
 
     gb_s       GB/s that it sends; None: unlimited
@@ -63,15 +65,17 @@ class thin_link:
     """
 
     def __init__(self, gb_s: float | None = None, latency_s: float = 0.0):
-        self._before = current()
-        self.link = _checked("thin_link: ", gb_s, latency_s)
-        _install(self.link)
+        super().__init__()
+        self.link = _checked(gb_s, latency_s)
+        self.close()
+        swap(self.undo, sys.modules[__name__], "_current", current())
+        self.install(partial(setattr, sys.modules[__name__], "_current", self.link))
 
     def __enter__(self) -> Link:
         return self.link
 
-    def __exit__(self, *exc: object) -> None:
-        _install(self._before)
+    def close(self) -> None:
+        engine.current.wait_idle("thin_link")
 
 
 _current: Link | None = None
@@ -81,27 +85,18 @@ def current() -> Link:
     """The present link; at first that of the environment."""
     global _current
     if _current is None:
-        _current = _checked(
-            "D2LMINI_LINK_GB_S and D2LMINI_LINK_LATENCY_S: ",
-            os.environ.get("D2LMINI_LINK_GB_S") or None,
-            os.environ.get("D2LMINI_LINK_LATENCY_S") or 0.0,
-        )
+        rate, latency = "D2LMINI_LINK_GB_S", "D2LMINI_LINK_LATENCY_S"
+        _current = Link(environment.read(rate), environment.read(latency))
     return _current
 
 
-def _install(link: Link) -> None:
-    global _current
-    engine.current.wait_idle("thin_link")
-    _current = link
-
-
-def _checked(who: str, gb_s: float | str | None, latency_s: float | str) -> Link:
+def _checked(gb_s: float | None, latency_s: float) -> Link:
     try:
         link = Link(None if gb_s is None else float(gb_s), float(latency_s))
     except (TypeError, ValueError):
-        raise MXNetError(f"{who}expected numbers, got {gb_s!r} and {latency_s!r}") from None
+        raise MXNetError(f"thin_link: expected numbers, got {gb_s!r} and {latency_s!r}") from None
     if link.gb_s is not None and not link.gb_s > 0:
-        raise MXNetError(f"{who}the rate is in GB/s, above 0, got {gb_s!r}")
+        raise MXNetError(f"thin_link: the rate is in GB/s, above 0, got {gb_s!r}")
     if not 0 <= link.latency_s < float("inf"):
-        raise MXNetError(f"{who}the latency is in seconds, 0 or more, got {latency_s!r}")
+        raise MXNetError(f"thin_link: the latency is in seconds, 0 or more, got {latency_s!r}")
     return link

@@ -28,21 +28,24 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import forks, instrument
+from d2lmini import environment, forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.engine import core, pending
+from d2lmini.engine import core, pending, signals
 from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
+from d2lmini.scopes import Undo, contextmanager, scope, swap
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
     from d2lmini.engine.stepped_engine import SteppedEngine
@@ -73,10 +76,8 @@ def _stepped_engine() -> type[SteppedEngine]:
 
 
 def _from_environment() -> Engine:
-    kind = os.environ.get("D2LMINI_ENGINE")
-    if kind is None:
-        kind = "naive" if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine" else "threaded"
-    return _make(kind)
+    naive = environment.read("MXNET_ENGINE_TYPE") == "NaiveEngine"
+    return _make(environment.read("D2LMINI_ENGINE") or ("naive" if naive else "threaded"))
 
 
 #: The engine in use. Prefer the functions below.
@@ -174,26 +175,18 @@ def set_bulk_size(size: int) -> int:
     return old
 
 
-@contextmanager
-def prioritized(priority: int) -> Iterator[None]:
+@scope
+def prioritized(undo: Undo, priority: int) -> None:
     """Add `priority` to every task that this thread pushes in the scope; ready tasks of higher
     priority begin first."""
-    before, thread_state.priority = thread_state.priority, thread_state.priority + priority
-    try:
-        yield
-    finally:
-        thread_state.priority = before
+    swap(undo, thread_state, "priority", thread_state.priority + priority)
 
 
-@contextmanager
-def bulk(size: int) -> Iterator[None]:
+@scope
+def bulk(undo: Undo, size: int) -> None:
     """A scope with bulk size `size`; see `set_bulk_size`."""
-    old = set_bulk_size(size)
-    try:
-        yield
-    finally:
-        thread_state.bulk_size = old
-        set_bulk_size(old)
+    undo.append(partial(set_bulk_size, thread_state.bulk_size))
+    set_bulk_size(size)
 
 
 def explain(value: Any) -> str:
@@ -208,20 +201,23 @@ def explain(value: Any) -> str:
 def use(kind: str, **options: Any) -> Iterator[Engine]:
     """Use another engine in the scope, for the whole process: `use("naive")`, `use("threaded",
     workers=4, inline_below=0)`. Waits until both engines are idle at each change."""
-    global current
     fresh, outer = _make(kind, **options), current
     outer.wait_idle("engine.use")
-    current = fresh
-    try:
-        yield fresh
-    finally:
+    with _replacing(outer, fresh):
         try:
-            fresh.wait_idle("engine.use")
+            yield fresh
         finally:
-            current = outer
-            with core.lock:
-                fresh.reports.move_to(outer.reports)
-            fresh.stop()
+            fresh.wait_idle("engine.use")
+
+
+@scope
+def _replacing(undo: Undo, outer: Engine, fresh: Engine) -> None:
+    def take_over() -> None:
+        with core.lock:
+            fresh.reports.move_to(outer.reports)
+
+    undo += [fresh.stop, take_over]
+    swap(undo, sys.modules[__name__], "current", fresh)
 
 
 def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:
@@ -276,16 +272,18 @@ sys.modules[__name__].__class__ = _Module
 # -- the end of the process, and forks -------------------------------------------------------------
 
 
+_EXIT_DEADLINE_S = environment.read("D2LMINI_EXIT_DEADLINE_S")
+
+
 def _drain_at_exit() -> None:
     """Finish the pushed tasks, within a deadline; print the tasks that did not end and the errors
     that no wait raised. After Ctrl-C ended the program, do not wait. Then end the workers, which
     could not end later; from then on a finalizer that pushes or waits runs its tasks itself."""
-    deadline_s = float(os.environ.get("D2LMINI_EXIT_DEADLINE_S", "10"))
     try:
         if _was_interrupted() and current.stats().pending:
             _tell_leftovers("when Ctrl-C ended the program")
-        elif not current.wait_all("exit", deadline_s):
-            _tell_leftovers(f"{deadline_s:g} s after the program ended")
+        elif not current.wait_all("exit", _EXIT_DEADLINE_S):
+            _tell_leftovers(f"{_EXIT_DEADLINE_S:g} s after the program ended")
     except MXNetError as error:
         print(f"d2lmini: an error that no wait has raised:\n{error}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -309,17 +307,21 @@ def _tell_leftovers(when: str) -> None:
     current.unwind()
 
 
+_held: dict[int, signals.Held | None] = {}  # by the thread that forks
+
+
 def _before_fork() -> None:
-    forks.hold()
-    core.lock.acquire()
+    _held[threading.get_ident()] = signals.hold()  # Python ignores an exception in these functions
+    forks.hold(core.lock)
 
 
 def _after_fork_in_parent() -> None:
-    core.lock.release()
     forks.release()
+    signals.release(_held.pop(threading.get_ident(), None))
 
 
 def _after_fork_in_child() -> None:
+    _held.clear()
     forks.begin_anew()
     core.lock._at_fork_reinit()  # type: ignore[attr-defined]
     thread_state.task = thread_state.pool = None

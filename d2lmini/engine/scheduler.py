@@ -347,8 +347,7 @@ class Scheduler:
                     self._abandon(task, problem)
             raise
         finally:
-            if held is not None:
-                signals.release(held)
+            signals.release(held)
 
     def _abandon(self, task: Task, problem: BaseException) -> None:
         if task in self.pending:  # else its outcome is settled

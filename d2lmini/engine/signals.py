@@ -20,12 +20,12 @@ import sys
 import threading
 from typing import Any
 
-from d2lmini import instrument
+from d2lmini import instrument, scopes
 
 #: The signals that end a computation; those that have a handler in Python are held.
 ENDING = tuple(
     int(getattr(_signal, name))
-    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGBREAK")
+    for name in ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGBREAK")
     if hasattr(_signal, name)
 )
 
@@ -33,6 +33,8 @@ ENDING = tuple(
 noted: set[int] = set()
 
 Held = list[tuple[int, Any]]
+
+_now: Held = []  # what is held now
 
 _main = threading.main_thread().ident
 _getsignal, _setsignal, _ident = _signal.getsignal, _signal.signal, threading.get_ident
@@ -43,6 +45,7 @@ def hold() -> Held | None:
     can interrupt: not on the main thread, or held already."""
     if _ident() != _main:
         return None
+    global _now
     held: Held = []
     try:
         for number in ENDING:
@@ -54,11 +57,16 @@ def hold() -> Held | None:
     except BaseException:  # raised by a signal that is not held yet
         release(held)
         raise
-    return held or None
+    if not held:
+        return None
+    _now = held
+    return held
 
 
-def release(held: Held) -> None:
-    """Put the handlers back, and call those whose signals came."""
+def release(held: Held | None) -> None:
+    """Put the handlers back, and call those whose signals came. None: nothing was held."""
+    if held is None:
+        return
     try:
         while held:
             _setsignal(*held[-1])
@@ -68,6 +76,17 @@ def release(held: Held) -> None:
         raise
     if noted:
         deliver()
+
+
+class held:
+    """A scope in which signals are only noted: for calls that Ctrl-C must not leave half done, such
+    as those into the locks and queues of a pool. Its end cannot be interrupted."""
+
+    def __enter__(self) -> None:
+        self._held = hold()
+
+    def __exit__(self, *exc: object) -> None:
+        release(self._held)
 
 
 def deliver() -> None:
@@ -84,6 +103,16 @@ def deliver() -> None:
                 handler(number, sys._getframe(1))
 
 
+def is_in_handler() -> bool:
+    """True if the caller runs inside the handler of a signal that ends a computation."""
+    handlers = [_getsignal(number) for number in ENDING]
+    codes = {getattr(handler, "__code__", None) for handler in handlers} - {_note.__code__, None}
+    frame = sys._getframe(1) if codes else None
+    while frame is not None and frame.f_code not in codes:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
+
+
 def _note(number: int, _frame: Any) -> None:
     noted.add(number)
 
@@ -93,6 +122,9 @@ def _note_swallowed(unraisable: Any) -> None:
     if issubclass(unraisable.exc_type, KeyboardInterrupt) and _ident() == _main:
         noted.add(int(_signal.SIGINT))
         instrument.keep_apart(True)
+        token = unraisable.exc_traceback.tb_frame.f_locals.get("self")
+        if isinstance(token, scopes.Token):  # a second interrupt, while the first ends a scope
+            token.args[0].restore()
     else:
         _hook(unraisable)
 
@@ -104,6 +136,7 @@ def _after_fork_in_child() -> None:
     global _main
     _main = _ident()
     noted.clear()
+    release(_now)
 
 
 if hasattr(os, "register_at_fork"):

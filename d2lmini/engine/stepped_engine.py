@@ -227,8 +227,7 @@ class SteppedEngine(View):
                 self._give_up(operation, task, problem)
                 raise
             finally:
-                if held is not None:
-                    signals.release(held)
+                signals.release(held)
 
     def run(self) -> None:
         """Step until nothing more can happen."""

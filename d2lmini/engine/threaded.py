@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from d2lmini import callsite, instrument
+from d2lmini import callsite, environment, instrument
 from d2lmini.engine import pending, signals, worker_pools
 from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task
@@ -27,8 +27,7 @@ from d2lmini.engine.scheduler import thread_state
 
 def default_workers() -> int:
     """Workers for the CPU: D2LMINI_CPU_WORKERS, else the cores this process may use."""
-    asked = os.environ.get("D2LMINI_CPU_WORKERS")
-    return max(1, int(asked)) if asked else count_cores()
+    return environment.read("D2LMINI_CPU_WORKERS") or count_cores()
 
 
 def count_cores() -> int:
@@ -244,14 +243,9 @@ class ThreadedEngine(Engine):
     # -- cancelling -------------------------------------------------------------------------------
 
     def cancel_pending(self) -> int:
-        held = signals.hold()
-        try:
-            with self.lock:
-                count = super().cancel_pending()
-                self._drop_cancelled()
-        finally:
-            if held is not None:
-                signals.release(held)
+        with signals.held(), self.lock:
+            count = super().cancel_pending()
+            self._drop_cancelled()
         return count
 
     def _drop_cancelled(self) -> None:

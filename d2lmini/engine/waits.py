@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
@@ -124,17 +124,8 @@ class Waits(Scheduler):
     def _wait(self, by: str, var: Var | None, block: Callable[[], T], write: bool = False) -> T:
         """The one wait: refuse where it could not end, block, notify listeners. A value that is
         complete for the engine may be pending on its device; then wait for the device too."""
-        if thread_state.task is not None:
-            raise MXNetError(
-                f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because "
-                "it would hold a worker that the awaited work may need. Name its inputs in reads= "
-                "instead."
-            )
-        if core.lock._is_owned():  # type: ignore[attr-defined]
-            raise MXNetError(
-                f"{by} inside a finalizer (__del__): it interrupts the engine's own work and "
-                "must not wait. Push the work instead."
-            )
+        if thread_state.task is not None or core.lock._is_owned():  # type: ignore[attr-defined]
+            self._refuse(by)
         if interrupts:
             _interrupt()
         if signals.noted:
@@ -155,6 +146,24 @@ class Waits(Scheduler):
         if instrument.after_wait is not None:
             instrument.after_wait()
         return result
+
+    def _refuse(self, by: str) -> NoReturn:
+        if signals.is_in_handler():
+            raise MXNetError(
+                f"{by} inside a signal's handler: the handler interrupts the engine's own work, "
+                "and must not wait for a value. Let the handler set a flag, and act on the flag "
+                "between two steps, for instance save the parameters there."
+            )
+        if thread_state.task is not None:
+            raise MXNetError(
+                f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because "
+                "it would hold a worker that the awaited work may need. Name its inputs in reads= "
+                "instead."
+            )
+        raise MXNetError(
+            f"{by} inside a finalizer (__del__): it interrupts the engine's own work and "
+            "must not wait. Push the work instead."
+        )
 
     def _report(self, by: str) -> None:
         """Raise the errors that no wait has raised, as one; warn of those whose values died."""

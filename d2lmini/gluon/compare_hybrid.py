@@ -26,7 +26,6 @@ found, the compiler is at fault, and the result names the first node that is com
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
@@ -40,6 +39,7 @@ from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import Node, topological
 from d2lmini.graph.symbolic_trace import SymbolicTrace
 from d2lmini.ndarray import NDArray
+from d2lmini.scopes import contextmanager
 from d2lmini.symbol import Symbol
 
 

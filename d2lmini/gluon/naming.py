@@ -18,6 +18,7 @@ import threading
 from typing import Any
 
 from d2lmini.gluon.parameter_dict import ParameterDict
+from d2lmini.scopes import Scope, Undo, swap
 from d2lmini.symbol.naming import NameManager, Prefix, next_name
 
 
@@ -30,14 +31,12 @@ class _ThreadState(threading.local):
 _thread_state = _ThreadState()
 
 
-class _BlockScope:
+class _BlockScope(Scope):
     """`with block.name_scope():` names the Blocks made inside as children of `block`."""
 
     def __init__(self, block: Any):
         self._block = block
         self._counter = block.__dict__.setdefault("_names_used", {})
-        self._outer: list[_BlockScope | None] = []
-        self._prefixes: list[Prefix] = []
 
     @staticmethod
     def create(
@@ -59,17 +58,9 @@ class _BlockScope:
             params = ParameterDict(outer.prefix + prefix, outer._shared)
         return (prefix if scope is None else scope._block.prefix + prefix), params
 
-    def __enter__(self) -> _BlockScope:
+    def begin(self, undo: Undo) -> _BlockScope:
         # A Block with an empty prefix leaves the naming to the enclosing scope.
-        self._outer.append(_thread_state.scope)
         if not self._block._empty_prefix:
-            _thread_state.scope = self
-            prefix = Prefix(self._block.prefix)
-            prefix.__enter__()
-            self._prefixes.append(prefix)
+            swap(undo, _thread_state, "scope", self)
+            Prefix(self._block.prefix).begin(undo)
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        if not self._block._empty_prefix:
-            self._prefixes.pop().__exit__()
-        _thread_state.scope = self._outer.pop()

@@ -34,7 +34,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from d2lmini import files
+from d2lmini import environment, files
 from d2lmini import kvstore as kv
 from d2lmini import optimizer as opt
 from d2lmini.context import Context
@@ -155,7 +155,7 @@ class Trainer:
                 raise ValueError("Please set update_on_kvstore=True when training in async mode.")
             on_kvstore = True
         if on_kvstore is None:
-            on_kvstore = able and os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+            on_kvstore = able and environment.read("MXNET_UPDATE_ON_KVSTORE")
             if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
                 on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None

@@ -25,6 +25,7 @@ from d2lmini.base import loaders
 from d2lmini.context import Context, cpu
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
+from d2lmini.scopes import Standing
 from d2lmini.util import is_np_array, is_np_shape
 
 __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
@@ -135,12 +136,11 @@ def merge_shapes(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, 
     return tuple(a if a > 0 else b for a, b in zip(known, wanted))
 
 
-class HookHandle:
+class HookHandle(Standing):
     """The handle of a registered hook. `detach` removes the hook; so does leaving a `with` block of
     the handle."""
 
-    def __init__(self) -> None:
-        self._hooks: Any = None
+    _hooks: Any = None
 
     def attach(self, hooks: Any, hook: Callable) -> HookHandle:
         """Add `hook` to a Block's hooks."""
@@ -155,10 +155,7 @@ class HookHandle:
         if hooks is not None:
             hooks.pop(id(self), None)
 
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def restore(self) -> None:
         self.detach()
 
 

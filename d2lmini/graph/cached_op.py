@@ -17,11 +17,11 @@ After `mxnet.nd.CachedOp`.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from d2lmini import environment
 from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
@@ -98,7 +98,7 @@ class CachedOp:
     def mirrors(self) -> bool:
         """True if backward computes cheap values again (`mirror.py`): by the flag
         backward_do_mirror, or else by MXNET_BACKWARD_DO_MIRROR=1 in the environment."""
-        asked = os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") not in ("", "0")
+        asked = environment.read("MXNET_BACKWARD_DO_MIRROR")
         return self.flag({"backward_do_mirror": asked, **self.flags}, "backward_do_mirror")
 
     @property

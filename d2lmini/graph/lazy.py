@@ -33,14 +33,15 @@ How it is done is told in `lazy_recorder`.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from d2lmini.base import MXNetError
 from d2lmini.graph.lazy_recorder import recorder, thread_state
 from d2lmini.graph.program import Program
+from d2lmini.scopes import Scope, Undo, swap
 
 
-class lazy:
+class lazy(Scope):
     """A scope in which operations of this thread are recorded and computed when they are needed.
 
     recorded  operations so far
@@ -63,28 +64,15 @@ class lazy:
         """The source of the programs that ran, each once."""
         return "\n".join(map(str, self._programs))
 
-    def __enter__(self) -> lazy:
+    def begin(self, undo: Undo) -> lazy:
         if self in recorder.scopes:
             raise MXNetError("this lazy scope is open already; make another: with d2lmini.lazy():")
         self.outer = thread_state.scope
-        try:
-            recorder.begin(self)
-            thread_state.scope = self
-        except BaseException:  # Ctrl-C: the end of this scope will not be told of
-            self.__exit__()
-            raise
+        undo.append(partial(recorder.end, self))
+        recorder.begin(self)
+        undo.append(partial(recorder.finish, self))
+        swap(undo, thread_state, "scope", self)
         return self
-
-    def __exit__(self, *exc: Any) -> None:
-        try:
-            thread_state.scope = self.outer
-            recorder.finish(self)
-        finally:
-            try:
-                recorder.end(self)
-            except BaseException:  # Ctrl-C in its midst
-                recorder.end(self)
-                raise
 
     def __repr__(self) -> str:
         programs = "1 program" if self.compiled == 1 else f"{self.compiled} programs"

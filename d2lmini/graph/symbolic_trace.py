@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from traceback import walk_tb
 from typing import Any, NoReturn
@@ -31,6 +31,7 @@ from d2lmini.engine.scheduler import thread_state as engine_state
 from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op, Spec, modes
+from d2lmini.scopes import Undo, contextmanager, scope, swap
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
 
 _DRAWN = (
@@ -271,16 +272,13 @@ def input_names(n: int) -> list[str]:
     return ["data"] if n == 1 else [f"data{i}" for i in range(n)]
 
 
-@contextmanager
-def outside() -> Iterator[None]:
+@scope
+def outside(undo: Undo) -> None:
     """A scope in which nothing is traced."""
-    before, capture = thread_state.trace, tracer.capture
-    thread_state.trace = tracer.capture = modes.tracing = None
-    try:
-        with random_state.refusing(None):
-            yield
-    finally:
-        thread_state.trace, tracer.capture, modes.tracing = before, capture, before
+    swap(undo, modes, "tracing", None)
+    swap(undo, tracer, "capture", None)
+    swap(undo, thread_state, "trace", None)
+    swap(undo, random_state._thread_state, "part", None)
 
 
 @contextmanager

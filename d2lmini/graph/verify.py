@@ -23,9 +23,9 @@ pass has to keep it. `effects` writes it down, and `verify(..., like=before)` co
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
+from d2lmini import environment
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Draw, Entry, Node, mutated_by, spec_of, topological
 from d2lmini.ndarray.plan import infer
@@ -33,7 +33,7 @@ from d2lmini.ops.core import as_specs
 from d2lmini.ops.spec import Spec
 
 #: Are graphs checked after each pass?
-checking = os.environ.get("D2LMINI_VERIFY", "0") not in ("", "0")
+checking = environment.read("D2LMINI_VERIFY")
 
 
 class GraphError(AssertionError):

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
@@ -37,6 +36,7 @@ from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
 from d2lmini.ops.winograd import POINTS, of_filters, winograd
+from d2lmini.scopes import contextmanager
 
 #: Approximate number of values in a group of tiles: few enough for the cache.
 VALUES = 1 << 19

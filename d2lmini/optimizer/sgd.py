@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import numpy as np
 
+from d2lmini import environment
 from d2lmini.ndarray import NDArray, random
 from d2lmini.ops.core import Op
 from d2lmini.ops.update import (
@@ -77,7 +77,7 @@ class SGD(_StateWithMasterLast):
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any):
         super().__init__(momentum, **kwargs)
         self.lazy_update = lazy_update
-        self.aggregate_num = int(os.environ.get("MXNET_OPTIMIZER_AGGREGATION_SIZE", "4"))
+        self.aggregate_num = environment.read("MXNET_OPTIMIZER_AGGREGATION_SIZE")
 
 
 @register

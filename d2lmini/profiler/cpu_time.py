@@ -102,7 +102,8 @@ class CpuTimes:
 
     def finish(self) -> None:
         """Stop listening; compute `times`."""
-        gc.callbacks.remove(self._collect)
+        if self._collect in gc.callbacks:
+            gc.callbacks.remove(self._collect)
         for number, pushed, (began_ns, before), (ended_ns, after) in self.readings:
             delayed_ns = delay_of(after) - delay_of(before) if before else None
             self.times[number] = CpuTime(ended_ns - began_ns, delayed_ns, pushed)

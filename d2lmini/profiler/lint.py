@@ -29,8 +29,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from types import TracebackType
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -39,6 +38,7 @@ from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
 from d2lmini.engine.core import Task, Var
 from d2lmini.ops.core import modes
+from d2lmini.scopes import Standing
 
 #: Kinds of hidden waits, each with an alternative.
 HIDDEN = {
@@ -117,19 +117,19 @@ class LintFinding:
         )
 
 
-class Lint(instrument.Instrument):
+class Lint(Standing, instrument.Instrument):
     """Finds hidden waits on all threads; made by `lint_waits`.
 
     found    the lines, in the order of their first wait
     """
 
     def __init__(self, mode: str, also: Iterable[str] = ()):
+        super().__init__()
         self.mode = mode
         self.also = frozenset(also)
         self.found: list[LintFinding] = []
         self._known: dict[tuple[str, Any], LintFinding] = {}  # by kind and line
         self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
-        self._outer: Lint | None = None
 
     def push(self, task: Task) -> None:
         for var in task.writes:
@@ -162,14 +162,6 @@ class Lint(instrument.Instrument):
         if first:
             callsite.warn(str(found))
 
-    def __enter__(self) -> Lint:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
-    ) -> None:
-        _install(self._outer)
-
     def __str__(self) -> str:
         return "\n".join(f"{wait} ({wait.times} x)" for wait in self.found) or "no hidden wait"
 
@@ -197,8 +189,8 @@ def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:
     if unknown:
         raise ValueError(f"lint_waits: also names {unknown}, need some of {sorted(known)}")
     lint = Lint(mode, kinds)
-    lint._outer = _current
-    _install(None if mode == "off" else lint)
+    lint.undo.append(partial(_install, _current))
+    lint.install(partial(_install, None if mode == "off" else lint))
     return lint
 
 

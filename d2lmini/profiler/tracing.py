@@ -29,8 +29,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite, engine, instrument
@@ -52,6 +52,7 @@ from d2lmini.profiler.records import Operation, SplitRecord
 from d2lmini.profiler.sampler import PythonTime, Sample, Sampler
 from d2lmini.profiler.threads import this_thread
 from d2lmini.profiler.waits import WaitList
+from d2lmini.scopes import Scope, Undo
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
@@ -472,7 +473,7 @@ def _count_workers() -> dict[str, int]:
     return found
 
 
-class Profile:
+class Profile(Scope):
     """The scope of `profile()`."""
 
     def __init__(self, nvtx: bool = False, sample_hz: float = 0) -> None:
@@ -480,31 +481,29 @@ class Profile:
         self._sampler = Sampler(sample_hz) if sample_hz else None
         self._ranges = NvtxRanges() if nvtx else None
 
-    def __enter__(self) -> Trace:
+    def begin(self, undo: Undo) -> Trace:
         engine.waitall()
+        undo.append(self.trace.finish)
         if self._ranges is not None:
+            undo.append(partial(instrument.remove, self._ranges))
             instrument.add(self._ranges)
         self.trace.begin()
         if self._sampler is not None:
+            undo.append(self._sampler.stop)
             self._sampler.start()
         return self.trace
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         trace = self.trace
         if self._sampler is not None:
             self._sampler.stop()
             trace.samples = self._sampler.samples
         trace._closing = True
         trace.left_ns = engine.current.clock()
-        try:
-            engine.current.wait_idle(CLOSING)
-            storage.settle()
-        finally:
-            if self._ranges is not None:
-                instrument.remove(self._ranges)
-            trace.finish()
+        engine.current.wait_idle(CLOSING)
+        storage.settle()
+
+    def left(self, kind: type[BaseException] | None) -> None:
         if kind is None:
             engine.waitall()
 

@@ -31,11 +31,11 @@ Modules, from the ground up: `errors`, `order` (clocks, and memory that remember
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from d2lmini.scopes import contextmanager
 from d2lmini.streams.arrays import asarray, copyto, empty, fuse, ndarray, zeros
 from d2lmini.streams.errors import CUDARuntimeError, DeadlockError, OrderError
 from d2lmini.streams.host_memory import PinnedMemoryPool

@@ -23,11 +23,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from d2lmini.scopes import contextmanager
 from d2lmini.streams.errors import CUDARuntimeError, DeadlockError, Fault, OrderError
 from d2lmini.streams.order import Block, Clock, Queue, Region, Work, merge
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from d2lmini.scopes import contextmanager
 from d2lmini.streams import machine as machines
 from d2lmini.streams.errors import CUDARuntimeError, OrderError
 from d2lmini.streams.host_memory import from_host, host_bytes, to_host

@@ -7,36 +7,35 @@ wait for each other. `Stream(non_blocking=True)` is ordered with no other stream
 
 from __future__ import annotations
 
+from functools import partial
+from operator import setitem
 from typing import Any
 
+from d2lmini.scopes import Scope, Undo
 from d2lmini.streams import graphs
 from d2lmini.streams import machine as machines
 from d2lmini.streams.errors import CUDARuntimeError
 from d2lmini.streams.order import Queue, Work
 
 
-class Device:
+class Device(Scope):
     """`cupy.cuda.Device`; without a number, the current device."""
 
     compute_capability = "90"
 
     def __init__(self, device: Any = None):
         self.id = machines.current().current_device if device is None else int(device)
-        self._before: list[int] = []
 
     def use(self) -> Device:
         """Make it the current device of this thread; returns it."""
         machines.current().use_device(self.id)
         return self
 
-    def __enter__(self) -> Device:
+    def begin(self, undo: Undo) -> Device:
         machine = machines.current()
-        self._before.append(machine.current_device)
+        undo.append(partial(machine.use_device, machine.current_device))
         machine.use_device(self.id)
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        machines.current().use_device(self._before.pop())
 
     def synchronize(self) -> None:
         """Let the host wait for all work of the device."""
@@ -63,7 +62,7 @@ class Device:
         return f"<CUDA Device {self.id}>"
 
 
-class Stream:
+class Stream(Scope):
     """`cupy.cuda.Stream`: a queue of work of the current device, in the order of issue.
 
     null          True: the device's null stream, which is the current one at the beginning
@@ -108,20 +107,11 @@ class Stream:
         machine.streams[device] = self
         return self
 
-    def __enter__(self) -> Stream:
+    def begin(self, undo: Undo) -> Stream:
         machine = machines.current()
-        stack = machine.local.__dict__.setdefault("stack", [])
-        stack.append((machine.current_device, machine.streams[machine.current_device]))
-        try:
-            return self.use()
-        except RuntimeError:
-            stack.pop()
-            raise
-
-    def __exit__(self, *exc: object) -> None:
-        machine = machines.current()
-        device, before = machine.local.stack.pop()
-        machine.streams[device] = before
+        device = machine.current_device
+        undo.append(partial(setitem, machine.streams, device, machine.streams[device]))
+        return self.use()
 
     @property
     def done(self) -> bool:

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from d2lmini.scopes import Scope, Undo, swap
 from d2lmini.symbol.attribute_text import decode_label
 from d2lmini.symbol.naming import PerThread
 
 
-class AttrScope(metaclass=PerThread):
+class AttrScope(Scope, metaclass=PerThread):
     """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
 
     def __init__(self, **labels: str):
@@ -27,7 +28,6 @@ class AttrScope(metaclass=PerThread):
             if not isinstance(value, str):
                 raise ValueError(f"attributes are strings, got {name}={value!r}")
         self._attr = labels
-        self._outer: list[tuple[AttrScope, dict[str, str]]] = []
 
     def get(self, labels: dict[str, str] | None) -> dict[str, str]:
         """The labels of this scope, updated with `labels`."""
@@ -35,15 +35,10 @@ class AttrScope(metaclass=PerThread):
             return labels or {}
         return {**self._attr, **(labels or {})}
 
-    def __enter__(self) -> AttrScope:
-        outer = AttrScope.current
-        self._outer.append((outer, self._attr))
-        self._attr = {**outer._attr, **self._attr}
-        AttrScope.current = self
+    def begin(self, undo: Undo) -> AttrScope:
+        swap(undo, self, "_attr", {**AttrScope.current._attr, **self._attr})
+        swap(undo, AttrScope, "current", self)
         return self
-
-    def __exit__(self, *exc: Any) -> None:
-        AttrScope.current, self._attr = self._outer.pop()
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:

@@ -19,6 +19,7 @@ import threading
 from typing import Any
 
 from d2lmini.ops.elementwise import FAMILIES
+from d2lmini.scopes import Scope, Undo, swap
 
 
 class _ThreadState(threading.local):
@@ -35,7 +36,7 @@ class PerThread(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]):
         super().__init__(name, bases, namespace)
-        if not bases:  # subclasses share it
+        if bases == (Scope,):  # subclasses share it
             cls._thread_state = _ThreadState(cls)
 
     @property
@@ -47,12 +48,11 @@ class PerThread(type):
         cls._thread_state.scope = scope
 
 
-class NameManager(metaclass=PerThread):
+class NameManager(Scope, metaclass=PerThread):
     """Names by kind and number. A new scope starts its own count."""
 
     def __init__(self) -> None:
         self._counter: dict[str, int] = {}
-        self._outer: list[NameManager] = []
 
     def get(self, name: str | None, hint: str) -> str:
         """`name` itself, or if None the next name of the kind `hint`."""
@@ -60,13 +60,9 @@ class NameManager(metaclass=PerThread):
             return name
         return next_name(self._counter, hint)
 
-    def __enter__(self) -> NameManager:
-        self._outer.append(NameManager.current)
-        NameManager.current = self
+    def begin(self, undo: Undo) -> NameManager:
+        swap(undo, NameManager, "current", self)
         return self
-
-    def __exit__(self, *exc: Any) -> None:
-        NameManager.current = self._outer.pop()
 
 
 def next_name(counter: dict[str, int], hint: str) -> str:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from d2lmini import forks
+from d2lmini.scopes import Undo, scope
 
 _door = forks.guard(threading.Lock())
 
@@ -40,20 +40,24 @@ class _StdoutByThread:
         return getattr(self._real, name)
 
 
-@contextmanager
-def capture_prints() -> Iterator[io.StringIO]:
+@scope
+def capture_prints(undo: Undo) -> io.StringIO:
     """Capture what this thread prints in the scope."""
     mine, kept = threading.get_ident(), io.StringIO()
+    undo.append(partial(_stop, mine))
     with _door:
         switch: Any = sys.stdout
         if not isinstance(switch, _StdoutByThread):
             switch = _StdoutByThread(switch)
             sys.stdout = switch
-        switch._kept[mine], real = kept, switch._real
-    try:
-        yield kept
-    finally:
-        with _door:
-            del switch._kept[mine]
-            if not switch._kept and switch is sys.stdout:
-                sys.stdout = real
+        switch._kept[mine] = kept
+    return kept
+
+
+def _stop(thread: int) -> None:
+    with _door:
+        switch = sys.stdout
+        if isinstance(switch, _StdoutByThread):
+            switch._kept.pop(thread, None)
+            if not switch._kept:
+                sys.stdout = switch._real

@@ -27,7 +27,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_records import Times, clock_of, lane_of
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
+from d2lmini.scopes import contextmanager
 
 #: Most operations of a program that can be stepped through; larger arrays are not written out.
 MOST, MOST_ELEMENTS = 200, 6

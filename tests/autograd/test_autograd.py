@@ -63,12 +63,15 @@ def test_setters_return_what_was():
     assert autograd.set_training(False) is True
 
 
-def test_a_scope_that_is_dropped_open_is_left():
+def test_a_scope_that_was_entered_by_a_call_is_left_by_a_call():
     scope = autograd.record()
     scope.__enter__()
     assert modes() == (True, True)
-    del scope
+    scope.__exit__(None, None, None)
     assert modes() == (False, False)
+
+
+def test_a_name_that_does_not_exist_suggests_one_that_does():
     with pytest.raises(AttributeError, match="did you mean 'record'"):
         autograd.recordd
 

@@ -93,7 +93,7 @@ def test_a_child_of_one_who_was_alone_has_all_threads(two_threads):
     with blas.alone():
         child = os.fork()
         if child == 0:
-            ok = blas._inside == 0 and all(dial.read() == 2 for dial in blas._dials())
+            ok = not blas._inside and all(dial.read() == 2 for dial in blas._dials())
             with blas.alone():
                 ok = ok and all(dial.read() == 1 for dial in blas._dials())
             os._exit(0 if ok else 1)

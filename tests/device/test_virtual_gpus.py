@@ -162,7 +162,7 @@ def test_from_the_environment():
     code, out, err = run_program(program, D2LMINI_VIRTUAL_GPUS="2")
     assert (code, out, err) == (0, "2 True\ngpu(1)", "")
     code, _, err = run_program(program, D2LMINI_VIRTUAL_GPUS="many")
-    assert code == 1 and "D2LMINI_VIRTUAL_GPUS is a number of devices, got 'many'" in err
+    assert code == 1 and "D2LMINI_VIRTUAL_GPUS takes a number, 0 or more, got 'many'" in err
 
 
 # -- the link --------------------------------------------------------------------------------------

@@ -242,3 +242,53 @@ def test_a_fork_waits_until_an_import_has_ended(tmp_path):
             print("free")
     """)
     assert (out, err) == ("0\nfree\n", "")
+
+
+@unix
+def test_a_fork_releases_the_locks_of_its_own_thread():
+    """Another thread that is about to fork keeps the locks that it took."""
+    out, err = run("""
+        import threading
+        from d2lmini import forks
+        door, mine, theirs = forks.guard(threading.Lock()), threading.Lock(), threading.Lock()
+        held, go = threading.Event(), threading.Event()
+        def fork():
+            forks.hold(theirs)
+            held.set()
+            go.wait(30)
+            forks.release()
+        thread = threading.Thread(target=fork)
+        thread.start()
+        held.wait(30)
+        forks.release()
+        print(door.locked(), theirs.locked())
+        go.set()
+        forks.hold(mine)
+        print(door.locked(), theirs.locked(), mine.locked())
+        forks.release()
+        thread.join()
+        print(door.locked(), theirs.locked(), mine.locked())
+    """)
+    assert (out, err) == ("True True\nTrue False True\nFalse False False\n", "")
+
+
+@unix
+def test_a_child_of_another_thread_has_the_handlers_that_were_held():
+    """The main thread was inside an operation that defers Ctrl-C: it is not there in the child."""
+    out, err = run("""
+        import os, signal, threading
+        from d2lmini.engine import signals
+        before, results = signal.getsignal(signal.SIGINT), []
+        def fork():
+            child = os.fork()
+            if child == 0:
+                os._exit(signal.getsignal(signal.SIGINT) is before)
+            results.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        held = signals.hold()
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+        signals.release(held)
+        print(results, signal.getsignal(signal.SIGINT) is before)
+    """)
+    assert (out, err) == ("[1] True\n", "")

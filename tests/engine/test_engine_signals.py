@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -16,8 +17,10 @@ from generators.agree import ENGINES
 from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 
 import d2lmini
-from d2lmini import autograd, engine, gluon, nd
+from d2lmini import autograd, engine, gluon, nd, scopes
 from d2lmini.engine import signals
+from d2lmini.engine.core import FunctionTask
+from d2lmini.engine.scheduler import thread_state
 from d2lmini.gluon import nn
 
 FILES = (
@@ -135,6 +138,46 @@ def test_holding_and_releasing_keeps_every_handler_and_signal():
     finally:
         signal.signal(signal.SIGINT, handler)
     assert not signals.noted
+
+
+class Saves:
+    """A handler as a method: what a job does that is told to end."""
+
+    def __init__(self, x):
+        self.x, self.told = x, []
+
+    def handle(self, *_):
+        try:
+            self.told.append(self.x.asnumpy().tolist())
+        except d2lmini.MXNetError as error:
+            self.told.append(str(error))
+
+
+WITHIN = {
+    "a transition": lambda: engine.current.lock,
+    "a task": lambda: scopes.swapping(thread_state, "task", FunctionTask(int, "f", (), ())),
+    "the program": contextlib.nullcontext,
+}
+
+
+@pytest.mark.parametrize("handler", ["a function", "a method"])
+@pytest.mark.parametrize("within", WITHIN)
+def test_a_handler_that_waits_works_or_says_what_to_do(within, handler):
+    saves = Saves(nd.ones(2))
+    saves.x.wait_to_read()
+    handle = saves.handle if handler == "a method" else lambda *_: saves.handle()
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        with WITHIN[within]():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    [told] = saves.told
+    if within == "the program":
+        assert told == [1, 1]
+    else:
+        assert told.startswith("asnumpy inside a signal's handler") and "set a flag" in told
+    engine.current.check()
 
 
 def test_a_users_function_can_be_interrupted():

@@ -6,19 +6,28 @@ Starting them costs a second or so, so there are few tests, and most of them do 
 from __future__ import annotations
 
 import gc
+import inspect
 import multiprocessing
 import os
 import pickle
 import random as python_random
 import signal
+import subprocess
+import sys
+import threading
 import time
+from concurrent.futures import _base, process
+from itertools import count
+from multiprocessing import queues
 
 import numpy as np
 import psutil
 import pytest
+from interrupts import interrupt_at
 from worlds import run_program, until
 
 from d2lmini import nd, random
+from d2lmini.engine import signals
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import workers
 from d2lmini.gluon.data.vision import transforms
@@ -52,6 +61,8 @@ def act(x):
         os.kill(os.getpid(), signal.SIGKILL)
     if x == 8:
         time.sleep(60)
+    if x == 9:
+        next(iter(()))
     return np.float32(x)
 
 
@@ -112,6 +123,11 @@ def test_errors_come_with_the_workers_traceback():
     assert next(epoch).asscalar() == 1
     with pytest.raises(RuntimeError, match="Unpicklable: only"):
         next(epoch)
+    epoch = iter(loader(gdata.SimpleDataset([1, 9, 4]).transform(act), 1))
+    assert next(epoch).asscalar() == 1
+    with pytest.raises(RuntimeError, match="raised StopIteration in batch 1") as caught:
+        next(epoch)
+    assert "next(iter(()))" in str(caught.value.__cause__)
 
 
 @posix
@@ -182,18 +198,58 @@ def test_a_main_module_of_ones_own():
     )
     assert (code, err) == (0, "")
     until(lambda: not alive(int(out)), 20)
-    program = """
-        import os
-        from d2lmini.gluon.data import DataLoader
-        if __name__ == "__main__":
-            loader = DataLoader([1, 2, 3], 1, num_workers=1, thread_pool=False)
-            for batch in loader:
-                print(*loader._pool._executor._processes, flush=True)
-                os.kill(os.getpid(), 9)
-    """
-    code, out, _ = run_program(program)
-    assert code == -signal.SIGKILL  # (Python's own tracker of semaphores may grumble)
-    until(lambda: not alive(int(out)), 20)
+
+
+@posix
+def test_workers_end_with_a_killed_program_though_its_child_lives(tmp_path):
+    """The child has a copy of all that the program had open."""
+    file = tmp_path / "program.py"
+    file.write_text(
+        """
+import os, sys, time
+from d2lmini.gluon.data import DataLoader
+if __name__ == "__main__":
+    loader = DataLoader([1, 2, 3], 1, num_workers=1, thread_pool=False)
+    for batch in loader:
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+        print(child, *loader._pool._executor._processes, file=open(sys.argv[1], "w"), flush=True)
+        os.kill(os.getpid(), 9)
+"""
+    )
+    # No pipes: what is left of multiprocessing would keep them open as long as the child lives.
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, str(file), str(tmp_path / "pids")]
+    assert subprocess.run(command, timeout=60, **quiet).returncode == -signal.SIGKILL
+    child, worker = map(int, (tmp_path / "pids").read_text().split())
+    try:
+        until(lambda: not alive(worker), 20)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+POOL_FILES = tuple(
+    inspect.getfile(module)
+    for module in (gdata.dataloader, workers, signals, process, queues, _base, threading)
+)
+
+
+@pytest.mark.parametrize("thread_pool", [False, True], ids=["processes", "threads"])
+def test_ctrl_c_at_any_instruction_of_an_epoch_leaves_the_loader_whole(thread_pool):
+    """The program's side of the pool, with its locks and queues; the workers stay the same."""
+    batches = gdata.DataLoader(
+        np.arange(6.0), 2, num_workers=1, prefetch=2, thread_pool=thread_pool, timeout=20
+    )
+    for _ in range(2):
+        assert len(list(batches)) == 3
+    for k in count(step=1 if thread_pool else 3):  # processes take long
+        with interrupt_at(k, POOL_FILES) as strike:
+            list(batches)
+        assert [b.asnumpy().tolist() for b in batches] == [[0, 1], [2, 3], [4, 5]], strike.where
+        if not strike.done:
+            break
+    assert k > 50
 
 
 def test_a_program_ends_though_its_workers_are_at_work():

@@ -382,6 +382,36 @@ def test_an_error_comes_in_its_turn_with_the_place_where_it_arose(num_workers: i
             next(epoch)
 
 
+STOPPING = {
+    "the dataset": {"data": lambda stop: gdata.SimpleDataset([0, 1, 2, 3]).transform(stop)},
+    "batchify_fn": {"batchify_fn": lambda stop: lambda rows: [stop(x) for x in rows]},
+    "the fast path": {"data": lambda stop: _Stops(np.arange(4))},
+}
+
+
+class _Stops(gdata.ArrayDataset):
+    def _whole_batch(self, indices):
+        return [next(iter(())) for i in indices if i == 2] or super()._whole_batch(indices)
+
+    def __getitem__(self, i):
+        return next(iter(())) if i == 2 else super().__getitem__(i)
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+@pytest.mark.parametrize("where", STOPPING)
+def test_stop_iteration_is_an_error_and_no_end(where: str, num_workers: int):
+    def stop(x: int) -> int:
+        return x if x < 2 else next(iter(()))
+
+    made = {name: make(stop) for name, make in STOPPING[where].items()}
+    data = made.pop("data", gdata.SimpleDataset([0, 1, 2, 3]))
+    epoch = iter(gdata.DataLoader(data, 1, num_workers=num_workers, **made))
+    next(epoch), next(epoch)
+    with pytest.raises(RuntimeError, match="raised StopIteration in batch 2") as caught:
+        next(epoch)
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+
 def test_a_worker_that_hangs_is_a_timeout():
     go = threading.Event()
     data = gdata.SimpleDataset(list(range(3))).transform(lambda x: go.wait(30) or x)

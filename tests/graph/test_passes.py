@@ -417,7 +417,7 @@ def test_passes_are_checked_when_asked(monkeypatch):
     with pytest.raises(GraphError, match="bad: exp gives"):
         simplify(v.exp()._entries, [broken])
     code = "from d2lmini.graph import verify; print(verify.checking)"
-    for value, answer in (("1", "True"), ("0", "False"), ("", "False")):
+    for value, answer in (("1", "True"), ("0", "False")):
         said = subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "D2LMINI_VERIFY": value},
             capture_output=True, text=True, check=True,

@@ -15,7 +15,7 @@ from d2lmini.distributed import launch as launching
 JOB = Path(dist_job.__file__)
 
 
-def _needs_mpi():
+def needs_mpi():
     pytest.importorskip("mpi4py", reason="there is no mpi4py: pip install 'd2lmini[dist]'")
     try:
         launching._mpiexec()
@@ -25,7 +25,7 @@ def _needs_mpi():
 
 def launched(n, *args, job=JOB, folder=JOB.parents[2], **environment):
     """One job's exit status, and all that it printed; it runs in `folder`."""
-    _needs_mpi()
+    needs_mpi()
     done = subprocess.run(
         [sys.executable, "-m", "d2lmini", "launch", "-n", str(n), str(job), *map(str, args)],
         capture_output=True, text=True, timeout=100, cwd=folder,
@@ -37,7 +37,7 @@ def launched(n, *args, job=JOB, folder=JOB.parents[2], **environment):
 
 def by_mpiexec(n, *args, **environment):
     """The same by MPI's own launcher, as on several machines."""
-    _needs_mpi()
+    needs_mpi()
     mpiexec, *options = launching._mpiexec()
     crowd = [option for option in options if option == "--oversubscribe"]
     python = [sys.executable, "-m", "mpi4py"]

@@ -17,13 +17,13 @@ import io
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
 from d2lmini import files
 from d2lmini.compat.mxnet_alias.failure import as_python_prints
+from d2lmini.scopes import contextmanager
 
 
 class Recorder:

@@ -17,7 +17,6 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +28,7 @@ from d2lmini.compat.mxnet_alias.failure import Failure, as_python_prints, descri
 from d2lmini.compat.mxnet_alias.magics import shell_of, to_python
 from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells
 from d2lmini.compat.mxnet_alias.recorder import Recorder
+from d2lmini.scopes import contextmanager
 
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"

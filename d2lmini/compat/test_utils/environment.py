@@ -16,12 +16,12 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
 from d2lmini.context import Context, current_context, num_gpus
+from d2lmini.scopes import Undo, contextmanager, scope
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,8 +78,8 @@ def download(
     return utils.download(url, path, overwrite, retries=max(retries - 1, 0))
 
 
-@contextmanager
-def environment(*args: Any) -> Iterator[None]:
+@scope
+def environment(undo: Undo, *args: Any) -> None:
     """Set environment variables in the scope: `environment(name, value)` or `environment(dict)`.
     A value of None unsets the variable. The former values are restored."""
     if len(args) not in (1, 2) or (len(args) == 1 and not isinstance(args[0], dict)):
@@ -88,12 +88,8 @@ def environment(*args: Any) -> Iterator[None]:
     for name, value in wanted.items():
         if not isinstance(value, (str, type(None))):
             raise TypeError(f"environment: the value of {name} must be a str or None: {value!r}")
-    before = {name: os.environ.get(name) for name in wanted}
-    try:
-        _set(wanted)
-        yield
-    finally:
-        _set(before)
+    undo.append(functools.partial(_set, {name: os.environ.get(name) for name in wanted}))
+    _set(wanted)
 
 
 def _set(values: dict[str, str | None]) -> None:

@@ -19,6 +19,7 @@ in MXNet 1.9.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.dispatch import apply, apply_with_casts
 from d2lmini.ops.amp_casts import amp_cast, amp_multicast, is_castable
 from d2lmini.ops.core import Modes, Op, registry
+from d2lmini.scopes import Standing
 from d2lmini.symbol import Symbol
 
 Conditions = Sequence[tuple[str, str, Sequence[str]]]
@@ -139,17 +141,12 @@ def _op(name: str) -> Op:
     return op
 
 
-class Scope:
+class Scope(Standing):
     """What `init` returns: leaving the scope restores what was set before."""
 
-    def __init__(self, before: Casts | None):
-        self._before = before
-
-    def __enter__(self) -> Scope:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _set(self._before)
+    def __init__(self) -> None:
+        super().__init__()
+        self.undo.append(partial(_set, current()))
 
 
 def _set(casts: Casts | None) -> None:
@@ -183,9 +180,8 @@ def init(
 
     AssertionError for another dtype, for a name that is no op, and for an op in two lists.
     """
-    before = current()
-    if target_dtype is None:
-        _set(None)
-    else:
-        _set(Casts(target_dtype, target_precision_ops, conditional_fp32_ops, fp32_ops))
-    return Scope(before)
+    lists = target_precision_ops, conditional_fp32_ops, fp32_ops
+    casts = None if target_dtype is None else Casts(target_dtype, *lists)
+    scope = Scope()
+    scope.install(partial(_set, casts))
+    return scope

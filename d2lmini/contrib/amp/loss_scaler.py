@@ -21,7 +21,6 @@ P. Micikevicius et al., "Mixed Precision Training" (2018).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from d2lmini.contrib.amp.casts import current
@@ -31,6 +30,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
 from d2lmini.ops.update_norms import multi_all_finite
 from d2lmini.optimizer import Optimizer
+from d2lmini.scopes import contextmanager
 
 
 class LossScaler:

@@ -28,7 +28,6 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
@@ -36,9 +35,10 @@ from typing import Any
 
 from d2lmini import random_state
 from d2lmini.context import cpu_pinned
+from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, default_mp_batchify_fn
 from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, state_of
-from d2lmini.gluon.data.workers import ProcessPool, ThreadPool, load
+from d2lmini.gluon.data.workers import Answer, ProcessPool, ThreadPool, load
 from d2lmini.ndarray import NDArray
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
@@ -212,15 +212,17 @@ class DataLoader:
         """The pool; a new pool at first, after a failure, and in a forked child."""
         if self._pool is None or self._pool.pid != os.getpid():
             kind = ThreadPool if self._thread_pool else ProcessPool
-            self._pool = kind(self._num_workers, self._dataset, self._batchify_fn)
-            self._release = weakref.finalize(self, self._pool.close)
+            pool = kind(self._num_workers, self._dataset, self._batchify_fn)
+            with held():
+                self._pool, self._release = pool, weakref.finalize(self, pool.close)
         return self._pool
 
     def _drop_workers(self, pool: Any) -> None:
         """Close this pool; the next epoch makes another."""
         if self._pool is pool:
-            self._pool = None
-            self._release()
+            with held():
+                self._pool = None
+                self._release()
 
 
 class _Epoch:
@@ -231,7 +233,7 @@ class _Epoch:
         self._pool = loader._workers()
         self._place, self._batches = loader._begin()
         self._number = self._place.given - 1
-        self._coming: deque[Future] = deque()
+        self._coming: deque[Answer] = deque()
         for _ in range(loader._prefetch):
             self._ask()
 
@@ -251,8 +253,7 @@ class _Epoch:
             raise StopIteration
         self._number += 1
         try:
-            future = self._coming.popleft()
-            batch = self._result(loader, future)
+            batch = self._result(loader, self._coming.popleft())
             self._place.given = self._number + 1
             if loader._prefetch:
                 self._ask()
@@ -264,17 +265,13 @@ class _Epoch:
     def _ask(self) -> None:
         """Submit the next batch, if there is one."""
         for number, indices in self._batches:
-            try:
-                self._coming.append(self._pool.submit(indices, self._place.key, number))
-            except BrokenProcessPool:
-                future: Future = Future()
-                future.set_exception(BrokenProcessPool())
-                self._coming.append(future)
+            answer = Answer(self._pool.submit, indices, self._place.key, number)
+            self._coming.append(answer)
             return
 
-    def _result(self, loader: DataLoader, future: Future) -> Any:
+    def _result(self, loader: DataLoader, answer: Answer) -> Any:
         try:
-            result = future.result(loader._timeout)
+            result = answer.result(loader._timeout)
         except BrokenProcessPool:
             loader._drop_workers(self._pool)
             raise RuntimeError(
@@ -284,7 +281,7 @@ class _Epoch:
                 'if __name__ == "__main__": around its main part'
             ) from None
         except concurrent.futures.TimeoutError:
-            if future.done():
+            if answer.came:
                 raise  # raised by the dataset
             loader._drop_workers(self._pool)
             raise TimeoutError(
@@ -301,8 +298,8 @@ class _Epoch:
             self._coming.pop().cancel()
 
     def __del__(self) -> None:
-        for future in self.__dict__.get("_coming", ()):
-            future.cancel()
+        for answer in self.__dict__.get("_coming", ()):
+            answer.cancel()
 
 
 def _batches(

@@ -17,6 +17,7 @@ A worker process watches its lifeline, a pipe that closes when the pool closes o
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import multiprocessing
 import os
 import pickle
@@ -27,24 +28,63 @@ import traceback
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 
 from d2lmini import random_state
+from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, gather
 from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.random_state import Key
+from d2lmini.weak import living
 
 
 def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number: int) -> Any:
-    """Load batch `number` of an epoch; its random operations draw from its part of the key."""
+    """Load batch `number` of an epoch; its random operations draw from its part of the key.
+    RuntimeError in place of StopIteration, which would end the epoch as if it were complete."""
     with random_state.part_of(key, number):
-        batch = gather(dataset, indices) if batchify is default_batchify_fn else None
-        return batchify([dataset[i] for i in indices]) if batch is None else batch
+        try:
+            batch = gather(dataset, indices) if batchify is default_batchify_fn else None
+            return batchify([dataset[i] for i in indices]) if batch is None else batch
+        except StopIteration as problem:
+            raise RuntimeError(
+                f"DataLoader: the dataset or batchify_fn raised StopIteration in batch {number}: "
+                "an iterator that it uses has ended before the sampler; let dataset[i] depend on "
+                "i alone"
+            ) from problem
+
+
+class Answer:
+    """What a pool will give for a job. Ctrl-C may come at any instruction of the program: it waits
+    while a method of the pool or of the future holds a lock, and interrupts the wait for `result`,
+    which holds none."""
+
+    def __init__(self, submit: Callable[..., Future], *job: Any):
+        done = self._done = threading.Lock()
+        done.acquire()
+        with held():
+            self._future = submit(*job)
+            self._future.add_done_callback(lambda _: done.release())
+
+    def result(self, timeout_s: float = threading.TIMEOUT_MAX) -> Any:
+        """What the job returns or raises; `concurrent.futures.TimeoutError` after `timeout_s`."""
+        if not self._done.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
+            raise concurrent.futures.TimeoutError
+        with held():
+            return self._future.result(0)
+
+    @property
+    def came(self) -> bool:
+        return self._future.done()
+
+    def cancel(self) -> None:
+        with held():
+            self._future.cancel()
 
 
 # -- threads ---------------------------------------------------------------------------------------
@@ -114,6 +154,17 @@ def _close_pools() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_close_pools)
 
 
+def _after_fork_in_child() -> None:
+    """Drop the ends of the lifelines: the workers are to end with the program, not with a child."""
+    for pool in living(_open_pools):
+        pool._ours.close()
+        pool._theirs.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 class ProcessPool:
     """`n` processes that load batches."""
 
@@ -136,7 +187,12 @@ class ProcessPool:
         _open_pools.add(self)
 
     def submit(self, *job: Any) -> Future:
-        return self._executor.submit(_work, *job)
+        try:
+            return self._executor.submit(_work, *job)
+        except BrokenProcessPool as problem:
+            future: Future = Future()
+            future.set_exception(problem)
+            return future
 
     @staticmethod
     def unpack(result: tuple[bool, bytes, str]) -> Any:

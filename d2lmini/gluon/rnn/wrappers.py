@@ -13,8 +13,7 @@ ResidualCell(RNNCell(None -> 3, tanh))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
@@ -22,6 +21,7 @@ from d2lmini.gluon.rnn.containers import BidirectionalCell
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, mask_sequence
 from d2lmini.ops.core import Value, registry
+from d2lmini.scopes import swapping
 
 
 class DropoutCell(HybridRecurrentCell):
@@ -100,14 +100,9 @@ class ModifierCell(HybridRecurrentCell):
         with self._inner_callable():
             return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
 
-    @contextmanager
-    def _inner_callable(self) -> Iterator[None]:
+    def _inner_callable(self) -> Any:
         """A scope in which the inner cell may be called directly."""
-        self.base_cell._modified = False
-        try:
-            yield
-        finally:
-            self.base_cell._modified = True
+        return swapping(self.base_cell, "_modified", False)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_cell!r})"

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 from dist_job import X, bits, train
-from mpi_jobs import by_mpiexec, launched
+from mpi_jobs import JOB, by_mpiexec, launched, needs_mpi
+from worlds import until
 
 from d2lmini import MXNetError, cpu, kvstore
 from d2lmini.distributed import launch as launching
@@ -121,6 +125,50 @@ def test_under_mpis_own_launcher_too_a_process_that_fails_ends_the_job(tmp_path)
     assert "ValueError: no more" in told
     assert "rank 1 of 2 has failed, and with it the job" in told
     assert ended - float((tmp_path / "failed").read_text()) < 10
+
+
+SAVES_WHEN_TOLD = """
+import os, pathlib, signal, sys, time
+from d2lmini import kvstore
+from d2lmini.gluon.data import DataLoader
+
+if __name__ == "__main__":
+    kv = kvstore.create("dist_sync")
+    folder = pathlib.Path(sys.argv[1])
+    told = []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: told.append(number))
+    loader = DataLoader([1, 2, 3], 1, num_workers=1 - kv.rank, thread_pool=False)
+    epoch = iter(loader)
+    next(epoch)
+    workers = loader._pool._executor._processes if loader._pool else ()
+    (folder / f"{kv.rank}.new").write_text(" ".join(map(str, (os.getpid(), *workers))))
+    (folder / f"{kv.rank}.new").rename(folder / f"{kv.rank}.pids")
+    while not told:
+        time.sleep(0.01)
+    (folder / f"{kv.rank}.saved").touch()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are of Unix")
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGHUP", "SIGKILL"])
+def test_no_process_outlives_the_launcher(how, tmp_path):
+    """Whatever ends the launcher, the ranks can save first, and their workers end with them."""
+    needs_mpi()
+    program = tmp_path / "p.py"
+    program.write_text(SAVES_WHEN_TOLD)
+    command = [sys.executable, "-m", "d2lmini", "launch", "-n", "2", str(program), str(tmp_path)]
+    with (tmp_path / "log").open("w") as log:  # a pipe would stay open as long as any of them
+        launcher = subprocess.Popen(command, stdout=log, stderr=log, cwd=JOB.parents[2])
+        until(lambda: len(list(tmp_path.glob("*.pids"))) == 2, 60)
+        launcher.send_signal(getattr(signal, how))
+        status = launcher.wait(60)
+    assert status == (-9 if how == "SIGKILL" else 128 + getattr(signal, how))
+    pids = [int(pid) for path in tmp_path.glob("*.pids") for pid in path.read_text().split()]
+    assert len(pids) == 3
+    until(lambda: not any(map(psutil.pid_exists, pids)), 60)
+    assert len(list(tmp_path.glob("*.saved"))) == 2
+    assert "was killed" not in (tmp_path / "log").read_text()
 
 
 def test_the_launcher_refuses(monkeypatch, tmp_path, capsys):

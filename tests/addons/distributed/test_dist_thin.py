@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from mpi_jobs import _needs_mpi, by_mpiexec
+from mpi_jobs import by_mpiexec, needs_mpi
 
 from d2lmini import MXNetError, kvstore
 from d2lmini.distributed import throttle
@@ -55,11 +55,6 @@ def test_links_that_make_no_sense(args, says):
 
 def test_the_environment_is_asked_once(monkeypatch):
     monkeypatch.setattr(throttle, "_current", None)
-    monkeypatch.setenv("D2LMINI_LINK_GB_S", "quick")
-    with pytest.raises(
-        MXNetError, match=r"D2LMINI_LINK_GB_S and .*: expected numbers, got 'quick'"
-    ):
-        throttle.current()
     monkeypatch.setenv("D2LMINI_LINK_GB_S", "0.25")
     monkeypatch.setenv("D2LMINI_LINK_LATENCY_S", "1e-3")
     assert throttle.current() == (0.25, 1e-3)
@@ -93,7 +88,7 @@ def test_a_job_on_a_thin_link_takes_at_least_its_time(tmp_path):
 
 def test_the_benchmark_runs():
     """As fast as it can; what it finds, no test asks."""
-    _needs_mpi()
+    needs_mpi()
     program = Path(__file__).parents[2] / "benchmarks" / "dist.py"
     done = subprocess.run(
         [sys.executable, str(program), "--quick", "--json", "--works", "sleep"],

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import files
+from d2lmini import environment, files
 from d2lmini import ndarray as nd
 from d2lmini.base import FileError, MXNetError
 from d2lmini.context import cpu
@@ -76,7 +76,7 @@ class _DownloadedDataset(Dataset):
         transform: Callable[[Any, Any], Any] | None = None,
     ):
         if root is None:
-            home = os.environ.get("MXNET_HOME") or os.path.join("~", ".mxnet")
+            home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
             root = os.path.join(home, "datasets", self.name)
         self._root = os.path.expanduser(root)
         self._train = train
@@ -124,7 +124,7 @@ class _DownloadedDataset(Dataset):
                     stacklevel=4,
                 )
             return path
-        repository = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY)
+        repository = environment.read("MXNET_GLUON_REPO") or _REPOSITORY
         url = f"{repository.rstrip('/')}/gluon/dataset/{self.name}/{name}"
         os.makedirs(self._root, exist_ok=True)
         try:

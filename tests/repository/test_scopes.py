@@ -1,0 +1,233 @@
+"""Ctrl-C at any instruction of any scope leaves the library as it was before the scope.
+
+The scopes are found, not listed: a scope that is in neither table below fails a test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pkgutil
+import sys
+import types
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from interrupts import PACKAGE, interrupt_at
+
+import d2lmini as mx
+from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, streams, util
+from d2lmini.compat import mx_profiler_objects
+from d2lmini.compat.test_utils import environment
+from d2lmini.contrib import amp
+from d2lmini.contrib.amp import casts
+from d2lmini.d2l import dry_run, links, recorder
+from d2lmini.device import blas, devices, scratch
+from d2lmini.distributed import server, throttle
+from d2lmini.engine import scheduler, signals
+from d2lmini.gluon import naming as block_naming
+from d2lmini.gluon import rnn
+from d2lmini.graph import lazy_recorder, symbolic_trace
+from d2lmini.ops.core import Modes, modes
+from d2lmini.profiler import lint
+from d2lmini.symbol import AttrScope, naming
+from d2lmini.symbol.symbol import tracer
+from d2lmini.widgets import captured_output
+
+FILES = tuple(map(str, PACKAGE.rglob("*.py")))
+
+_net = gluon.nn.Dense(2, prefix="net_")
+_cell = rnn.ZoneoutCell(rnn.RNNCell(2))
+
+SCOPES: dict[str, Callable[[], object]] = {
+    "autograd.scopes.scope": autograd.record,
+    "compat.mx_profiler_objects.scope": lambda: mx_profiler_objects.scope("s"),
+    "compat.test_utils.environment.environment": lambda: environment("D2LMINI_X", "1"),
+    "context.Context": lambda: mx.cpu(1),
+    "contrib.amp.casts.Scope": amp.init,
+    "d2l.dry_run.dry_run": dry_run.dry_run,
+    "d2l.links.traffic": links.traffic,
+    "d2l.recorder.RecordingScope": recorder.recording,
+    "device.blas._SingleThreadScope": blas.alone,
+    "device.scratch.loan": lambda: scratch.loan((2,), "float32"),
+    "device.virtual_device.virtual_gpus": lambda: mx.virtual_gpus(1),
+    "distributed.server.suspend_bound": server.suspend_bound,
+    "distributed.throttle.thin_link": lambda: throttle.thin_link(1.0),
+    "engine.bulk": lambda: engine.bulk(4),
+    "engine.prioritized": lambda: engine.prioritized(1),
+    "engine.signals.held": signals.held,
+    "engine.use": lambda: engine.use("naive"),
+    "gluon.naming._BlockScope": _net.name_scope,
+    "gluon.utils.HookHandle": lambda: _net.register_forward_hook(print),
+    "gluon.rnn.wrappers.ModifierCell._inner_callable": _cell._inner_callable,
+    "graph.lazy.lazy": lambda: mx.lazy(),
+    "graph.symbolic_trace.outside": symbolic_trace.outside,
+    "instrument.listening": lambda: instrument.listening(instrument.Instrument()),
+    "profiler.lint.Lint": mx.lint_waits,
+    "profiler.tracing.Profile": mx.profile,
+    "scopes.swapping": lambda: random_state.refusing("no"),
+    "random_state.drawing_once": random_state.drawing_once,
+    "random_state.noting": random_state.noting,
+    "random_state.rewound": random_state.rewound,
+    "streams.stream.Device": lambda: streams.Device(1),
+    "streams.stream.Stream": streams.Stream,
+    "streams.memory.using_allocator": lambda: streams.memory.using_allocator(int),
+    "symbol.attribute.AttrScope": lambda: AttrScope(ctx_group="a"),
+    "symbol.naming.NameManager": naming.NameManager,
+    "symbol.naming.Prefix": lambda: naming.Prefix("p_"),
+    "util.np_array": util.np_array,
+    "util.np_shape": util.np_shape,
+    "widgets.captured_output.capture_prints": captured_output.capture_prints,
+}
+
+#: Scopes that are not asked, and why.
+LEFT_OUT = {
+    "cli.": "of a command, which Ctrl-C ends",
+    "compat.mxnet_alias.": "of a command, which Ctrl-C ends",
+    "scopes.": "the mechanism itself: every other row",
+    "interleavings.": "locks under a scheduler of their own, which Ctrl-C ends",
+    "cuda.": "need a GPU",
+    "d2l.conformance.": "a check of an engine, which Ctrl-C ends",
+    "d2l.benchmark.Benchmark": "changes nothing but itself",
+    "d2l.mxnet.training.Benchmark": "changes nothing but itself",
+    "d2l.training_memory.": "the parts of a function that analyses a net",
+    "gluon.compare_hybrid.": "the parts of a function that compares two runs",
+    "compat.test_utils.environment.discard_stderr": "of a test, which Ctrl-C ends",
+    "contrib.amp.loss_scaler.scale_loss": "restores nothing",
+    "files.replace_atomically": "tests/repository/test_files.py",
+    "gluon.data.vision.datasets._Unpacked": "an open file",
+    "engine._replacing": "the inner part of engine.use",
+    "ipython._shortened_causes": "while a traceback is shown",
+    "ops.conv_winograd._values_of_filters": "a loan",
+    "streams.": "a simulated machine, which a scope of its own creates",
+    "widgets.stepper_program._note_names": "a part of a function that steps a program",
+    "widgets.watch.Watch": "tests/widgets/test_widgets_watch.py",
+}
+
+_MADE = {
+    code
+    for maker in (scopes.scope, scopes.contextmanager)
+    for code in maker.__code__.co_consts
+    if isinstance(code, types.CodeType)
+}
+
+
+def found() -> set[str]:
+    """All scopes of the library, by module and name."""
+    names = set()
+    for info in pkgutil.walk_packages(mx.__path__, "d2lmini."):
+        if not info.name.endswith("__main__") and ".book" not in info.name:
+            with contextlib.suppress(ImportError):  # an add-on whose packages are not installed
+                importlib.import_module(info.name)
+    for module in [m for name, m in sys.modules.items() if name.startswith("d2lmini")]:
+        for owner in [module, *[c for c in vars(module).values() if isinstance(c, type)]]:
+            if getattr(owner, "__module__", module.__name__) != module.__name__:
+                continue
+            place = module.__name__ + (f".{owner.__name__}" if isinstance(owner, type) else "")
+            if isinstance(owner, type) and {"__enter__", "__exit__"} <= set(dir(owner)):
+                names.add(place)
+            for name, value in vars(owner).items():
+                ours = getattr(value, "__module__", None) == module.__name__
+                if ours and getattr(value, "__code__", None) in _MADE:
+                    names.add(f"{place}.{name}")
+    return {name.removeprefix("d2lmini.") for name in names}
+
+
+def test_every_scope_has_a_row():
+    unknown = {
+        name
+        for name in found() - set(SCOPES)
+        if not any(name == left or (left[-1] == "." and name.startswith(left)) for left in LEFT_OUT)
+    }
+    assert not unknown, "give each a row in SCOPES"
+
+
+def state() -> dict[str, object]:
+    """What scopes change."""
+    return {
+        "context": mx.current_context(),
+        "switches": (modes.recording, modes.training, modes.tracing, tracer.capture),
+        "amp": (Modes.casting, mx.nd.NDArray._apply, casts.current()),
+        "names": (naming.NameManager.current, AttrScope.current, AttrScope.current._attr),
+        "blocks": block_naming._thread_state.scope,
+        "np": (util.is_np_array(), util.is_np_shape()),
+        "engine": (engine.current, scheduler.Scheduler.recorder, scheduler.interrupts.copy()),
+        "thread": {
+            k: getattr(scheduler.thread_state, k) for k in ("task", "priority", "bulk_size")
+        },
+        "random": vars(random_state._thread_state).copy(),
+        "numbers": random_state._state.numbers.copy(),
+        "trace": symbolic_trace.thread_state.trace,
+        "listeners": (instrument.listeners, instrument.apart, instrument.before_wait),
+        "lazy": (lazy_recorder.thread_state.scope, lazy_recorder.recorder.scopes.copy()),
+        "lint": lint._current,
+        "devices": devices.state(),
+        "link": throttle.current(),
+        "blas": blas._inside.copy(),
+        "hooks": len(_net._forward_hooks),
+        "cell": _cell.base_cell._modified,
+        "held": (signals.noted.copy(), [signals._getsignal(n) for n in signals.ENDING]),
+        "stdout": sys.stdout,
+        "environment": dict(os.environ),
+        "entered": scopes._thread_state.entered.copy(),
+    }
+
+
+def strikes(make: Callable[[], object], step: int = 1) -> tuple[int, list[str]]:
+    """The number of points of `with make(): pass`, and those that leave something changed.
+
+    A scope that stands without `with`, too, is made outside what is struck, because between the
+    call that makes it and the `with` statement it may stay."""
+    with make():
+        pass
+    k, wrong = 0, []
+    for k in count(step=step):
+        before = state()
+        stands = made if isinstance(made := make(), scopes.Standing) else None
+        with interrupt_at(k, FILES) as strike:
+            with stands or make():
+                pass
+        del made, stands
+        with contextlib.suppress(KeyboardInterrupt):
+            signals.deliver()  # it came in a finalizer, and would be raised by the next operation
+        after = state()
+        changed = [key for key in before if after[key] != before[key]]
+        if changed:
+            wrong.append(f"{strike.where}: {changed}")
+        if changed or not strike.done:
+            break
+    return k, wrong
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_ctrl_c_at_any_instruction_leaves_all_as_it_was(name):
+    with contextlib.ExitStack() as outer:
+        if name.startswith("streams."):
+            outer.enter_context(streams.simulate())
+        points, wrong = strikes(SCOPES[name])
+    assert not wrong
+    assert points > 2
+    x = mx.nd.ones(3) + 1
+    assert x.asnumpy().tolist() == [2, 2, 2]
+    engine.current.check()
+
+
+def test_ctrl_c_in_the_finalizer_that_ends_a_scope_does_no_harm():
+    """The scope was interrupted as it began to end, and its token dies."""
+
+    def trace(frame, _event, _arg):
+        if frame.f_code is scopes.Token.__del__.__code__:
+            raise KeyboardInterrupt
+
+    changes, done = scopes._Changes(), []
+    changes.undo.append(lambda: done.append("undone"))
+    token = scopes.Token(scopes._leave, changes, None)
+    outer = sys.gettrace()
+    sys.settrace(trace)
+    del token
+    sys.settrace(outer)
+    assert done == ["undone"]
+    with pytest.raises(KeyboardInterrupt):
+        signals.deliver()
