@@ -8,7 +8,7 @@ graph      a picture of the dependencies, which `engine.order` derives
 draw       the timeline; `summary` the table, `html_page` a page
 chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
 foreign    traces of PyTorch, JAX and others; `load` reads them too
-merge      the traces of several processes as one; `stragglers` says who was late
+merge      the traces of several processes as one
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`

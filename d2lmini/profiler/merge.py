@@ -1,8 +1,8 @@
-"""Traces of the ranks of a job, merged into one trace on one clock; and who was late.
+"""Traces of the ranks of a job, merged into one trace on one clock.
 
     trace.save(f"t{rank}.json.gz")                          # in each process
     trace = d2lmini.profiler.merge(["t0.json.gz", "t1.json.gz"])
-    print(trace.stragglers())
+    print(trace.account())
 
 Places, threads and workers of the merged trace are named after their rank: "rank 1 cpu". Contexts
 are numbered through, and serial numbers are the ranks' own.
@@ -15,7 +15,7 @@ In the merged trace the rank that came last carries out the collective, and the 
 result. So the time that a rank spends there waiting for another one is idle time, of which
 `account` finds the cause on the other rank. In a what-if the last rank stays the last.
 
-After the alignment of traces in Holistic Trace Analysis (Meta), which finds stragglers likewise.
+After the alignment of traces in Holistic Trace Analysis (Meta).
 """
 
 from __future__ import annotations

@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.schedule_bounds import ScheduleBounds
-    from d2lmini.profiler.stragglers import Stragglers
     from d2lmini.profiler.summary import Summary
 
 #: The kind of the wait at the end of a trace, which does not belong to the program.
@@ -422,13 +421,6 @@ class Trace(OutsideRecorder):
         from d2lmini.profiler.diff import diff
 
         return diff(self, other)
-
-    def stragglers(self) -> Stragglers:
-        """The ranks for which the others waited in collectives, and what these ranks were late
-        with; prints as a table. MXNetError if this is not a merged trace (`profiler.merge`)."""
-        from d2lmini.profiler.stragglers import stragglers_of
-
-        return stragglers_of(self)
 
     def refuse(self, question: str) -> None:
         """MXNetError with the reason if the trace lacks what the question needs."""

@@ -236,9 +236,10 @@ def test_ranks_of_a_job_of_pytorch(tmp_path):
         path = tmp_path / f"{late_us}.json"
         path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
         traces.append(path)
-    table = merge(traces).stragglers()
-    assert (table.collectives, table[0].rank, table[0].last) == (3, 1, 3)
-    assert table[0].waited_s == pytest.approx(1500e-6, rel=0.01)
+    merged = merge(traces)
+    sums = [[o for o in merged.operations if "nccl" in o.name and o.rank == k] for k in (0, 1)]
+    assert len(sums[0]) == len(sums[1]) == 3
+    assert all(late.number in merged.needs(early.number) for early, late in zip(*sums))
 
 
 # -- events written by hand ------------------------------------------------------------------------

@@ -56,8 +56,7 @@ SPACES = {
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
-        profiler.summary:Summary profiler.lint:Lint
-        profiler.stragglers:Stragglers,Straggler""",
+        profiler.summary:Summary profiler.lint:Lint""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": """d2l d2l.check d2l.cluster d2l.pipeline d2l.schedule_problem:Problem
         d2l.schedule_board:judge,board,Result""",
