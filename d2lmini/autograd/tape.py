@@ -230,7 +230,9 @@ def cell_of(x: Any) -> list[Any]:
         with lock:
             return chunk.cell_of(x._offset, x._offset + x._spec.size)
     cell: list[Any] | None = chunk.saved
-    if cell is None:  # no call or jump between these lines, hence no other thread
+    # No call or jump between these lines, hence no other thread. A cell of another version is left
+    # over from before a write that named only the Var.
+    if cell is None or cell[0] != chunk.version:
         cell = chunk.saved = [chunk.version]
     return cell
 

@@ -347,10 +347,10 @@ class Chunk(WeightedVar):
     def cells_in(self, begin: int, end: float) -> list[tuple[int | None, int, list[Any]]]:
         """The cells that need a copy before elements `begin` to `end` change, each with its first
         (None: all of the contents) and last element. Forgets those that only the chunk refers to,
-        and those that have a copy (lock held)."""
+        that have a copy, or that are too late for one (lock held)."""
         found: list[tuple[int | None, int, list[Any]]] = []
         if self.saved is not None:
-            if getrefcount(self.saved) == 2 or self.saved[0] is None:
+            if getrefcount(self.saved) == 2 or self.saved[0] != self.version:
                 self.saved = None
             else:
                 found.append((None, 0, self.saved))

@@ -418,5 +418,10 @@ def test_a_write_that_names_only_the_memory_is_refused_in_backward():
     with autograd.record():
         y = x * w
     engine.push(lambda: None, writes=[x._chunk])
+    with autograd.record():
+        later = x * w
+    x[:] = 9  # too late for `y`, in time for `later`
     with pytest.raises(MXNetError, match=r"(?s)_mul: a value of shape \(2,\).*recorded at.*y = x"):
         y.backward()
+    later.backward()
+    assert w.grad.asnumpy().tolist() == [1, 2]

@@ -237,7 +237,7 @@ def test_ranks_of_a_job_of_pytorch(tmp_path):
         path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
         traces.append(path)
     merged = merge(traces)
-    sums = [[o for o in merged.operations if "nccl" in o.name and o.rank == k] for k in (0, 1)]
+    sums = [[o for o in merged.operations if o.lane == "wire" and o.rank == k] for k in (0, 1)]
     assert len(sums[0]) == len(sums[1]) == 3
     assert all(late.number in merged.needs(early.number) for early, late in zip(*sums))
 
