@@ -246,7 +246,7 @@ class Op(Facts):
         # Attributes cached by the spelling of a call and by type: 1, 1.0 and True are equal but
         # differ in meaning.
         self.bound: Any = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
-        if set(signature.annotations.values()) & {"float", "float | None", "Number"}:
+        if "Number" in signature.annotations.values():  # of a float, -0.0 is 0.0
             self.bound = _zeros_apart(self.bound)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
