@@ -95,7 +95,7 @@ class Context(Scope, metaclass=_ContextMeta):
     def __reduce__(self) -> tuple:
         return Context, (self.device_type, self.device_id)
 
-    def begin(self, undo: Undo) -> Context:
+    def _begin(self, undo: Undo) -> Context:
         swap(undo, Context._default_ctx, "value", self)
         return self
 

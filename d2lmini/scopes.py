@@ -1,6 +1,6 @@
 """Scopes that Ctrl-C leaves as it found them.
 
-A scope is a function, or the `begin` of a class, that says how to undo a change before it makes it:
+A scope is a function, or the `_begin` of a class, that says how to undo a change before making it:
 
 >>> class State: value = 1
 >>> @scope
@@ -22,6 +22,7 @@ must do no harm twice.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator, _GeneratorContextManager
@@ -40,6 +41,7 @@ class _Changes:
         self.undo: Undo = []
 
     def restore(self) -> None:
+        """Undo what is still to undo; the end of the scope does."""
         if _thread_state.loaded is self:
             _thread_state.loaded = None
         while self.undo:
@@ -102,13 +104,13 @@ def _leave(changes: _Changes, scope: Scope, kind: Any = None, *error: object) ->
 
 
 class Scope:
-    """A scope; the class defines `begin`. It can be entered again, also within itself."""
+    """A scope; the class defines `_begin`. It can be entered again, also within itself."""
 
     __slots__ = ()
 
     __exit__: Any = Leaving(_load)
 
-    def begin(self, undo: Undo) -> Any:
+    def _begin(self, undo: Undo) -> Any:
         """Change something, after appending to `undo` what undoes it; returns the value of `as`."""
         raise NotImplementedError
 
@@ -122,9 +124,9 @@ class Scope:
         changes = _thread_state.loaded
         if changes is not None and _thread_state.scope is self:
             _thread_state.loaded = _thread_state.scope = None
-            return self.begin(changes.undo)
+            return self._begin(changes.undo)
         changes = _Changes()
-        value = self.begin(changes.undo)
+        value = self._begin(changes.undo)
         _thread_state.entered.append((self, changes))
         return value
 
@@ -139,7 +141,7 @@ class _FunctionScope(Scope, ContextDecorator):
     def __init__(self, function: Callable[..., Any], args: tuple, options: dict[str, Any]):
         self.call = function, args, options
 
-    def begin(self, undo: Undo) -> Any:
+    def _begin(self, undo: Undo) -> Any:
         function, args, options = self.call
         return function(undo, *args, **options)
 
@@ -151,6 +153,9 @@ def scope(function: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **options: Any) -> Any:
         return _FunctionScope(function, args, options)
 
+    shown = inspect.signature(function)
+    without_undo = list(shown.parameters.values())[1:]
+    make.__signature__ = shown.replace(parameters=without_undo)  # type: ignore[attr-defined]
     return make
 
 

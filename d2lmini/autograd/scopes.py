@@ -58,7 +58,7 @@ class scope(Scope):
         self.recording = recording
         self.training = training
 
-    def begin(self, undo: Undo) -> None:
+    def _begin(self, undo: Undo) -> None:
         recording, training = self.recording, self.training
         if modes.tracing is not None:
             modes.tracing.depends_on_mode()

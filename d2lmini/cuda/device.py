@@ -315,7 +315,7 @@ class logical_gpus(Scope):
             raise MXNetError(f"logical_gpus: {module.missing()}")
         self.devices = _over(n, found, memory)
 
-    def begin(self, undo: Undo) -> list[Context]:
+    def _begin(self, undo: Undo) -> list[Context]:
         engine.current.wait_idle("logical_gpus")
         undo.append(partial(devices.install, *devices.state()))
         devices.install(self.devices, None)

@@ -119,8 +119,8 @@ def dependency_graph(run: Recording, lines: bool = True) -> Picture:
 class RecordingScope(Profile):
     """The scope that `recording()` opens."""
 
-    def begin(self, undo: Undo) -> Recording:  # type: ignore[override]
-        return Recording(super().begin(undo))
+    def _begin(self, undo: Undo) -> Recording:  # type: ignore[override]
+        return Recording(super()._begin(undo))
 
 
 def recording() -> RecordingScope:

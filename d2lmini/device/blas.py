@@ -62,7 +62,7 @@ class _SingleThreadScope(Scope):
 
     __slots__ = ()
 
-    def begin(self, undo: Undo) -> None:
+    def _begin(self, undo: Undo) -> None:
         token = object()
         undo.append(partial(_leave, token))
         with _lock:

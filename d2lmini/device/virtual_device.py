@@ -195,7 +195,7 @@ class virtual_gpus(Standing):
     def __enter__(self) -> list[Context]:
         return [device.ctx for device in self.devices]
 
-    def close(self) -> None:  # after Ctrl-C the pending work is computed all the same
+    def close(self) -> None:  # after Ctrl-C, pending work that still needs the devices fails
         engine.current.wait_idle("virtual_gpus")
 
     def __repr__(self) -> str:

@@ -58,9 +58,9 @@ class _BlockScope(Scope):
             params = ParameterDict(outer.prefix + prefix, outer._shared)
         return (prefix if scope is None else scope._block.prefix + prefix), params
 
-    def begin(self, undo: Undo) -> _BlockScope:
+    def _begin(self, undo: Undo) -> _BlockScope:
         # A Block with an empty prefix leaves the naming to the enclosing scope.
         if not self._block._empty_prefix:
             swap(undo, _thread_state, "scope", self)
-            Prefix(self._block.prefix).begin(undo)
+            Prefix(self._block.prefix)._begin(undo)
         return self

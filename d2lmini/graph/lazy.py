@@ -64,7 +64,7 @@ class lazy(Scope):
         """The source of the programs that ran, each once."""
         return "\n".join(map(str, self._programs))
 
-    def begin(self, undo: Undo) -> lazy:
+    def _begin(self, undo: Undo) -> lazy:
         if self in recorder.scopes:
             raise MXNetError("this lazy scope is open already; make another: with d2lmini.lazy():")
         self.outer = thread_state.scope

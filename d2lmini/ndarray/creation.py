@@ -69,6 +69,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     """A copy of numbers, nested lists, a NumPy array or an NDArray, as an NDArray on `ctx`.
 
     dtype: default: the dtype of an NDArray source, else float32 (also for NumPy's int and float64).
+    MXNetError for a number that no dtype holds.
     """
     ctx = ctx or current_context()
     if isinstance(source_array, NDArray):

@@ -483,6 +483,7 @@ def _zeros_apart(cached: Any) -> Callable[..., Bound]:
         minus = [v for v in words.values() if type(v) is float and v == 0 and copysign(1, v) < 0]
         return (cached.__wrapped__ if minus else cached)(**words)
 
+    bound.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
     return bound
 
 

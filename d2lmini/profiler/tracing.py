@@ -473,7 +473,7 @@ class Profile(Scope):
         self._sampler = Sampler(sample_hz) if sample_hz else None
         self._ranges = NvtxRanges() if nvtx else None
 
-    def begin(self, undo: Undo) -> Trace:
+    def _begin(self, undo: Undo) -> Trace:
         engine.waitall()
         undo.append(self.trace.finish)
         if self._ranges is not None:

@@ -31,7 +31,7 @@ class Device(Scope):
         machines.current().use_device(self.id)
         return self
 
-    def begin(self, undo: Undo) -> Device:
+    def _begin(self, undo: Undo) -> Device:
         machine = machines.current()
         undo.append(partial(machine.use_device, machine.current_device))
         machine.use_device(self.id)
@@ -107,7 +107,7 @@ class Stream(Scope):
         machine.streams[device] = self
         return self
 
-    def begin(self, undo: Undo) -> Stream:
+    def _begin(self, undo: Undo) -> Stream:
         machine = machines.current()
         device = machine.current_device
         undo.append(partial(setitem, machine.streams, device, machine.streams[device]))

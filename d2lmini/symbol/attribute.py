@@ -35,7 +35,7 @@ class AttrScope(Scope, metaclass=PerThread):
             return labels or {}
         return {**self._attr, **(labels or {})}
 
-    def begin(self, undo: Undo) -> AttrScope:
+    def _begin(self, undo: Undo) -> AttrScope:
         swap(undo, self, "_attr", {**AttrScope.current._attr, **self._attr})
         swap(undo, AttrScope, "current", self)
         return self

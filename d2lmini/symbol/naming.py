@@ -60,7 +60,7 @@ class NameManager(Scope, metaclass=PerThread):
             return name
         return next_name(self._counter, hint)
 
-    def begin(self, undo: Undo) -> NameManager:
+    def _begin(self, undo: Undo) -> NameManager:
         swap(undo, NameManager, "current", self)
         return self
 

@@ -63,6 +63,7 @@ SCOPES: dict[str, Callable[[], object]] = {
     "gluon.utils.HookHandle": lambda: _net.register_forward_hook(print),
     "gluon.rnn.wrappers.ModifierCell._inner_callable": _cell._inner_callable,
     "graph.lazy.lazy": lambda: mx.lazy(),
+    "graph.symbolic_trace.initializing": symbolic_trace.initializing,
     "graph.symbolic_trace.outside": symbolic_trace.outside,
     "instrument.listening": lambda: instrument.listening(instrument.Instrument()),
     "profiler.lint.Lint": mx.lint_waits,

@@ -180,7 +180,7 @@ assert "dot(" not in text and "add(" in text
         "lazy-evaluation-and-memory",
         "Arrays of JAX are immutable; `x.at[0].set(1)` gives a new one. PyTorch counts the "
         "writes to a tensor, and `backward` raises an error if a value that it needs was "
-        "overwritten.",
+        "overwritten. d2lmini copies the value before the write.",
         {
             "torch": """
 x = torch.ones(3, requires_grad=True)

@@ -44,7 +44,6 @@ from d2lmini.cuda.ops import rnn, update
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
 from d2lmini.graph.codegen import Writer
-from d2lmini.graph.fusion import _NOT_BY_BLOCKS
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
@@ -133,7 +132,6 @@ def ops_in_groups() -> list[Op]:
         or (
             op.elementwise
             and not (op.mutates or op.injects or op.variadic or "shape" in op.attr_names)
-            and op.name not in _NOT_BY_BLOCKS
         )
     ]
 

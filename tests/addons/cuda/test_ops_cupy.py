@@ -47,6 +47,7 @@ class Eager(Fluent):
     ndim = property(lambda self: self.array.ndim)
     context = property(lambda self: "here")
     size = property(lambda self: self.array.size)
+    _spec = property(lambda self: Spec(self.array.shape, self.array.dtype))
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict, out: Any = None) -> Any:
