@@ -330,5 +330,6 @@ def check(seed: int) -> bool:
         engine.waitall()
     assert len(right) == len(found)
     for i, (a, b) in enumerate(zip(right, found)):
-        np.testing.assert_allclose(b, a, 1e-5, 1e-5, err_msg=f"{mode}, kept {i}\n{text}")
+        room = 1e-5 * max(1.0, np.abs(a).max(initial=0))  # sums lose a share of the largest
+        np.testing.assert_allclose(b, a, 1e-5, room, err_msg=f"{mode}, kept {i}\n{text}")
     return False
