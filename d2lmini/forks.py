@@ -53,6 +53,12 @@ def hold(last: AnyLock) -> None:
     held.append(last)
 
 
+def is_guarded() -> bool:
+    """True if this thread may hold a guarded lock."""
+    locks = living(_guarded)
+    return any(x.locked() if hasattr(x, "locked") else x._is_owned() for x in locks)  # an RLock
+
+
 def release() -> None:
     """After a fork, in the parent: release the locks that this thread took."""
     held = _held.pop(threading.get_ident(), [])

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import environment, forks, instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.engine import core, pending, signals
+from d2lmini.engine import core, handlers, pending, signals
 from d2lmini.engine.core import FunctionTask, Task, Var
 from d2lmini.engine.engine import Engine, Stats
 from d2lmini.engine.failure import OutOfMemoryError

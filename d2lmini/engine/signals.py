@@ -1,4 +1,5 @@
-"""Ctrl-C waits while an operation changes memory in place, and is never lost.
+"""Ctrl-C waits while an operation changes memory in place, and is never lost. (`handlers`: handlers
+that use the library.)
 
 CPython runs a signal's handler on the main thread between any two instructions. An exception
 raised there in the middle of an update leaves some weights updated and others not. So while such
@@ -21,6 +22,7 @@ import threading
 from typing import Any
 
 from d2lmini import instrument, scopes
+from d2lmini.engine import core
 
 #: The signals that end a computation; those that have a handler in Python are held.
 ENDING = tuple(
@@ -30,14 +32,19 @@ ENDING = tuple(
 )
 
 #: Signals that arrived while they were held, or in a finalizer; their handlers are still to run.
-noted: set[int] = set()
+noted: dict[int, bool] = {}
 
 Held = list[tuple[int, Any]]
+
+#: Locks under which no handler that may use the library runs.
+locks: list[Any] = [core.lock]
 
 _now: Held = []  # what is held now
 
 _main = threading.main_thread().ident
-_getsignal, _setsignal, _ident = _signal.getsignal, _signal.signal, threading.get_ident
+#: The interpreter's own functions (`handlers` replaces them).
+get_handler, set_handler = _signal.getsignal, _signal.signal
+_ident = threading.get_ident
 
 
 def hold() -> Held | None:
@@ -49,11 +56,11 @@ def hold() -> Held | None:
     held: Held = []
     try:
         for number in ENDING:
-            handler = _getsignal(number)
+            handler = get_handler(number)
             # Most handlers are not functions: the default, to ignore the signal, or none.
             if handler is not _note and handler is not None and not isinstance(handler, int):
                 held.append((number, handler))
-                _setsignal(number, _note)
+                set_handler(number, _note)
     except BaseException:  # raised by a signal that is not held yet
         release(held)
         raise
@@ -69,7 +76,7 @@ def release(held: Held | None) -> None:
         return
     try:
         while held:
-            _setsignal(*held[-1])
+            set_handler(*held[-1])
             held.pop()
     except BaseException:  # raised by a signal that is released already
         release(held)
@@ -94,33 +101,22 @@ def deliver() -> None:
     if _ident() != _main:
         return
     for number in list(noted):
-        handler = _getsignal(number)
-        if handler is not _note:
-            noted.discard(number)
+        handler = get_handler(number)
+        if handler is not _note and noted.pop(number, False):
             if not noted:
                 instrument.keep_apart(False)
             if callable(handler):
                 handler(number, sys._getframe(1))
 
 
-def is_in_handler() -> bool:
-    """True if the caller runs inside the handler of a signal that ends a computation."""
-    handlers = [_getsignal(number) for number in ENDING]
-    codes = {getattr(handler, "__code__", None) for handler in handlers} - {_note.__code__, None}
-    frame = sys._getframe(1) if codes else None
-    while frame is not None and frame.f_code not in codes:
-        frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None
-
-
 def _note(number: int, _frame: Any) -> None:
-    noted.add(number)
+    noted[number] = True
 
 
 def _note_swallowed(unraisable: Any) -> None:
     """Python calls this function for an exception that it must ignore."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt) and _ident() == _main:
-        noted.add(int(_signal.SIGINT))
+        noted[int(_signal.SIGINT)] = True
         instrument.keep_apart(True)
         token = unraisable.exc_traceback.tb_frame.f_locals.get("self")
         if isinstance(token, scopes.Token):  # a second interrupt, while the first ends a scope

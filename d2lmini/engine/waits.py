@@ -148,12 +148,6 @@ class Waits(Scheduler):
         return result
 
     def _refuse(self, by: str) -> NoReturn:
-        if signals.is_in_handler():
-            raise MXNetError(
-                f"{by} inside a signal's handler: the handler interrupts the engine's own work, "
-                "and must not wait for a value. Let the handler set a flag, and act on the flag "
-                "between two steps, for instance save the parameters there."
-            )
         if thread_state.task is not None:
             raise MXNetError(
                 f"{by} inside the task {thread_state.task.name!r}: a task must not wait, because "
@@ -185,19 +179,37 @@ class Waits(Scheduler):
 
     def _stand_in_line(self, gate: WaitRequest, hold: bool) -> None:
         """Block until the gate's Var is granted. Without `hold`, do not claim a free Var."""
+        if self._join_line(gate, hold):
+            self._block(gate.opened)
+
+    def _join_line(self, gate: WaitRequest, hold: bool = True) -> bool:
+        """True if the gate's Var is not granted yet."""
         var = gate.var
         with core.lock:
             self.budget.drain()
             self._flush((var,))
             free = var.writer is None and not var.queue and not (gate.writes and var.readers)
             if free and not hold:
-                return
+                return False
             thread_state.task = gate  # a thread in the queue must not wait for later tasks
             self.gates.add(gate)
             if gate.claim():
-                return
+                return False
         self._work_off()
-        self._block(gate.opened)
+        return True
+
+    def step_aside(self, gate: WaitRequest, handle: Callable[[], object]) -> None:
+        """Call a signal's handler while this thread is blocked in a wait, and then queue again,
+        behind all that the handler pushed."""
+        thread_state.task = None
+        self._let_go(gate)
+        handle()
+        gate.waits = 1
+        gate.opened.acquire(blocking=False)
+        if self.recorder is not None:
+            self.recorder.run_for_wait(gate.name, gate.var, bool(gate.writes))
+        if not self._join_line(gate):
+            gate.opened.release()
 
     def _let_go(self, gate: WaitRequest) -> None:
         """Leave the queue, wherever the gate stands in it; idempotent."""

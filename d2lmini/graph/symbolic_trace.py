@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from d2lmini import callsite, random_state
 from d2lmini.base import MXNetError, loaders
 from d2lmini.context import Context
+from d2lmini.engine import signals
 from d2lmini.engine.scheduler import thread_state as engine_state
 from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
@@ -68,6 +69,7 @@ class _ThreadState(threading.local):
 thread_state = _ThreadState()
 
 _making = threading.RLock()
+signals.locks.append(_making)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import yaml
+
+from d2lmini import nd
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
@@ -25,7 +30,7 @@ def test_the_program_comes_to_what_is_shown(n, tmp_path):
     """As one process, and as several."""
     pytest.importorskip("mpi4py", reason="there is no mpi4py: pip install 'd2lmini[dist]'")
     launcher = [] if n == 1 else ["-m", "d2lmini", "launch", "-n", str(n)]
-    (program,), (shown,) = blocks("python"), blocks("text")
+    (program, *_), (shown,) = blocks("python"), blocks("text")
     (tmp_path / "train.py").write_text(program)
     done = subprocess.run(
         [sys.executable, *launcher, "train.py"],
@@ -37,6 +42,43 @@ def test_the_program_comes_to_what_is_shown(n, tmp_path):
     assert done.stdout == shown if n == 1 else f"[0] {shown}" in done.stdout
     kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert kept == ["step-00000060", "step-00000080", "step-00000100"]
+
+
+@contextlib.contextmanager
+def told(program, folder, last):
+    """A job that is told to end when it has begun at step `last`."""
+    (folder / "told.py").write_text(program)
+    with subprocess.Popen(
+        [sys.executable, "told.py"], cwd=folder, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as job:  # fmt: skip
+        assert job.stdout.readline() == f"goes on from step {last}\n"
+        job.send_signal(signal.SIGTERM)
+        yield job
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGTERM is of Unix")
+def test_a_job_that_is_told_to_end_goes_on(tmp_path):
+    _, program, _ = blocks("python")
+    last = 0
+    for _ in range(2):
+        with told(program, tmp_path, last) as job:
+            last = int(job.stdout.readline().removeprefix("saved step "))
+        assert job.returncode == 0
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept[-1].startswith(f"step-{last:08d}")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGTERM is of Unix")
+def test_a_handler_that_saves(tmp_path):
+    _, program, handler = blocks("python")
+    program = program.replace("print(", f"{handler}print(", 1)
+    with told(program, tmp_path, 0) as job:
+        while not (tmp_path / "last.params").exists():
+            assert job.poll() is None
+            time.sleep(0.01)
+        job.kill()
+    assert set(nd.load(str(tmp_path / "last.params"))) == {"weight", "bias"}
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

@@ -169,7 +169,7 @@ def state() -> dict[str, object]:
         "blas": blas._inside.copy(),
         "hooks": len(_net._forward_hooks),
         "cell": _cell.base_cell._modified,
-        "held": (signals.noted.copy(), [signals._getsignal(n) for n in signals.ENDING]),
+        "held": (signals.noted.copy(), [signals.get_handler(n) for n in signals.ENDING]),
         "stdout": sys.stdout,
         "environment": dict(os.environ),
         "entered": scopes._thread_state.entered.copy(),
