@@ -310,8 +310,7 @@ def profiler() -> str:
     events = json.loads(Path("trace.json").read_text(encoding="utf-8"))
     names = {e.get("name") for e in (events["traceEvents"] if isinstance(events, dict) else events)}
     assert {"dot", "asnumpy"} <= {str(name).split(" ")[0] for name in names}, names
-    assert "<svg" in trace.to_html()
-    return f"{len(trace.operations)} operations, as JSON and as a page"
+    return f"{len(trace.operations)} operations, as JSON"
 
 
 def chapters() -> str:

@@ -5,7 +5,7 @@ tracing    `profile()`: listens to the engine and keeps the records
 cpu_time   CPU time of operations; `sampler` the Python time of the issuing thread
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 graph      a picture of the dependencies, which `engine.order` derives
-draw       the timeline; `summary` the table, `html_page` a page
+draw       the timeline; `summary` the table
 chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
 foreign    traces of PyTorch, JAX and others; `load` reads them too
 merge      the traces of several processes as one

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite
@@ -97,16 +96,6 @@ class Summary:
         return "\n".join(lines)
 
     __repr__ = __str__
-
-    def to_html(self, most: int = 50) -> str:
-        """An HTML table with the first `most` rows."""
-        lines = [_line("th", (self.by, *HEAD))]
-        lines += [_line("td", row.cells) for row in self.rows[:most]]
-        return "<table>" + "\n".join(lines) + "</table>"
-
-
-def _line(tag: str, cells: tuple[str, ...]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def in_time(seconds: float) -> str:

@@ -367,12 +367,6 @@ class Trace(OutsideRecorder):
 
         save(self, path)
 
-    def to_html(self, title: str = "Trace") -> str:
-        """A self-contained HTML page: timeline, summary and waits, readable without scripts."""
-        from d2lmini.profiler.html_page import page
-
-        return page(self, title)
-
     def replay(
         self,
         workers: int | Mapping[str, int] | None = None,
