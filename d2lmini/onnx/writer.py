@@ -180,9 +180,9 @@ class Writer:
 
     @property
     def op_name(self) -> str:
-        """The op of the node that is being converted."""
-        assert self.here.op is not None
-        return self.here.op.name
+        """The op of the node that is being converted; of an array, whose size follows the batch,
+        its initializer."""
+        return self.here.op.name if self.here.op else "an array"
 
     @property
     def x(self) -> Value:

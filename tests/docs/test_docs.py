@@ -60,11 +60,10 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
 def check_own_program(code: str, folder: Path) -> None:
     """A program of one's own measures and trains with d2lmini alone, and leaves two files."""
     imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.M))
-    assert imported == {"pathlib", "d2lmini"}
+    assert imported == {"d2lmini"}
     assert {"Benchmark", "Trainer", "profile"} <= set(re.findall(r"\w+", code))
     events = json.loads((folder / "epoch.json").read_text(encoding="utf-8"))
     assert len(events["traceEvents"]) > 20
-    assert "<script" not in (folder / "epoch.html").read_text(encoding="utf-8")
 
 
 #: What else is asked of a page's program, when it has run.

@@ -22,7 +22,8 @@ import numpy as np
 #:   more axes than the selection;
 #: - `copyto` from an array with grad_req="add", whose gradient MXNet overwrites;
 #: - memory that MXNet writes by accident: of x[-1, [0, 1]] = y, which is outside of x, and of
-#:   x += y where y is another part of x.
+#:   x += y where y is another part of x;
+#: - x[[0, 1], None], where MXNet puts the new axis first, unlike NumPy.
 SHAPES = [(3,), (2, 3), (1, 3), (4,), (2, 2), (2, 1), (3, 1), (1,), (2, 3, 2)]
 
 
@@ -83,11 +84,12 @@ class Story:
                     + [f"[{i}, {n - 1}]", "::-1" if n > 1 else ":"] * self.chance(0.4)
                 )
             )
-        if any(item[0] == "[" for item in items):
+        listed = any(item[0] == "[" for item in items)
+        if listed:
             items = [item.replace("-", "") if item[1:].isdigit() else item for item in items]
         if self.chance(0.15):
             items.insert(self.rng.randint(len(items) + 1), "...")
-        elif self.chance(0.1):
+        elif self.chance(0.1) and not listed:  # behind a list MXNet puts the new axis first
             items.insert(self.rng.randint(len(items) + 1), "None")
         if self.chance(0.1):
             items = [self.pick(["...", ":", "()", ", ".join(":" for _ in shape)])]
