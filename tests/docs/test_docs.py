@@ -58,7 +58,7 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
 
 
 def check_own_program(code: str, folder: Path) -> None:
-    """A program of one's own measures and trains with d2lmini alone, and leaves two files."""
+    """A program of one's own measures and trains with d2lmini alone, and leaves a trace."""
     imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.M))
     assert imported == {"d2lmini"}
     assert {"Benchmark", "Trainer", "profile"} <= set(re.findall(r"\w+", code))
