@@ -53,10 +53,10 @@ def follow(report: Callable[..., None] | None) -> None:
     if report is None:
         while _replaced:
             owner, name, own = _replaced.pop()
-            if own is None:  # the class inherits it
-                delattr(owner, name)
-            else:
+            if own is not None:
                 setattr(owner, name, own)
+            elif name in vars(owner):  # inherited; not there if Ctrl-C came before it was set
+                delattr(owner, name)
     if report is None or _replaced:
         return
     from concurrent.futures import Future, ThreadPoolExecutor
