@@ -12,7 +12,8 @@ ValueError: the environment variable D2LMINI_EXIT_DEADLINE_S takes seconds, 0 or
 >>> read("D2LMINI_EXIT_DEADLINE_S")
 10.0
 
-An empty value is an error too, except for MXNet's own variables, where it is no value, as in MXNet.
+An empty value is an error too, except for texts and for MXNet's own variables, where it is no
+value, as in MXNet.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def read(name: str) -> Any:
     """The value of this variable now, or its default; ValueError for a wrong value."""
     kind, default = VARIABLES[name]
     text = os.environ.get(name)
-    if text is None or (not text and name.startswith("MXNET_")):
+    if text is None or (not text and (kind is _TEXT or name.startswith("MXNET_"))):
         return default
     try:
         if text:
