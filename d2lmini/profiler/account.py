@@ -40,6 +40,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -162,8 +163,8 @@ class _AccountBuilder:
         self.trace = trace
         self.blame = IdleAttribution(trace, cores)
         self.ns = dict.fromkeys(CAUSES, 0.0)
-        self.lines: dict[str, dict[tuple[int, int], float]] = {c: {} for c in CAUSES}
-        self.sites: dict[tuple[int, int], Site] = {}
+        self.lines: dict[str, dict[str, float]] = {c: {} for c in CAUSES}
+        self.where = lru_cache(None)(callsite.describe)
         self.off_cpu = trace.off_cpu()
         self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
         one_thread = all(operation.thread == trace.thread for operation in trace.operations)
@@ -263,21 +264,25 @@ class _AccountBuilder:
         if ns <= 0:
             return
         self.ns[cause] += ns
-        key = (0, 0)
-        if site is not None:
-            key = (id(site[0]), site[1])
-            self.sites[key] = site
-        self.lines[cause][key] = self.lines[cause].get(key, 0.0) + ns
+        where = self.where(site)
+        self.lines[cause][where] = self.lines[cause].get(where, 0.0) + ns
+
+    def _lines_before(self) -> dict[str, str]:
+        """For each line that pushed operations: the line of the push or wait before, on its thread,
+        from which most time passed until the push."""
+        passed: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for events in events_of(self.trace).values():
+            for last, event in pairwise(events):
+                if event.site is not None and last.site is not None:
+                    gap_ns = event.begin_ns - last.end_ns
+                    passed[self.where(event.site)][self.where(last.site)] += gap_ns
+        return {where: max(lines, key=lines.__getitem__) for where, lines in passed.items()}
 
     def _part(self, cause: str, saves: Prediction, wall_ns: int) -> Part:
-        lines: dict[str, float] = {}
-        before = _lines_before(self.trace) if cause == "issuing" and not self.samples else {}
-        for key, ns in sorted(self.lines[cause].items(), key=lambda item: -item[1])[:20]:
-            where = callsite.describe(self.sites.get(key))
-            if key in before and before[key] != where:
-                where = f"between {before[key].partition(': ')[0]} and {where}"
-            lines[where] = lines.get(where, 0.0) + ns
-        most = sorted(lines.items(), key=lambda line: -line[1])[:3]
+        most = sorted(self.lines[cause].items(), key=lambda line: -line[1])[:3]
+        if cause == "issuing" and not self.samples:
+            before = self._lines_before()
+            most = [(_between(before.get(where, where), where), ns) for where, ns in most]
         sentence = ""
         if cause in _ADVICE:
             share = 100 * saves.ns / (wall_ns or 1)
@@ -295,18 +300,9 @@ def _within(spans: Sequence[Span], begin: int, end: int) -> Iterator[tuple[Span,
         yield span, max(begin, span.begin_ns), min(end, span.end_ns)
 
 
-def _lines_before(trace: Trace) -> dict[tuple[int, int], str]:
-    """For each line that pushed operations: the line of the push or wait before, on its thread,
-    from which most time passed until the push."""
-    passed: dict[tuple[int, int], dict[Site, int]] = defaultdict(lambda: defaultdict(int))
-    for events in events_of(trace).values():
-        for last, event in pairwise(events):
-            before, site = last.site, event.site
-            if site is not None and before is not None:
-                passed[id(site[0]), site[1]][before] += event.begin_ns - last.end_ns
-    return {
-        key: callsite.describe(max(sites, key=sites.__getitem__)) for key, sites in passed.items()
-    }
+def _between(before: str, where: str) -> str:
+    """A line with the one before, if that is another."""
+    return where if before == where else f"between {before.partition(': ')[0]} and {where}"
 
 
 class _Rates:
