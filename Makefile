@@ -25,7 +25,7 @@ help:  ## show this list
 
 # Its root is the repository, so that a chapter shows img/ and links to the library's files.
 lab: $(VENV)/.lab  ## read and run the chapters: JupyterLab on chapters/
-	$(PY) -m jupyterlab $(ASROOT) --LabApp.default_url=/lab/tree/chapters/00-index.ipynb $(LABFLAGS)
+	$(PY) -m jupyterlab $(ASROOT) --LabApp.default_url=/lab/tree/chapters/00-start-here.ipynb $(LABFLAGS)
 
 # SOLUTIONS=no leaves the folded answers out, for a class that is to find them: build/book-exercises.
 book: $(VENV)/.test  ## chapters, guides and a reference as pages that need no Jupyter or network: build/book

@@ -23,6 +23,10 @@ from d2lmini.files import replace_atomically, write
 PACKAGE = Path(d2lmini.__file__).parent
 #: The file that names the version of a copy.
 NOTE = "chapters/.d2lmini-version"
+#: What is copied beside the notebooks.
+BESIDE = (
+    "chapters/labs/*.py", "chapters/traces/*", "chapters/reference.json", "img/*.svg", "docs/*.md",
+)  # fmt: skip
 
 
 def tree() -> Path | None:
@@ -39,7 +43,7 @@ def originals() -> Path:
 
 def chapter_name(path: Path) -> str:
     """The name of a chapter without the number that its file begins with."""
-    return re.sub(r"^\d\d-", "", path.stem)
+    return re.sub(r"^(?:\d\d|appendix)-", "", path.stem)
 
 
 def find_chapter(name: str) -> Path:
@@ -66,8 +70,7 @@ def copy(folder: Path) -> list[str]:
         raise CommandError(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
     note, kept = folder / NOTE, 0
     try:
-        others = ("chapters/traces/*", "chapters/reference.json", "img/*.svg", "docs/*.md")
-        for path in [*chapters, *(path for kind in others for path in sorted(source.glob(kind)))]:
+        for path in [*chapters, *(path for kind in BESIDE for path in sorted(source.glob(kind)))]:
             target = folder / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():

@@ -53,7 +53,8 @@ def open_lab(options: argparse.Namespace) -> int:
         return 0
     command = [
         sys.executable, "-m", "jupyterlab",
-        f"--ServerApp.root_dir={root}", "--LabApp.default_url=/lab/tree/chapters/00-index.ipynb",
+        f"--ServerApp.root_dir={root}",
+        "--LabApp.default_url=/lab/tree/chapters/00-start-here.ipynb",
         *_as_root(), *options.jupyter,
     ]  # fmt: skip
     return _run(command, files.environment())

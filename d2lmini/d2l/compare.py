@@ -30,7 +30,7 @@ Common measurement errors, and how each is avoided:
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -45,8 +45,8 @@ Function = Callable[[], object]
 
 
 def compare(
-    candidates: Mapping[str, Function],
-    *,
+    candidates: Mapping[str, Function] | Function,
+    *others: Function,
     rounds: int = 10,
     warmup: int = 1,
     min_time: float = 0.01,
@@ -57,7 +57,8 @@ def compare(
 ) -> Verdict:
     """Time the candidates against each other; the first is the baseline.
 
-    candidates: names and functions without arguments. rounds: how often each is timed; fewer than
+    candidates: names and functions without arguments, or the functions themselves, as in
+    `compare(f, g)`, which then have their own names. rounds: how often each is timed; fewer than
     five allow no verdict, ten tolerate one disturbed round. warmup: untimed calls of each before.
     min_time: seconds a round lasts at least; shorter functions are called several times in a row,
     without a wait between the calls, and the time of one call is the total over their number.
@@ -74,6 +75,10 @@ def compare(
     Warns if work is in flight when the clock stops, because another thread pushes meanwhile.
     Cost: about len(candidates) * (rounds + 3) * max(min_time, one call).
     """
+    if not isinstance(candidates, Mapping):
+        candidates = _by_name([candidates, *others])
+    elif others:
+        raise ValueError("compare: give a dictionary or functions, not both")
     _check(candidates, rounds, warmup)
     if claim is not None and holds is None:
         holds = claims.parse(claim, candidates)
@@ -144,6 +149,17 @@ def _verdict_on(
         cpu=of_one_call(lambda lap, share: lap.cpu_s),
         observed=seen,
     )
+
+
+def _by_name(functions: Sequence[Function]) -> dict[str, Function]:
+    """Functions by their own names, which have to differ."""
+    named = {getattr(f, "__name__", type(f).__name__): f for f in functions}
+    if len(named) < len(functions) or "<lambda>" in named:
+        raise ValueError(
+            "compare: the functions need names that differ, and a lambda has none; give a "
+            'dictionary: compare({"a": f, "b": g})'
+        )
+    return named
 
 
 def _check(candidates: Mapping[str, Function], rounds: int, warmup: int) -> None:

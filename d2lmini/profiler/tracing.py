@@ -250,6 +250,11 @@ class Trace(OutsideRecorder):
         self.memory.add(engine.current.clock(), ctx, -nbytes, 0, serial)
 
     @property
+    def seconds(self) -> float:
+        """The time of the run, from the begin of the trace to its end."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    @property
     def waits(self) -> WaitList:
         """The waits of the program's threads."""
         self._waits.catch_up()

@@ -19,7 +19,7 @@ STATE = """() => {
 def test_opening_a_copied_chapter_leaves_it_saved(page, trusted):
     folder = f"mine-{trusted}"
     files.copy(page.lab.root / folder)
-    path = f"{folder}/chapters/00-index.ipynb"
+    path = f"{folder}/chapters/00-start-here.ipynb"
     if trusted:
         notary = NotebookNotary(data_dir=str(page.lab.home / "data"))
         notary.sign(page.lab.read(path))

@@ -296,4 +296,4 @@ def test_what_section_7_says_of_ways():
 def test_its_picture_and_its_links_are_named():
     words = words_of(NAME)
     assert "../img/beyond-one-machine.svg" in words
-    assert "(08-multiple-gpus-gluon.ipynb)" in words
+    assert "(06-multiple-gpus.ipynb)" in words

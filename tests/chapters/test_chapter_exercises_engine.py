@@ -24,7 +24,7 @@ from d2lmini import d2l
 from d2lmini.cli.assign import find_exercises
 from d2lmini.d2l.check import Wrong
 
-CHAPTER = Path(__file__).parents[2] / "chapters" / "09-inside-the-engine.ipynb"
+CHAPTER = Path(__file__).parents[2] / "chapters" / "07-inside-the-engine.ipynb"
 CELLS = [
     ("".join(cell["source"]), cell["cell_type"])
     for cell in json.loads(CHAPTER.read_text(encoding="utf-8"))["cells"]

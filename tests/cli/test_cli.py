@@ -335,7 +335,7 @@ def test_a_copy_of_the_chapters_belongs_to_the_reader(tmp_path, capsys):
     assert f"{len(chapters)} chapters copied" in capsys.readouterr().out
     assert {p.name for p in (folder / "chapters").glob("*.ipynb")} == chapters
 
-    mine = folder / "chapters" / "00-index.ipynb"
+    mine = folder / "chapters" / "00-start-here.ipynb"
     mine.write_text("what I wrote")
     (folder / "chapters" / "01-hybridize.ipynb").unlink()
     (folder / files.NOTE).write_text("0.0.1\n")

@@ -87,7 +87,9 @@ def test_links_lead_somewhere(path):
 
 def test_there_is_something_to_look_at():
     """Each chapter has a link; README a picture, a chapter and a text."""
-    known = "README.md CONTRIBUTING.md docs/README.md docs/engine-tour.md chapters/00-index.ipynb"
+    known = (
+        "README.md CONTRIBUTING.md docs/README.md docs/engine-tour.md chapters/00-start-here.ipynb"
+    )
     assert {ROOT / name for name in known.split()} <= {*TEXTS}
     assert all(links_of(text_of(path)) for path in TEXTS if path.suffix == ".ipynb")
     kinds = {Path(link).suffix for link in links_of(text_of(ROOT / "README.md"))}

@@ -1,0 +1,7 @@
+"""What the chapters import and do not show: checks of exercises, generators of instances, plots.
+
+One module a chapter that needs one, named after the chapter: `labs/auto_parallelism.py` belongs to
+`05-auto-parallelism.ipynb`. A check is a function `check_NAME(answer)`: it prints a sentence if the
+answer is right, and raises `d2l.check.Wrong` with a hint if it is not. `shared.py` has what several
+chapters use.
+"""
