@@ -20,6 +20,7 @@ from typing import Any
 from d2lmini.cli import files
 from d2lmini.cli.errors import CommandError
 
+FIRST = "00-start-here.ipynb"
 DEFAULT_FOLDER = "d2lmini-chapters"
 
 
@@ -29,11 +30,13 @@ def add_to(commands: Any) -> None:
         "lab",
         help="read and run the chapters in JupyterLab",
         description="Open the chapters in JupyterLab. They are copied to FOLDER first, without "
-        "their outputs, where they are not yet there. Options of JupyterLab follow --, as in: d2lmini lab -- --no-browser --port 9999",
+        "their outputs, where they are not yet there. Options of JupyterLab follow --, as in: "
+        "d2lmini lab -- --no-browser --port 9999",
     )
     parser.add_argument(
-        "folder", nargs="?", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"where they go; default: {DEFAULT_FOLDER}"
-    )
+        "folder", nargs="?", metavar="FOLDER", default=DEFAULT_FOLDER,
+        help=f"where they go; default: {DEFAULT_FOLDER}",
+    )  # fmt: skip
     parser.add_argument("--copy", action="store_true", help="only copy the chapters; start nothing")
     parser.add_argument("jupyter", nargs="*", metavar="-- OPTION", help="options of JupyterLab")
     parser.set_defaults(do=open_lab)
@@ -50,7 +53,7 @@ def open_lab(options: argparse.Namespace) -> int:
     command = [
         sys.executable, "-m", "jupyterlab",
         f"--ServerApp.root_dir={root}",
-        "--LabApp.default_url=/lab/tree/chapters/00-start-here.ipynb",
+        f"--LabApp.default_url=/lab/tree/chapters/{FIRST}",
         *_as_root(), *options.jupyter,
     ]  # fmt: skip
     return _run(command, files.environment())
