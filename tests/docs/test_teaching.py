@@ -17,11 +17,12 @@ def test_a_chapter_takes_a_lesson(path):
     assert "**After this chapter you can**" in path.read_text(encoding="utf-8") or path == CORE[0]
 
 
+FOLD = "<details><summary>Answer</summary>\n\nLong.\n\n</details>"
 CELLS = [
     ("markdown", "# Title\n\none two three\n\n## 1. Four?\n\n**Your prediction.** Two words?"),
     ("code", "import one\nimport two"),
     ("code", "a = 1\n\nb = 2"),
-    ("markdown", "**Exercise.** A word?\n\n<details><summary>A</summary>\n\nLong.\n\n</details>"),
+    ("markdown", f"**Exercise.** A word?\n\n{FOLD}"),
     ("markdown", "## Exercises\n\n### Recall\n\n1. A\n2. B\n\n### Predict, then run\n\n3. C"),
     ("markdown", "### Break it, and read the error\n\n4. D\n\n### Build\n\n5. E"),
 ]  # fmt: skip
