@@ -116,7 +116,7 @@ def test_impossible_races_are_refused(candidates, options, error, message):
 
 @pytest.mark.parametrize("functions", [(list,), (list, list), (lambda: 1, lambda: 2), ({}, list)])
 def test_functions_without_names_of_their_own_are_refused(functions):
-    with pytest.raises(ValueError, match="two or more|names that differ|not both"):
+    with pytest.raises(ValueError, match=r"two or more|names that differ|not both"):
         compare(*functions)
 
 
