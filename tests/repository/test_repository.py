@@ -78,8 +78,8 @@ def test_the_oldest_versions_are_the_lower_bounds():
 
 
 TOP = """
-.ci .gitattributes .github .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md chapters
-d2lmini docs environment.yml img noxfile.py pyproject.toml tests
+.ci .gitattributes .github .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md
+chapters d2lmini docs environment.yml img noxfile.py pyproject.toml tests
 """.split()
 
 
