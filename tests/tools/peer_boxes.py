@@ -301,24 +301,6 @@ dist.destroy_process_group()
     ),
     Box(
         "memory-and-precision",
-        'PyTorch has arrays without memory on `torch.device("meta")`, and JAX has '
-        "`jax.eval_shape(f, x)`. Both give shapes and dtypes without computing. "
-        "`torch.cuda.max_memory_allocated()` measures the peak on a GPU.",
-        {
-            "torch": """
-x = torch.empty(10**6, 10**6, device="meta")
-y = x @ x
-assert y.shape == (10**6, 10**6) and y.is_meta
-assert callable(torch.cuda.max_memory_allocated)
-""",
-            "jax": """
-x = jax.ShapeDtypeStruct((10**6, 10**6), jnp.float32)
-assert jax.eval_shape(jnp.dot, x, x).shape == (10**6, 10**6)
-""",
-        },
-    ),
-    Box(
-        "memory-and-precision",
         "`torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)` and "
         "`jax.checkpoint(f)(x)` compute `f` again in backward. `torch.autocast` casts as "
         "`amp.init` does here, and `torch.amp.GradScaler` scales the loss; JAX leaves both to "
