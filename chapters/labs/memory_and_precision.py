@@ -1,4 +1,4 @@
-"""Nets, data and a picture of *Memory and precision*, and the check of its exercise."""
+"""Nets and a picture of *Memory and precision*, and the check of its exercise."""
 
 from __future__ import annotations
 
@@ -37,14 +37,7 @@ def convolutions() -> nn.HybridSequential:
     return net
 
 
-def digits_batch(n: int) -> tuple[NDArray, NDArray]:
-    """A batch of handwritten digits as rows of 64 numbers, and their labels."""
-    np.random.seed(1)
-    images, labels = next(iter(d2l.load_data_digits(n)[0]))
-    return images.reshape((n, 64)), labels
-
-
-def compare_gradients(backward: Step, *, whole_numbers: bool) -> None:
+def compare_parts(backward: Step, *, whole_numbers: bool) -> None:
     """Print how `backward(net, loss, X, y, parts)` in four parts compares with one part."""
     draw = np.random.RandomState(1)
 

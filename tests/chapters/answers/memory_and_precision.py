@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from answers import Answers
 
-HELPERS = '''
+HELPERS = """
 from d2lmini import cpu
 
 def run_layers(layers, x):
@@ -15,7 +15,7 @@ def run_layers(layers, x):
 
 def params_of(layers):
     return [p for layer in layers for p in layer.collect_params().values()]
-'''
+"""
 
 #: `fit` by groups of SIZE layers.
 GROUPS = """
