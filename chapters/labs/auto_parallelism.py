@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from labs.shared import watch
-
 from d2lmini import MXNetError, engine, gluon, gpu, nd, profile, virtual_gpus
 from d2lmini.d2l import check
 from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import nn
-from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.tracing import Trace
+from labs.shared import watch
 
 
 def on_paper(program: Callable[[], object], workers: int = 2, **steps: float) -> Trace:
@@ -124,27 +122,35 @@ def _number(found: object) -> float:
 def _check_rounds(trace: Trace, products: list[int]) -> None:
     """Wrong if the value of a round is not read in the next one."""
     n = len(products)
-    reads = []  # for each wait: the newest round that it waits for, the round in which it stands
-    for wait in Obstacles(trace).blocking_waits():
-        last = wait.operation if wait.target is not None else wait.pushed
-        seen = [p == last or (p < last and trace.ordered(p, last)) for p in products]
-        newest = max((i for i, is_seen in enumerate(seen, 1) if is_seen), default=0)
+    waits = []  # the wait, the newest round that it waits for, the round in which it stands
+    for wait in trace.waits:
         now = sum(p <= wait.pushed for p in products)
-        reads.append((now if wait.target is None else newest, now, wait.where))
+        last = wait.operation
+        seen = [i for i, p in enumerate(products, 1) if p == last or _before(trace, p, last)]
+        waits.append((wait, now if wait.target is None else max(seen, default=0), now))
+    reads = [row for row in waits if not row[0].kind.startswith(("wait", "stats"))]
     for i in range(1, n):
-        first = next(((now, where) for newest, now, where in reads if newest >= i), None)
+        for wait, newest, now in waits:
+            if newest >= i == now:
+                raise Wrong(
+                    "waits",
+                    f"round {i} waits for its own product at {wait.where} ({wait.kind}): push the "
+                    "next product first",
+                )
+        first = next((row for row in reads if row[1] >= i), None)
         if first is None:
             raise Wrong("late", f"the value of round {i} is not read: read it in round {i + 1}")
-        now, where = first
-        if now == i + 1:
-            continue
-        said = f"the value of round {i} is read in round {now} of {n} ({where})"
-        if now <= i:
-            raise Wrong("waits", f"{said}: push the next product first, then read")
-        if now == n:
+        wait, _, now = first
+        said = f"the value of round {i} is read in round {now} of {n} ({wait.where})"
+        if now == n > i + 1:
             hint = "late" if i == 1 else "rest"
             raise Wrong(hint, f"{said}, when all products are pushed: read it in round {i + 1}")
-        raise Wrong("behind", f"{said}, {now - i} rounds behind: read it in round {i + 1}")
+        if now > i + 1:
+            raise Wrong("behind", f"{said}, {now - i} rounds later: read it in round {i + 1}")
+
+
+def _before(trace: Trace, a: int, b: int) -> bool:
+    return a < b and trace.ordered(a, b)
 
 
 def check_halves(answer: Callable[[Any, int], object]) -> None:
@@ -173,26 +179,30 @@ def check_halves(answer: Callable[[Any, int], object]) -> None:
             text = f"the program waits at {wait.where} ({wait.kind}), and pushes the rest only then"
             raise Wrong("waits", f"{text}. No step needs a value in Python: leave the wait out")
     tanhs = [op for op in trace.operations if op.name in ("tanh", "Activation")]
-    for op in tanhs:
-        size = op.nbytes / 8  # it reads and writes float32
+    sizes = [op.nbytes / 8 for op in tanhs]  # each reads and writes float32
+    if sum(sizes) < n * value.size:
+        raise Wrong(
+            "missing",
+            f"nd.tanh computed {sum(sizes):g} elements; {n} rounds of {value.size} need "
+            f"{n * value.size}: apply nd.tanh in each round",
+        )
+    for op, size in zip(tanhs, sizes):
         if size > value.size / 2:
             text = f"{op} computes {size:g} of {value.size} elements at once: {op.where}"
             raise Wrong("whole", f"{text}. Cut x into two halves first")
         if size % columns:
             text = f"{op} computes {size:g} elements, no whole rows of {columns}: {op.where}"
             raise Wrong("columns", f"{text}. Cut x between rows, not between columns")
-    try:
-        check.parallel(trace, "tanh")
-    except Wrong as wrong:
-        if wrong.hint not in ("needs", "room"):
-            raise
-        first, second = _ordered_pair(trace, tanhs)
-        raise Wrong(
-            "views",
-            f"{second} ({second.where}) must wait for {first} ({first.where}), because both parts "
-            "go through one array, and for the engine a view is its whole array. Give each half an "
-            "array of its own (copy), and join them at the end",
-        ) from None
+    for op in tanhs:
+        others = [other for other in tanhs if other is not op]
+        if all(trace.ordered(*sorted((op.number, other.number))) for other in others):
+            first, second = _ordered_pair(trace, tanhs)
+            raise Wrong(
+                "views",
+                f"{second} ({second.where}) must wait for {first} ({first.where}), because both "
+                "parts go through one array, and for the engine a view is its whole array. Give "
+                "each half an array of its own (copy), and join them at the end",
+            )
     print("the upper and the lower half may be computed at the same time")
 
 

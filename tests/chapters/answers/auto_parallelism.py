@@ -150,6 +150,19 @@ def one_behind(x, n):
     return total.asscalar()
 """,
         ),
+        # Waits one round later, but reads at the end.
+        (
+            "late",
+            """
+def one_behind(x, n):
+    zs = []
+    for i in range(n):
+        zs.append(nd.dot(x, x).copyto(cpu()))
+        if i > 0:
+            zs[i - 1].wait_to_read()
+    return sum(z.asnumpy()[0, 0] for z in zs)
+""",
+        ),
         # Everything is read at the end.
         (
             "late",
@@ -297,6 +310,16 @@ def halves_apart(x, n):
     for _ in range(n):
         for half in halves:
             nd.tanh(half, out=half)
+    return nd.concat(*halves, dim=0)
+""",
+        # Row by row, in place: the rows of a half come one after the other, the halves do not.
+        """
+def halves_apart(x, n):
+    halves = [x[: len(x) // 2].copy(), x[len(x) // 2 :].copy()]
+    for half in halves:
+        for row in half:
+            for _ in range(n):
+                nd.tanh(row, out=row)
     return nd.concat(*halves, dim=0)
 """,
         # Another operator with the same values.
@@ -455,6 +478,16 @@ def halves_apart(x, n):
     for _ in range(n):
         bottom = nd.tanh(bottom)
     return nd.concat(top, bottom, dim=0)
+""",
+        ),
+        # No tanh at all.
+        (
+            "missing",
+            """
+def halves_apart(x, n):
+    for _ in range(n):
+        x = 2 * nd.sigmoid(2 * x) - 1
+    return x
 """,
         ),
         # Computed by NumPy.
