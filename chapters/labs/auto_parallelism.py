@@ -1,7 +1,6 @@
 """What chapter 5 imports: programs on paper and in slow motion, and two checks.
 
-trace = on_paper(program, workers=2)
-print(steps(trace))
+`steps(on_paper(program, workers=2))` is the number of steps of a program.
 """
 
 from __future__ import annotations
