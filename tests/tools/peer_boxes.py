@@ -210,26 +210,6 @@ assert torch.allclose(both(torch.ones(2)), torch.tanh(torch.ones(2)) + torch.sin
         },
     ),
     Box(
-        "parallel-devices",
-        "Arrays on two devices do not mix in either library. In PyTorch a copy overlaps with "
-        "the program only if it is asked for (`x.to(device, non_blocking=True)`), and from "
-        "the CPU only out of pinned memory. JAX makes several devices of one CPU with "
-        "`XLA_FLAGS=--xla_force_host_platform_device_count=4`, as `virtual_gpus(4)` does "
-        "here.",
-        {
-            "jax": """
-devices = jax.devices()
-assert len(devices) == 4
-try:
-    jax.device_put(jnp.ones(2), devices[1]) + jax.device_put(jnp.ones(2), devices[2])
-except ValueError as error:
-    assert "incompatible devices" in str(error)
-else:
-    raise AssertionError("no error")
-""",
-        },
-    ),
-    Box(
         "multiple-gpus",
         "`torch.nn.parallel.DistributedDataParallel` uses one process for each GPU, and sums "
         "gradients in buckets while backward is still running (`bucket_cap_mb`). In JAX "
