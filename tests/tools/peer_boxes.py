@@ -232,24 +232,6 @@ assert total(jnp.arange(4.0)).tolist() == [6.0]
         },
     ),
     Box(
-        "multiple-gpus-gluon",
-        "`torch.nn.DataParallel` splits a batch over GPUs in one process, as the loop here "
-        "does; its documentation recommends DistributedDataParallel instead. In JAX an array "
-        "can lie on several devices at once: `jax.device_put(x, NamedSharding(mesh, "
-        "PartitionSpec('k')))` splits the batch, and `jax.jit` adds the communication.",
-        {
-            "torch": 'assert "DistributedDataParallel" in torch.nn.DataParallel.__doc__',
-            "jax": """
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-mesh = Mesh(np.array(jax.devices()), ("k",))
-x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("k")))
-assert [shard.data.shape for shard in x.addressable_shards] == [(2,)] * 4
-assert float(jax.jit(jnp.sum)(x)) == 28
-""",
-        },
-    ),
-    Box(
         "inside-the-engine",
         "Neither library keeps a graph of dependencies for operations that are called one by "
         "one. On a GPU a *stream* keeps their order: what is queued in one stream runs in "
