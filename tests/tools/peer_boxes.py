@@ -301,10 +301,11 @@ assert again > kept
         "split-anything",
         "PyTorch's `fully_shard(net)` (`torch.distributed.fsdp`) is ZeRO 3: each layer is "
         "gathered before it computes. With `reshard_after_forward=False` it stays whole until "
-        "backward, as in exercise 7. `ColwiseParallel` and `RowwiseParallel` cut a layer by "
+        "backward, as in exercise 6. `ColwiseParallel` and `RowwiseParallel` cut a layer by "
         "columns and by rows, and `torch.distributed.pipelining` has the schedules of sections "
-        "9 to 11 (`ScheduleGPipe`, `Schedule1F1B`, `ScheduleInterleaved1F1B`). In JAX a program "
-        "says only where an array lies (`NamedSharding`), and `jax.jit` adds the communication.",
+        "6 and 7 (`ScheduleGPipe`, `Schedule1F1B`), and `ScheduleInterleaved1F1B`. In JAX a "
+        "program says only where an array lies (`NamedSharding`), and `jax.jit` adds the "
+        "communication.",
         {
             "torch": """
 import inspect
