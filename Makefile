@@ -120,7 +120,7 @@ fuzz: $(VENV)/.test  ## damaged files for every reader (docs/hostile-input.md), 
 	$(PY) tests/fuzz/run.py $(FUZZFLAGS)
 	$(PY) tests/generators/run.py $(PROGRAMFLAGS)
 
-soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/soak.md)
+soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/tried.md)
 	$(PY) tests/soak/soak.py $(SOAKFLAGS)
 
 growth: $(VENV)/.test  ## how cost grows: tasks, dependencies, devices, batches, layers
