@@ -241,6 +241,18 @@ def test_at_most_waits(kind):
     check.at_most_waits(by_hand, 1, per="ones")
 
 
+def test_a_buffer_that_is_written_again_is_waited_for_again(kind):
+    def answer():
+        buffer = nd.zeros((2,))
+        for _ in range(3):
+            nd.tanh(nd.ones((2,)), out=buffer)
+            buffer.wait_to_read()
+
+    trace = trace_of(answer)
+    check.at_most_waits(trace, 3)
+    assert hint_of(lambda: check.at_most_waits(trace, 2)) == "waiting"
+
+
 def test_no_hidden_waits(kind):
     right = trace_of(lambda: nd.ones((2,)).asnumpy())
     assert check.no_hidden_waits(right) == "every line that waits says so"

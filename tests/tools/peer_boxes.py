@@ -44,44 +44,6 @@ assert counter.frame_count == 2
         },
     ),
     Box(
-        "hybridize",
-        "`jax.jit` records once for each combination of shapes and dtypes. A Python `if` on a"
-        " value raises an error while it records; `jax.lax.cond` is the branch that can be "
-        "recorded.",
-        {
-            "jax": """
-calls = []
-
-@jax.jit
-def double(x):
-    calls.append(x)
-    return x * 2
-
-double(jnp.ones(2)), double(jnp.ones(2)), double(jnp.ones(3))
-assert len(calls) == 2
-try:
-    jax.jit(lambda x: x if x.sum() > 0 else -x)(jnp.ones(2))
-except jax.errors.TracerBoolConversionError:
-    branch = jax.jit(lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x))
-    assert branch(-jnp.ones(2)).tolist() == [1, 1]
-else:
-    raise AssertionError("it was recorded")
-""",
-        },
-    ),
-    Box(
-        "hybridize",
-        "`torch.fx.symbolic_trace(net).code` prints a recorded net as Python; "
-        "`jax.make_jaxpr(f)(x)` prints the recorded operations of a function.",
-        {
-            "torch": """
-code = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())).code
-assert "def forward(self, input)" in code
-""",
-            "jax": 'assert "mul" in str(jax.make_jaxpr(lambda x: x * 2)(jnp.ones(2)))',
-        },
-    ),
-    Box(
         "async-computation",
         "On the CPU an operation of PyTorch returns when its result is computed; only "
         "operations on a GPU are queued. An operation of JAX returns early on the CPU too, "
@@ -233,26 +195,6 @@ assert torch.allclose(both(torch.ones(2)), torch.tanh(torch.ones(2)) + torch.sin
         },
     ),
     Box(
-        "parallel-devices",
-        "Arrays on two devices do not mix in either library. In PyTorch a copy overlaps with "
-        "the program only if it is asked for (`x.to(device, non_blocking=True)`), and from "
-        "the CPU only out of pinned memory. JAX makes several devices of one CPU with "
-        "`XLA_FLAGS=--xla_force_host_platform_device_count=4`, as `virtual_gpus(4)` does "
-        "here.",
-        {
-            "jax": """
-devices = jax.devices()
-assert len(devices) == 4
-try:
-    jax.device_put(jnp.ones(2), devices[1]) + jax.device_put(jnp.ones(2), devices[2])
-except ValueError as error:
-    assert "incompatible devices" in str(error)
-else:
-    raise AssertionError("no error")
-""",
-        },
-    ),
-    Box(
         "multiple-gpus",
         "`torch.nn.parallel.DistributedDataParallel` uses one process for each GPU, and sums "
         "gradients in buckets while backward is still running (`bucket_cap_mb`). In JAX "
@@ -320,24 +262,6 @@ assert x.tolist() == [1, 1, 1]
 dist.destroy_process_group()
 """,
             "jax": "assert callable(jax.distributed.initialize)",
-        },
-    ),
-    Box(
-        "memory-and-precision",
-        'PyTorch has arrays without memory on `torch.device("meta")`, and JAX has '
-        "`jax.eval_shape(f, x)`. Both give shapes and dtypes without computing. "
-        "`torch.cuda.max_memory_allocated()` measures the peak on a GPU.",
-        {
-            "torch": """
-x = torch.empty(10**6, 10**6, device="meta")
-y = x @ x
-assert y.shape == (10**6, 10**6) and y.is_meta
-assert callable(torch.cuda.max_memory_allocated)
-""",
-            "jax": """
-x = jax.ShapeDtypeStruct((10**6, 10**6), jnp.float32)
-assert jax.eval_shape(jnp.dot, x, x).shape == (10**6, 10**6)
-""",
         },
     ),
     Box(
