@@ -72,7 +72,7 @@ browser: $(VENV)/.test  ## test-browser where there is a browser; last, to say l
 test-browser: $(VENV)/.test  ## chapters and widgets in JupyterLab in a real browser; keeps screenshots in build/
 	$(PY) tests/browser/run.py $(BROWSERFLAGS)
 
-gallery: $(VENV)/.test  ## take README's pictures of widgets, chapter and book anew: img/gallery-*.png
+gallery: $(VENV)/.test  ## take the guides' pictures of widgets, chapter and book anew: img/gallery-*.png
 	$(PY) -m pytest -q tests/browser/gallery.py
 
 format: $(VENV)/.test  ## rewrite the code in the project's format
