@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 #: chapter -> (an exercise's answer, wrong ones).
 WRONG = {
-    "index": ("flops", ["def flops(widths, batch):\n    return 0"]),
+    "your-machine": ("flops", ["def flops(widths, batch):\n    return 0"]),
     "auto-parallelism": (
         "halves_apart",
         [

@@ -19,21 +19,6 @@ class Box(NamedTuple):
 
 BOXES = [
     Box(
-        "index",
-        "PyTorch records for backward unless told otherwise (`torch.no_grad()`); here "
-        "recording has to be asked for (`autograd.record()`). JAX records nothing: "
-        "`jax.grad(f)` makes a function that computes the gradient of `f`.",
-        {
-            "torch": """
-x = torch.ones(2, requires_grad=True)
-assert (x * x).grad_fn is not None
-with torch.no_grad():
-    assert (x * x).grad_fn is None
-""",
-            "jax": "assert jax.grad(lambda x: (x * x).sum())(jnp.ones(2)).tolist() == [2, 2]",
-        },
-    ),
-    Box(
         "hybridize",
         "`torch.jit.trace` records one call, as `hybridize` does, and warns where a Python "
         "branch depends on a value. `torch.compile` remembers what a compiled program relies "
