@@ -19,7 +19,7 @@ from d2lmini.gluon import nn
 from labs import shared
 
 #: A program that neither pushes nor waits for so long, while work is pending, waits by other means.
-_PATIENCE_S = 0.5
+_PATIENCE_S = 0.2
 
 
 # -- the three phases of an operation --------------------------------------------------------------
