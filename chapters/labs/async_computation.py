@@ -37,10 +37,12 @@ def report_phases(
     print(f"{size} x {size}: {', '.join(words)}")
     for loop, model_s, s in zip(loops, predicted, measured):
         print(f"  {n} x {loop.__name__}: predicted {model_s:.3f} s, measured {s:.3f} s")
+    print(f"measured: {describe_phases(n, *phases)}")
+    ratios = [model_s / s for model_s, s in zip(predicted, measured)]
     load.say(
         f"{size} x {size}: is each prediction right within a factor of 2?",
-        describe_phases(n, *phases),
-        holds=all(0.5 < model_s / s < 2 for model_s, s in zip(predicted, measured)),
+        f"predicted over measured: {' and '.join(f'{ratio:.2f}' for ratio in ratios)}",
+        holds=all(0.5 < ratio < 2 for ratio in ratios),
         otherwise="in the loops the phases take other times than alone",
     )
 
@@ -48,16 +50,21 @@ def report_phases(
 def measure_phases(
     x: Any, n: int, loops: tuple[Callable[..., None], ...]
 ) -> tuple[list[float], list[float]]:
-    """The mean t1, t2 and t3 of `x + 1`, and the seconds that each loop takes for n of them; in ten
-    turns, so that a disturbance meets all of them."""
-    rows, loops_s = [], dict.fromkeys(loops, 0.0)
+    """t1, t2 and t3 of `x + 1`, and the seconds that each loop takes for n of them: medians of ten
+    turns, which all of them take part in, so that a disturbance counts little."""
+    phases, loops_s = [], []
     for _ in range(10):
-        rows.append(_measure_once(x, n // 10))
+        phases.append(_measure_once(x, n // 10))
+        loops_s.append([])
         for loop in loops:
             begin = time.perf_counter()
             loop(x, n // 10)
-            loops_s[loop] += time.perf_counter() - begin
-    return [statistics.mean(column) for column in zip(*rows)], list(loops_s.values())
+            loops_s[-1].append(10 * (time.perf_counter() - begin))
+    return _medians(phases), _medians(loops_s)
+
+
+def _medians(rows: list[Any]) -> list[float]:
+    return [statistics.median(column) for column in zip(*rows)]
 
 
 def _measure_once(x: Any, n: int) -> tuple[float, float, float]:
