@@ -416,7 +416,7 @@ def _too_many(trace: Trace, waits: list[Wait], allowed: int, per: str | int | No
         hint, advice = "waitall", "wait for the one value that is needed, or after the loop"
     elif kind in ("stats", "explain"):
         hint, advice = "polling", "asking until nothing is pending waits too: leave it out"
-    elif kind.startswith("wait_"):
+    elif kind.startswith("wait_") or kind == "event":
         hint, advice = "waiting", "the engine keeps the order by itself: leave it out"
     else:
         hint, advice = "reading", "keep the array (append it, add it up) and read after the loop"

@@ -140,7 +140,7 @@ def stats() -> Stats:
     """Counts of pushed, executed and pending operations: see `Stats`. A line that asks again and
     again until nothing is pending waits; traces record that as a wait of kind "stats"."""
     counts = current.stats()
-    if instrument.listeners:
+    if instrument.listeners or current.virtual:
         current.note_poll("stats", None, counts.pushed, counts.pending > 0)
     return counts
 
@@ -192,7 +192,7 @@ def bulk(undo: Undo, size: int) -> None:
 def explain(value: Any) -> str:
     """The tasks that hold or wait for a Var (or NDArray), each with the line that issued it."""
     var = _var_of(value)
-    if instrument.listeners:
+    if instrument.listeners or current.virtual:
         current.note_poll("explain", var, current.stats().pushed, not var.idle)
     return pending.explain(var)
 

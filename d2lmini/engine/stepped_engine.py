@@ -21,9 +21,10 @@
 
 A push queues. A step begins or ends one operation: the operation computes when it begins, on the
 thread that steps, and releases its Vars when it ends, after its predicted duration (`times=`) on
-the virtual clock. A wait of the program steps as far as it needs; the end of the scope steps to
-the end. `core` decides which operations are ready, as on the other engines; `schedule` which of
-them can begin on an idle worker, or end; the `choice` (`stepped_choices`) picks one of these.
+the virtual clock. A wait of the program steps as far as it needs, and so does a line that asks
+again and again whether work is pending; the end of the scope steps to the end. `core` decides which
+operations are ready, as on the other engines; `schedule` which of them can begin on an idle worker,
+or end; the `choice` (`stepped_choices`) picks one of these.
 
 Stepping back. `back()` turns back the clock, the queues of the Vars and the log, but not values:
 an operation runs once, and stepping forward over it again takes the result that it had. This is
@@ -127,6 +128,7 @@ class SteppedEngine(View):
         self.now_us = 0.0
         self._made_ns = time.perf_counter_ns()
         self.steps = 0  # begins and ends, less those taken back
+        self._asked_at = -1  # the steps when a line last asked again whether work is pending
         self.operations: dict[int, SteppedOperation] = {}
         self.schedule = Schedule(lambda operation: worker_pools.names_of(operation, self._size))
         self._tasks: dict[int, Task] = {}  # of the operations that have not ended
@@ -408,6 +410,12 @@ class SteppedEngine(View):
                 operation.status, operation.ready_ns = "waiting", 0
 
     # -- waiting -----------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """A line that asks for the third time, with no step between, would ask for ever: step."""
+        if self.steps == self._asked_at and thread_state.task is None:
+            self._step()
+        self._asked_at = self.steps
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
         """Step until `lock` is open."""

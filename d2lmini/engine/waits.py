@@ -107,9 +107,14 @@ class Waits(Scheduler):
         before, begin = _polls.last
         if before != asked:
             begin = now
-        elif not pending:
+        elif pending:
+            self._advance()
+        elif instrument.listeners:
             instrument.emit("wait", by, var, site, begin, now)
         _polls.last = (asked, begin) if pending else (None, 0)
+
+    def _advance(self) -> None:
+        """A line asks again, and work is still pending. Workers need no help."""
 
     def pause(self, task: Task) -> None:
         """Back-pressure: block the pushing thread until the bound admits `task`."""

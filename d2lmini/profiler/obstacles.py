@@ -110,16 +110,28 @@ class Obstacles:
 
     def blocking_waits(self) -> list[Wait]:
         """The waits of the program that could block: all but those for what the same thread has
-        waited for already."""
+        waited for already. A wait for what a pushed function sets is of the kind "event"."""
         found: list[Wait] = []
         earlier: dict[str, list[Wait]] = {}
-        for wait in self.trace.waits:
+        for wait in self._waits_and_events():
             if wait.kind == "backpressure":
                 continue
             before = earlier.setdefault(wait.thread, [])
             if not any(self._covers(other, wait) for other in before):
                 found.append(wait)
                 before.append(wait)
+        return found
+
+    def _waits_and_events(self) -> list[Wait]:
+        """The waits of the trace, and between them those for an event that an operation set."""
+        found, tellers = list(self.trace.waits), {}
+        for notice in self.trace.notices:
+            if notice.kind == "tell" and notice.operation:
+                tellers[notice.token] = notice.operation
+        woken = [n for n in self.trace.notices if n.kind == "wait" and n.token in tellers]
+        for n in reversed(woken):
+            event = Wait("event", -1, tellers[n.token], n.pushed, n.site, n.thread, 0, 0)
+            found.insert(n.waits, event)
         return found
 
     def _covers(self, other: Wait, wait: Wait) -> bool:

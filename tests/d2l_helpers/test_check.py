@@ -5,6 +5,8 @@ On the threaded engine as on the stepped one, whatever the order in which things
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -274,6 +276,22 @@ def test_a_buffer_that_is_written_again_is_waited_for_again(kind):
     trace = trace_of(answer)
     check.at_most_waits(trace, 3)
     assert hint_of(lambda: check.at_most_waits(trace, 2)) == "waiting"
+
+
+def test_an_event_that_a_pushed_function_sets_is_a_wait():
+    def wait_for(event, y):
+        engine.push(lambda: (time.sleep(0.01), event.set()), reads=[y])
+        event.wait()
+
+    def three_times():
+        for _ in range(3):
+            y = nd.ones((N, N)) + 1
+            wait_for(threading.Event(), y)
+            y.wait_to_read()  # no second wait
+
+    trace = trace_of(three_times)
+    assert hint_of(lambda: check.at_most_waits(trace, 2)) == "waiting"
+    check.at_most_waits(trace, 3)
 
 
 def test_no_hidden_waits(kind):

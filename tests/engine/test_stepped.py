@@ -134,6 +134,23 @@ def test_a_wait_steps_as_far_as_it_needs():
         del z
 
 
+def test_a_line_that_asks_until_nothing_is_pending_waits():
+    with engine.stepped() as stepped:
+        y = nd.ones((2,)) + 1
+        assert engine.stats().pending == 2
+        while "writing" in engine.explain(y):
+            pass
+        z = y + 1
+        while engine.stats().pending:
+            pass
+        assert z.asnumpy().tolist() == [3, 3]
+        y, asked = y + 1, 0
+        while engine.stats().pending:  # a program that steps by itself is not helped
+            asked += 1
+            stepped.step()
+        assert asked == 2
+
+
 def test_a_step_inside_a_task_is_refused():
     with engine.stepped() as s:
         problems: list[str] = []

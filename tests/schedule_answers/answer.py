@@ -21,7 +21,7 @@ class Exercise:
 @dataclass(frozen=True)
 class Answer:
     """hints: empty for a right answer. stepped: does it run on the stepped engine too? (Work that
-    is polled for, or that sets an event, is never done there.)"""
+    sets an event is never done there while the program waits for the event.)"""
 
     exercise: Exercise
     function: Callable[[SimpleNamespace], Any]

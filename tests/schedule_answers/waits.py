@@ -241,7 +241,7 @@ def wait_to_read_in_each(inputs):
     return total.asscalar()
 
 
-@wrong("polling", to=QUIET, stepped=False)
+@wrong("polling", to=QUIET)
 def polls_in_each(inputs):
     net, total = Net(inputs), nd.zeros((1,))
     for X in inputs.batches:

@@ -73,42 +73,6 @@ assert any(early)
         },
     ),
     Box(
-        "async-computation",
-        "On a GPU, `.item()`, `.cpu()` and `print` of a PyTorch tensor wait, as `asscalar` "
-        "and `print` do here; so does a Python `if` on its value. In JAX `float(y)`, "
-        "`np.asarray(y)` and `print(y)` wait.",
-        {
-            "jax": """
-y = jnp.ones(()) * 2
-assert float(y) == 2 and np.asarray(y) == 2 and str(y) == "2.0"
-""",
-        },
-    ),
-    Box(
-        "async-computation",
-        "Both check shapes at the call. What a GPU finds only while it computes, such as an "
-        "index out of range, PyTorch reports at a later call; with `CUDA_LAUNCH_BLOCKING=1` "
-        "it waits after each operation, as the NaiveEngine does here.",
-        {
-            "torch": """
-try:
-    torch.mm(torch.ones(2, 3), torch.ones(2, 3))
-except RuntimeError as error:
-    assert "cannot be multiplied" in str(error)
-else:
-    raise AssertionError("no error")
-""",
-            "jax": """
-try:
-    jnp.dot(jnp.ones((2, 3)), jnp.ones((2, 3)))
-except TypeError:
-    ...
-else:
-    raise AssertionError("no error")
-""",
-        },
-    ),
-    Box(
         "lazy-evaluation-and-memory",
         "Inside `jax.jit` an unused result is not computed: XLA, the compiler, removes it. "
         "Outside, every operation of JAX runs, as every one of PyTorch does.",
