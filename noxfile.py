@@ -97,7 +97,7 @@ def lab(session: nox.Session, stack: str) -> None:
     # What old packages warn of is no defect of ours.
     words = ["-W", "default"] if stack == "oldest" else []
     _pytest(session, *words, "tests/widgets")
-    chapters = [] if "--full" in session.posargs else ["index"]
+    chapters = [] if "--full" in session.posargs else ["start-here"]
     session.run("python", "tests/tools/run_chapters.py", str(ROOT), *chapters)
 
 
@@ -137,5 +137,5 @@ def wheel(session: nox.Session) -> None:
         session.run("d2lmini", "test", "--all")
         session.run("python", str(ROOT / "tests/tools/users_program.py"))
         session.run("d2lmini", "lab", "--copy", "mine")
-        chapters = ["index"] if "--quick" in session.posargs else []
+        chapters = ["start-here"] if "--quick" in session.posargs else []
         session.run("python", str(ROOT / "tests/tools/run_chapters.py"), "mine", *chapters)

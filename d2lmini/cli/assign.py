@@ -7,7 +7,8 @@
 The assignment holds the exercises whose answer a function of the chapter checks: in the list of a
 chapter's exercises their text names the call, as in "`check_deal(deal)`", and the fold "An answer
 to 8" defines `deal`. Each becomes three cells: the text, an empty answer, the check with its
-points. A first cell defines what answers and checks use from the chapter. A check that passes
+points. A first cell defines what answers and checks use from the chapter; the checks themselves
+stand in the chapter's module of `labs`, which is written beside the notebooks. A check that passes
 returns or prints a sentence, one that does not raises. The checks draw new instances at each call;
 when a teacher grades, each runs HIDDEN more times, so an answer that knows one instance by heart
 fails.
@@ -25,7 +26,7 @@ import json
 import re
 import symtable
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ from d2lmini.profiler import json_stream
 HIDDEN = 3
 
 Cell = dict[str, Any]
+#: Files of `labs` by their paths -> their texts.
+Labs = dict[str, str]
 
 
 class Exercise(NamedTuple):
@@ -95,8 +98,10 @@ def assign(options: argparse.Namespace) -> int:
         exercises = find_exercises(cells)
         if not exercises:
             raise CommandError(f"{path.name} has no exercise that a function checks")
-        head = [_text("head", _heading(path.name, cells, exercises)), _setup(cells, exercises)]
-        parts = FORMATS[options.format](name, head, exercises, options.points)
+        setup = _setup(cells, exercises)
+        labs = _labs(path.parent, setup["source"])
+        head = [_text("head", _heading(path.name, cells, exercises)), setup]
+        parts = FORMATS[options.format](name, head, exercises, options.points, labs)
         made = [(file, (x if isinstance(x, str) else _notebook(x)).encode()) for file, x in parts]
     except (ValueError, LookupError, TypeError, SyntaxError, RecursionError) as problem:
         raise CommandError(
@@ -179,6 +184,35 @@ def _setup(cells: list[Cell], exercises: list[Exercise]) -> Cell:
     return _code("setup", "\n\n\n".join(parts), locked=True)
 
 
+def _labs(folder: Path, source: str) -> Labs:
+    """The modules of `labs` that a program imports, and those that they import."""
+    found: Labs = {}
+    programs = [source]
+    while programs:
+        for name in _imported(programs.pop()):
+            file = "labs/__init__.py" if name == "labs" else f"{name.replace('.', '/')}.py"
+            if file not in found and (folder / file).is_file():
+                found[file] = (folder / file).read_text(encoding="utf-8")
+                programs.append(found[file])
+    return found
+
+
+def _imported(program: str) -> Iterator[str]:
+    """Names that may be modules of `labs`.
+
+    >>> sorted(_imported("from labs.a import b"))
+    ['labs', 'labs.a', 'labs.a.b']
+    """
+    for node in ast.walk(ast.parse(_without_magics(program))):
+        names = [alias.name for alias in getattr(node, "names", ()) if hasattr(alias, "name")]
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module}.{name}" for name in names)]
+        elif not isinstance(node, ast.Import):
+            continue
+        if names[0].split(".")[0] == "labs":
+            yield from ("labs", *names)
+
+
 def _without_magics(source: str) -> str:
     return "\n".join("" if line.startswith(("%", "!")) else line for line in source.split("\n"))
 
@@ -258,7 +292,9 @@ def _bodies(code: str, change: Callable[[list[str]], list[str]]) -> str:
 # -- formats: each gives (name of a file, cells or text) -------------------------------------------
 
 
-def _plain(chapter: str, head: list[Cell], exercises: list[Exercise], points: int) -> Any:
+def _plain(
+    chapter: str, head: list[Cell], exercises: list[Exercise], points: int, labs: Labs
+) -> Any:
     for reader in ("students", "teachers"):
         cells = list(head)
         for e in exercises:
@@ -274,9 +310,12 @@ def _plain(chapter: str, head: list[Cell], exercises: list[Exercise], points: in
                 _code(f"check-{e.number}", check, locked=True, points=points),
             ]
         yield f"{chapter}-{reader}.ipynb", cells
+    yield from labs.items()
 
 
-def _nbgrader(chapter: str, head: list[Cell], exercises: list[Exercise], points: int) -> Any:
+def _nbgrader(
+    chapter: str, head: list[Cell], exercises: list[Exercise], points: int, labs: Labs
+) -> Any:
     def marks(name: str, **what: Any) -> dict[str, Any]:
         kinds = {"grade": False, "solution": False, "locked": True, "task": False, **what}
         return {"grade_id": name, "schema_version": 3, **kinds}
@@ -293,14 +332,19 @@ def _nbgrader(chapter: str, head: list[Cell], exercises: list[Exercise], points:
             _code(graded, check, locked=False, nbgrader=marks(graded, grade=True, points=points)),
         ]
     yield f"source/{chapter}/{chapter}.ipynb", cells
+    yield from ((f"source/{chapter}/{file}", text) for file, text in labs.items())
     yield (
         "nbgrader_config.py",
         'c = get_config()  # noqa: F821\nc.CourseDirectory.course_id = "d2lmini"\n',
     )
 
 
-def _otter(chapter: str, head: list[Cell], exercises: list[Exercise], points: int) -> Any:
+def _otter(
+    chapter: str, head: list[Cell], exercises: list[Exercise], points: int, labs: Labs
+) -> Any:
     config = "# ASSIGNMENT CONFIG\nexport_cell: false\nrun_tests: false\ngenerate: true"
+    if labs:
+        config += "".join(["\nfiles:", *(f"\n  - {file}" for file in labs)])
     cells = [_raw(config), *head]
     for e in exercises:
         answer = _bodies(e.code, lambda body: ["# BEGIN SOLUTION", *body, "# END SOLUTION"])
@@ -321,6 +365,7 @@ def _otter(chapter: str, head: list[Cell], exercises: list[Exercise], points: in
         f"{chapter}.ipynb",
         [{**cell, "id": f"{at}-{cell['id']}"} for at, cell in enumerate(cells)],
     )
+    yield from labs.items()
 
 
 def _only(exercise: Exercise) -> str:

@@ -314,10 +314,12 @@ def profiler() -> str:
 
 
 def chapters() -> str:
-    """The chapters are there, and their Python parses."""
+    """The chapters and their labs are there, and their Python parses."""
     found = sorted((files.originals() / "chapters").glob("*.ipynb"))
     assert found, f"none at {files.originals()}"
     cells = 0
+    for path in (files.originals() / "chapters" / "labs").glob("*.py"):
+        compile(path.read_text(encoding="utf-8"), path.name, "exec", dont_inherit=True)
     for path in found:
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             source = "".join(cell["source"])

@@ -6,22 +6,27 @@
 A chapter shows `../img/NAME.svg`, and links to `../docs/grading.md` and to files of the library. So
 a copy has the folders `chapters`, `img`, `docs` and `d2lmini` side by side, the last as a link to
 the library in use.
+
+The notebooks of a copy have no outputs: a section asks for a prediction, and the stored output of
+the next cell would answer it. What a cell prints appears when the reader runs it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import d2lmini
 from d2lmini.cli.errors import CommandError
-from d2lmini.files import replace_atomically, write
+from d2lmini.files import write
 
 PACKAGE = Path(d2lmini.__file__).parent
-#: The file that names the version of a copy.
+#: The file that names the version of a copy, and the state of its originals.
 NOTE = "chapters/.d2lmini-version"
 #: What is copied beside the notebooks.
 BESIDE = (
@@ -59,7 +64,8 @@ def find_chapter(name: str) -> Path:
 def copy(folder: Path) -> list[str]:
     """Copy the chapters into `folder`, which is created if missing; returns the messages to print.
 
-    An existing file belongs to the reader: it is not changed. Refused if `folder` is a file or
+    The outputs of notebooks are left out. An existing file belongs to the reader: it is not
+    changed. Refused if `folder` is a file or
     cannot be written.
     """
     source = originals()
@@ -69,21 +75,23 @@ def copy(folder: Path) -> list[str]:
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
     note, kept = folder / NOTE, 0
+    others = [path for kind in BESIDE for path in sorted(source.glob(kind))]
+    state = hashlib.sha256()
     try:
-        for path in [*chapters, *(path for kind in BESIDE for path in sorted(source.glob(kind)))]:
+        for path in [*chapters, *others]:
+            content = path.read_bytes()
+            state.update(content)
             target = folder / path.relative_to(source)
-            target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
-                kept += path.suffix == ".ipynb"
-            else:
-                with replace_atomically(target) as [place]:
-                    shutil.copyfile(path, place)
-                    if path.suffix == ".ipynb":
-                        _name_kernel(Path(place))
+                kept += path in chapters
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write(target, content if path in others else _without_outputs(content))
         _library_beside(folder)
-        before = note.read_text(encoding="utf-8").strip() if note.exists() else None
-        if before is None:
-            write(note, d2lmini.__version__ + "\n")
+        now = f"{d2lmini.__version__} {state.hexdigest()[:12]}"
+        before = note.read_text(encoding="utf-8").strip() if note.exists() else now
+        if not note.exists():
+            write(note, now + "\n")
     except OSError as problem:
         raise CommandError(
             f"{folder} cannot be written: {problem.strerror}; name another"
@@ -91,31 +99,38 @@ def copy(folder: Path) -> list[str]:
     told = [f"{len(chapters) - kept} chapters copied to {folder / 'chapters'}"]
     if kept:
         told.append(f"{kept} were there, and are as you left them")
-    if kept and before not in (None, d2lmini.__version__):
-        told.append(
-            f"they are of d2lmini {before}, this is {d2lmini.__version__}: "
-            "name another folder for new ones"
-        )
+    if kept and before != now:
+        old, new = before.partition(" ")[0], d2lmini.__version__
+        versions = f"they are of d2lmini {old}, this is {new}" if old != new else "newer ones exist"
+        told.append(f"{versions}: name another folder for new ones")
     return told
 
 
-def _name_kernel(notebook: Path) -> None:
-    """Describe this Python's kernel in a notebook, as JupyterLab does when it opens a notebook:
-    JupyterLab calls a notebook unsaved whose description differs. Without a kernel do nothing."""
+def _without_outputs(content: bytes) -> bytes:
+    """A notebook before it was run, with the description of this Python's kernel."""
+    notebook = json.loads(content)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    _name_kernel(notebook["metadata"])
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _name_kernel(metadata: dict[str, Any]) -> None:
+    """Describe this Python's kernel, as JupyterLab does when it opens a notebook: JupyterLab calls
+    a notebook unsaved whose description differs. Without a kernel do nothing."""
     try:
         from ipykernel.ipkernel import IPythonKernel
         from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
     except ImportError:
         return
-    content = json.loads(notebook.read_text(encoding="utf-8"))
-    own = content["metadata"]["kernelspec"]
+    own = metadata["kernelspec"]
     try:
         spec = KernelSpecManager().get_kernel_spec(own["name"])
     except NoSuchKernel:
         return
     own |= {"display_name": spec.display_name, "language": spec.language}
-    content["metadata"]["language_info"] = IPythonKernel.language_info
-    write(notebook, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    metadata["language_info"] = IPythonKernel.language_info
 
 
 def _library_beside(folder: Path) -> None:

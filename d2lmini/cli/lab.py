@@ -1,8 +1,7 @@
 """`d2lmini lab [FOLDER]`: the chapters in JupyterLab.
 
-From a clone of the repository the command opens the clone's chapters. A wheel contains the
-chapters: they are first copied to FOLDER, which belongs to you; nothing is downloaded, and existing
-files are never overwritten (`files.py`).
+The chapters are copied to FOLDER, which belongs to you, and opened there; nothing is downloaded,
+and existing files are never overwritten. The copies have no outputs yet (`files.py`).
 
 JupyterLab runs with its own safe defaults: for this machine only, behind a token.
 """
@@ -21,6 +20,7 @@ from typing import Any
 from d2lmini.cli import files
 from d2lmini.cli.errors import CommandError
 
+FIRST = "00-start-here.ipynb"
 DEFAULT_FOLDER = "d2lmini-chapters"
 
 
@@ -29,13 +29,14 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "lab",
         help="read and run the chapters in JupyterLab",
-        description="Open the chapters in JupyterLab. They are copied to FOLDER first, where they "
-        "are not yet there; in a clone of the repository its own are opened, unless FOLDER is "
-        "named. Options of JupyterLab follow --, as in: d2lmini lab -- --no-browser --port 9999",
+        description="Open the chapters in JupyterLab. They are copied to FOLDER first, without "
+        "their outputs, where they are not yet there. Options of JupyterLab follow --, as in: "
+        "d2lmini lab -- --no-browser --port 9999",
     )
     parser.add_argument(
-        "folder", nargs="?", metavar="FOLDER", help=f"where they go; default: {DEFAULT_FOLDER}"
-    )
+        "folder", nargs="?", metavar="FOLDER", default=DEFAULT_FOLDER,
+        help=f"where they go; default: {DEFAULT_FOLDER}",
+    )  # fmt: skip
     parser.add_argument("--copy", action="store_true", help="only copy the chapters; start nothing")
     parser.add_argument("jupyter", nargs="*", metavar="-- OPTION", help="options of JupyterLab")
     parser.set_defaults(do=open_lab)
@@ -45,16 +46,14 @@ def open_lab(options: argparse.Namespace) -> int:
     """Copy the chapters, if need be, and run JupyterLab; returns its exit status."""
     if not options.copy and importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install 'd2lmini[lab]'")
-    root = files.tree()
-    if options.folder is not None or root is None or options.copy:
-        root = Path(options.folder or DEFAULT_FOLDER).resolve()
-        print("; ".join(files.copy(root)))
+    root = Path(options.folder).resolve()
+    print("; ".join(files.copy(root)))
     if options.copy:
         return 0
     command = [
         sys.executable, "-m", "jupyterlab",
         f"--ServerApp.root_dir={root}",
-        "--LabApp.default_url=/lab/tree/chapters/00-start-here.ipynb",
+        f"--LabApp.default_url=/lab/tree/chapters/{FIRST}",
         *_as_root(), *options.jupyter,
     ]  # fmt: skip
     return _run(command, files.environment())

@@ -10,7 +10,7 @@ from d2lmini.cli.files import chapter_name, find_chapter
 pytestmark = pytest.mark.timeout(400)
 
 # One chapter by default; D2LMINI_BROWSER_CHAPTERS=all, or names of chapters, for more.
-NAMES = os.environ.get("D2LMINI_BROWSER_CHAPTERS", "multiple-gpus-gluon").split()
+NAMES = os.environ.get("D2LMINI_BROWSER_CHAPTERS", "multiple-gpus").split()
 CHAPTERS = sorted(chapter_name(path) for path in (ROOT / "chapters").glob("*.ipynb"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import nbformat
@@ -23,9 +24,21 @@ WITH_CHECKS = [chapter_name(path) for path in CHAPTERS if find_exercises(cells_o
 
 
 def run(path: Path) -> dict[str, object]:
-    """Run a notebook's code; id of a cell -> True, or the error that it raised."""
+    """Run a notebook's code, with the `labs` that stand beside it; id of a cell -> True, or the
+    error that it raised."""
     done: dict[str, object] = {}
     place: dict[str, object] = {}
+    others = [name for name in sys.modules if name.split(".")[0] == "labs"]
+    for name in others:
+        del sys.modules[name]
+    sys.path.insert(0, str(path.parent))
+    try:
+        return _run_cells(path, place, done)
+    finally:
+        sys.path.remove(str(path.parent))
+
+
+def _run_cells(path: Path, place: dict, done: dict) -> dict[str, object]:
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code":
             try:
@@ -43,7 +56,8 @@ def test_most_chapters_have_exercises_that_a_function_checks():
 @pytest.mark.parametrize("chapter", WITH_CHECKS)
 def test_the_teachers_answers_pass_and_the_students_blanks_do_not(chapter, tmp_path, capsys):
     assert main(["assign", chapter, "--points", "7", "--out", str(tmp_path)]) == 0
-    students, teachers = map(Path, capsys.readouterr().out.split())
+    students, teachers, *labs = map(Path, capsys.readouterr().out.split())
+    assert labs and all(path.parent == tmp_path / "labs" for path in labs)
     right = run(teachers)
     assert all(outcome is True for outcome in right.values()), right
     blank = run(students)
@@ -66,7 +80,10 @@ def test_the_teachers_answers_pass_and_the_students_blanks_do_not(chapter, tmp_p
 def test_what_is_no_chapter_or_has_no_checks_is_said(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["assign", "nowhere"])
-    assert "there is no chapter 'nowhere'; there are index, hybridize, " in capsys.readouterr().err
+    assert (
+        "there is no chapter 'nowhere'; there are start-here, hybridize, "
+        in capsys.readouterr().err
+    )
     empty = tmp_path / "empty.ipynb"
     empty.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "# A"}]}))
     with pytest.raises(SystemExit):
@@ -101,3 +118,25 @@ def test_the_first_cell_has_what_is_used_and_no_more(tmp_path, capsys):
     assert made["answer-7"].startswith('def twice(x):\n    """Write')
     assert "half" not in made["answer-7"]
     assert list(made) == ["head", "setup", "exercise-7", "answer-7", "check-7"]
+
+
+@pytest.mark.parametrize(
+    ("form", "place"), [("plain", ""), ("nbgrader", "source/small/"), ("otter", "")]
+)
+def test_labs_that_are_used_stand_beside_the_notebook(form, place, tmp_path, capsys):
+    cells = [{"cell_type": "markdown", "source": [text]} for text in CHAPTER]
+    first = "from labs.small import check_twice"
+    cells += [{"cell_type": "code", "source": [source]} for source in [first, *CODE[1:3]]]
+    (tmp_path / "labs").mkdir()
+    used = {"__init__": "", "small": f"from labs.part import a\n{CODE[3]}", "part": "a = 1"}
+    for name, text in {**used, "other": ""}.items():
+        (tmp_path / "labs" / f"{name}.py").write_text(text)
+    path = tmp_path / "small.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    out = tmp_path / "out"
+    main(["assign", str(path), "--format", form, "--out", str(out)])
+    labs = {path.name for path in (out / place / "labs").iterdir()}
+    assert labs == {"__init__.py", "small.py", "part.py"}
+    if form == "otter":
+        raw = [c["source"] for c in cells_of(out / "small.ipynb") if c["cell_type"] == "raw"]
+        assert "files:" in raw[0] and "  - labs/part.py" in raw[0]

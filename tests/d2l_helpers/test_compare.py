@@ -35,7 +35,7 @@ def test_the_race_of_the_book(machine):
         for _ in range(10):
             machine.push(0.001, 0.001)
 
-    verdict = compare({"synchronous": synchronous, "asynchronous": asynchronous}, rounds=6)
+    verdict = compare(synchronous, asynchronous, rounds=6)  # by their own names
     assert verdict.times["synchronous"] == pytest.approx([0.020] * 6)
     assert verdict.times["asynchronous"] == pytest.approx([0.011] * 6)
     assert verdict.issue["asynchronous"] == pytest.approx([0.010] * 6)
@@ -112,6 +112,12 @@ def test_errors_end_the_race(machine):
 def test_impossible_races_are_refused(candidates, options, error, message):
     with pytest.raises(error, match=message):
         compare(candidates, **options)
+
+
+@pytest.mark.parametrize("functions", [(list,), (list, list), (lambda: 1, lambda: 2), ({}, list)])
+def test_functions_without_names_of_their_own_are_refused(functions):
+    with pytest.raises(ValueError, match=r"two or more|names that differ|not both"):
+        compare(*functions)
 
 
 def test_the_verdict_names_the_blas_threads(machine):

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from build_book import LEFT_OUT, WIDGET, Book, BrokenBook, in_order, main
+from build_book import LEFT_OUT, OUTCOME, WIDGET, Book, BrokenBook, in_order, main
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def root(tmp_path) -> Path:
     (tmp_path / "img" / "map.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     (tmp_path / "d2lmini" / "core.py").write_text("def wombat():\n    return 1\n")
     cells = {
-        "index": [new_markdown_cell(FIRST), drawn(), new_markdown_cell(CAPTION)],
+        "start-here": [new_markdown_cell(FIRST), drawn(), new_markdown_cell(CAPTION)],
         "second": [new_markdown_cell(SECOND)],
         "another": [new_markdown_cell("# Another\n\n$$a < b$$")],
     }
@@ -107,6 +107,63 @@ def test_of_a_widget_there_is_the_picture_which_says_what_its_caption_says(root)
     assert "the widget itself" not in first.get_text() and WIDGET not in str(first)
 
 
+PARTS = """
+## 1. A question?
+
+What is 1 + 1?
+
+**Your prediction.** Two?
+
+> code
+
+And again?
+
+> code
+
+**What happened.** It is.
+
+> code
+
+**Your prediction.** And now?
+
+> code
+
+## 2. Another?
+
+> code
+"""
+
+
+def test_an_output_that_answers_a_prediction_is_folded(root):
+    """Those from a prediction to what happened, and no other ones."""
+    output = new_output("stream", name="stdout", text="2")
+    cells = [
+        new_code_cell("1 + 1", outputs=[output]) if part == "code" else new_markdown_cell(part)
+        for part in re.split(r"^> (code)$", PARTS, flags=re.M)
+    ]
+    nbformat.write(new_notebook(cells=cells), root / "chapters" / "second.ipynb")
+    soup = page(built(root), "second.html")
+    folded = [bool(part.find_parent("details")) for part in soup.select(".output_wrapper")]
+    assert folded == [True, True, False, True, False]
+    assert {fold.summary.string for fold in soup.main.find_all("details")} == {OUTCOME}
+
+
+def test_what_a_cell_imports_from_labs_can_be_read(root):
+    (root / "chapters" / "labs").mkdir()
+    (root / "chapters" / "labs" / "second.py").write_text("def check_wallaby(answer): ...")
+    path = root / "chapters" / "second.ipynb"
+    cell = new_code_cell("from labs.second import check_wallaby")
+    nbformat.write(new_notebook(cells=[new_markdown_cell("# Second"), cell]), path)
+    out = built(root)
+    [link] = page(out, "second.html").select(".labs a")
+    assert link.string == "labs/second.py"
+    assert "check_wallaby" in page(out, link["href"]).main.get_text()
+    cell.source = "from labs.third import gone"
+    nbformat.write(new_notebook(cells=[cell]), path)
+    with pytest.raises(BrokenBook, match=r"second\.ipynb imports labs\.third"):
+        built(root)
+
+
 def test_navigation(root):
     out = built(root)
     order = ["index.html", "second.html", "another.html"]
@@ -125,8 +182,8 @@ def test_navigation(root):
 
 
 def test_chapters_that_the_first_page_does_not_name_come_last():
-    assert in_order(["a", "index", "z"], "[a](a.ipynb)\n## The chapters\n[z](z.ipynb)") == [
-        "index",
+    assert in_order(["a", "start-here", "z"], "[a](a.ipynb)\n## The chapters\n[z](z.ipynb)") == [
+        "start-here",
         "z",
         "a",
     ]

@@ -201,6 +201,27 @@ def test_a_main_module_of_ones_own():
 
 
 @posix
+def test_the_end_of_a_program_meets_no_manager_that_is_closing():
+    """concurrent.futures asks whether the pipe of a pool's thread is open, and then writes: here
+    slowly, so that the thread would have closed the pipe meanwhile."""
+    code, _, err = run_program(
+        """
+        import concurrent.futures.process as process, time
+        from d2lmini.gluon.data import DataLoader
+        def wakeup(self):
+            if not self._closed:
+                time.sleep(0.3)
+                self._writer.send_bytes(b"")
+        process._ThreadWakeup.wakeup = wakeup
+        if __name__ == "__main__":
+            for batch in DataLoader([1, 2, 3], 1, num_workers=1, thread_pool=False):
+                break
+        """
+    )
+    assert (code, err) == (0, "")
+
+
+@posix
 def test_workers_end_with_a_killed_program_though_its_child_lives(tmp_path):
     """The child has a copy of all that the program had open."""
     file = tmp_path / "program.py"

@@ -77,6 +77,16 @@ def test_the_oldest_versions_are_the_lower_bounds():
     assert oldest == {name: version + ".0" for name, version in lowest.items()}
 
 
+TOP = """
+.ci .gitattributes .github .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md
+chapters d2lmini docs environment.yml img noxfile.py pyproject.toml tests
+""".split()
+
+
+def test_nothing_that_a_program_left_is_committed():
+    assert {path.relative_to(ROOT).parts[0] for path in tracked_files()} == {*TOP}
+
+
 # --- chapters ---
 
 

@@ -37,11 +37,13 @@ from d2lmini.cli.files import chapter_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).resolve().parent / "book"
-FIRST = "index"
+FIRST = "start-here"
 
 
 GUIDES = "docs"
 HEADINGS = ["h1", "h2", "h3"]
+OUTCOME = "What one run printed"
+PREDICT, HAPPENED = "Your prediction.", "What happened."
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LEFT_OUT = "An answer is left out of this copy of the book."
 
@@ -66,9 +68,7 @@ class Page:
 
     @property
     def file(self) -> str:
-        return (
-            f"{chapter_name(self.path)}.html" if self.part == "chapters" else guide_file(self.path)
-        )
+        return chapter_file(self.path) if self.part == "chapters" else guide_file(self.path)
 
     @property
     def body(self) -> BeautifulSoup:
@@ -77,6 +77,12 @@ class Page:
     @property
     def sections(self) -> list[tuple[str, str, str]]:
         return sections_of(self)
+
+
+def chapter_file(path: Path) -> str:
+    """The page of a chapter; the first one is the page that opens with a folder."""
+    name = chapter_name(path)
+    return "index.html" if name == FIRST else f"{name}.html"
 
 
 def guide_file(path: Path) -> str:
@@ -144,8 +150,26 @@ def read_page(path: Path, exporter: HTMLExporter, solutions: bool) -> Page:
             note = page.soup.new_tag("p", attrs={"class": "left-out"})
             note.string = LEFT_OUT
             fold.replace_with(note)
+    fold_outcomes(page.soup)
     name_headings(page, lambda text: text.replace(" ", "-"))  # as JupyterLab does
     return page
+
+
+def fold_outcomes(soup: BeautifulSoup) -> None:
+    """Fold each output that answers a prediction: those from "Your prediction." to "What happened."
+    or the end of the section."""
+    predicting = False
+    for cell in soup.find_all("div", class_="cell"):
+        if "text_cell" in cell["class"]:
+            for mark in cell.find_all(["strong", "h2"]):
+                if mark.name == "h2" or mark.get_text() in (PREDICT, HAPPENED):
+                    predicting = mark.get_text() == PREDICT
+        output = cell.find("div", class_="output_wrapper")
+        if predicting and output:
+            fold = output.wrap(soup.new_tag("details", attrs={"class": "outcome"}))
+            summary = soup.new_tag("summary")
+            summary.string = OUTCOME
+            fold.insert(0, summary)
 
 
 def read_guide(path: Path, exporter: HTMLExporter) -> Page:
@@ -180,7 +204,11 @@ def in_order(names: list[str], first_page: str) -> list[str]:
     """The first page, then chapters as the table below its "## The chapters" has them, then the
     others."""
     table = first_page.partition("\n## The chapters\n")[2].split("\n## ")[0]
-    named = [name for name in re.findall(r"\((?:\d\d-)?([\w-]+)\.ipynb\)", table) if name in names]
+    named = [
+        name
+        for name in re.findall(r"\((?:\d\d-|appendix-)?([\w-]+)\.ipynb\)", table)
+        if name in names
+    ]
     return list(dict.fromkeys([*([FIRST] if FIRST in names else []), *named, *names]))
 
 
@@ -218,6 +246,7 @@ class Book:
             for tag, key in (("a", "href"), ("img", "src")):
                 for element in page.soup.find_all(tag, attrs={key: True}):
                     element[key] = self._address(page, element[key])
+            self._link_labs(page)
             self._link_names(page)
         self._write_index()
         for part in (self.pages, self.guides, self.reference):
@@ -247,6 +276,19 @@ class Book:
             if place and "." in text and not code.find_parent(["a", "pre", "summary", *HEADINGS]):
                 code.wrap(page.soup.new_tag("a", attrs={"class": "name", "href": place}))
 
+    def _link_labs(self, page: Page) -> None:
+        """Below a cell that imports from the chapter's module of `labs`: a link to that file."""
+        for cell in page.soup.select(".input .highlight"):
+            for name in re.findall(r"from labs\.(\w+) import", cell.get_text()):
+                path = self.chapters.resolve() / "labs" / f"{name}.py"
+                if not path.is_file():
+                    raise BrokenBook(f"{page.path.name} imports labs.{name}, which is not there")
+                note = page.soup.new_tag("p", attrs={"class": "labs"})
+                link = page.soup.new_tag("a", href=self._source(path))
+                link.string = f"labs/{name}.py"
+                note.append(link)
+                cell.insert_after(note)
+
     def _source(self, path: Path) -> str:
         """The page of a file of the library."""
         name = ".".join(path.relative_to(self.root).parts)
@@ -267,7 +309,7 @@ class Book:
             raise BrokenBook(f"{page.path.name} points to {address}, which is not there")
         within = path.relative_to(self.root)
         if path.suffix == ".ipynb":
-            file = f"{chapter_name(path)}.html"
+            file = chapter_file(path)
         elif path.suffix == ".md" and path.parent == self.root / GUIDES:
             file = guide_file(path)
         elif path.suffix in (".svg", ".png", ".jpg"):

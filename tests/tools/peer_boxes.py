@@ -59,44 +59,6 @@ assert counter.frame_count == 2
         },
     ),
     Box(
-        "hybridize",
-        "`jax.jit` records once for each combination of shapes and dtypes. A Python `if` on a"
-        " value raises an error while it records; `jax.lax.cond` is the branch that can be "
-        "recorded.",
-        {
-            "jax": """
-calls = []
-
-@jax.jit
-def double(x):
-    calls.append(x)
-    return x * 2
-
-double(jnp.ones(2)), double(jnp.ones(2)), double(jnp.ones(3))
-assert len(calls) == 2
-try:
-    jax.jit(lambda x: x if x.sum() > 0 else -x)(jnp.ones(2))
-except jax.errors.TracerBoolConversionError:
-    branch = jax.jit(lambda x: jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x))
-    assert branch(-jnp.ones(2)).tolist() == [1, 1]
-else:
-    raise AssertionError("it was recorded")
-""",
-        },
-    ),
-    Box(
-        "hybridize",
-        "`torch.fx.symbolic_trace(net).code` prints a recorded net as Python; "
-        "`jax.make_jaxpr(f)(x)` prints the recorded operations of a function.",
-        {
-            "torch": """
-code = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())).code
-assert "def forward(self, input)" in code
-""",
-            "jax": 'assert "mul" in str(jax.make_jaxpr(lambda x: x * 2)(jnp.ones(2)))',
-        },
-    ),
-    Box(
         "async-computation",
         "On the CPU an operation of PyTorch returns when its result is computed; only "
         "operations on a GPU are queued. An operation of JAX returns early on the CPU too, "
@@ -268,24 +230,6 @@ assert x.tolist() == [1, 1, 1]
 dist.destroy_process_group()
 """,
             "jax": "assert callable(jax.distributed.initialize)",
-        },
-    ),
-    Box(
-        "memory-and-precision",
-        'PyTorch has arrays without memory on `torch.device("meta")`, and JAX has '
-        "`jax.eval_shape(f, x)`. Both give shapes and dtypes without computing. "
-        "`torch.cuda.max_memory_allocated()` measures the peak on a GPU.",
-        {
-            "torch": """
-x = torch.empty(10**6, 10**6, device="meta")
-y = x @ x
-assert y.shape == (10**6, 10**6) and y.is_meta
-assert callable(torch.cuda.max_memory_allocated)
-""",
-            "jax": """
-x = jax.ShapeDtypeStruct((10**6, 10**6), jnp.float32)
-assert jax.eval_shape(jnp.dot, x, x).shape == (10**6, 10**6)
-""",
         },
     ),
     Box(

@@ -1,4 +1,9 @@
-"""How long each chapter takes: the table of docs/teaching.md."""
+"""How long each chapter takes: the table of docs/teaching.md.
+
+Minutes are counted, not measured: words that are read, lines of code that are read, a minute for
+each prediction, and what each kind of exercise takes. Only the time in which the cells run is
+measured (`execute_chapters.py`, on a quiet machine).
+"""
 
 from __future__ import annotations
 
@@ -10,47 +15,68 @@ from typing import NamedTuple
 from d2lmini.cli.assign import find_exercises
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
-#: Words a minute that a student reads of such a text.
-PACE = 150
-MORE = "(more)"
+#: Words that a student reads in a minute, and seconds for a line of code.
+WORDS_A_MINUTE, SECONDS_A_LINE = 200, 4
+PREDICTION = 1.0
+#: Minutes for an exercise of a section, and for one of each kind at the end of a chapter.
+EXERCISE = 1.0
+KINDS = {"Recall": 1.0, "Predict": 2.0, "Break it": 3.0, "Build": 10.0}
+#: What counts as "with exercises": the checked ones are homework.
+CORE_KINDS = ("Recall", "Predict", "Break it")
 
 
 class Length(NamedTuple):
-    """words     of the Markdown that is read: without folded answers, exercises and word tables
-    sections     the numbers of the core's sections, and of the others
-    run_s        seconds that its cells take on a quiet machine; None if not measured
-    checked      how many exercises a function checks"""
+    """Minutes of a chapter, and what they are counted from.
+
+    words      of the Markdown that is read: without folded answers and exercises
+    lines      of code cells, without blank ones and the imports of the first cell
+    exercises  of sections, and by kind
+    run_s      seconds that the cells take on a quiet machine; None if not measured
+    checked    how many exercises a function checks"""
 
     title: str
     words: int
-    core_words: int
-    core: list[int]
-    more: list[int]
+    lines: int
+    predictions: int
+    in_sections: int
+    exercises: dict[str, int]
     run_s: float | None
     checked: int
 
     @property
-    def core_minutes(self) -> float:
-        """Reading the core, and running all cells."""
-        return self.core_words / PACE + (self.run_s or 0) / 60
+    def reading(self) -> float:
+        """Reading, predicting, and running all cells."""
+        minutes = self.words / WORDS_A_MINUTE + self.lines * SECONDS_A_LINE / 60
+        return minutes + PREDICTION * self.predictions + (self.run_s or 0) / 60
+
+    @property
+    def with_exercises(self) -> float:
+        """And the exercises that take no programming."""
+        own = sum(KINDS[kind] * self.exercises[kind] for kind in CORE_KINDS)
+        return self.reading + EXERCISE * self.in_sections + own
+
+    @property
+    def building(self) -> float:
+        return KINDS["Build"] * self.exercises["Build"]
 
 
 def length_of(path: Path) -> Length:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    text = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
-    title = text.splitlines()[0].removeprefix("# ")
+    sources = [("".join(c["source"]), c["cell_type"]) for c in cells]
+    text = "\n\n".join(source for source, kind in sources if kind == "markdown")
+    code = [source for source, kind in sources if kind == "code"][1:]
     read = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
-    read = re.sub(r"\n## (?:Exercises|Words|Sources)\n.*?(?=\n## |\Z)", "", read, flags=re.S)
-    parts = re.split(r"(?m)^(?=## )", read)
-    numbers: dict[bool, list[int]] = {True: [], False: []}
-    core_words = 0
-    for part in parts:
-        optional = part.splitlines()[0].endswith(MORE) if part else False
-        if numbered := re.match(r"## (\d+)\.", part):
-            numbers[optional].append(int(numbered[1]))
-        core_words += 0 if optional else len(part.split())
+    read, _, asked = read.partition("\n## Exercises\n")
+    read = re.sub(r"\n## Sources\n.*?(?=\n## |\Z)", "", read, flags=re.S)
+    exercises = dict.fromkeys(KINDS, 0)
+    for part in re.split(r"(?m)^### ", asked)[1:]:
+        for kind in KINDS:
+            if part.startswith(kind):
+                exercises[kind] += len(re.findall(r"(?m)^\d+\. ", part))
     return Length(
-        title, len(read.split()), core_words, numbers[False], numbers[True],
+        text.splitlines()[0].removeprefix("# "), len(read.split()),
+        sum(bool(line.strip()) for source in code for line in source.splitlines()),
+        text.count("**Your prediction.**"), text.count("**Exercise.**"), exercises,
         _run_s(path.stem), len(find_exercises(cells)),
     )  # fmt: skip
 
@@ -63,17 +89,18 @@ def _run_s(chapter: str) -> float | None:
 
 
 def table() -> str:
-    head = "| chapter | sections | core | of it reading | all cells run | checked exercises |"
-    rows = [head, "| --- |" + " --- |" * 5]
+    head = "| chapter | words | read and run | with exercises | to build | cells run | checked |"
+    rows = [head, "| --- |" + " --- |" * 6]
     for path in sorted(CHAPTERS.glob("*.ipynb")):
         known = length_of(path)
         cells = [
             f"[{known.title}](../chapters/{path.name})",
-            f"{len(known.core)}" + (f" and {len(known.more)} more" if known.more else ""),
-            f"{known.core_minutes:.0f} min",
-            f"{known.core_words / PACE:.0f} min",
+            f"{known.words}",
+            f"{known.reading:.0f} min",
+            f"{known.with_exercises:.0f} min",
+            f"{known.building:.0f} min" if known.building else "",
             "" if known.run_s is None else f"{known.run_s:.0f} s",
-            str(known.checked),
+            f"{known.checked}" if known.checked else "",
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"

@@ -142,11 +142,16 @@ class WorkerTraceback(Exception):
 
 
 _open_pools: weakref.WeakSet[ProcessPool] = weakref.WeakSet()
+#: The threads of concurrent.futures that manage the workers.
+_managers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def _close_pools() -> None:
     for pool in list(_open_pools):
         pool.close()
+    # concurrent.futures wakes these threads next, and fails if one closes its pipe meanwhile.
+    for thread in living(_managers):
+        thread.join()
 
 
 # At interpreter exit, before `atexit`, concurrent.futures would wait for every submitted batch.
@@ -188,9 +193,12 @@ class ProcessPool:
 
     def submit(self, *job: Any) -> Future:
         try:
-            return self._executor.submit(_work, *job)
+            future = self._executor.submit(_work, *job)
+            if thread := getattr(self._executor, "_executor_manager_thread", None):
+                _managers.add(thread)
+            return future
         except BrokenProcessPool as problem:
-            future: Future = Future()
+            future = Future()
             future.set_exception(problem)
             return future
 
