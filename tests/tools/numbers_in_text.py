@@ -86,7 +86,32 @@ class Listed(NamedTuple):
         return self.reason in ("definition", "published") and len(self.proof.split()) >= 3
 
 
-LISTED: list[Listed] = []
+LISTED = [
+    Listed("appendix", "missing to 100 %", "definition", "all of a limit"),
+    Listed("appendix", "above 100 % needs", "definition", "more than a limit"),
+    Listed("appendix", "eight times as many bytes", "arithmetic", "512 * (1 / 8) ** 2 == 8"),
+    Listed("01", "10 µs of 50.1 ms", "arithmetic", "round(100 * 9 * 10 / 50_100, 1) == 0.2"),
+    Listed("01", "90 µs of 150 µs", "arithmetic", "10 * (5 + 10) == 150 < 2 * 90"),
+    Listed("03", "is a sleep of 10 ms", "set", "disk_s: float = 0.01"),
+    Listed("03", "each operation takes 1 ms", "set", "times=lambda task: 1000"),
+    Listed("03", "millisecond of `waits`", "arithmetic", "1 * 1 / 2 == 0.5"),  # one worker of two
+    Listed("03", "millisecond of `dependency`", "arithmetic", "1 * 1 / 2 == 0.5"),
+    Listed("03", "batch for 0.8 ms", "definition", "so the stored trace was generated"),
+    Listed("03", "0 % of `waits`", "definition", "counted in a stored trace"),
+    Listed("05", "devices of 0.025 GFLOP/s", "set", "gflops=0.025"),
+    Listed("05", "so it takes 80 ms", "arithmetic", "2 * 100**3 / 0.025e9 == 0.08"),
+    Listed("05", "a copy 32 ms", "arithmetic", "(2e6 / 0.05e9, 4e4 / 0.00125e9) == (0.04, 0.032)"),
+    Listed("06", "slow, 0.005 GB/s", "set", "link_gb_s=0.005"),
+    Listed("06", "step is twice as long", "definition", "the step of the weights"),
+    Listed("07", "takes 20 microseconds", "set", "times=20"),
+    Listed("07", "four times 20 us", "set", "times=20"),
+    Listed("08", "message by 1 ms, and", "set", "gb_s=0.01, latency_s=0.001"),
+    Listed("08", "α / β = 30 μs", "arithmetic", "round(30e-6 * 1.2e9) == 36_000"),
+    Listed("08", "backward sleeps 4 ms", "set", "ms: float = 4"),
+    Listed("08", "about twenty minutes", "arithmetic", "round((2 * 30 * 23100) ** 0.5 / 60) == 20"),
+    Listed("08", "after 35 ms", "arithmetic", "8 * 4 + 3 == 35"),
+    Listed("08", "after 32 + 20 + 24", "arithmetic", "(32 + 20 + 24, 8 + 4 * 26) == (76, 112)"),
+]
 
 
 class Sentence(NamedTuple):
