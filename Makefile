@@ -72,7 +72,7 @@ browser: $(VENV)/.test  ## test-browser where there is a browser; last, to say l
 test-browser: $(VENV)/.test  ## chapters and widgets in JupyterLab in a real browser; keeps screenshots in build/
 	$(PY) tests/browser/run.py $(BROWSERFLAGS)
 
-gallery: $(VENV)/.test  ## take README's pictures of widgets, chapter and book anew: img/gallery-*.png
+gallery: $(VENV)/.test  ## take the guides' pictures of widgets, chapter and book anew: img/gallery-*.png
 	$(PY) -m pytest -q tests/browser/gallery.py
 
 format: $(VENV)/.test  ## rewrite the code in the project's format
@@ -120,7 +120,7 @@ fuzz: $(VENV)/.test  ## damaged files for every reader (docs/hostile-input.md), 
 	$(PY) tests/fuzz/run.py $(FUZZFLAGS)
 	$(PY) tests/generators/run.py $(PROGRAMFLAGS)
 
-soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/soak.md)
+soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/tried.md)
 	$(PY) tests/soak/soak.py $(SOAKFLAGS)
 
 growth: $(VENV)/.test  ## how cost grows: tasks, dependencies, devices, batches, layers

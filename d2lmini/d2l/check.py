@@ -305,6 +305,13 @@ _HINTS = {
 }
 
 
+#: Added to "needs" if other operations use the array, too: perhaps each uses a view of it.
+_VIEWS = (
+    ". Or is it only the array that they share? To the engine a view is its whole array: if each "
+    "operation needs a part, give each part an array of its own (one copy for each)"
+)
+
+
 def _partners(
     trace: Trace, first: list[Operation], second: list[Operation], a: str, b: str, but: int
 ) -> Sentence:
@@ -341,7 +348,18 @@ def _stand_apart(
     wait = obstacles.wait_between(x, y)
     line = "" if wait is None else f"{wait.where} ({wait.kind})"
     text = _HINTS[why].format(x=x, y=y, wait=line)
+    if why == "needs" and _share_an_array(obstacles, x, y):
+        text += _VIEWS
     return Wrong(why, f"{a} cannot run beside {b}. {text}")
+
+
+def _share_an_array(obstacles: Obstacles, x: Operation, y: Operation) -> bool:
+    """Is the array, by whose value `y` depends on `x`, used by other operations, too?"""
+    trace = obstacles.trace
+    maker = trace[obstacles.path(x.number, y.number, by_value=True)[-2]]
+    arrays = set(maker.writes) & set(y.reads)
+    others = (operation for operation in trace.operations if operation not in (maker, y))
+    return any(arrays & {*operation.reads, *operation.writes} for operation in others)
 
 
 def _without_counterparts(

@@ -7,6 +7,7 @@
 A text that says "a laptop does 100 GFLOP/s" is right about one laptop. The chapters predict with
 the figures of this machine, and then measure. Each figure is the best of several rounds, because
 other programs may use the machine; each is what Python and NumPy reach, not a data sheet's value.
+If other programs used many cores all the time, the best round suffers, too: the table then says so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 import timeit
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from d2lmini import engine, nd
 from d2lmini.context import Context
+from d2lmini.d2l import load
 from d2lmini.d2l.explain import duration
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
@@ -66,8 +68,10 @@ class Machine:
     issue_s       the caller's time if the addition goes to a worker
     run_s         the worker's time for it
     hand_over_s   from the call to the end of a wait for the result, with a worker in between
-    read_s        {bytes: seconds to fetch one float32 from a random place in so much memory}
+    read_s        {bytes: seconds for each float32 that is fetched from a random place in so much
+                  memory, many fetches at once: shorter than the latency of one fetch}
     links         of real GPUs; () without
+    elsewhere     cores that other programs used meanwhile; None where the system does not tell
     """
 
     cores: int
@@ -82,6 +86,12 @@ class Machine:
     hand_over_s: float
     read_s: dict[int, float]
     links: tuple[Link, ...] = ()
+    elsewhere: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Other programs used the machine meanwhile: rates may be too low, and times too long."""
+        return self.elsewhere is not None and self.elsewhere >= load.LOADED
 
     def at_least_s(self, cost: Cost, threads: int | None = None) -> float:
         """Seconds that work of this cost (`op.cost(...)`) takes at least, with one thread or with
@@ -108,7 +118,7 @@ class Machine:
             ("products of matrices, all cores", f"{self.all.gflops_per_s:.3g} GFLOP/s"),
             ("memory read and written, one core", f"{self.one.gb_per_s:.3g} GB/s"),
             ("memory read and written, all cores", f"{self.all.gb_per_s:.3g} GB/s"),
-            *((f"one number from anywhere in {_size(n)}", duration(s)) for n, s in self.reads()),
+            *((f"a number from {_size(n)}, many at once", duration(s)) for n, s in self.reads()),
             ("a call of a Python function", duration(self.call_s)),
             ("x + 1 on 4 numbers: NumPy", duration(self.numpy_s)),
             ("                    NDArray, where it is called", duration(self.inline_s)),
@@ -119,6 +129,11 @@ class Machine:
         width = max(len(name) for name, _ in rows)
         cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
         lines = [f"machine: {cores}, {self.memory_bytes / 1e9:.3g} GB of memory"]
+        if self.busy:
+            lines += [
+                f"machine: busy: other programs used {self.elsewhere:.1f} cores meanwhile, so",
+                "machine: rates may be too low, and times too long",
+            ]
         lines += [f"machine: {link}" for link in self.links]
         return "\n".join([*lines, *(f"{name:{width}} {figure:>12}" for name, figure in rows)])
 
@@ -135,7 +150,7 @@ def machine() -> Machine:
     seconds on a separate engine; after that the figures are cached for the life of the process."""
     import psutil
 
-    cores = count_cores()
+    begin, cores = load.snapshot(), count_cores()
     one, together = _agreeing(peak(1), peak(cores))
     four, place = np.ones(4, np.float32), np.empty(4, np.float32)
     x: Any = nd.ones((4,))
@@ -145,13 +160,14 @@ def machine() -> Machine:
     with _queueing():
         hand_over_s = _best_s(lambda: (x + 1).wait_to_read(), 100)
         issue_s, run_s = map(min, zip(*(_measure_issue_and_run(x) for _ in range(_ROUNDS))))
-    return Machine(
+    measured = Machine(
         cores, psutil.virtual_memory().total, one, together,
         _best_s(lambda: None, 10_000), _best_s(lambda: np.add(four, 1, out=place), 10_000),
         inline_s, issue_s, run_s, hand_over_s,
         {nbytes: _measure_random_read_s(nbytes) for nbytes in ROOMS},
         tuple(_link(device.ctx) for device in devices.gpus() if device.kind == "cuda"),
     )  # fmt: skip
+    return replace(measured, elsewhere=load.cores_elsewhere(begin, load.snapshot()))
 
 
 def _agreeing(one: Peak, together: Peak) -> tuple[Peak, Peak]:

@@ -90,7 +90,7 @@ class Trainer:
         self._scale = float(self._optimizer.rescale_grad)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
-        if isinstance(kvstore, str) and kvstore.startswith("dist"):
+        if str(getattr(kvstore, "type", kvstore)).startswith("dist"):
             self._prepare()  # so that the first gradients belong to one net only
 
     # -- making it ready ---------------------------------------------------------------------------

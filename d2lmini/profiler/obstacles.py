@@ -132,7 +132,7 @@ class Obstacles:
             return other.pushed >= max(numbers)
         if not max(numbers):
             return other.target == wait.target
-        return all(self._is_for(other, self.trace[n]) for n in numbers if n)
+        return all(n <= other.pushed and self._is_for(other, self.trace[n]) for n in numbers if n)
 
 
 def own_copy(trace: Trace, wait: Wait) -> int:

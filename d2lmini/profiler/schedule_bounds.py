@@ -9,8 +9,10 @@
 
 Each takes the recorded durations; the program's own Python is not in them. The largest is the
 bound. The other way round, R. L. Graham (1966, "Bounds for certain multiprocessing anomalies")
-showed that workers which are never idle while an operation is ready need at most
-T1 / p + (1 - 1 / p) chain, whatever their order: where a run takes longer, something held them up.
+showed: if no worker is idle while an operation is ready, the operations take at most
+T1 / p + (1 - 1 / p) chain, in any order (list scheduling). An operation is ready when it has been
+pushed and its inputs are there. So a run may take longer although no worker waited without a
+reason: the program pushed late, or waited between.
 
 >>> from d2lmini import engine, nd, profile
 >>> with engine.stepped(workers=2, times=1000), profile() as trace:
@@ -18,8 +20,8 @@ T1 / p + (1 - 1 / p) chain, whatever their order: where a run takes longer, some
 ...     z = x + y
 ...     nd.waitall()
 >>> print(trace.bounds())
-2.00 ms; no order of these operations takes less than 2.00 ms (the longest chain); workers that \
-are never idle without need take at most 2.50 ms
+2.00 ms; no order of these operations takes less than 2.00 ms (the longest chain); if all are \
+pushed at once and no worker is idle while one is ready, any order takes at most 2.50 ms
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ class ScheduleBounds(NamedTuple):
         )
         if self.greedy_ns is not None:
             text += (
-                "; workers that are never idle without need take at most "
-                f"{self.greedy_ns / 1e6:.2f} ms"
+                "; if all are pushed at once and no worker is idle while one is ready, any order "
+                f"takes at most {self.greedy_ns / 1e6:.2f} ms"
             )
         return text
 

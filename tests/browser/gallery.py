@@ -1,4 +1,4 @@
-"""The pictures of README's gallery, from the real browser: `make gallery`.
+"""The pictures of docs/what-works.md, from the real browser: `make gallery`.
 
 Widgets in JupyterLab with the cell that shows them, a chapter, the book; light, in few colours, so
 that each is small. Look at them before you commit them. Chinese terms need a font that has them

@@ -52,7 +52,7 @@ def names_in(chapter: str, needs: tuple[str, ...]) -> dict[str, Any]:
     first, *others = code_of(chapter)
     place: dict[str, Any] = {}
     exec(first, place)
-    for source in others:
+    for source in (source for source in others if not source.startswith("%")):
         for statement in ast.parse(source).body:
             targets = [getattr(statement, "name", None)]
             targets += [getattr(t, "id", None) for t in getattr(statement, "targets", [])]

@@ -22,13 +22,12 @@ ROOT = Path(__file__).parents[2]
 
 #: chapter -> (an exercise's answer, wrong ones).
 WRONG = {
-    "index": ("flops", ["def flops(widths, batch):\n    return 0"]),
-    "parallel-devices": (
-        "deal",
+    "your-machine": ("flops", ["def flops(widths, batch):\n    return 0"]),
+    "auto-parallelism": (
+        "halves_apart",
         [
-            "def deal(costs, speeds):\n    return [0 for _ in costs]",
-            "def deal(costs, speeds):\n    return [i % len(speeds) for i in range(len(costs))]",
-            "def deal(costs, speeds):\n    return [0, 1, 0, 1, 0, 0, 0]",
+            "def halves_apart(x, n):\n    return x",
+            "def halves_apart(x, n):\n    for _ in range(n):\n        x = nd.tanh(x)\n    return x",
         ],
     ),
     "lazy-evaluation-and-memory": (

@@ -1,7 +1,7 @@
 """Files that mean harm: readers refuse them with words, and do nothing else.
 
 A short run of each target of `tests/fuzz`, and its guard itself: does it see what it is there for?
-docs/hostile-input.md has the figures of the long runs, test_hostile_files.py what they found.
+docs/tried.md has the figures of the long runs, test_hostile_files.py what they found.
 """
 
 from __future__ import annotations

@@ -115,6 +115,29 @@ def test_the_hint_names_the_line(kind):
         check.overlaps(trace_of(one_buffer), "copy", "dot")
 
 
+def in_views_of_one_copy():
+    X = nd.ones((2 * N, N)).as_in_context(gpu(0))
+    for part in (X[:N], X[N:]):
+        nd.dot(part, part)
+
+
+def in_place_in_views():
+    X = nd.ones((2 * N, N), ctx=gpu(0))
+    for part in (X[:N], X[N:], X[:N], X[N:]):
+        nd.tanh(part, out=part)
+
+
+def test_views_of_one_array_are_named_as_the_cause(kind):
+    """Nothing is said of a step before only, where the parts of a batch share an array."""
+    with pytest.raises(check.Wrong, match="give each part an array of its own") as caught:
+        check.overlaps(trace_of(in_views_of_one_copy), "dot", "copy")
+    assert caught.value.hint == "needs"
+    with pytest.raises(check.Wrong, match="give each part an array of its own"):
+        check.parallel(trace_of(in_place_in_views), "tanh")
+    with pytest.raises(check.Wrong, match=r"data of the step before$"):
+        check.overlaps(trace_of(depends_on_the_last), "copy", "dot")
+
+
 # -- exercise: two products side by side -----------------------------------------------------------
 
 
@@ -239,6 +262,18 @@ def test_at_most_waits(kind):
     assert hint_of(lambda: check.at_most_waits(by_hand, 0)) == "waiting"
     check.at_most_waits(by_hand, 1, per=1)
     check.at_most_waits(by_hand, 1, per="ones")
+
+
+def test_a_buffer_that_is_written_again_is_waited_for_again(kind):
+    def answer():
+        buffer = nd.zeros((2,))
+        for _ in range(3):
+            nd.tanh(nd.ones((2,)), out=buffer)
+            buffer.wait_to_read()
+
+    trace = trace_of(answer)
+    check.at_most_waits(trace, 3)
+    assert hint_of(lambda: check.at_most_waits(trace, 2)) == "waiting"
 
 
 def test_no_hidden_waits(kind):

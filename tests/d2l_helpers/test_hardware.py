@@ -31,6 +31,7 @@ OTHER = replace(
     one=Peak(1, 151.2, 9.87),
     call_s=1.23e-7,
     hand_over_s=1.04e-3,
+    elsewhere=2.0,
     links=(Link(gpu(0), 2.1e-5, 1.3e-5, 24.9), Link(gpu(1), 2e-5, 1.2e-5, 25.0)),
 )
 
@@ -87,14 +88,31 @@ def test_a_line_for_each_figure():
     lines = str(INVENTED).splitlines()
     assert lines[0] == "machine: 2 cores, 8 GB of memory"
     assert re.fullmatch(r"products of matrices, all cores +100 GFLOP/s", lines[2])
-    assert re.fullmatch(r"one number from anywhere in 128 MB +4 ns", lines[8])
+    assert re.fullmatch(r"a number from 128 MB, many at once +4 ns", lines[8])
     assert re.fullmatch(r" +NDArray, handed over and waited for +40 us", lines[-1])
     assert repr(INVENTED) == str(INVENTED) and len(lines) == 15
     link = (
         "gpu(0): x + 1 on 4 numbers in 21 us, 4 numbers copied there in 13 us, 64 MB at 24.9 GB/s"
     )
-    assert str(OTHER).splitlines()[1] == f"machine: {link}"
+    assert str(OTHER).splitlines()[3] == f"machine: {link}"
     assert str(replace(INVENTED, cores=1)).startswith("machine: 1 core,")
+
+
+def test_a_table_that_was_measured_on_a_busy_machine_says_so():
+    busy = replace(INVENTED, elsewhere=1.44)
+    assert busy.busy and "busy" not in str(replace(INVENTED, elsewhere=0.1)) + str(INVENTED)
+    assert "machine: busy: other programs used 1.4 cores meanwhile" in str(busy)
+    assert all(line.startswith("machine: ") for line in str(busy).splitlines()[:3])
+
+
+def test_what_others_use_is_watched_during_the_measurement(monkeypatch):
+    def elsewhere(begin, end):
+        return 1.5 if end.now_s > begin.now_s else None
+
+    monkeypatch.setattr(hardware.load, "cores_elsewhere", elsewhere)
+    hardware.machine.cache_clear()
+    assert d2l.machine().elsewhere == 1.5 and d2l.machine().busy
+    hardware.machine.cache_clear()
 
 
 def test_a_chapter_prints_the_same_on_every_machine():

@@ -8,14 +8,16 @@ if it is installed, to a tolerance.
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from chapter_cells import hint_of, names_in
+from labs import split_anything as lab
 from oracle import Oracle
 
-from d2lmini import d2l, virtual_gpus
+from d2lmini import d2l, nd, virtual_gpus
 
 COUNTS = [2, 4, 8]
 STEPS = 20
@@ -25,11 +27,18 @@ ATOL = 1e-5
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
     return names_in(
-        "split-anything", "def draw_weights", "def adam", "class DataParallel", "def step",
-        "class Trained", "class Zero1", "class Zero3", "def kept_of", "def alone",
-        "class Unsummed", "def check_values", "def check_split", "class Split", "def block",
-        "def train_block", "def attention",
+        "split-anything", "class DataParallel", "class Zero1", "class Zero2", "class Zero3",
+        "class Unsummed", "def forward_and_back", "def gpipe", "def one_f_one_b",
     )  # fmt: skip
+
+
+#: Bytes for each weight that each of k devices keeps.
+KEPT = {
+    "DataParallel": lambda k: 16,
+    "Zero1": lambda k: 8 + 8 / k,
+    "Zero2": lambda k: 4 + 12 / k,
+    "Zero3": lambda k: 16 / k,
+}
 
 
 def adam_in_numpy(weights, gradients, states):
@@ -60,25 +69,15 @@ def net_backward(weights, X):
     return gradients[::-1]
 
 
-def train_in_torch(torch, name, values, batches):
+def train_in_torch(torch, values, batches):
     """The weights after a step on each batch, by PyTorch's autograd in float64."""
-
-    def attention(X, Q, K, V, O):
-        q, k, v = [(X @ W).reshape(-1, 8, W.shape[1] // 8, 8).transpose(1, 2) for W in (Q, K, V)]
-        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-        return mixed.transpose(1, 2).reshape(len(X), -1) @ O
-
-    def net(X, *weights):
-        for w in weights[:-1]:
-            X = torch.relu(X @ w)
-        return X @ weights[-1]
-
-    forward = {"attention": attention, "net": net}[name]
     weights = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in values]
     states = [[0.0, 0.0] for _ in weights]
     for batch in batches:
-        X = torch.tensor(batch, dtype=torch.float64)
-        ((forward(X, *weights) - X) ** 2).sum().div(2 * len(X)).backward()
+        X = h = torch.tensor(batch, dtype=torch.float64)
+        for w in weights[:-1]:
+            h = torch.relu(h @ w)
+        ((h @ weights[-1] - X) ** 2).sum().div(2 * len(X)).backward()
         with torch.no_grad():
             for w, state in zip(weights, states):
                 state[0] = 0.9 * state[0] + 0.1 * w.grad
@@ -101,20 +100,45 @@ def assert_near(found, expected):
         np.testing.assert_allclose(W, V, rtol=0, atol=ATOL)
 
 
+# -- collectives -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, *COUNTS])
+def test_collectives_are_those_of_the_library(k):
+    """Values to the bit, places, and bytes between devices."""
+    X = np.random.default_rng(k).normal(size=(k, 16, 3)).astype("float32")
+    with virtual_gpus(k) as ctxs:
+        parts = [nd.array(x, ctx=ctx) for x, ctx in zip(X, ctxs)]
+        for ours, theirs, given in (
+            (lab.reduce_scatter, d2l.reduce_scatter, parts),
+            (lab.all_gather, d2l.all_gather, lab.own_shards(parts)),
+            (lab.all_reduce, d2l.all_reduce, parts),
+        ):
+            found = []
+            for collective in (ours, theirs):
+                with d2l.traffic() as links:
+                    result = collective(given)
+                places = [x.context for x in result]
+                found.append(([x.asnumpy().tobytes() for x in result], places, links.nbytes))
+            assert found[0] == found[1] and found[0][1] == list(ctxs)
+
+
+def test_arrays_without_equal_shards_are_named():
+    with virtual_gpus(4) as ctxs, pytest.raises(ValueError, match=r"\(10, 3\) has no 4 equal"):
+        lab.reduce_scatter([nd.zeros((10, 3), ctx=ctx) for ctx in ctxs])
+
+
 # -- data parallelism and ZeRO ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", COUNTS)
-@pytest.mark.parametrize("name", ["DataParallel", "Zero1", "Zero2", "Zero3"])
+@pytest.mark.parametrize("name", KEPT)
 def test_twenty_steps_are_those_of_one_device(chapter, name, k):
-    values, batches = (
-        chapter["draw_weights"]([32, 64, 32, 32]),
-        chapter["draw_batches"](STEPS, 32, 32),
-    )
+    values, batches = lab.draw_weights([32, 64, 32, 32]), lab.draw_batches(STEPS, 32, 32)
     with virtual_gpus(k) as ctxs:
-        found = chapter["train"](chapter[name], ctxs, batches, values)
-        in_parts = chapter["alone"](values, batches, ctxs[0], parts=k)
-        whole = chapter["alone"](values, batches, ctxs[0])
+        found = lab.train(chapter[name], ctxs, batches, values)
+        in_parts = lab.alone(values, batches, ctxs[0], parts=k)
+        whole = lab.alone(values, batches, ctxs[0])
     for row, W in zip(found.weights, in_parts, strict=True):
         assert len(row) == k and all((copy == W).all() for copy in row)
     firsts = [row[0] for row in found.weights]
@@ -123,129 +147,79 @@ def test_twenty_steps_are_those_of_one_device(chapter, name, k):
     assert max(abs(W - v).max() for W, v in zip(firsts, values)) > 0.01
     N, first = sum(v.nbytes for v in values), values[0].nbytes
     assert found.sent == (k - 1) * (3 * N - first if name == "Zero3" else 2 * N)
-    assert found.kept == [chapter["kept_of"](k)[name] * N / 4] * k
+    assert found.kept == [KEPT[name](k) * N / 4] * k
 
 
 @pytest.mark.parametrize("name", ["DataParallel", "Zero3"])
 def test_twenty_steps_are_those_of_pytorch(chapter, torch, name):
-    values, batches = chapter["draw_weights"]([32] * 4), chapter["draw_batches"](STEPS, 32, 32)
+    values, batches = lab.draw_weights([32] * 4), lab.draw_batches(STEPS, 32, 32)
     with virtual_gpus(4) as ctxs:
-        found = chapter["train"](chapter[name], ctxs, batches, values)
-    expected = torch.ask(train_in_torch, "net", values, batches)
-    assert_near([row[0] for row in found.weights], expected)
+        found = lab.train(chapter[name], ctxs, batches, values)
+    assert_near([row[0] for row in found.weights], torch.ask(train_in_torch, values, batches))
 
 
 @pytest.mark.parametrize("k", COUNTS)
 @pytest.mark.parametrize("mistake", ["Unsummed", "Stale"])
 def test_planted_mistakes_are_found(chapter, mistake, k):
-    hint = hint_of(chapter["check_split"], chapter[mistake], k)
+    hint = hint_of(lab.judge, chapter[mistake], k)
     assert hint == {"Unsummed": "values", "Stale": "stale"}[mistake]
 
 
 # -- within layers ---------------------------------------------------------------------------------
 
 
-def block_backward(weights, X):
-    A, B = weights
+@pytest.mark.parametrize("k", [1, *COUNTS])
+def test_a_split_block_is_that_of_numpy(chapter, k):
+    """The output, the gradients of X, A and B; the target is X."""
+    A, B = lab.draw_weights([32, 64, 32])
+    [X] = lab.draw_batches(1, 32, 32)
     h = np.maximum(X @ A, 0)
-    d = (h @ B - X) / len(X)
-    return [X.T @ ((d @ B.T) * (h > 0)), h.T @ d]
-
-
-PIECES = {"block": ((1, 0), [32, 64, 32]), "attention": ((1, 1, 1, 0), [64] * 5)}
-
-
-@pytest.fixture(scope="module")
-def on_one_device(chapter) -> dict[str, Any]:
-    """name -> weights at first, batches, weights after 20 steps in one piece."""
-    found = {}
-    for name, (cuts, sizes) in PIECES.items():
-        values = chapter["draw_weights"](sizes)
-        batches = chapter["draw_batches"](STEPS, 32, sizes[0])
-        with virtual_gpus(1) as ctxs:
-            weights, sent = chapter["train_block"](chapter[name], cuts, values, batches, ctxs)
-        assert sent == 0
-        found[name] = values, batches, weights
-    return found
-
-
-@pytest.mark.parametrize("k", COUNTS)
-@pytest.mark.parametrize("name", PIECES)
-def test_a_split_block_is_that_of_one_device(chapter, on_one_device, name, k):
-    values, batches, whole = on_one_device[name]
-    arguments = chapter[name], PIECES[name][0], values, batches
+    Y = h @ B
+    dA = X.T @ (((Y - X) @ B.T) * (h > 0))
+    dX = (((Y - X) @ B.T) * (h > 0)) @ A.T
     with virtual_gpus(k) as ctxs:
-        pieces, _ = chapter["train_block"](*arguments, ctxs[:1] * k)
-        found, sent = chapter["train_block"](*arguments, ctxs)
-    assert all((W == V).all() for W, V in zip(found, pieces, strict=True))
-    assert_near(found, whole)
-    assert sent == 4 * (k - 1) * batches[0].nbytes
+        Xs = [nd.array(X, ctx=ctx) for ctx in ctxs]
+        As, Bs = lab.cut(A, 1, ctxs), lab.cut(B, 0, ctxs)
+        with d2l.traffic() as links:
+            ys, dxs = chapter["forward_and_back"](Xs, As, Bs)
+        assert lab.sent_between(links) == 4 * (k - 1) * X.nbytes
+        for y, dx in zip(ys, dxs):
+            np.testing.assert_allclose(y.asnumpy(), Y, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(dx.asnumpy(), dX, rtol=1e-4, atol=1e-3)
+        found = np.concatenate([x.grad.asnumpy() for x in As], axis=1)
+        np.testing.assert_allclose(found, dA, rtol=1e-4, atol=1e-3)
+        found = np.concatenate([x.grad.asnumpy() for x in Bs], axis=0)
+        np.testing.assert_allclose(found, h.T @ (Y - X), rtol=1e-4, atol=1e-3)
 
 
-def test_the_block_in_one_piece_is_that_of_numpy(on_one_device):
-    values, batches, whole = on_one_device["block"]
-    assert_near(whole, train_in_numpy(values, batches, block_backward))
+# -- between layers --------------------------------------------------------------------------------
 
 
-def test_attention_in_one_piece_is_that_of_pytorch(on_one_device, torch):
-    values, batches, whole = on_one_device["attention"]
-    assert_near(whole, torch.ask(train_in_torch, "attention", values, batches))
+@pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 4), (4, 8), (8, 8), (4, 32), (5, 2)])
+def test_bubbles_and_activations_are_those_of_the_literature(chapter, p, m):
+    for name, kept in (("gpipe", [m] * p), ("one_f_one_b", [min(m, p - d) for d in range(p)])):
+        timeline = lab.run(chapter[name](p, m))
+        assert timeline.idle == Fraction(p - 1, m + p - 1) and timeline.kept == kept
+        assert timeline.length == 3 * (m + p - 1)
 
 
-def no_sum_forward(chapter):
-    class Unsummed(chapter["Split"]):
-        def forward(self, Xs):
-            super().forward(Xs)
-            return [part.detach() for part in self.parts]
-
-    return Unsummed
-
-
-def no_sum_backward(chapter):
-    """Matters to the block before this one only: the gradient of X."""
-
-    class Unsummed(chapter["Split"]):
-        def backward(self, dys):
-            super().backward(dys)
-            return [X.grad for X in self.Xs]
-
-    return Unsummed
+def test_passes_wait_for_what_they_use(chapter):
+    """And run one after the other on a device, as early as they can."""
+    for schedule in (chapter["gpipe"](3, 4), chapter["one_f_one_b"](3, 4)):
+        rows = lab.run(schedule).rows
+        ends = {step: end for row in rows for step, _, end in row}
+        for passes, row in zip(schedule, rows, strict=True):
+            assert [step for step, _, _ in row] == passes
+            free = 0
+            for (kind, s, i), begin, end in row:
+                needs = [("F", s - 1, i)] if s else []
+                if kind == "B":
+                    needs = [("F", s, i), *([("B", s + 1, i)] if s < 2 else [])]
+                assert begin == max([free, *(ends[need] for need in needs)])
+                free = end
+                assert end - begin == (1 if kind == "F" else 2)
 
 
-@pytest.mark.parametrize("mistake", [no_sum_forward, no_sum_backward])
-def test_a_missing_sum_of_a_block_is_found(chapter, on_one_device, mistake):
-    """The output, or the gradient of the input, is no longer that of one device."""
-    values, [X, *_], _ = on_one_device["block"]
-
-    def pass_through(make, ctxs):
-        cuts = [chapter["cut"](v, axis, ctxs) for v, axis in zip(values, PIECES["block"][0])]
-        split = make(chapter["block"], cuts)
-        Xs = [chapter["nd"].array(X, ctx=ctx) for ctx in ctxs]
-        ys = split.forward(Xs)
-        return [a.asnumpy() for a in (ys[0], split.backward(ys)[0])]
-
-    with virtual_gpus(4) as ctxs:
-        one = pass_through(chapter["Split"], ctxs[:1])
-        assert_near(pass_through(chapter["Split"], ctxs), one)
-        with pytest.raises(AssertionError, match="Not equal to tolerance"):
-            assert_near(pass_through(mistake(chapter), ctxs), one)
-
-
-@pytest.mark.parametrize("k", COUNTS)
-def test_a_ring_agrees_to_the_bit_with_two_devices_only(chapter, k):
-    """What the answer to exercise 4 says: another order of sums, other bits."""
-
-    class Ring(chapter["Zero1"]):
-        def update(self):
-            for l, parts in enumerate(self.gradients):
-                mine = chapter["own_shards"](self.weights[l])
-                chapter["adam"](mine, d2l.reduce_scatter(parts, ring=True), self.states[l])
-                self.weights[l] = d2l.all_gather(mine, ring=True)
-
-    values, batches = chapter["draw_weights"]([32] * 4), chapter["draw_batches"](5, 32, 32)
-    with virtual_gpus(k) as ctxs:
-        found = chapter["train"](Ring, ctxs, batches, values).weights
-        in_parts = chapter["alone"](values, batches, ctxs[0], parts=k)
-    assert all((copy == row[0]).all() for row in found for copy in row)
-    assert_near([row[0] for row in found], in_parts)
-    assert all((row[0] == W).all() for row, W in zip(found, in_parts)) == (k == 2)
+def test_devices_that_wait_for_each_other_are_named():
+    backward_first = [[("B", 0, 0), ("F", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]
+    assert hint_of(lab.run, backward_first) == "order"

@@ -1,4 +1,4 @@
-"""Feed hostile files to every reader of d2lmini: the long run behind docs/hostile-input.md.
+"""Feed hostile files to every reader of d2lmini: the long run behind docs/tried.md.
 
     python tests/fuzz/run.py                                  # all targets, 20 000 inputs each
     python tests/fuzz/run.py --inputs 100000 params symbol    # these, more

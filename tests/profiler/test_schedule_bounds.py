@@ -59,6 +59,20 @@ def test_the_timeline_says_it():
     assert label.startswith("milliseconds\n2.00 ms; no order of these operations takes less")
 
 
+def test_a_program_that_waits_takes_longer_than_the_bound_of_any_order():
+    """So the sentence names its condition: all operations pushed at once."""
+
+    def waits_between():
+        for _ in range(3):
+            x = nd.ones((2, 2))
+            (x + 1).wait_to_read()
+            (x * 2).wait_to_read()
+
+    bounds = run(waits_between).bounds()
+    assert bounds.wall_ns > bounds.greedy_ns
+    assert "; if all are pushed at once and no worker is idle while one is ready" in str(bounds)
+
+
 def test_nothing_ran():
     with profile() as trace:
         pass

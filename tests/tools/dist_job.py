@@ -122,6 +122,7 @@ def succeed(folder):
         "buckets of a step": own.buckets_sent / 3,
         "two devices": bits(train("dist_device_sync", part, (cpu(0), cpu(1)))[0]),
         "updated there": bits(train("dist_sync_device", part, update_on_kvstore=True)[0]),
+        "own store": bits(train(kvstore.create("dist_sync"), part, seed=kv.rank)[0]),
         "half": bits(train("dist_sync", part, compression_params={"type": "fp16"})[0]),
         "virtual GPUs": on_virtual_gpus(part),
         "unused": unused(kv),

@@ -1,6 +1,6 @@
 """How each name of `np` and `npx` is tested: the table of docs/np.md (see `computed_docs.py`).
 
-It is read off the rows of `np_rows`, by the names that MXNet 1.9.1 has (`mxnet_names.txt`).
+The table is read off the rows of `np_rows`, by the names that MXNet 1.9.1 has (`mxnet_names.txt`).
 """
 
 from __future__ import annotations
@@ -41,29 +41,47 @@ def uses() -> dict[str, list[Row]]:
     return found
 
 
-def describe(name: str, rows: list[Row]) -> str:
-    """A row of the table for a name."""
-    whys = dict.fromkeys(why for row in rows for why in (row.mxnet, row.slope) if why)
-    yes = {True: "yes", False: ""}
-    gradient, traced = any(row.grad for row in rows), any(row.traced for row in rows)
-    return f"| `{name}` | {len(rows)} | {yes[gradient]} | {yes[traced]} | {'; '.join(whys)} |"
+#: What the rows of a name compare, and how that is said.
+KINDS = {
+    (True, True): "equal in gradient, and in a hybridized net",
+    (False, True): "equal in a hybridized net; no gradient",
+    (True, False): "equal in gradient; not in a hybridized net",
+    (False, False): "equal in value alone",
+}
 
 
 def table() -> str:
-    """A table for each module, as Markdown, and what is left out of it."""
+    """For each module the names by what is compared, those that differ from MXNet, and those that
+    are left out, as Markdown."""
     found, parts = uses(), []
     for space in SPACES:
         names = migration_table.listed()[space]
         left_out = migration_table.look_up(space, names).left_out
-        parts += [f"### {space}", "", "| name | rows | gradient | compiled | MXNet 1.9.1 |"]
-        parts += ["| --- | --- | --- | --- | --- |"]
+        kinds: dict[str, list[str]] = defaultdict(list)
+        differ: dict[str, list[str]] = defaultdict(list)
         for name in names:
-            if rows := found.get(f"{space}.{name}"):
-                parts.append(describe(name, rows))
+            rows = found.get(f"{space}.{name}", [])
+            if rows:
+                kind = any(row.grad for row in rows), any(row.traced for row in rows)
+                kinds[KINDS[kind]].append(name)
             elif name in left_out:
-                parts.append(f"| `{name}` | left out | | | {left_out[name]} |")
-        parts.append("")
+                kinds["left out"].append(name)
+            for why in dict.fromkeys(why for row in rows for why in (row.mxnet, row.slope) if why):
+                differ[why].append(name)
+        parts += [f"### {space}", ""]
+        for kind in (*KINDS.values(), "left out"):
+            if kinds[kind]:
+                parts += [f"*{kind[0].upper()}{kind[1:]}:* {_shown(kinds[kind])}", ""]
+        if differ:
+            parts += ["| MXNet 1.9.1 differs | where |", "| --- | --- |"]
+            parts += [f"| {why} | {_shown(which)} |" for why, which in differ.items()]
+            parts.append("")
     return "\n".join(parts)
+
+
+def _shown(names: list[str]) -> str:
+    """One piece of code, which is not broken into a word each: `abs add all`."""
+    return f"`{' '.join(names)}`"
 
 
 def missing() -> list[str]:

@@ -8,4 +8,17 @@ data    a sampler
 PixelShuffle2D((2, 3))
 """
 
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
 from d2lmini.gluon.contrib import data, nn
+
+_MODULES = ("data", "nn")
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in ("cnn", "estimator", "rnn"):
+        raise AttributeError(
+            f"gluon.contrib.{name} is left out of d2lmini, as all of MXNet's contributed extras"
+        )
+    raise missing_attribute("gluon.contrib", name, _MODULES, f"; it has {', '.join(_MODULES)}")

@@ -45,7 +45,7 @@ def test_k_processes_train_as_one_with_the_whole_batch(n, tmp_path):
     for r, each in enumerate(found):
         assert (each["rank"], each["n"]) == (r, n)
         np.testing.assert_allclose(floats(each["trained"]), one, rtol=1e-5, atol=1e-6)
-        assert each["trained"] == bits(k) == each["updated there"]
+        assert each["trained"] == bits(k) == each["updated there"] == each["own store"]
         np.testing.assert_allclose(floats(each["two devices"]), one, rtol=1e-5, atol=1e-6)
         assert each["virtual GPUs"] == each["two devices"]
         np.testing.assert_allclose(floats(each["half"]), one, rtol=2e-2, atol=2e-3)
