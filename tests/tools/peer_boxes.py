@@ -308,14 +308,6 @@ assert float(jax.jit(jnp.sum)(x)) == 28
         },
     ),
     Box(
-        "inside-the-engine",
-        "Neither library keeps a graph of dependencies for operations that are called one by "
-        "one. On a GPU a *stream* keeps their order: what is queued in one stream runs in "
-        "that order, and an *event* lets one stream wait for another (`torch.cuda.Stream`, "
-        "`torch.cuda.Event`).",
-        {"torch": "assert torch.cuda.Stream.wait_event and torch.cuda.Event.record"},
-    ),
-    Box(
         "beyond-one-machine",
         "`torchrun --nproc_per_node=4 train.py` starts processes as `d2lmini launch -n 4` "
         "does, and `torch.distributed.all_reduce(x)` sums an array over them, on CPUs with "
