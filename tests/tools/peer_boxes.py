@@ -73,73 +73,6 @@ assert any(early)
         },
     ),
     Box(
-        "lazy-evaluation-and-memory",
-        "Inside `jax.jit` an unused result is not computed: XLA, the compiler, removes it. "
-        "Outside, every operation of JAX runs, as every one of PyTorch does.",
-        {
-            "jax": """
-def unused(x):
-    x @ x
-    return x + 1
-
-text = jax.jit(unused).lower(jnp.ones((8, 8))).compile().as_text()
-assert "dot(" not in text and "add(" in text
-""",
-        },
-    ),
-    Box(
-        "lazy-evaluation-and-memory",
-        "Arrays of JAX are immutable; `x.at[0].set(1)` gives a new one. PyTorch counts the "
-        "writes to a tensor, and `backward` raises an error if a value that it needs was "
-        "overwritten. d2lmini copies the value before the write.",
-        {
-            "torch": """
-x = torch.ones(3, requires_grad=True)
-y = x * 2
-z = (y * y).sum()
-y.add_(1)
-try:
-    z.backward()
-except RuntimeError as error:
-    assert "modified by an inplace operation" in str(error)
-else:
-    raise AssertionError("no error")
-""",
-            "jax": """
-x = jnp.zeros(2)
-try:
-    x[0] = 1
-except TypeError as error:
-    assert "immutable" in str(error)
-else:
-    raise AssertionError("no error")
-assert x.at[0].set(1).tolist() == [1, 0]
-""",
-        },
-    ),
-    Box(
-        "lazy-evaluation-and-memory",
-        "Recomputation is `torch.utils.checkpoint.checkpoint(f, x)` in PyTorch and "
-        "`jax.checkpoint(f)` in JAX; the gradients are the same.",
-        {
-            "torch": """
-from torch.utils.checkpoint import checkpoint
-
-w, x = torch.randn(4, 4, requires_grad=True), torch.randn(2, 4, requires_grad=True)
-block = lambda x: torch.tanh(x @ w)
-block(x).sum().backward()
-first, w.grad = w.grad, None
-checkpoint(block, x, use_reentrant=False).sum().backward()
-assert torch.equal(first, w.grad)
-""",
-            "jax": """
-x = jnp.arange(4.0)
-f = lambda x: jnp.tanh(x * x).sum()
-assert (jax.grad(f)(x) == jax.grad(jax.checkpoint(f))(x)).all()
-""",
-        },
-    ),
-    Box(
         "auto-parallelism",
         "On the CPU PyTorch runs one operation after the other, each on "
         "`torch.get_num_threads()` threads. Operations that do not depend on each other run "
@@ -179,14 +112,6 @@ total = jax.shard_map(lambda x: jax.lax.psum(x, "k"), mesh=mesh, in_specs=P("k")
 assert total(jnp.arange(4.0)).tolist() == [6.0]
 """,
         },
-    ),
-    Box(
-        "inside-the-engine",
-        "Neither library keeps a graph of dependencies for operations that are called one by "
-        "one. On a GPU a *stream* keeps their order: what is queued in one stream runs in "
-        "that order, and an *event* lets one stream wait for another (`torch.cuda.Stream`, "
-        "`torch.cuda.Event`).",
-        {"torch": "assert torch.cuda.Stream.wait_event and torch.cuda.Event.record"},
     ),
     Box(
         "beyond-one-machine",
