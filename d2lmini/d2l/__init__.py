@@ -13,12 +13,7 @@
     dependency_graph    a picture of the dependencies
     check       is the schedule as an exercise asks? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
-    check_case      is an engine of the chapter Case files repaired? under many schedules
-    check_streams   is a stream program of that chapter repaired? in many orders
     traffic     bytes copied between devices in a scope, by direction
-    all_reduce, all_gather, reduce_scatter    sums and shards of arrays on several devices
-    pipeline    a net cut into stages: GPipe, 1F1B, interleaved schedules, run and drawn
-    schedule_board  judges pipeline schedules of the reader: time, lower bounds, values
     cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
     family      a picture of which class is derived from which
@@ -33,8 +28,7 @@ The helpers of the book's own package, under its names, for its programs (`impor
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
 nets), `figures.py`. They are imported at first use, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing. The
-program imports `pipeline` and `schedule_board` itself: `from d2lmini.d2l import pipeline`.
+(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing.
 """
 
 from __future__ import annotations
@@ -54,7 +48,6 @@ if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
     from d2lmini.d2l import check
-    from d2lmini.d2l.cases import check_case, check_streams
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -93,7 +86,6 @@ if TYPE_CHECKING:
     from d2lmini.d2l.hardware import Machine, machine
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
-    from d2lmini.d2l.parallel import all_gather, all_reduce, reduce_scatter
     from d2lmini.d2l.prediction import Prediction, predict
     from d2lmini.d2l.programs import folding
     from d2lmini.d2l.recorder import Recording, dependency_graph, recording
@@ -117,7 +109,6 @@ if TYPE_CHECKING:
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
-    "cases": "check_case check_streams",
     "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
         train_and_predict_rnn_gluon""",
     "classes": "family",
@@ -132,7 +123,6 @@ _FILES = {
     "hardware": "Machine machine",
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
-    "parallel": "all_gather all_reduce reduce_scatter",
     "prediction": "Prediction predict",
     "programs": "folding",
     "conformance": "check_engine",

@@ -27,14 +27,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.d2l.batches import find_ends, waits_of_parts
-from d2lmini.d2l.idle_gaps import find_gaps
 from d2lmini.profiler.memory import DeviceMemory
 from d2lmini.profiler.obstacles import Obstacles, own_copy
 from d2lmini.profiler.records import Operation, Wait
@@ -187,31 +185,6 @@ def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> Sentence:
             "of them (their sum), and let them go",
         )
     raise Wrong("many", text + "Let go of arrays that are not needed any more, or write in place")
-
-
-def busy(trace: Trace, at_least: float, label: Callable[[Operation], str] = str) -> Sentence:
-    """Check that the places that compute do so for this share of the time, all together, from the
-    first begin to the last end of their operations. Use the virtual clock: real seconds differ.
-
-    Wrong, with the reason for the longest idle gap as hint: "copy", "needs", "issued", "end";
-    "missing". `label` names an operation in the text.
-    """
-    ran = [operation for operation in trace.operations if operation.run_ns]
-    computed = [operation for operation in ran if not operation.is_copy]
-    if not computed:
-        raise Wrong("missing", "nothing was computed: no operation of the trace took any time")
-    gaps = find_gaps(trace, label)
-    idle_ns = sum(gap.length_ns for gap in gaps)
-    length_ns = max(x.ended_ns for x in computed) - min(x.began_ns for x in computed)
-    share = 1 - idle_ns / (length_ns * len({operation.place for operation in computed}))
-    if share >= at_least:
-        return Sentence(f"busy for {share:.1%} of the time")
-    longest = max(gaps, key=lambda gap: gap.length_ns)
-    raise Wrong(
-        longest.hint,
-        f"busy for {share:.1%} of the time, asked are {at_least:.1%}. The longest idle gap: "
-        f"{longest}",
-    )
 
 
 def _check_copies(trace: Trace, seen: DeviceMemory, nbytes: int) -> None:

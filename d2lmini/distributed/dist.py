@@ -174,7 +174,7 @@ class DistKVStore(KVStore):
         along the first axis belongs to rank r. The result is on the CPU.
 
         ValueError unless the number of processes divides the first axis. No other KVStore has this
-        method or `all_gather`; for the devices of one process there is `d2l.reduce_scatter`.
+        method or `all_gather`.
         """
         n = self.num_workers
         if not value.shape or value.shape[0] % n:
