@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import MXNetError, engine, gluon, gpu, nd, profile, virtual_gpus
+from d2lmini import MXNetError, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.d2l import check
 from d2lmini.d2l.check import Wrong
-from d2lmini.gluon import nn
 from d2lmini.profiler.tracing import Trace
 from labs.shared import watch
 
@@ -50,23 +49,6 @@ def run_slowly(name: str, program: Callable[[], object]) -> Trace:
     found = f"{1e3 * trace.seconds:.0f} ms"
     near = 0.95 < trace.seconds / paper.seconds < 1.1
     load.say(f"does {name} take as long on the real clock?", found, holds=near)
-    return trace
-
-
-def on_gpus(step: Callable[[Any, Any, list[Any]], object]) -> Trace:
-    """The trace of `step(net, trainer, Xs)`: a net of four layers on two GPUs in slow motion, with
-    half of a batch of 64 on each, on the virtual clock."""
-    with virtual_gpus(2, gflops=0.03, link_gb_s=0.0006) as ctxs, engine.stepped(remember=0):
-        net = nn.HybridSequential()
-        for _ in range(4):
-            net.add(nn.Dense(128, activation="relu", use_bias=False))
-        net.initialize(ctx=ctxs)
-        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
-        Xs = gluon.utils.split_and_load(nd.random.normal(shape=(64, 128)), ctxs)
-        step(net, trainer, Xs)  # afterwards shapes are known, gradients and the KVStore exist
-        nd.waitall()
-        with profile() as trace:
-            step(net, trainer, Xs)
     return trace
 
 

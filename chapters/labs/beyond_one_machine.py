@@ -196,6 +196,10 @@ class Cost(NamedTuple):
     def ms(self, kb: Any) -> Any:
         return self.alpha + self.beta * kb
 
+    def agrees_with(self, latency_ms: float, ms_a_kb: float) -> bool:
+        """Is this about what three messages in a row cost, and the program's own part?"""
+        return 3 <= self.alpha / latency_ms < 6 and 0.8 < self.beta / ms_a_kb < 1.3
+
     def draw(self, sums: Iterable[tuple[float, float]] | None) -> Picture:
         """Measured sums as dots, the fitted line."""
         figure, axes = plot_of(2.8, xlabel="kB", ylabel="ms", xscale="log", yscale="log")
