@@ -94,7 +94,9 @@ def main(words: list[str]) -> int:
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
     """Keep cores busy with programs that compute all the time."""
-    spin = [sys.executable, "-c", "while True: pass"]
+    # Each ends with this process, also if this one is killed.
+    program = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+    spin = [sys.executable, "-c", program]
     spinning = [subprocess.Popen(spin) for _ in range(processes)]
     try:
         yield
