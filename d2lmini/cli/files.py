@@ -8,7 +8,8 @@ a copy has the folders `chapters`, `img`, `docs` and `d2lmini` side by side, the
 the library in use.
 
 The notebooks of a copy have no outputs: a section asks for a prediction, and the stored output of
-the next cell would answer it. What a cell prints appears when the reader runs it.
+the next cell would answer it. What a cell prints appears when the reader runs it. The explanation
+below tells the answer, too: it is folded, and the reader opens it after the run.
 """
 
 from __future__ import annotations
@@ -32,6 +33,15 @@ NOTE = "chapters/.d2lmini-version"
 BESIDE = (
     "chapters/labs/*.py", "chapters/traces/*", "chapters/reference.json", "img/*.svg", "docs/*.md",
 )  # fmt: skip
+
+#: "What happened." and its paragraph; up to the rule to keep, if the rule comes before the exercise
+#: and the next prediction.
+EXPLANATION = re.compile(
+    r"""^\*\*What\ happened\.\*\*\ (
+        (?: (?! ^\*\*(?:Exercise|Your\ prediction)\. ) . )* ^\*\*Keep\. (?: (?! \n\n ) . )*
+        | (?: (?! \n\n ) . )* )""",
+    re.M | re.S | re.X,
+)
 
 
 def tree() -> Path | None:
@@ -64,9 +74,8 @@ def find_chapter(name: str) -> Path:
 def copy(folder: Path) -> list[str]:
     """Copy the chapters into `folder`, which is created if missing; returns the messages to print.
 
-    The outputs of notebooks are left out. An existing file belongs to the reader: it is not
-    changed. Refused if `folder` is a file or
-    cannot be written.
+    The outputs of notebooks are left out, and explanations of them are folded. An existing file
+    belongs to the reader: it is not changed. Refused if `folder` is a file or cannot be written.
     """
     source = originals()
     chapters = sorted((source / "chapters").glob("*.ipynb"))
@@ -86,7 +95,7 @@ def copy(folder: Path) -> list[str]:
                 kept += path in chapters
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            write(target, content if path in others else _without_outputs(content))
+            write(target, content if path in others else _before_the_run(content))
         _library_beside(folder)
         now = f"{d2lmini.__version__} {state.hexdigest()[:12]}"
         before = note.read_text(encoding="utf-8").strip() if note.exists() else now
@@ -106,14 +115,27 @@ def copy(folder: Path) -> list[str]:
     return told
 
 
-def _without_outputs(content: bytes) -> bytes:
-    """A notebook before it was run, with the description of this Python's kernel."""
+def _before_the_run(content: bytes) -> bytes:
+    """A notebook as its reader begins: without outputs, explanations folded, with the description
+    of this Python's kernel."""
     notebook = json.loads(content)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
+        else:
+            cell["source"] = fold_explanation("".join(cell["source"])).splitlines(keepends=True)
     _name_kernel(notebook["metadata"])
     return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def fold_explanation(text: str) -> str:
+    """The Markdown of a cell, with the explanation of what happened folded, and the rule to keep
+    if it follows. The exercise and the next prediction stay in sight."""
+    found = EXPLANATION.search(text)
+    if not found:
+        return text
+    fold = f"<details><summary>What happened</summary>\n\n{found[1]}\n\n</details>"
+    return text[: found.start()] + fold + text[found.end() :]
 
 
 def _name_kernel(metadata: dict[str, Any]) -> None:

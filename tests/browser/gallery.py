@@ -158,7 +158,7 @@ def test_book(browser, tmp_path):
     page = browser.new_page(viewport={"width": 1200, "height": 800})
     page.goto((tmp_path / "book" / "index.html").as_uri())
     page.keyboard.press("/")
-    page.keyboard.type("back-pressure")
+    page.keyboard.type("virtual clock")
     page.locator("#search li").first.wait_for()
     keep("book", page.screenshot())
     page.close()

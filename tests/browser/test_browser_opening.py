@@ -64,6 +64,7 @@ def test_a_newcomer_sees_no_output_before_the_prediction(page, chapter):
     for number in range(predictions):
         assert page.page.evaluate(LOOK, number)[0] == 0
         assert page.page.locator(".jp-OutputArea-output:visible").count() == 0
+        assert page.page.locator("details[open]").count() == 0
         themes = ["light", "dark"] if number == 0 else ["light"]
         page.page.wait_for_timeout(300)
         page.picture(f"prediction-{number + 1}", themes=themes)

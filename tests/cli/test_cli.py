@@ -372,9 +372,44 @@ def test_a_copy_names_the_kernel_of_this_python(tmp_path):
         for cell in original["cells"]:  # an output would answer a prediction
             if cell["cell_type"] == "code":
                 cell["outputs"], cell["execution_count"] = [], None
+            else:
+                text = files.fold_explanation("".join(cell["source"]))
+                cell["source"] = text.splitlines(keepends=True)
         assert copied["cells"] == original["cells"]
         assert copied["metadata"]["language_info"]["version"] == platform.python_version()
         assert copied["metadata"]["kernelspec"]["display_name"]
+
+
+FOLDED = "<details><summary>What happened</summary>\n\n{}\n\n</details>"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("**Your prediction.** How many?", "**Your prediction.** How many?"),
+        ("**What happened.** Two.", FOLDED.format("Two.")),
+        (
+            "*A.*\n\n**What happened.** Two:\n\n- both\n\n**Keep.** Count.\n\n**Exercise.** Why?",
+            "*A.*\n\n"
+            + FOLDED.format("Two:\n\n- both\n\n**Keep.** Count.")
+            + "\n\n**Exercise.** Why?",
+        ),
+        (
+            "**What happened.** Two.\n\nAgain:\n\n**Your prediction.** And?\n\n**Keep.** Count.",
+            FOLDED.format("Two.") + "\n\nAgain:\n\n**Your prediction.** And?\n\n**Keep.** Count.",
+        ),
+    ],
+)
+def test_in_a_copy_what_happened_is_folded_until_the_exercise_or_the_next_prediction(text, seen):
+    assert files.fold_explanation(text) == seen
+
+
+def test_no_explanation_of_a_chapter_is_in_sight(tmp_path):
+    files.copy(tmp_path)
+    for path in (tmp_path / "chapters").glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        assert "<summary>What happened</summary>" in text, path.name
+        assert "**What happened.**" not in text, path.name
 
 
 def test_where_links_are_not_allowed_the_library_is_copied(tmp_path, monkeypatch):

@@ -85,6 +85,12 @@ def test_links_lead_somewhere(path):
     assert not list(problems(path, files))
 
 
+@pytest.mark.parametrize("path", sorted(ROOT.glob("img/*.svg")), ids=lambda path: path.name)
+def test_a_drawing_is_shown_somewhere_and_has_colours_for_the_dark(path):
+    assert any(f"img/{path.name}" in text_of(text) for text in TEXTS)
+    assert "prefers-color-scheme: dark" in path.read_text(encoding="utf-8")
+
+
 def test_there_is_something_to_look_at():
     """Each chapter has a link; README a picture, a chapter and a text."""
     known = (
