@@ -30,6 +30,8 @@ def check_converted(answer: Any) -> None:
         found = sorted(p.shape for p in net.collect_params().values())
         text = f"for 8 inputs the layers have parameters of the shapes {SHAPES}, found {found}"
         raise Wrong("parameters", text + ": is each layer an attribute?")
+    for p in net.collect_params().values():  # a bias of 0 would not show where it is added
+        p.set_data(nd.array(np.random.RandomState().uniform(-0.1, 0.1, p.shape)))
     _check_values(net, "values", "run imperatively, the values differ from the earlier model's")
     net.hybridize()
     try:
