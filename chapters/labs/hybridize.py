@@ -25,7 +25,10 @@ def check_converted(answer: Any) -> None:
         text = f"a HybridBlock is needed, got {type(net).__name__}: only its calls can be compiled"
         raise Wrong("block", text)
     net.initialize(init.Xavier())
-    _call(net, nd.ones((3, 8)))
+    try:
+        _call(net, nd.ones((3, 8)))
+    except NotImplementedError as error:
+        raise Wrong("empty", str(error)) from error
     if sorted(p.shape for p in net.collect_params().values()) != sorted(SHAPES):
         found = sorted(p.shape for p in net.collect_params().values())
         text = f"for 8 inputs the layers have parameters of the shapes {SHAPES}, found {found}"

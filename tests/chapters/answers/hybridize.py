@@ -105,6 +105,7 @@ class Converted(nn.Block):
             ),
             ("block", "Converted = None"),
             ("block", "def Converted():\n    pass"),
+            ("empty", "class Converted(nn.HybridBlock):\n    pass"),
             ("class", LAYERS + "\n\nConverted = Converted()"),
             (
                 "none",
