@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,6 @@ from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import loss as gloss
 from d2lmini.gluon import nn
 from labs import shared
-
-#: A program that neither pushes nor waits for so long, while work is pending, waits by other means.
-_PATIENCE_S = 0.2
-
 
 # -- the three phases of an operation --------------------------------------------------------------
 
@@ -125,7 +119,7 @@ def check_quiet(answer: Callable[..., Any]) -> None:
         net.initialize()
         net.weight.set_data(start)
         trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
-        with profile() as trace, _never_stuck():
+        with profile() as trace, shared.never_stuck():
             found = epoch(net, trainer, gloss.L2Loss(), iter(given))
         return trace, found, net.weight.data().asnumpy()
 
@@ -167,26 +161,3 @@ def _wait_in_each(
         trainer.step(len(X))
         losses.append(float(l.mean()))
     return float(np.mean(losses)), max(losses)
-
-
-@contextmanager
-def _never_stuck() -> Iterator[None]:
-    """Step the engine if the program waits by means that the engine does not see, such as a loop
-    that looks at a variable until a pushed function has set it."""
-    over = threading.Event()
-
-    def watch() -> None:
-        seen = None
-        while not over.wait(_PATIENCE_S):
-            counts = engine.current.stats()  # not `engine.stats`, which traces record as a wait
-            if counts == seen and counts.pending:
-                engine.current.run()
-            seen = counts
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -15,7 +15,7 @@ from d2lmini import MXNetError, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.d2l import check
 from d2lmini.d2l.check import Wrong
 from d2lmini.profiler.tracing import Trace
-from labs.shared import watch
+from labs.shared import never_stuck, watch
 
 
 def on_paper(program: Callable[[], object], workers: int = 2, **steps: float) -> Trace:
@@ -86,7 +86,8 @@ def _run(program: Callable[[], object], given: str) -> tuple[Any, Trace]:
     """An answer's result and its trace on paper; Wrong if it raises an error of the library."""
     found = []
     try:
-        trace = on_paper(lambda: found.append(program()), _full=0)
+        with never_stuck():
+            trace = on_paper(lambda: found.append(program()), _full=0)
     except MXNetError as error:
         raise Wrong("error", f"with {given} the answer raises {error}") from error
     return found[0], trace
@@ -180,9 +181,9 @@ def check_halves(answer: Callable[[Any, int], object]) -> None:
             first, second = _ordered_pair(trace, tanhs)
             raise Wrong(
                 "views",
-                f"{second} ({second.where}) must wait for {first} ({first.where}), because both "
-                "parts go through one array, and for the engine a view is its whole array. Give "
-                "each half an array of its own (copy), and join them at the end",
+                f"{second} ({second.where}) must wait for {first} ({first.where}), because it uses "
+                "its values, or because both parts go through one array: for the engine a view is "
+                "its whole array. Give each half an array of its own (copy); join them at the end",
             )
     print("the upper and the lower half may be computed at the same time")
 

@@ -59,7 +59,10 @@ def _wrong(hint: str, **words: object) -> Wrong:
 
 
 def _repaired(repair: Any, engine: Any) -> Any:
-    made = repair(engine)
+    try:
+        made = repair(engine)
+    except RuntimeError as error:
+        raise _wrong("nothing", got=f"no class, but raised: {error}") from error
     if not isinstance(made, type):
         raise _wrong("nothing", got=repr(made))
     return made

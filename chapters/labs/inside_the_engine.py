@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from d2lmini import d2l
@@ -90,6 +91,7 @@ _LINE_HINTS = {
     "beside": "{call} granted {got}: now a writer does not hold the Var alone",
     "overtakes": "{call} granted {got}; it should be {expected}: the queue is first in, first out",
     "endless": "{call} never returns: does its loop take the tasks out of the queue?",
+    "error": "{call} raised {got}",
     "twice": "{call} granted {got}: this task does not wait any more. Take it out of the queue",
 }
 
@@ -125,6 +127,12 @@ def check_line(answer: Any) -> Sentence:
             found.append((len(calls), number, wrong))
     if found:
         raise min(found)[-1]  # the shortest sequence
+    line, other = answer(), answer()
+    line.claim(1, False)
+    line.claim(2, True)
+    if not other.claim(3, True):
+        text = "two objects share their tasks: a list of the class belongs to all of its objects"
+        raise Wrong("shared", f"{text}. Make the lists in __init__")
     return Sentence(
         "readers together, a writer alone, first in, first out: in 300 random sequences"
     )
@@ -165,10 +173,9 @@ def _leave(
     model.tasks = [(other, writes) for other, writes in model.tasks if other != task]
     expected = model.update()
     got = _within_steps(lambda: line.leave(task), wrong)
-    try:
-        got = _within_steps(lambda: list(got), wrong)
-    except TypeError:
-        raise wrong("nothing", got) from None
+    if not isinstance(got, Iterable):
+        raise wrong("nothing", got)
+    got = _within_steps(lambda: list(islice(got, 100)), wrong)
     if not all(isinstance(other, int) for other in got):
         raise wrong("nothing", got)
     if set(got) == expected and len(got) == len(expected):
@@ -201,6 +208,10 @@ def _within_steps(call: Callable[[], Any], wrong: Callable[..., Wrong]) -> Any:
     sys.settrace(count_lines)
     try:
         return call()
+    except Wrong:
+        raise
+    except Exception as error:
+        raise wrong("error", repr(error)) from error
     finally:
         sys.settrace(before)
 
@@ -214,6 +225,9 @@ _BOUND_HINTS = {
     "engine": "bounded(engine, most) returns an engine: {got} has no push",
     "unbounded": "{n} tasks were pending; the bound is {most}: a push has to wait",
     "off by one": "{n} tasks were pending; the bound is {most}: at which count does a push wait?",
+    "once": "a push woke up while {most} tasks were pending, and pushed: test the condition again "
+    "after each wake-up, in a loop",
+    "raises": "at {n} pending tasks a push raised {got}: it has to wait, and then to push",
     "timid": "a push waited while {n} tasks were pending; {most} are allowed",
     "returns": "{n} pushes returned, and the engine has {got} tasks: at the bound a push has to "
     "wait until it can push its task; it must not return without",
@@ -290,7 +304,7 @@ def _try_bound(engine: ByHand, made: Any, most: int) -> None:
             raise wrong("stuck")
         came = _comes(lambda n=most + ended: len(pushed) >= n or errors)
         if errors:
-            raise errors[0]
+            raise wrong("raises", got=repr(errors[0])) from errors[0]
         if not came and not ended:
             raise wrong("timid", n=len(pushed))
         if not came:
@@ -299,6 +313,12 @@ def _try_bound(engine: ByHand, made: Any, most: int) -> None:
             time.sleep(0.1)  # another push would come now
         if engine.pending > most:
             raise wrong("off by one" if engine.pending == most + 1 else "unbounded")
+        if not ended and engine.lock.acquire(timeout=_PATIENCE_S):
+            engine.lock.notify_all()  # as another push or wait does
+            engine.lock.release()
+            time.sleep(0.05)
+            if engine.pending > most:
+                raise wrong("once")
         if len(pushed) > engine.pending + len(ran):
             raise wrong("returns", n=len(pushed), got=engine.pending + len(ran))
     _run_all(engine)

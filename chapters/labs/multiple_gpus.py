@@ -12,6 +12,7 @@ from d2lmini.d2l import check
 from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import nn
 from d2lmini.profiler.tracing import Trace
+from labs.shared import never_stuck
 
 #: Weight and bias of two convolutions and of two dense layers.
 SHAPES = [
@@ -67,7 +68,7 @@ def check_by_layers(answer: Callable[..., Any]) -> None:
         parts = [p.copyto(pair[i >= 2]) for i, p in enumerate(params)]
         inputs = [X.copyto(pair[0]) for X in Xs]
         nd.waitall()
-        with profile() as trace:
+        with profile() as trace, never_stuck():
             try:
                 scores = [answer(x, parts, pair) for x in inputs]
             except MXNetError as error:
@@ -145,7 +146,7 @@ def _step(answer: Callable[..., Any], gradients: list[Any], theta: float, n: int
             for g, value in zip(p.list_grad(), both):
                 g[:] = nd.array(value.reshape(g.shape), ctx=g.context)
         nd.waitall()
-        with profile() as trace:
+        with profile() as trace, never_stuck(most=0):
             answer(net, trainer, theta, n)
         weights = zip(*(p.list_data() for p in params.values()))
         one, other = ([-w.asnumpy().ravel() for w in device] for device in weights)

@@ -13,11 +13,17 @@ Nothing is raised: a busy machine is no error of the reader's.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from d2lmini import engine
 from d2lmini.d2l import load as cores
 from d2lmini.d2l import reference
+from d2lmini.d2l.check import Wrong
+
+#: A program that neither pushes nor waits for so long, while work is pending, waits by other means.
+_PATIENCE_S = 0.2
 
 
 class Load:
@@ -63,3 +69,37 @@ def snapshot() -> cores.Snapshot:
     """The state of the machine now; processes that this one started and that have ended are no
     other programs."""
     return cores.snapshot()._replace(ours_s=sum(os.times()[:4]))
+
+
+@contextmanager
+def never_stuck(most: int = 2) -> Iterator[None]:
+    """Step the stepped engine if an answer waits by means that the engine does not see, such as a
+    loop that looks at a list until a pushed function has filled it. Wrong if it does so more often
+    than `most`: a busy machine may look like such an answer, once or twice."""
+    over, times = threading.Event(), 0
+
+    def step() -> None:
+        nonlocal times
+        seen = None
+        while not over.wait(_PATIENCE_S):
+            current = engine.current
+            counts = current.stats()  # not `engine.stats`, which traces record as a wait
+            if counts == seen and counts.pending and hasattr(current, "run"):
+                times += 1
+                current.run()
+            seen = counts
+
+    thread = threading.Thread(target=step, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if times > most:
+        raise Wrong(
+            "waiting",
+            f"{times} times the program went on only when its work was done: it waits by means of "
+            "its own, such as a loop or a sleep. The engine keeps the order by itself: leave it "
+            "out",
+        )

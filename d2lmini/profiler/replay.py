@@ -333,10 +333,11 @@ def _find_dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> s
 
 
 def _is_at(where: str, line: str | int) -> bool:
-    """True if `line` (12, "train.py:12", ...) names "src/train.py:12: l.asnumpy()"."""
+    """True if `line` (12, "train.py:12", or all of it) names "src/train.py:12: l.asnumpy()"."""
     place = where.partition(": ")[0]
     if isinstance(line, int):
         return place.endswith((f":{line}", f"line {line}"))
+    line = line.partition(": ")[0]
     return place == line or place.replace("\\", "/").endswith("/" + line)
 
 

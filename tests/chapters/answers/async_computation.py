@@ -127,6 +127,26 @@ def epoch(net, trainer, loss, batches):
     return float(losses.mean()), float(losses.max())
 """,
             ),
+            # Looks at a list until a pushed function has filled it.
+            (
+                "waiting",
+                """
+def epoch(net, trainer, loss, batches):
+    losses = []
+    for X, y in batches:
+        with autograd.record():
+            l = loss(net(X), y)
+        l.backward()
+        trainer.step(len(X))
+        losses.append(l.mean())
+        seen = []
+        engine.push(lambda seen=seen: seen.append(1), reads=[losses[-1]])
+        while not seen and len(losses) < 4:
+            pass
+    losses = nd.concat(*losses, dim=0).asnumpy()
+    return float(losses.mean()), float(losses.max())
+""",
+            ),
             (
                 "hidden",
                 """

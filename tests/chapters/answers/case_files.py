@@ -138,6 +138,7 @@ def repair_lock(_):
     ],
     wrong=[
         ("nothing", "def repair_lock(Bounded):\n    pass"),
+        ("nothing", "def repair_lock(Bounded):\n    return Bounded()"),
         ("nothing", "def repair_lock(Bounded):\n    return Bounded.push"),
         ("lock", "def repair_lock(Bounded):\n    return Bounded"),
         # each task runs inside push

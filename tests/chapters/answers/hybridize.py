@@ -105,6 +105,7 @@ class Converted(nn.Block):
             ),
             ("block", "Converted = None"),
             ("block", "def Converted():\n    pass"),
+            ("empty", "class Converted(nn.HybridBlock):\n    pass"),
             ("class", LAYERS + "\n\nConverted = Converted()"),
             (
                 "none",
@@ -190,6 +191,26 @@ class Converted(nn.Block):
     def hybrid_forward(self, F, x):
         h = self.hidden(x)
         return self.output(F.broadcast_div(h, F.maximum(F.norm(h, axis=1, keepdims=True), 1)))
+""",
+            ),
+            # Divides the output, and so its bias.
+            (
+                "values",
+                LAYERS
+                + """
+    def hybrid_forward(self, F, x):
+        h = self.hidden(x)
+        return F.broadcast_div(self.output(h), F.maximum(F.norm(h), 1))
+""",
+            ),
+            # Scales the input: right only without a bias.
+            (
+                "values",
+                LAYERS
+                + """
+    def hybrid_forward(self, F, x):
+        length = F.norm(self.hidden(x))
+        return self.output(self.hidden(F.broadcast_div(x, F.maximum(length, 1))))
 """,
             ),
             # The wrong way round.

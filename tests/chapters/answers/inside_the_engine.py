@@ -177,6 +177,15 @@ class Line:
             ("readers", line(grant="self.writer or self.readers")),
             ("free", line().replace("            return True\n        self.queue", "            "
                                     "return False\n        self.queue")),
+            # The lists belong to the class.
+            (
+                "shared",
+                line()
+                .replace("    def __init__(self):\n        ", "    ")
+                .replace("self.readers, self.writer, self.queue =", "readers, writer, queue ="),
+            ),
+            ("error", line().replace("discard(task)", "remove(task)")),
+            ("twice", line().replace("return granted", "return __import__('itertools').count()")),
             ("asleep", line(more="while False and")),
             ("one by one", line(more="if")),
             ("overtakes", line(at="-1")),
@@ -258,6 +267,24 @@ def bounded(engine, most):
         ],
         wrong=[
             ("engine", "def bounded(engine, most):\n    pass"),
+            # Tests the condition once, and is woken by another push.
+            (
+                "once",
+                bounded(
+                    "with engine.lock:",
+                    "    if engine.pending >= most:",
+                    "        engine.lock.wait()",
+                    "    push(fn, reads, writes)",
+                ),
+            ),
+            (
+                "raises",
+                bounded(
+                    "if engine.pending >= most:",
+                    "    raise RuntimeError('full')",
+                    "push(fn, reads, writes)",
+                ),
+            ),
             ("engine", "def bounded(engine, most):\n    return engine.push"),
             ("engine", bounded("push(fn, reads, writes)").replace("    return engine\n", "")),
             ("unbounded", "def bounded(engine, most):\n    return engine"),

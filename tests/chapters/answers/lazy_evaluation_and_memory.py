@@ -174,6 +174,22 @@ def frugal(x):
 ]
 
 WRONG_FRUGAL = [
+    # Looks at a list until the result has been computed.
+    (
+        "waiting",
+        """
+def frugal(x):
+    y = x * 2
+    y += 1
+    nd.tanh(y, out=y)
+    y *= x
+    seen = []
+    engine.push(lambda: seen.append(1), reads=[y])
+    while not seen:
+        pass
+    return y
+""",
+    ),
     (
         "many",
         """

@@ -230,6 +230,17 @@ for grads in of_each_device(net):
             g *= theta / norm
 trainer.update(batch_size)
 """)),
+        # Looks at a list until the norm has been computed.
+        ("waiting", clipped("""
+trainer.allreduce_grads()
+for grads in of_each_device(net):
+    seen = []
+    engine.push(lambda seen=seen: seen.append(1), reads=list(grads))
+    while not seen:
+        pass
+    clip(grads, theta, batch_size)
+trainer.update(batch_size)
+""")),
         ("always", clipped("""
 trainer.allreduce_grads()
 for grads in of_each_device(net):

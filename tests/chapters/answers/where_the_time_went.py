@@ -52,6 +52,15 @@ def best_wait(trace):
     row = sorted(trace.waits(), key=end_ns)[0]
     return row, (trace.replay().end_ns - end_ns(row)) / 1e6
 """,
+            # The whole line, with its text.
+            """
+def best_wait(trace):
+    def saved_s(row):
+        return trace.replay().seconds - trace.replay(without_wait_at=row.where).seconds
+
+    row = max(trace.waits(), key=saved_s)
+    return row, 1e3 * saved_s(row)
+""",
             # By the predictions.
             """
 def best_wait(trace):
@@ -72,6 +81,16 @@ def best_wait(trace):
                 + """
 def best_wait(trace):
     row = max(trace.waits(), key=lambda row: row.seconds)
+    return row, saved_ms(trace, row)
+""",
+            ),
+            # The second longest.
+            (
+                "line",
+                SAVED
+                + """
+def best_wait(trace):
+    row = sorted(trace.waits(), key=lambda row: row.seconds)[-2]
     return row, saved_ms(trace, row)
 """,
             ),
