@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import nbformat
 import pytest
@@ -28,14 +29,20 @@ def run(path: Path) -> dict[str, object]:
     error that it raised."""
     done: dict[str, object] = {}
     place: dict[str, object] = {}
-    others = [name for name in sys.modules if name.split(".")[0] == "labs"]
-    for name in others:
-        del sys.modules[name]
+    others = _take_labs()
     sys.path.insert(0, str(path.parent))
     try:
         return _run_cells(path, place, done)
     finally:
         sys.path.remove(str(path.parent))
+        _take_labs()
+        sys.modules.update(others)
+
+
+def _take_labs() -> dict[str, ModuleType]:
+    """The modules of `labs` that are loaded; the next import loads them anew."""
+    names = [name for name in sys.modules if name.split(".")[0] == "labs"]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def _run_cells(path: Path, place: dict, done: dict) -> dict[str, object]:
