@@ -58,9 +58,10 @@ chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
 	$(PY) -m pytest -q -n 2 --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
 		--nbval-sanitize-with chapters/nbval_sanitize.cfg chapters
 
-# Each cell twice, Run All twice, the sections backward, beside four programs that spin: half an hour.
+# Each cell twice, Run All twice, the sections backward, on one core, beside four programs that spin: half an hour.
 chapters-again: $(VENV)/.test  ## run the chapters as readers do who go back, and on a busy machine: nothing may fail or hang
 	for order in cells-twice twice backward; do $(PY) tests/tools/run_chapters.py . $(CHAPTERS) --order $$order || exit 1; done
+	$(PY) tests/tools/run_chapters.py . $(CHAPTERS) --cores 1
 	$(PY) tests/tools/run_chapters.py . $(CHAPTERS) --busy 4 --times 3
 
 size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comments

@@ -43,10 +43,11 @@ class Load:
         question names the claim: the figure of a quiet machine is kept under it. otherwise: the
         sentence that is true when the claim does not hold on a quiet machine.
         """
-        text = f"measured: {question} {'yes' if holds else 'no'}: {found}"
+        answer = "yes" if holds else "no"
         if not holds and self.busy:
-            text += f"; the machine was too busy to tell (others used {self.elsewhere:.1f} cores)"
-        elif not holds and otherwise:
+            answer = f"machine too busy to tell (other programs used {self.elsewhere:.1f} cores)"
+        text = f"measured: {question} {answer}: {found}"
+        if not holds and not self.busy and otherwise:
             text += f"; {otherwise}"
         print(text)
         kept = reference.keep_or_find(

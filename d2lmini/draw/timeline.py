@@ -139,7 +139,8 @@ def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: st
     axes.tick_params(axis="y", length=0)
     kinds = {kind for _, lane in rows for kind in lane}
     patches = []
-    for kind in [kind for kind in STYLES if kind in kinds]:
+    # What the accent stands for, the text beside the picture says.
+    for kind in [kind for kind in STYLES if kind in kinds - {"accent"}]:
         face, edge, hatch = STYLES[kind]
         patches.append(Patch(facecolor=face, edgecolor=edge, hatch=hatch, label=kind))
     legend_beside(axes, handles=patches)

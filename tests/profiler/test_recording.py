@@ -122,7 +122,7 @@ def test_rows_for_several_workers_and_words_in_bars():
     axes = picture.figure.axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["cpu, worker 1", "cpu, worker 2"]
     assert repr(picture) == "<timeline of cpu>"
-    assert {t.get_text() for t in axes.get_legend().get_texts()} == {"compute", "accent"}
+    assert {t.get_text() for t in axes.get_legend().get_texts()} == {"compute"}
 
 
 def test_what_failed_and_what_was_skipped():

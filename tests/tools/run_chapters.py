@@ -4,6 +4,7 @@ hold? Nothing is compared and nothing stored.
     python tests/tools/run_chapters.py FOLDER [index hybridize ...]     # FOLDER/chapters/*.ipynb
     python tests/tools/run_chapters.py . --order cells-twice            # make chapters-again
     python tests/tools/run_chapters.py . --busy 4 --times 3             # beside four that spin
+    python tests/tools/run_chapters.py . --cores 1                      # on one core
 
 `--order` says how a reader goes through the cells:
 
@@ -74,8 +75,11 @@ def main(words: list[str]) -> int:
     options.add_argument("chosen", nargs="*", metavar="chapter")
     options.add_argument("--order", default="once", choices=ORDERS)
     options.add_argument("--busy", type=int, default=0, help="processes that keep the cores busy")
+    options.add_argument("--cores", type=int, help="use only so many (Linux)")
     options.add_argument("--times", type=int, default=1, help="how often each chapter is run")
     asked = options.parse_args(words)
+    if asked.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked.cores])
     paths = sorted((asked.folder / "chapters").glob("*.ipynb"))
     names = {*asked.chosen}
     paths = [path for path in paths if not names or names & {path.stem, chapter_name(path)}]
