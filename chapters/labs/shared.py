@@ -12,7 +12,6 @@ Nothing is raised: a busy machine is no error of the reader's.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,16 +59,10 @@ class Load:
 @contextmanager
 def watch() -> Iterator[Load]:
     """Watch what other programs use of the machine until the end of the scope."""
-    load, begin = Load(), snapshot()
+    load, begin = Load(), cores.snapshot(children=True)
     yield load
-    end = snapshot()
+    end = cores.snapshot(children=True)
     load.cores, load.elsewhere = end.cores, cores.cores_elsewhere(begin, end)
-
-
-def snapshot() -> cores.Snapshot:
-    """The state of the machine now; processes that this one started and that have ended are no
-    other programs."""
-    return cores.snapshot()._replace(ours_s=sum(os.times()[:4]))
 
 
 @contextmanager

@@ -200,17 +200,19 @@ def _labs(folder: Path, source: str) -> Labs:
 def _imported(program: str) -> Iterator[str]:
     """Names that may be modules of `labs`.
 
-    >>> sorted(_imported("from labs.a import b"))
+    >>> sorted({*_imported("from labs.a import b")})
     ['labs', 'labs.a', 'labs.a.b']
     """
     for node in ast.walk(ast.parse(_without_magics(program))):
-        names = [alias.name for alias in getattr(node, "names", ()) if hasattr(alias, "name")]
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or "", *(f"{node.module}.{name}" for name in names)]
-        elif not isinstance(node, ast.Import):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
             continue
-        if names[0].split(".")[0] == "labs":
-            yield from ("labs", *names)
+        for name in names:
+            if name.split(".")[0] == "labs":
+                yield from ("labs", name)
 
 
 def _without_magics(source: str) -> str:

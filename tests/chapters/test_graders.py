@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import json
 from typing import Any
 
 import pytest
-from chapter_cells import CHAPTERS, code_of
+from chapter_cells import CHAPTERS, names_in
 
 from d2lmini.cli.assign import find_exercises
-from d2lmini.cli.files import chapter_name
+from d2lmini.cli.files import chapter_name, find_chapter
 from d2lmini.d2l.check import Wrong
 
 NAMES = [chapter_name(path) for path in sorted(CHAPTERS.glob("*.ipynb"))]
@@ -27,8 +26,7 @@ def checks_of(chapter: str) -> dict[str, Any]:
 
 
 def exercises_of(chapter: str) -> list[Any]:
-    path = next(path for path in CHAPTERS.glob("*.ipynb") if chapter_name(path) == chapter)
-    return find_exercises(json.loads(path.read_text(encoding="utf-8"))["cells"])
+    return find_exercises(json.loads(find_chapter(chapter).read_text(encoding="utf-8"))["cells"])
 
 
 def rows() -> list[Any]:
@@ -47,23 +45,9 @@ def rows() -> list[Any]:
     return found
 
 
-def names_in(chapter: str, needs: tuple[str, ...]) -> dict[str, Any]:
-    """The names of a chapter's first cell, and those of `needs` from its other cells."""
-    first, *others = code_of(chapter)
-    place: dict[str, Any] = {}
-    exec(first, place)
-    for source in (source for source in others if not source.startswith("%")):
-        for statement in ast.parse(source).body:
-            targets = [getattr(statement, "name", None)]
-            targets += [getattr(t, "id", None) for t in getattr(statement, "targets", [])]
-            if set(targets) & set(needs):
-                exec(ast.get_source_segment(source, statement) or "", place)
-    return place
-
-
 @pytest.mark.parametrize(("chapter", "check", "name", "needs", "program", "hint"), rows())
 def test_a_check_judges_an_answer(chapter, check, name, needs, program, hint):
-    place = names_in(chapter, needs)
+    place = names_in(chapter, *needs)
     exec(program, place)
     if hint is None:
         place[check](place[name])

@@ -27,8 +27,8 @@ ATOL = 1e-5
 @pytest.fixture(scope="module")
 def chapter() -> dict[str, Any]:
     return names_in(
-        "split-anything", "class DataParallel", "class Zero1", "class Zero2", "class Zero3",
-        "class Unsummed", "def forward_and_back", "def gpipe", "def one_f_one_b",
+        "split-anything", "DataParallel", "Zero1", "Zero2", "Zero3", "Unsummed", "Stale",
+        "forward_and_back", "gpipe", "one_f_one_b",
     )  # fmt: skip
 
 

@@ -1,10 +1,9 @@
-"""What stands in a chapter, for the tests of its exercises: code, words, and the folded answers."""
+"""What stands in a chapter, for the tests of its exercises: code and words."""
 
 from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,36 +26,18 @@ def words_of(name: str) -> str:
     return "\n\n".join(_sources(name, "markdown"))
 
 
-def answers_of(name: str) -> list[str]:
-    """The Python in its folds, in their order."""
-    folds = re.findall(r"<details>.*?</details>", words_of(name), re.S)
-    return [block for fold in folds for block in re.findall(r"```python\n(.*?)```", fold, re.S)]
-
-
-def names_in(name: str, *begins: str) -> dict[str, Any]:
-    """The names that a chapter has after its first cell, those in which a line begins with one of
-    `begins`, and the answers in its folds."""
-    code = code_of(name)
+def names_in(name: str, *needs: str) -> dict[str, Any]:
+    """The names that a chapter has after its first cell, and those of `needs`: functions, classes
+    and variables that its other cells define."""
+    first, *others = code_of(name)
     place: dict[str, Any] = {}
-    exec(code[0], place)
-    for source in code[1:]:
-        if any(line.startswith(begins) for line in source.splitlines()):
-            exec(source, place)
-    for block in answers_of(name):
-        exec(block, place)
-    return place
-
-
-def definitions_in(name: str) -> dict[str, Any]:
-    """The names that a chapter has after its first cell, and each function and class of its other
-    cells; nothing else of the cells is run."""
-    code = code_of(name)
-    place: dict[str, Any] = {}
-    exec(code[0], place)
-    for source in code[1:]:
-        for node in ast.parse(source).body:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                exec(ast.get_source_segment(source, node), place)
+    exec(first, place)
+    for source in (source for source in others if not source.startswith("%")):
+        for statement in ast.parse(source).body:
+            defined = {getattr(statement, "name", None)}
+            defined |= {getattr(t, "id", None) for t in getattr(statement, "targets", [])}
+            if defined & {*needs}:
+                exec(ast.get_source_segment(source, statement) or "", place)
     return place
 
 
@@ -66,13 +47,6 @@ def hint_of(check: Callable[..., Any], *given: Any, **options: Any) -> str:
         check(*given, **options)
     assert len(str(caught.value)) > 30
     return caught.value.hint
-
-
-def refusal_of(check: Callable[..., Any], *given: Any) -> str:
-    """The hint and the words by which a check turns a wrong answer down."""
-    with pytest.raises(AssertionError) as caught:
-        check(*given)
-    return f"{getattr(caught.value, 'hint', '')}: {caught.value}"
 
 
 def _sources(name: str, kind: str) -> list[str]:

@@ -30,7 +30,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     with tempfile.TemporaryDirectory() as temporary:
         measured = Path(temporary) / reference.FILE
-        begin = snapshot()
+        begin = load.snapshot(children=True)  # the kernels, too
         NotebookClient(
             notebook,
             kernel_name="python3",
@@ -46,7 +46,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
                 "D2LMINI_CHAPTER": chapter,
             }
         )
-        end = snapshot()
+        end = load.snapshot(children=True)
         if chapter:
             elsewhere = load.cores_elsewhere(begin, end)
             is_quiet = elsewhere is not None and elsewhere < load.LOADED
@@ -54,12 +54,6 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
             row = {"found": f"{end.now_s - begin.now_s:.0f} s"} if is_quiet else {}
             reference.store(measured, chapter, "run", row)
             reference.merge(folder / reference.FILE, measured)
-
-
-def snapshot() -> load.Snapshot:
-    """The state of the machine now; the kernels that have ended count as part of this process."""
-    times = os.times()
-    return load.snapshot()._replace(ours_s=sum(times[:4]))
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
