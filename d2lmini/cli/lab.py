@@ -46,7 +46,10 @@ def open_lab(options: argparse.Namespace) -> int:
     """Copy the chapters, if need be, and run JupyterLab; returns its exit status."""
     if not options.copy and importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install 'd2lmini[lab]'")
-    root = Path(options.folder).resolve()
+    folder, words = options.folder, options.jupyter
+    if folder.startswith("-"):  # argparse takes the first word after -- for FOLDER
+        folder, words = DEFAULT_FOLDER, [folder, *words]
+    root = Path(folder).resolve()
     print("; ".join(files.copy(root)))
     if options.copy:
         return 0
@@ -54,7 +57,7 @@ def open_lab(options: argparse.Namespace) -> int:
         sys.executable, "-m", "jupyterlab",
         f"--ServerApp.root_dir={root}",
         f"--LabApp.default_url=/lab/tree/chapters/{FIRST}",
-        *_as_root(), *options.jupyter,
+        *_as_root(), *words,
     ]  # fmt: skip
     return _run(command, files.environment())
 

@@ -441,7 +441,10 @@ def test_what_lab_starts(tmp_path, monkeypatch, capsys):
     assert main(["lab", str(tmp_path / "mine"), "--", "--no-browser", "--port", "9999"]) == 5
     monkeypatch.chdir(tmp_path)
     assert main(["lab"]) == 5
-    (command, _), (here, environment) = started
+    assert main(["lab", "--", "--no-browser", "--port", "9999"]) == 5
+    (command, _), (here, environment), (optioned, _) = started
+    assert optioned == [*here, "--no-browser", "--port", "9999"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("-")] == []
     assert command[:3] == [sys.executable, "-m", "jupyterlab"]
     assert command[-3:] == ["--no-browser", "--port", "9999"]
     assert f"--ServerApp.root_dir={(tmp_path / 'mine').resolve()}" in command
