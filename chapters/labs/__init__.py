@@ -2,6 +2,6 @@
 
 One module a chapter that needs one, named after the chapter: `labs/auto_parallelism.py` belongs to
 `05-auto-parallelism.ipynb`. A check is a function `check_NAME(answer)`: it prints a sentence if the
-answer is right, and raises `d2l.check.Wrong` with a hint if it is not. `shared.py` has what several
-chapters use.
+answer is right, and raises `CheckFailed` with a hint if it is not (`grading.py`). `shared.py` has
+what several chapters use.
 """

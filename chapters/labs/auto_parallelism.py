@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini import MXNetError, engine, gpu, nd, profile, virtual_gpus
-from d2lmini.d2l import check
-from d2lmini.d2l.check import Wrong
 from d2lmini.profiler.tracing import Trace
+from labs.grading import CheckFailed, overlaps
 from labs.shared import never_stuck, watch
 
 
@@ -67,29 +66,29 @@ def check_behind(answer: Callable[[Any, int], object]) -> None:
     gave = _number(found)
     if not np.allclose(gave, expected):
         said = f"{gave:g}" if gave == gave else f"no number: {type(found).__name__}"
-        raise Wrong("values", f"for n={n} the sum is {expected:g}, the answer gave {said}")
+        raise CheckFailed("values", f"for n={n} the sum is {expected:g}, the answer gave {said}")
     products = [op for op in trace.operations if op.name.lstrip("_") in _PRODUCTS]
     if len(products) != n:
-        raise Wrong("count", f"n={n} rounds need {n} products, the trace has {len(products)}")
+        raise CheckFailed("count", f"n={n} rounds need {n} products, the trace has {len(products)}")
     away = next((op for op in products if op.place != "gpu(0)"), None)
     if away is not None:
-        raise Wrong(
+        raise CheckFailed(
             "place",
             f"{away} runs on {away.place}, x is on gpu(0): {away.where}. Copy the results, not x",
         )
-    check.overlaps(trace, "copy", "dot")
+    overlaps(trace, "copy", "dot")
     _check_rounds(trace, [op.number for op in products])
     print("each value is read one round later, and the copies overlap with the products")
 
 
 def _run(program: Callable[[], object], given: str) -> tuple[Any, Trace]:
-    """An answer's result and its trace on paper; Wrong if it raises an error of the library."""
+    """An answer's result and its trace on paper; CheckFailed for an error of the library."""
     found = []
     try:
         with never_stuck():
             trace = on_paper(lambda: found.append(program()), _full=0)
     except MXNetError as error:
-        raise Wrong("error", f"with {given} the answer raises {error}") from error
+        raise CheckFailed("error", f"with {given} the answer raises {error}") from error
     return found[0], trace
 
 
@@ -102,7 +101,7 @@ def _number(found: object) -> float:
 
 
 def _check_rounds(trace: Trace, products: list[int]) -> None:
-    """Wrong if the value of a round is not read in the next one."""
+    """CheckFailed if the value of a round is not read in the next one."""
     n = len(products)
     waits = []  # the wait, the newest round that it waits for, the round in which it stands
     for wait in trace.waits:
@@ -114,21 +113,25 @@ def _check_rounds(trace: Trace, products: list[int]) -> None:
     for i in range(1, n):
         for wait, newest, now in waits:
             if newest >= i == now:
-                raise Wrong(
+                raise CheckFailed(
                     "waits",
                     f"round {i} waits for its own product at {wait.where} ({wait.kind}): push the "
                     "next product first",
                 )
         first = next((row for row in reads if row[1] >= i), None)
         if first is None:
-            raise Wrong("late", f"the value of round {i} is not read: read it in round {i + 1}")
+            raise CheckFailed(
+                "late", f"the value of round {i} is not read: read it in round {i + 1}"
+            )
         wait, _, now = first
         said = f"the value of round {i} is read in round {now} of {n} ({wait.where})"
         if now == n > i + 1:
             hint = "late" if i == 1 else "rest"
-            raise Wrong(hint, f"{said}, when all products are pushed: read it in round {i + 1}")
+            raise CheckFailed(
+                hint, f"{said}, when all products are pushed: read it in round {i + 1}"
+            )
         if now > i + 1:
-            raise Wrong("behind", f"{said}, {now - i} rounds later: read it in round {i + 1}")
+            raise CheckFailed("behind", f"{said}, {now - i} rounds later: read it in round {i + 1}")
 
 
 def _before(trace: Trace, a: int, b: int) -> bool:
@@ -149,21 +152,23 @@ def check_halves(answer: Callable[[Any, int], object]) -> None:
     y, trace = _run(lambda: answer(x, n), f"x of shape {value.shape}, n={n},")
     if not isinstance(y, nd.NDArray) or y.shape != value.shape:
         got = f"shape {y.shape}" if isinstance(y, nd.NDArray) else type(y).__name__
-        raise Wrong(
+        raise CheckFailed(
             "shape", f"return one NDArray of shape {value.shape}, got {got}: join the parts"
         )
     if (x.asnumpy() != value).any():
-        raise Wrong("x", "x has other values afterwards: write to arrays of your own")
+        raise CheckFailed("x", "x has other values afterwards: write to arrays of your own")
     if not np.allclose(y.asnumpy(), expected, atol=1e-5):
-        raise Wrong("values", f"not the values of tanh, applied {n} times to each element")
+        raise CheckFailed("values", f"not the values of tanh, applied {n} times to each element")
     for wait in trace.waits:
         if wait.kind != "backpressure":
             text = f"the program waits at {wait.where} ({wait.kind}), and pushes the rest only then"
-            raise Wrong("waits", f"{text}. No step needs a value in Python: leave the wait out")
+            raise CheckFailed(
+                "waits", f"{text}. No step needs a value in Python: leave the wait out"
+            )
     tanhs = [op for op in trace.operations if op.name in ("tanh", "Activation")]
     sizes = [op.nbytes / 8 for op in tanhs]  # each reads and writes float32
     if sum(sizes) < n * value.size:
-        raise Wrong(
+        raise CheckFailed(
             "missing",
             f"nd.tanh computed {sum(sizes):g} elements; {n} rounds of {value.size} need "
             f"{n * value.size}: apply nd.tanh in each round",
@@ -171,15 +176,15 @@ def check_halves(answer: Callable[[Any, int], object]) -> None:
     for op, size in zip(tanhs, sizes):
         if size > value.size / 2:
             text = f"{op} computes {size:g} of {value.size} elements at once: {op.where}"
-            raise Wrong("whole", f"{text}. Cut x into two halves first")
+            raise CheckFailed("whole", f"{text}. Cut x into two halves first")
         if size % columns:
             text = f"{op} computes {size:g} elements, no whole rows of {columns}: {op.where}"
-            raise Wrong("columns", f"{text}. Cut x between rows, not between columns")
+            raise CheckFailed("columns", f"{text}. Cut x between rows, not between columns")
     for op in tanhs:
         others = [other for other in tanhs if other is not op]
         if all(trace.ordered(*sorted((op.number, other.number))) for other in others):
             first, second = _ordered_pair(trace, tanhs)
-            raise Wrong(
+            raise CheckFailed(
                 "views",
                 f"{second} ({second.where}) must wait for {first} ({first.where}), because it uses "
                 "its values, or because both parts go through one array: for the engine a view is "

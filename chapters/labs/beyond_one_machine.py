@@ -25,8 +25,8 @@ import numpy as np
 
 from d2lmini import autograd, engine, gluon, nd
 from d2lmini.d2l import Picture
-from d2lmini.d2l.check import Sentence, Wrong
 from d2lmini.draw.timeline import plot_of, timeline
+from labs.grading import CheckFailed, CheckPassed
 
 #: What a job of the chapter leaves for the notebook.
 FOUND = Path("found.json")
@@ -242,13 +242,13 @@ def check_plan(answer: Callable[..., Any]) -> None:
         found, best = end_ms(plan, exist_ms, kb, alpha, beta), best_ms(exist_ms, kb, alpha, beta)
         if found > best * (1 + 1e-9):
             hint, advice = improve(plan, found, (exist_ms, kb, alpha, beta))
-            raise Wrong(
+            raise CheckFailed(
                 hint,
                 f"gradients of {kb} kB that exist after {exist_ms} ms; alpha {alpha} ms, beta "
                 f"{beta} ms for each kB: {plan} ends after {found:.1f} ms, {best:.1f} ms are "
                 f"possible. {advice}",
             )
-    print(Sentence("no plan ends earlier, for a given net and seven random ones"))
+    print(CheckPassed("no plan ends earlier, for a given net and seven random ones"))
 
 
 def draw_steps() -> Iterable[tuple[list[float], list[int], float, float]]:
@@ -265,19 +265,23 @@ def draw_steps() -> Iterable[tuple[list[float], list[int], float, float]]:
 
 
 def read_plan(plan: Any, n: int) -> list[list[int]]:
-    """The plan as lists, without empty buckets; Wrong unless each gradient travels once."""
+    """The plan as lists, without empty buckets; CheckFailed unless each gradient travels once."""
     if plan is None:
-        raise Wrong("none", "plan returns None: return a list of buckets, such as [[2, 1], [0]]")
+        raise CheckFailed(
+            "none", "plan returns None: return a list of buckets, such as [[2, 1], [0]]"
+        )
     try:
         buckets = [[int(i) for i in islice(bucket, 1000)] for bucket in islice(plan, 1000)]
     except (TypeError, ValueError):
         text = f"a plan is a list of buckets, a bucket a list of positions; got {plan!r:.80}"
-        raise Wrong("form", text) from None
+        raise CheckFailed("form", text) from None
     places = [i for bucket in buckets for i in bucket]
     if left := sorted(set(range(n)) - set(places)):
-        raise Wrong("left", f"gradients {left} of {n} never travel: each has to be in a bucket")
+        raise CheckFailed(
+            "left", f"gradients {left} of {n} never travel: each has to be in a bucket"
+        )
     if sorted(places) != list(range(n)):
-        raise Wrong("twice", f"each of {n} gradients travels once, got {buckets}")
+        raise CheckFailed("twice", f"each of {n} gradients travels once, got {buckets}")
     return [bucket for bucket in buckets if bucket]
 
 
@@ -342,25 +346,25 @@ def check_halving(answer: Callable[[int], Any]) -> None:
         schedule = read_schedule(answer(n), n)
         have = play(schedule, n)
         if not (have == 1).all():
-            raise Wrong(*why_no_sum(have, schedule, n))
+            raise CheckFailed(*why_no_sum(have, schedule, n))
         rounds = 2 * int(math.log2(n))
         if len(schedule) != rounds:
             text = f"{n} processes: {len(schedule)} rounds, 2 log2 n = {rounds} are asked"
-            raise Wrong("rounds", f"{text}. Exchange half of what is left in each round")
+            raise CheckFailed("rounds", f"{text}. Exchange half of what is left in each round")
         sent = Counter[int]()
         for source, _, pieces, _ in (message for row in schedule for message in row):
             sent[source] += len(pieces)
         if max(sent.values()) > 2 * (n - 1):
             text = f"{n} processes: one sends {max(sent.values())} pieces, {2 * (n - 1)} are enough"
-            raise Wrong("bytes", f"{text}. Send only what the partner keeps")
-    print(Sentence(f"{', '.join(map(str, sizes))} processes: each has each sum"))
+            raise CheckFailed("bytes", f"{text}. Send only what the partner keeps")
+    print(CheckPassed(f"{', '.join(map(str, sizes))} processes: each has each sum"))
 
 
 def read_schedule(schedule: Any, n: int) -> list:
-    """The schedule as lists; Wrong unless each process sends and receives at most one message in a
-    round."""
+    """The schedule as lists; CheckFailed unless each process sends and receives at most one message
+    in a round."""
     if schedule is None:
-        raise Wrong("none", "halving(n) returns None: return a list of rounds")
+        raise CheckFailed("none", "halving(n) returns None: return a list of rounds")
     rounds = []
     try:
         for row in islice(schedule, 1000):
@@ -370,17 +374,19 @@ def read_schedule(schedule: Any, n: int) -> list:
                 rounds[-1].append((int(source), int(target), some, bool(add)))
     except (TypeError, ValueError):
         text = "a schedule is a list of rounds, a round a list of (source, target, pieces, add)"
-        raise Wrong("form", f"{text}; got {schedule!r:.80}") from None
+        raise CheckFailed("form", f"{text}; got {schedule!r:.80}") from None
     for number, row in enumerate(rounds):
         for source, target, pieces, _ in row:
             if not {source, target, *pieces} <= set(range(n)) or source == target:
                 text = f"{n} processes, round {number}: a message from {source} to {target} with"
-                raise Wrong("range", f"{text} pieces {pieces}: there are ranks and pieces 0 to n-1")
+                raise CheckFailed(
+                    "range", f"{text} pieces {pieces}: there are ranks and pieces 0 to n-1"
+                )
         for what, end in (("sends", 0), ("receives", 1)):
             most = Counter(message[end] for message in row).most_common(1)
             if most and most[0][1] > 1:
                 text = f"{n} processes, round {number}: rank {most[0][0]} {what} {most[0][1]}"
-                raise Wrong("busy", f"{text} messages, one is allowed. Let pairs exchange")
+                raise CheckFailed("busy", f"{text} messages, one is allowed. Let pairs exchange")
     return rounds
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini import streams
-from d2lmini.d2l.check import Sentence, Wrong
 from labs.case_files import Bounded, Ordered, Stoppable, Uploader
+from labs.grading import CheckFailed, CheckPassed
 from labs.schedules import explore, threading, time
 
 #: Schedules of each program of a check.
@@ -54,8 +54,8 @@ _HINTS = {
 }
 
 
-def _wrong(hint: str, **words: object) -> Wrong:
-    return Wrong(hint, _HINTS[hint].format(**words))
+def _wrong(hint: str, **words: object) -> CheckFailed:
+    return CheckFailed(hint, _HINTS[hint].format(**words))
 
 
 def _repaired(repair: Any, engine: Any) -> Any:
@@ -69,10 +69,10 @@ def _repaired(repair: Any, engine: Any) -> Any:
 
 
 def _run(program: Callable[..., object], hint: str, *given: Any, schedules: int = 0) -> None:
-    """Explore `program(*given)`; threads that block are Wrong with this hint."""
+    """Explore `program(*given)`; threads that block are CheckFailed with this hint."""
     found = explore(lambda: program(*given), schedules or _SCHEDULES, random.randrange(10**6))
     if found.errors:
-        raise min(found.errors, key=lambda error: not isinstance(error, Wrong))
+        raise min(found.errors, key=lambda error: not isinstance(error, CheckFailed))
     if found.failure in ("no end", "no step"):
         raise _wrong("no end", message=f"{found.message}\n{found.story[-500:]}")
     if found.failure:
@@ -159,7 +159,7 @@ def _check_bound(n: int, most: int, spare: int, what: str) -> None:
         raise _wrong("timid", n=n, what=what, most=most)
 
 
-def check_lock(repair: Any) -> Sentence:
+def check_lock(repair: Any) -> CheckPassed:
     """A bounded queue, every task runs, two at a time, and every wait ends."""
     make, workers, most = _repaired(repair, Bounded), 2, random.randint(1, 3)
 
@@ -207,7 +207,7 @@ def check_lock(repair: Any) -> Sentence:
     return _sentence("every task runs, and a push waits while the queue is full")
 
 
-def check_stop(repair: Any) -> Sentence:
+def check_stop(repair: Any) -> CheckPassed:
     """After stop() every wait ends, no task is half done, and a push is an error."""
     make, n = _repaired(repair, Stoppable), random.randint(2, 4)
 
@@ -247,7 +247,7 @@ def check_stop(repair: Any) -> Sentence:
     return _sentence("after stop() every wait ends")
 
 
-def check_pool(repair: Any) -> Sentence:
+def check_pool(repair: Any) -> CheckPassed:
     """Every upload arrives, through a bounded number of buffers, without waiting for its copy."""
     make = _repaired(repair, Uploader)
     values = {name: [random.randrange(100) + 100 * name] * 2 for name in range(4)}
@@ -302,7 +302,7 @@ def _draw_view(draw: random.Random, bases: list[np.ndarray]) -> np.ndarray:
     ])  # fmt: skip
 
 
-def check_views(repair: Any) -> Sentence:
+def check_views(repair: Any) -> CheckPassed:
     """Random programs of arrays and views give the values of program order; others run at once."""
     make = _repaired(repair, Ordered)
 
@@ -350,8 +350,8 @@ def check_views(repair: Any) -> Sentence:
     return _sentence("tasks that share memory run in program order, others at the same time")
 
 
-def _sentence(promise: str) -> Sentence:
-    return Sentence(f"{promise}, in {_SCHEDULES} schedules and more of each program")
+def _sentence(promise: str) -> CheckPassed:
+    return CheckPassed(f"{promise}, in {_SCHEDULES} schedules and more of each program")
 
 
 # -- a program on streams --------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def _sentence(promise: str) -> Sentence:
 _ORDERS = 20
 
 
-def check_double_buffer(program: Callable[[list[np.ndarray]], Any]) -> Sentence:
+def check_double_buffer(program: Callable[[list[np.ndarray]], Any]) -> CheckPassed:
     """No data race, the right sums, the host waits at the end only, copies run beside kernels."""
     n, seed = random.randint(5, 9), random.randrange(1 << 30)
     batches = [np.random.randint(1, 100, size=4).astype(float) for _ in range(n)]
@@ -377,7 +377,7 @@ def check_double_buffer(program: Callable[[list[np.ndarray]], Any]) -> Sentence:
         if max((waits for _, waits in works), default=0):
             raise _wrong("waits", why=machine.waits[0][1])
         _check_overlap([work for work, _ in works])
-    return Sentence(f"no data race, and the right result, in {_ORDERS} orders")
+    return CheckPassed(f"no data race, and the right result, in {_ORDERS} orders")
 
 
 def _agree(got: Any, expected: list[float]) -> bool:
@@ -400,7 +400,7 @@ def _record(machine: Any, works: list[tuple[Any, int]]) -> None:
 
 
 def _check_overlap(works: list[Any]) -> None:
-    """Wrong if no copy may run beside a kernel."""
+    """CheckFailed if no copy may run beside a kernel."""
     copies = [work for work in works if work.name == "copy from host"]
     kernels = [work for work in works if work.name != "copy from host"]
     for copy in copies:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from d2lmini import d2l
-from d2lmini.d2l.check import Sentence, Wrong
+from labs.engine_check import check_engine
+from labs.grading import CheckFailed, CheckPassed
 
 
 class InOrder:
@@ -63,15 +63,11 @@ def mixed(first: list[str], second: list[str]) -> Iterator[list[str]]:
 
 
 def ask(engine: Any, **options: Any) -> str:
-    """What the library's check says of an engine: "yes: ..." or "NO (hint): ..."."""
-    options = {"programs": 5, "patience_s": 4, "seed": random.randrange(10**6), **options}
-    print_error, threading.excepthook = threading.excepthook, lambda _: None
+    """What `check_engine` says of an engine: "yes: ..." or "NO (hint): ..."."""
     try:
-        return f"yes: {d2l.check_engine(engine, **options)}"
-    except Wrong as wrong:
-        return f"NO ({wrong.hint}): {wrong}"
-    finally:
-        threading.excepthook = print_error
+        return f"yes: {check_engine(engine, **options)}"
+    except CheckFailed as failed:
+        return f"NO ({failed.hint}): {failed}"
 
 
 # -- exercise 7 ------------------------------------------------------------------------------------
@@ -114,16 +110,16 @@ class _Model:
         return dict(self.tasks)[task]
 
 
-def check_line(answer: Any) -> Sentence:
+def check_line(answer: Any) -> CheckPassed:
     """Exercise 7: a Var as a class with `claim` and `leave`, in random sequences of calls."""
     if not (isinstance(answer, type) and hasattr(answer, "claim") and hasattr(answer, "leave")):
-        raise Wrong("class", _LINE_HINTS["class"])
-    found: list[tuple[int, int, Wrong]] = []
+        raise CheckFailed("class", _LINE_HINTS["class"])
+    found: list[tuple[int, int, CheckFailed]] = []
     for number in range(300):
         calls: list[str] = []
         try:
             _try_line(answer(), calls)
-        except Wrong as wrong:
+        except CheckFailed as wrong:
             found.append((len(calls), number, wrong))
     if found:
         raise min(found)[-1]  # the shortest sequence
@@ -132,8 +128,8 @@ def check_line(answer: Any) -> Sentence:
     line.claim(2, True)
     if not other.claim(3, True):
         text = "two objects share their tasks: a list of the class belongs to all of its objects"
-        raise Wrong("shared", f"{text}. Make the lists in __init__")
-    return Sentence(
+        raise CheckFailed("shared", f"{text}. Make the lists in __init__")
+    return CheckPassed(
         "readers together, a writer alone, first in, first out: in 300 random sequences"
     )
 
@@ -141,10 +137,10 @@ def check_line(answer: Any) -> Sentence:
 def _try_line(line: Any, calls: list[str]) -> None:
     model = _Model()
 
-    def wrong(hint: str, got: object = None, expected: object = None) -> Wrong:
+    def wrong(hint: str, got: object = None, expected: object = None) -> CheckFailed:
         text = _LINE_HINTS[hint].format(call=calls[-1], got=got, expected=expected)
         stop = "" if text.endswith("?") else "."
-        return Wrong(hint, f"{text}{stop} The calls: {', '.join(calls)}")
+        return CheckFailed(hint, f"{text}{stop} The calls: {', '.join(calls)}")
 
     for task in range(1, 8):
         while model.holders and random.random() < 0.4:
@@ -167,7 +163,7 @@ def _try_line(line: Any, calls: list[str]) -> None:
 
 
 def _leave(
-    line: Any, task: int, model: _Model, calls: list[str], wrong: Callable[..., Wrong]
+    line: Any, task: int, model: _Model, calls: list[str], wrong: Callable[..., CheckFailed]
 ) -> None:
     calls.append(f"leave({task})")
     model.tasks = [(other, writes) for other, writes in model.tasks if other != task]
@@ -193,8 +189,8 @@ def _leave(
     raise wrong(hint, got, sorted(expected))
 
 
-def _within_steps(call: Callable[[], Any], wrong: Callable[..., Wrong]) -> Any:
-    """Call an answer; Wrong if it goes through too many lines."""
+def _within_steps(call: Callable[[], Any], wrong: Callable[..., CheckFailed]) -> Any:
+    """Call an answer; CheckFailed if it goes through too many lines."""
     left = 5_000
 
     def count_lines(frame: object, event: str, arg: object) -> Any:
@@ -208,7 +204,7 @@ def _within_steps(call: Callable[[], Any], wrong: Callable[..., Wrong]) -> Any:
     sys.settrace(count_lines)
     try:
         return call()
-    except Wrong:
+    except CheckFailed:
         raise
     except Exception as error:
         raise wrong("error", repr(error)) from error
@@ -268,18 +264,18 @@ class ByHand:
             self.lock.wait_for(lambda: self.pending == 0)
 
 
-def check_bounded(answer: Callable[..., Any]) -> Sentence:
+def check_bounded(answer: Callable[..., Any]) -> CheckPassed:
     """Exercise 8: a push waits while a number of tasks, drawn at random, are pending."""
     most = random.randint(4, 12)
     engine = ByHand()
     made = answer(engine, most)
     if not callable(getattr(made, "push", None)):
-        raise Wrong("engine", _BOUND_HINTS["engine"].format(got=repr(made)))
+        raise CheckFailed("engine", _BOUND_HINTS["engine"].format(got=repr(made)))
     try:
         _try_bound(engine, made, most)
     finally:
         engine.pending = 0  # a thread that waits for it in a loop ends
-    return Sentence(f"at most {most} tasks are pending, and one that ends makes a place")
+    return CheckPassed(f"at most {most} tasks are pending, and one that ends makes a place")
 
 
 def _try_bound(engine: ByHand, made: Any, most: int) -> None:
@@ -294,9 +290,9 @@ def _try_bound(engine: ByHand, made: Any, most: int) -> None:
         except Exception as problem:
             errors.append(problem)
 
-    def wrong(hint: str, **words: object) -> Wrong:
+    def wrong(hint: str, **words: object) -> CheckFailed:
         words = {"n": engine.pending, "most": most, "all": total, **words}
-        return Wrong(hint, _BOUND_HINTS[hint].format(**words))
+        return CheckFailed(hint, _BOUND_HINTS[hint].format(**words))
 
     _start(run_ahead)
     for ended in range(total - most + 1):

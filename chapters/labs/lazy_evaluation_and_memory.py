@@ -12,9 +12,9 @@ import numpy as np
 
 import d2lmini
 from d2lmini import cpu, engine, gluon, nd, profile, random, storage
-from d2lmini.d2l import check
 from d2lmini.gluon import nn
 from labs import shared
+from labs.grading import CheckFailed, CheckPassed, at_most_waits, peak_bytes
 
 PAGE = 4096
 NO_BOUND = 10**10
@@ -177,16 +177,16 @@ def check_bounded(answer: Callable[..., Any]) -> str:
                 found = answer(matrices())
         except (StopIteration, RuntimeError) as error:
             if isinstance(error, StopIteration) or isinstance(error.__cause__, StopIteration):
-                raise check.Wrong("ended", ENDED) from None
+                raise CheckFailed("ended", ENDED) from None
             raise
     if not np.isscalar(found) or isinstance(found, str):
         kind = type(found).__name__
-        raise check.Wrong("type", f"return a number, not {kind}: `asscalar()` gives a number")
+        raise CheckFailed("type", f"return a number, not {kind}: `asscalar()` gives a number")
     # Terms of both signs nearly cancel: allow for rounding.
     if not abs(found - sums.sum()) < 0.01 * np.linalg.norm(sums):
-        raise check.Wrong("value", "another number: multiply all forty matrices, in their order")
-    memory = check.peak_bytes(trace, cpu(), 10_000_000)
-    return check.Sentence(f"{memory}; {check.at_most_waits(trace, 1)}")
+        raise CheckFailed("value", "another number: multiply all forty matrices, in their order")
+    memory = peak_bytes(trace, cpu(), 10_000_000)
+    return CheckPassed(f"{memory}; {at_most_waits(trace, 1)}")
 
 
 ENDED = (
@@ -204,12 +204,12 @@ def check_frugal(answer: Callable[..., Any]) -> str:
         with shared.never_stuck(most=0):
             y = answer(x)
     if not isinstance(y, nd.NDArray):
-        raise check.Wrong("type", f"return an NDArray with the values, not {type(y).__name__}")
+        raise CheckFailed("type", f"return an NDArray with the values, not {type(y).__name__}")
     if not np.allclose(x.asnumpy(), given, atol=1e-6):
-        raise check.Wrong("x", "x was changed, and the caller still reads it: write elsewhere")
+        raise CheckFailed("x", "x was changed, and the caller still reads it: write elsewhere")
     if y.shape != x.shape:
-        raise check.Wrong("value", f"the shape is {y.shape}, and that of x is {x.shape}")
+        raise CheckFailed("value", f"the shape is {y.shape}, and that of x is {x.shape}")
     if not np.allclose(y.asnumpy(), np.tanh(given * 2 + 1) * given, atol=1e-5):
-        raise check.Wrong("value", "other values than those of nd.tanh(x * 2 + 1) * x")
-    waits = check.at_most_waits(trace, 0)
-    return check.Sentence(f"{waits}; {check.peak_bytes(trace, cpu(), 1_100_000)}")
+        raise CheckFailed("value", "other values than those of nd.tanh(x * 2 + 1) * x")
+    waits = at_most_waits(trace, 0)
+    return CheckPassed(f"{waits}; {peak_bytes(trace, cpu(), 1_100_000)}")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini import autograd, d2l, engine, gluon, init, nd, profile
-from d2lmini.d2l.check import Wrong
+from d2lmini.bfloat16 import finfo
 from d2lmini.gluon import nn
 from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import as_dtype
+from labs.grading import CheckFailed
 
 Step = Callable[..., object]
 
@@ -59,9 +61,51 @@ def compare_parts(backward: Step, *, whole_numbers: bool) -> None:
     print(f"{'whole' if whole_numbers else 'normal'} numbers: equal {equal}")
 
 
+class Lost(NamedTuple):
+    """Shares, from 0 to 1, of the numbers that are not 0.
+
+    zero        too small for the dtype: rounded to 0
+    subnormal   kept, but with fewer digits than the dtype has
+    inf         too large for the dtype, or inf or nan before
+    """
+
+    zero: float
+    subnormal: float
+    inf: float
+
+
+def count_exponents(arrays: Any) -> dict[int, int]:
+    """How many numbers have which binary exponent: e counts 2**e <= |x| < 2**(e+1). Without zeros,
+    inf and nan. arrays: an NDArray, a NumPy array, or several; waits."""
+    values = _nonzero(arrays)
+    exponents = np.frexp(values[np.isfinite(values)])[1] - 1
+    found, counts = np.unique(exponents, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def find_lost(arrays: Any, dtype: Any = "float16", scale: float = 1.0) -> Lost:
+    """Which numbers, multiplied by `scale`, the dtype cannot hold. All shares are 0 if there is no
+    number except 0. arrays: as for `count_exponents`; waits."""
+    dtype = as_dtype(dtype)
+    values = _nonzero(arrays) * scale
+    with np.errstate(over="ignore", under="ignore"):
+        kept = np.abs(values.astype(dtype).astype(np.float64))
+    least = float(finfo(dtype).tiny)
+    held = [kept == 0, (kept > 0) & (kept < least), ~np.isfinite(kept)]
+    return Lost(*[float(part.mean()) if values.size else 0.0 for part in held])
+
+
+def _nonzero(arrays: Any) -> np.ndarray:
+    """All numbers except 0 as one vector of float64."""
+    several: Iterable[Any] = [arrays] if isinstance(arrays, (NDArray, np.ndarray)) else arrays
+    flat = [np.asarray(x.asnumpy() if isinstance(x, NDArray) else x).ravel() for x in several]
+    values = np.concatenate([x.astype(np.float64) for x in flat]) if flat else np.zeros(0)
+    return values[values != 0]
+
+
 def plot_exponents(gradients: list[NDArray], power: int) -> None:
     """Draw how many gradients have which exponent, as they are and of the loss times 2**power."""
-    counts = d2l.count_exponents(gradients)
+    counts = count_exponents(gradients)
     axes = d2l.plt.subplots(figsize=(6, 2.6))[1]
     for shift, color in ((0, "#1f4e8c"), (power, "#f0a04b")):
         label = f"of the loss times 2**{shift}" if shift else "gradients"
@@ -84,7 +128,7 @@ HARMLESS = ("waitall", "wait_to_read", "asscalar", "engine.use", "end of profile
 def check_fit(answer: Any) -> None:
     """Check two steps of `fit` on a net that is drawn. Bytes are counted, seconds never."""
     if not callable(answer):
-        raise Wrong("function", f"a function is needed, got {type(answer).__name__}")
+        raise CheckFailed("function", f"a function is needed, got {type(answer).__name__}")
     sizes, values, batches = _draw()
     (twin, its_trainer), (net, trainer) = _make(sizes, values), _make(sizes, values)
     for number, (X, y) in enumerate(batches):
@@ -97,13 +141,15 @@ def check_fit(answer: Any) -> None:
             hint, text = _why_wrong(found, sizes, before, X, y)
             if number and hint != "precision":
                 hint, text = "stale", f"the first step was right. In the second, {text}"
-            raise Wrong(hint, text)
+            raise CheckFailed(hint, text)
         read = [wait for wait in trace.waits if wait.kind not in HARMLESS]
         if read:
-            raise Wrong("numpy", f"values in NumPy arrays need memory, too: {read[0].where}")
+            raise CheckFailed("numpy", f"values in NumPy arrays need memory, too: {read[0].where}")
         bound = 3 * plain_bytes // 4
         if nbytes > bound:
-            raise Wrong("bytes", f"{nbytes:,} bytes, allowed are {bound:,}: keep less for backward")
+            raise CheckFailed(
+                "bytes", f"{nbytes:,} bytes, allowed are {bound:,}: keep less for backward"
+            )
     print(f"right: {nbytes:,} bytes, allowed are {bound:,}, and the weights of the plain step")
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini import MXNetError, autograd, engine, gluon, init, nd, profile, random, virtual_gpus
-from d2lmini.d2l import check
-from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import nn
 from d2lmini.profiler.tracing import Trace
+from labs.grading import CheckFailed, at_most_waits, overlaps
 from labs.shared import never_stuck
 
 #: Weight and bias of two convolutions and of two dense layers.
@@ -72,25 +71,27 @@ def check_by_layers(answer: Callable[..., Any]) -> None:
             try:
                 scores = [answer(x, parts, pair) for x in inputs]
             except MXNetError as error:
-                raise Wrong("error", f"the answer raised an error: {error}") from error
+                raise CheckFailed("error", f"the answer raised an error: {error}") from error
         if not all(isinstance(s, nd.NDArray) for s in scores):
-            raise Wrong("nothing", f"return the scores, an NDArray; got {scores[0]!r}")
+            raise CheckFailed("nothing", f"return the scores, an NDArray; got {scores[0]!r}")
         if scores[0].context != pair[1]:
-            raise Wrong("place", f"the scores are on {scores[0].context}: so is the last layer")
+            raise CheckFailed(
+                "place", f"the scores are on {scores[0].context}: so is the last layer"
+            )
         found = [s.asnumpy() for s in scores]
     for got, right in zip(found, expected):
         if got.shape != right.shape or not np.allclose(got, right, rtol=1e-3, atol=1e-4):
-            raise Wrong("values", "other scores than those of lenet(X, params)")
+            raise CheckFailed("values", "other scores than those of lenet(X, params)")
     _check_cut(trace, "gpu(1)", count, 4 * batch_size * 20 * 13 * 13)
-    check.at_most_waits(trace, 0)
-    print(check.overlaps(trace, "gpu(0)", "gpu(1)", but=3))
+    at_most_waits(trace, 0)
+    print(overlaps(trace, "gpu(0)", "gpu(1)", but=3))
 
 
 def _check_cut(trace: Trace, place: str, count: int, nbytes: int) -> None:
-    """Wrong unless `nbytes` a batch are copied to the place, of `count` batches."""
+    """CheckFailed unless `nbytes` a batch are copied to the place, of `count` batches."""
     copied = sum(op.nbytes for op in trace.operations if op.is_copy and str(op.ctx) == place)
     if copied != count * nbytes:
-        raise Wrong(
+        raise CheckFailed(
             "cut",
             f"{copied // count} bytes travel to {place} for a batch, but the pooled outputs of the "
             f"first layer have {nbytes}: compute them on the first device, and copy nothing else",
@@ -118,16 +119,18 @@ def check_clipped(answer: Callable[..., Any]) -> None:
     norm = _norm(total)
     for theta in (0.3 * norm, 1.5 * norm):
         one, other, trace = _step(answer, gradients, theta, n)
-        check.at_most_waits(trace, 0)
+        at_most_waits(trace, 0)
         if not _alike(one, other):
-            raise Wrong("apart", "the devices' weights differ: both need the same gradients")
+            raise CheckFailed("apart", "the devices' weights differ: both need the same gradients")
         if _alike(one, _clip(total, theta)):
             continue
         for hint, step in _typical_steps(gradients, theta, n).items():
             if _alike(one, step):
-                raise Wrong(hint, HINTS[hint])
+                raise CheckFailed(hint, HINTS[hint])
         found, right = _norm(one), min(theta, norm)
-        raise Wrong("norm", f"the step has the norm {found:.3f}, the clipped gradient {right:.3f}")
+        raise CheckFailed(
+            "norm", f"the step has the norm {found:.3f}, the clipped gradient {right:.3f}"
+        )
     print("clipped when it is too long, and only then")
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from d2lmini import engine
 from d2lmini.d2l import load as cores
 from d2lmini.d2l import reference
-from d2lmini.d2l.check import Wrong
+from labs.grading import CheckFailed
 
 #: A program that neither pushes nor waits for so long, while work is pending, waits by other means.
 _PATIENCE_S = 0.2
@@ -68,8 +68,8 @@ def watch() -> Iterator[Load]:
 @contextmanager
 def never_stuck(most: int = 2) -> Iterator[None]:
     """Step the stepped engine if an answer waits by means that the engine does not see, such as a
-    loop that looks at a list until a pushed function has filled it. Wrong if it does so more often
-    than `most`: a busy machine may look like such an answer, once or twice."""
+    loop that looks at a list until a pushed function has filled it. CheckFailed if it does so more
+    often than `most`: a busy machine may look like such an answer, once or twice."""
     over, times = threading.Event(), 0
 
     def step() -> None:
@@ -91,7 +91,7 @@ def never_stuck(most: int = 2) -> Iterator[None]:
         over.set()
         thread.join()
     if times > most:
-        raise Wrong(
+        raise CheckFailed(
             "waiting",
             f"{times} times the program went on only when its work was done: it waits by means of "
             "its own, such as a loop or a sleep. The engine keeps the order by itself: leave it "

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini import Context, autograd, d2l, nd, storage, virtual_gpus
-from d2lmini.d2l.check import Sentence, Wrong
 from d2lmini.gluon.utils import split_and_load
 from d2lmini.ndarray import NDArray
+from labs.grading import CheckFailed, CheckPassed
 
 # -- collectives: a list with an array on each device becomes such a list --------------------------
 
@@ -162,9 +162,9 @@ def alone(values: list, batches: list, ctx: Context, parts: int = 1) -> list[np.
     return [W.asnumpy() for W in weights]
 
 
-def judge(make: Any, k: int = 4, sent: Any = None, kept: Any = None) -> Sentence:
-    """Wrong if layers in a split compute, send or keep something else than they should; the net
-    and the batches are drawn.
+def judge(make: Any, k: int = 4, sent: Any = None, kept: Any = None) -> CheckPassed:
+    """CheckFailed if layers in a split compute, send or keep something else than they should; the
+    net and the batches are drawn.
 
     sent(N): bytes of a step, divided by k - 1, for N bytes of weights; kept(k): bytes for each
     weight.
@@ -181,11 +181,13 @@ def judge(make: Any, k: int = 4, sent: Any = None, kept: Any = None) -> Sentence
     n = sum(v.nbytes for v in values)
     if sent is not None and found.sent != (k - 1) * sent(n):
         text = f"{found.sent} bytes travel in a step, {(k - 1) * sent(n)} are expected"
-        raise Wrong("bytes", f"{text}. Which exchange runs too often, or sends more than shards?")
+        raise CheckFailed(
+            "bytes", f"{text}. Which exchange runs too often, or sends more than shards?"
+        )
     if kept is not None and set(found.kept) != {kept(k) * n / 4}:
         text = f"{kept(k) * n / 4:g} are expected. A view keeps its whole array"
-        raise Wrong("memory", f"after a step the devices keep {found.kept} bytes, {text}")
-    return Sentence(f"{make.__name__}: {k} devices compute what one device computes")
+        raise CheckFailed("memory", f"after a step the devices keep {found.kept} bytes, {text}")
+    return CheckPassed(f"{make.__name__}: {k} devices compute what one device computes")
 
 
 def _check_layer(make: Any, value: np.ndarray, devices: list[Context]) -> None:
@@ -194,30 +196,38 @@ def _check_layer(make: Any, value: np.ndarray, devices: list[Context]) -> None:
         inspect.signature(make).bind(value, devices)
     except TypeError:
         text = f"got {make!r:.60}: need a class whose objects are made by Name(value, devices)"
-        raise Wrong("class", text) from None
+        raise CheckFailed("class", text) from None
     layer = make(value, devices)
     if lacks := [x for x in ("gather", "collect", "update") if not hasattr(layer, x)]:
         text = f"the object that {make.__name__}(value, devices) returns has no {lacks}"
-        raise Wrong("methods", f"{text}: derive the class from lab.Layer, and write `update`")
+        raise CheckFailed("methods", f"{text}: derive the class from lab.Layer, and write `update`")
     wholes = layer.gather()
     if not isinstance(wholes, (list, tuple)) or not all(isinstance(W, NDArray) for W in wholes):
-        raise Wrong("nothing", f"gather() returns {wholes!r:.60}: return a list of whole matrices")
+        raise CheckFailed(
+            "nothing", f"gather() returns {wholes!r:.60}: return a list of whole matrices"
+        )
     if [W.context for W in wholes] != list(devices):
-        raise Wrong("place", "gather() returns an array for each device, on this device")
+        raise CheckFailed("place", "gather() returns an array for each device, on this device")
     if wholes[0].shape != value.shape:
-        raise Wrong("shape", f"gather() has shape {wholes[0].shape}, the layer is {value.shape}")
+        raise CheckFailed(
+            "shape", f"gather() has shape {wholes[0].shape}, the layer is {value.shape}"
+        )
 
 
 def _check_values(found: list, expected: list, values: list) -> None:
     """Refuse weights that differ between devices, or from those of one device."""
     if all((row[0] == v).all() for row, v in zip(found, values)):
         text = "does update change the weights, and does gather read the new ones?"
-        raise Wrong("old", f"after all steps gather still gives the first weights: {text}")
+        raise CheckFailed("old", f"after all steps gather still gives the first weights: {text}")
     for l, (row, W) in enumerate(zip(found, expected)):
         if any((copy != row[0]).any() for copy in row):
-            raise Wrong("stale", f"layer {l} is not the same on all devices: were all shards sent?")
+            raise CheckFailed(
+                "stale", f"layer {l} is not the same on all devices: were all shards sent?"
+            )
         if not np.allclose(row[0], W, rtol=0, atol=1e-5):
-            raise Wrong("values", f"layer {l} is not that of one device: were all parts added up?")
+            raise CheckFailed(
+                "values", f"layer {l} is not that of one device: were all parts added up?"
+            )
 
 
 def check_gather_once(answer: Any) -> None:
@@ -296,7 +306,7 @@ def run(schedule: list[list[tuple]]) -> Timeline:
             step = todo[device][-1]
             lacks = [need for need in _needs(step, last) if need not in ends]
             text = f"device {device} waits before {tuple(step)} for {lacks[0]}"
-            raise Wrong("order", f"the devices wait for each other: {text}")
+            raise CheckFailed("order", f"the devices wait for each other: {text}")
     return Timeline(rows)
 
 
@@ -325,12 +335,12 @@ def check_schedule(answer: Callable[..., Any]) -> None:
         if max(found.kept) > 3 * p:
             device = found.kept.index(max(found.kept))
             text = f"{case}: device {device} keeps {max(found.kept)} activations, it has room for"
-            raise Wrong("memory", f"{text} {3 * p}. Let its backward passes begin earlier")
+            raise CheckFailed("memory", f"{text} {3 * p}. Let its backward passes begin earlier")
         most = AT_MOST * 6 * (m + p - 1)
         if found.length > most:
             text = f"{case}: it takes {found.length}, asked are at most {float(most):g}"
-            raise Wrong("slow", f"{text}. {_longest_wait(found)}")
-        print(Sentence(f"{case}: it takes {found.length}, idle for {found.idle} of the time"))
+            raise CheckFailed("slow", f"{text}. {_longest_wait(found)}")
+        print(CheckPassed(f"{case}: it takes {found.length}, idle for {found.idle} of the time"))
 
 
 def _longest_wait(found: Timeline) -> str:
@@ -345,9 +355,11 @@ def _longest_wait(found: Timeline) -> str:
 
 
 def read_schedule(entry: Any, p: int, m: int) -> list[list[tuple]]:
-    """The schedule as tuples; Wrong unless every pass is there once, on the device of its stage."""
+    """The schedule as tuples; CheckFailed unless each pass is there once, on its stage's device."""
     if entry is None:
-        raise Wrong("none", "my_schedule(p, m) returns None: return a list of p lists of passes")
+        raise CheckFailed(
+            "none", "my_schedule(p, m) returns None: return a list of p lists of passes"
+        )
     home: dict[int, int] = {}
     seen: set[tuple] = set()
     schedule: list[list[tuple]] = []
@@ -358,21 +370,25 @@ def read_schedule(entry: Any, p: int, m: int) -> list[list[tuple]]:
                 step = (str(kind), int(stage), int(i))
                 if step[0] not in ("F", "B") or not (0 <= step[1] < 2 * p and 0 <= step[2] < m):
                     text = f'{step}: kinds are "F" and "B", stages 0 to {2 * p - 1}, microbatches'
-                    raise Wrong("unknown", f"{text} 0 to {m - 1}")
+                    raise CheckFailed("unknown", f"{text} 0 to {m - 1}")
                 if step in seen:
-                    raise Wrong("twice", f"{step} is there twice, the second time on {device}")
+                    raise CheckFailed(
+                        "twice", f"{step} is there twice, the second time on {device}"
+                    )
                 if home.setdefault(step[1], device) != device:
                     text = f"stage {step[1]} is on devices {home[step[1]]} and {device}: its"
-                    raise Wrong("moved", f"{text} weights are on one device only")
+                    raise CheckFailed("moved", f"{text} weights are on one device only")
                 seen.add(step)
                 schedule[-1].append(step)
     except (TypeError, ValueError):
         text = f'a schedule has lists of passes ("F" or "B", stage, microbatch), got {entry!r:.80}'
-        raise Wrong("form", text) from None
+        raise CheckFailed("form", text) from None
     for step in itertools.product("FB", range(2 * p), range(m)):
         if step not in seen:
-            raise Wrong("missing", f"{p} devices, {m} microbatches: no device runs {step}")
+            raise CheckFailed("missing", f"{p} devices, {m} microbatches: no device runs {step}")
     if len(schedule) != p or not all(schedule):
         used = sum(map(bool, schedule))
-        raise Wrong("devices", f"{used} lists have passes, there are {p} devices: use all of them")
+        raise CheckFailed(
+            "devices", f"{used} lists have passes, there are {p} devices: use all of them"
+        )
     return schedule

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine, gluon, nd, profile, random
-from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import loss as gloss
 from d2lmini.gluon import nn
+from labs.grading import CheckFailed
 
 _source = np.random.RandomState(0)
 _images = _source.normal(size=(2560, 784)).astype("float32")
@@ -72,13 +72,13 @@ def check_best_wait(answer: Callable[[Any], Any]) -> None:
         trace, best, best_ms = _draw_clear_case(is_hard)
         row, ms = _row_and_ms(answer(trace))
         if row.where != best.where:
-            raise Wrong(
+            raise CheckFailed(
                 "line",
                 f"another line: {best.where} saves {best_ms:.2f} ms, {row.where} saves less. "
                 "Compare replays without the waits of each line, not the seconds of the ledger",
             )
         if not np.isclose(ms, best_ms, rtol=1e-3):
-            raise Wrong(
+            raise CheckFailed(
                 "ms",
                 f"{best.where} saves {best_ms:.3f} ms, not {ms:.3f} ms: the length of the replay "
                 "as it was, less the length of the replay without these waits",
@@ -88,13 +88,13 @@ def check_best_wait(answer: Callable[[Any], Any]) -> None:
 
 def _row_and_ms(found: Any) -> tuple[Any, float]:
     if not isinstance(found, (tuple, list)) or len(found) != 2:
-        raise Wrong("pair", "return a row of trace.waits() and the saved milliseconds, not "
+        raise CheckFailed("pair", "return a row of trace.waits() and the saved milliseconds, not "
                     f"{found!r:.60}")  # fmt: skip
     row, ms = found
     if not hasattr(row, "where"):
-        raise Wrong("row", f"return a row of trace.waits() first, not {row!r:.60}")
+        raise CheckFailed("row", f"return a row of trace.waits() first, not {row!r:.60}")
     if not np.isscalar(ms) or isinstance(ms, (str, bytes)):
-        raise Wrong("number", f"return the milliseconds as a number, not {ms!r:.60}")
+        raise CheckFailed("number", f"return the milliseconds as a number, not {ms!r:.60}")
     return row, float(ms)  # type: ignore[arg-type]
 
 

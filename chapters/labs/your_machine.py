@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini import d2l, nd, profile
-from d2lmini.d2l.check import Wrong
 from d2lmini.gluon import nn
+from labs.grading import CheckFailed
 
 
 def best_s(function: Callable[[], object], rounds: int = 7) -> float:
@@ -57,16 +57,16 @@ def check_flops(answer: Callable[[tuple[int, ...], int], Any]) -> str:
             found = answer(widths, batch)
         if trace.operations:
             text = "the function asks a net or an array: compute the number from the widths alone"
-            raise Wrong("asks", text)
+            raise CheckFailed("asks", text)
         if found is None:
-            raise Wrong("none", "the function returns None: return the number of operations")
+            raise CheckFailed("none", "the function returns None: return the number of operations")
         if not isinstance(found, Real):
             text = f"the function returns {type(found).__name__}: return one number, the sum"
-            raise Wrong("type", f"{text} over all layers")
+            raise CheckFailed("type", f"{text} over all layers")
         expected = counted_by_net(widths, batch)
         if found != expected:
             hint, text = why_flops(found, expected, widths, batch)
-            raise Wrong(hint, f"widths {widths}, batch {batch}: got {found}. {text}")
+            raise CheckFailed(hint, f"widths {widths}, batch {batch}: got {found}. {text}")
     return "right: the compiled net counts the same"
 
 

@@ -9,16 +9,9 @@
     predict_memory, measure_memory    where the bytes of a training step are
     timeline    a picture of which lane was busy with what, and when
     Picture     a matplotlib Figure for a notebook's page, light or dark
-    recording   the engine's work in a scope: each operation, what it waits for, its worker
-    dependency_graph    a picture of the dependencies
-    check       is the schedule as an exercise asks? With a hint for each kind of mistake
-    check_engine    does an engine, the library's or your own, keep its promises?
     traffic     bytes copied between devices in a scope, by direction
     cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
-    family      a picture of which class is derived from which
-    find_lost   which numbers float16 cannot hold, at a given scale; count_exponents, their sizes
-    folding     a compiler for programs that are text, pass by pass
 
 Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may be
 concluded from the rounds), `observed.py` and `explain.py` (the reasons), `claims.py` (claims of the
@@ -27,8 +20,7 @@ chapters, checked on your machine).
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
 `models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
-nets), `figures.py`. They are imported at first use, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing.
+nets), `figures.py`. They are imported at first use, and matplotlib at the first drawing.
 """
 
 from __future__ import annotations
@@ -47,7 +39,6 @@ from d2lmini.draw.timeline import timeline
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
-    from d2lmini.d2l import check
     from d2lmini.d2l.chars import (
         grad_clipping,
         predict_rnn,
@@ -55,8 +46,6 @@ if TYPE_CHECKING:
         train_and_predict_rnn,
         train_and_predict_rnn_gluon,
     )
-    from d2lmini.d2l.classes import family
-    from d2lmini.d2l.conformance import check_engine
     from d2lmini.d2l.context import try_all_gpus, try_gpu
     from d2lmini.d2l.data import (
         data_iter,
@@ -72,7 +61,6 @@ if TYPE_CHECKING:
     )
     from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.experiment import Experiment
-    from d2lmini.d2l.exponents import count_exponents, find_lost
     from d2lmini.d2l.figures import (
         bbox_to_rect,
         semilogy,
@@ -87,8 +75,6 @@ if TYPE_CHECKING:
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.prediction import Prediction, predict
-    from d2lmini.d2l.programs import folding
-    from d2lmini.d2l.recorder import Recording, dependency_graph, recording
     from d2lmini.d2l.text import (
         data_iter_consecutive,
         data_iter_random,
@@ -111,33 +97,23 @@ if TYPE_CHECKING:
 _FILES = {
     "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
         train_and_predict_rnn_gluon""",
-    "classes": "family",
     "context": "try_all_gpus try_gpu",
     "devices": "evaluate_accuracy_gpus split_batch train_batch_ch13 train_ch13",
     "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "digits": "load_data_digits",
     "experiment": "Experiment",
-    "exponents": "count_exponents find_lost",
     "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
         show_trace_2d use_svg_display""",
     "hardware": "Machine machine",
     "links": "Traffic traffic",
     "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "prediction": "Prediction predict",
-    "programs": "folding",
-    "conformance": "check_engine",
-    "recorder": "Recording dependency_graph recording",
     "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
     "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
         train_gluon_ch7""",
     "training_memory": "measure_memory predict_memory",
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
-
-_MODULES = {
-    "check": "d2lmini.d2l.check",
-    "plt": "matplotlib.pyplot",
-}
 
 # The book's helpers for chapters that need images, word vectors, or data of many megabytes.
 _LEFT_OUT = """
@@ -146,7 +122,7 @@ _LEFT_OUT = """
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
-    "Benchmark", "Picture", "Ratio", "Verdict", "check", "cluster", "compare", "get_mem", "plt",
+    "Benchmark", "Picture", "Ratio", "Verdict", "cluster", "compare", "get_mem", "plt",
     "timeline",    *_LAZY,
 ]  # fmt: skip
 
@@ -154,8 +130,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
+    elif name == "plt":
+        value = importlib.import_module("matplotlib.pyplot")
     elif name in addons.names_of(__name__):
         value = addons.attribute_of(__name__, name)
     elif name in _LEFT_OUT:

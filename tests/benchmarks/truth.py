@@ -26,6 +26,7 @@ from statistics import median
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "chapters"))
 
 import bands
 import planted_waits

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from chapter_cells import CHAPTERS, names_in
+from labs.grading import CheckFailed
 
 from d2lmini.cli.assign import find_exercises
 from d2lmini.cli.files import chapter_name, find_chapter
-from d2lmini.d2l.check import Wrong
 
 NAMES = [chapter_name(path) for path in sorted(CHAPTERS.glob("*.ipynb"))]
 #: Of each check at least so many answers of each kind.
@@ -52,7 +52,7 @@ def test_a_check_judges_an_answer(chapter, check, name, needs, program, hint):
     if hint is None:
         place[check](place[name])
         return
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(CheckFailed) as caught:
         place[check](place[name])
     assert caught.value.hint == hint, caught.value
     assert len(str(caught.value)) > 30

@@ -63,7 +63,6 @@ def test_names_of_all_floors_are_seen():
         "nd.NDArray.shape": "property",
         "gluon.nn.Dense": "class",
         "gluon.Trainer.step": "method",
-        "d2l.check": "module",
         "Benchmark": "class",
         "profiler.Trace.waits": "property",
     }

@@ -24,7 +24,7 @@ from d2lmini.compat import mx_profiler_objects
 from d2lmini.compat.test_utils import environment
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
-from d2lmini.d2l import dry_run, links, recorder
+from d2lmini.d2l import dry_run, links
 from d2lmini.device import blas, devices, scratch
 from d2lmini.distributed import server, throttle
 from d2lmini.engine import scheduler, signals
@@ -50,7 +50,6 @@ SCOPES: dict[str, Callable[[], object]] = {
     "contrib.amp.casts.Scope": amp.init,
     "d2l.dry_run.dry_run": dry_run.dry_run,
     "d2l.links.traffic": links.traffic,
-    "d2l.recorder.RecordingScope": recorder.recording,
     "device.blas._SingleThreadScope": blas.alone,
     "device.scratch.loan": lambda: scratch.loan((2,), "float32"),
     "device.virtual_device.virtual_gpus": lambda: mx.virtual_gpus(1),
@@ -91,7 +90,6 @@ LEFT_OUT = {
     "scopes.": "the mechanism itself: every other row",
     "interleavings.": "locks under a scheduler of their own, which Ctrl-C ends",
     "cuda.": "need a GPU",
-    "d2l.conformance.": "a check of an engine, which Ctrl-C ends",
     "d2l.benchmark.Benchmark": "changes nothing but itself",
     "d2l.mxnet.training.Benchmark": "changes nothing but itself",
     "d2l.training_memory.": "the parts of a function that analyses a net",

@@ -1,4 +1,4 @@
-"""Copy the next batch while the GPU computes: `check.overlaps(trace, "copy", "dot")`."""
+"""Copy the next batch while the GPU computes: `overlaps(trace, "copy", "dot")`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+from labs.grading import overlaps
+
 from d2lmini import cpu, engine, gpu, nd
-from d2lmini.d2l import check
 
 from .answer import Exercise, Exercises
 
@@ -29,9 +30,7 @@ def expected(inputs: SimpleNamespace) -> float:
     return float(sum(inputs.size * number**2 for number in inputs.numbers))
 
 
-COPIES = Exercise(
-    "copies", draw, expected, lambda trace, inputs: check.overlaps(trace, "copy", "dot")
-)
+COPIES = Exercise("copies", draw, expected, lambda trace, inputs: overlaps(trace, "copy", "dot"))
 EXERCISES = Exercises()
 right, wrong = EXERCISES.right, EXERCISES.wrong
 

@@ -1,12 +1,13 @@
-"""Sum up without keeping: `check.peak_bytes(trace, ctx, nbytes)`."""
+"""Sum up without keeping: `peak_bytes(trace, ctx, nbytes)`."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
+from labs.grading import peak_bytes
+
 from d2lmini import autograd, cpu, gpu, nd
-from d2lmini.d2l import check
 
 from .answer import Exercise, Exercises
 
@@ -23,13 +24,13 @@ def expected(inputs: SimpleNamespace) -> float:
 
 
 ON_CPU = Exercise(
-    "memory", draw, expected, lambda trace, inputs: check.peak_bytes(trace, cpu(), 4_000_000)
+    "memory", draw, expected, lambda trace, inputs: peak_bytes(trace, cpu(), 4_000_000)
 )
 ON_GPU = Exercise(
     "memory of a GPU",
     draw,
     expected,
-    lambda trace, inputs: check.peak_bytes(trace, gpu(0), 4_000_000),
+    lambda trace, inputs: peak_bytes(trace, gpu(0), 4_000_000),
 )
 EXERCISES = Exercises()
 right, wrong = EXERCISES.right, EXERCISES.wrong

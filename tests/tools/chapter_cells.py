@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from labs.grading import CheckFailed
 
 from d2lmini.cli.files import find_chapter
-from d2lmini.d2l.check import Wrong
 
 CHAPTERS = Path(__file__).parent.parent.parent / "chapters"
 
@@ -43,7 +43,7 @@ def names_in(name: str, *needs: str) -> dict[str, Any]:
 
 def hint_of(check: Callable[..., Any], *given: Any, **options: Any) -> str:
     """The hint by which a check turns a wrong answer down; it has to say some words, too."""
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(CheckFailed) as caught:
         check(*given, **options)
     assert len(str(caught.value)) > 30
     return caught.value.hint

@@ -1,5 +1,5 @@
 """The compiler for programs that are text: what is left prints what the whole would have printed,
-and what may not be moved stays. And the picture of classes: it says what Python says."""
+and what may not be moved stays."""
 
 import contextlib
 import io
@@ -7,11 +7,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from svg_words import words_of
-
-from d2lmini import d2l
-from d2lmini.d2l.classes import own_methods, parents
-from d2lmini.gluon import nn
+from labs.hybridize import folding
 
 FANCY = """
 def add(a, b):
@@ -32,11 +28,11 @@ def printed(source: str) -> str:
 
 
 def left(source: str) -> str:
-    return d2l.folding(source)[-1].source
+    return folding(source)[-1].source
 
 
 def test_the_program_of_the_founding_texts_becomes_print_10():
-    steps = d2l.folding(FANCY + "print(fancy_func(1, 2, 3, 4))")
+    steps = folding(FANCY + "print(fancy_func(1, 2, 3, 4))")
     assert [step.source.splitlines()[-1] for step in steps] == [
         "print(fancy_func(1, 2, 3, 4))", "print(1 + 2 + (3 + 4))", "print(1 + 2 + (3 + 4))",
         "print(10)",
@@ -59,7 +55,7 @@ calls = st.recursive(
 @given(calls)
 def test_every_step_means_the_same(call):
     source = f"x = 3\ny = x * 0.5\n{FANCY}try:\n    print({call})\nexcept Exception as e: print(e)"
-    steps = d2l.folding(source)
+    steps = folding(source)
     assert {printed(step.source) for step in steps} == {printed(source)}
 
 
@@ -90,42 +86,4 @@ def test_what_may_not_be_moved_stays(source, expected):
 
 def test_a_program_that_is_none_says_so():
     with pytest.raises(SyntaxError):
-        d2l.folding("def")
-
-
-CLASSES = [nn.Block, nn.HybridBlock, nn.Sequential, nn.HybridSequential, nn.Dense]
-
-
-def test_the_relations_are_those_of_the_classes():
-    above = {cls.__name__: [c.__name__ for c in parents(cls, CLASSES)] for cls in CLASSES}
-    assert above == {
-        "Block": [], "HybridBlock": ["Block"], "Sequential": ["Block"],
-        "HybridSequential": ["HybridBlock"], "Dense": ["HybridBlock"],
-    }  # fmt: skip
-    assert repr(d2l.family(CLASSES)).startswith("<HybridBlock is a Block; Sequential is a Block")
-
-
-def test_the_nearest_ancestors_count():
-    class Both(nn.Dense, dict):
-        """Of two families."""
-
-    assert parents(Both, [*CLASSES, dict]) == [nn.Dense, dict]
-    assert parents(nn.Dense, [nn.Block, nn.Dense]) == [nn.Block]
-
-
-def test_a_box_holds_what_a_class_writes_itself():
-    assert own_methods(nn.Dense, ["forward", "hybrid_forward", "hybridize"]) == ["hybrid_forward"]
-    texts = [word.text for word in words_of(d2l.family(CLASSES, methods=["hybridize", "export"]))]
-    assert texts.count("hybridize") == sum("hybridize" in vars(c) for c in CLASSES)
-    assert texts.count("export") == 1
-    assert {c.__name__ for c in CLASSES} <= set(texts)
-
-
-def test_derived_classes_stand_below():
-    y = {word.text: word.y for word in words_of(d2l.family(CLASSES))}
-    assert y["Block"] < y["HybridBlock"] == y["Sequential"] < y["Dense"]
-
-
-def test_nothing_to_draw():
-    with pytest.raises(ValueError, match="no class"):
-        d2l.family([])
+        folding("def")
