@@ -16,11 +16,14 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from labs.grading import CheckFailed, CheckPassed
+
+#: The variables that a task reads, and those that it writes.
+Touches = tuple[list[Any], list[Any]]
 
 #: The text of the error that a task raises for the test.
 _ON_PURPOSE = "on purpose"
@@ -82,11 +85,19 @@ def check_engine(
     print_error, threading.excepthook = threading.excepthook, tested.keep_error
     try:
         _check_every_task_once(tested)
-        _check_push_returns(tested)
         _check_waitall_waits(tested)
-        _check_side_by_side(tested)
-        _check_queue(tested)
-        _check_reads_what_it_writes(tested)
+        var = engine.new_var()
+        read, write = ([var], []), ([], [var])
+        _check_side_by_side(tested, "lock", [], nullcontext())
+        _check_side_by_side(tested, "readers", [var], nullcontext())
+        _check_side_by_side(tested, "one by one", [var], _blocked_task(tested, *write))
+        _check_queue(tested, "room", read, write)
+        _check_queue(tested, "needs", write, read)
+        _check_queue(tested, "jumps", read, write, read)
+        _check_queue(tested, "overtakes", write, read, write)
+        tested.push(lambda: None, [var], [var])
+        tested.push(lambda: None, [var, var], [])
+        tested.waitall("itself")
         for number in range(programs):
             _check_random_program(tested, first + number)
         if errors:
@@ -140,22 +151,16 @@ class _TestedEngine:
             raise raised[0]
 
 
-class _BlockedTask:
-    """A task that has begun and does not end until the scope ends."""
-
-    def __init__(self, tested: _TestedEngine, reads: Any = (), writes: Any = ()):
-        self.begun, self.let_go = threading.Event(), threading.Event()
-        tested.push(self._hold, reads, writes)
-
-    def _hold(self) -> None:
-        self.begun.set()
-        self.let_go.wait(60)
-
-    def __enter__(self) -> _BlockedTask:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.let_go.set()
+@contextmanager
+def _blocked_task(tested: _TestedEngine, reads: Any, writes: Any) -> Iterator[None]:
+    """A scope in which a task of the engine has begun and does not end."""
+    begun, let_go = threading.Event(), threading.Event()
+    try:
+        tested.push(lambda: (begun.set(), let_go.wait(60)), reads, writes)
+        begun.wait(tested.patience_s)
+        yield
+    finally:
+        let_go.set()
 
 
 # -- situations ------------------------------------------------------------------------------------
@@ -164,13 +169,8 @@ class _BlockedTask:
 def _check_every_task_once(tested: _TestedEngine) -> None:
     ran: list[int] = []
     var = tested.engine.new_var()
-
-    def task(number: int) -> None:
-        time.sleep(0.001)
-        ran.append(number)
-
     for number in range(20):
-        tested.push(lambda number=number: task(number), [], [var])
+        tested.push(lambda number=number: (time.sleep(0.001), ran.append(number)), [], [var])
     tested.waitall()
     if len(ran) < 20:
         raise _failed("early", n=len(ran), all=20)
@@ -178,91 +178,47 @@ def _check_every_task_once(tested: _TestedEngine) -> None:
         raise _failed("twice", n=len(ran))
 
 
-def _check_push_returns(tested: _TestedEngine) -> None:
-    let_go = threading.Event()
-    try:
-        tested.push(lambda: let_go.wait(60))
-    finally:
-        let_go.set()
-    tested.waitall()
-
-
 def _check_waitall_waits(tested: _TestedEngine) -> None:
-    over = threading.Event()
-
-    def wait() -> None:
-        tested.engine.waitall()
-        over.set()
-
-    with _BlockedTask(tested) as held:
-        held.begun.wait(tested.patience_s)
-        threading.Thread(target=wait, daemon=True).start()
-        too_soon = over.wait(_A_MOMENT_S)
+    waiter = threading.Thread(target=tested.engine.waitall, daemon=True)
+    with _blocked_task(tested, [], []):
+        waiter.start()
+        waiter.join(_A_MOMENT_S)
+        too_soon = not waiter.is_alive()
     tested.waitall()
     if too_soon:
         raise _failed("early", n=0, all=1)
 
 
-def _check_side_by_side(tested: _TestedEngine) -> None:
-    """Two tasks each wait until the other has begun: tasks of no Var, two readers, and two readers
-    that a writer made wait."""
-    var = tested.engine.new_var()
-    for reads, behind_writer, hint in (
-        ([], False, "lock"), ([var], False, "readers"), ([var], True, "one by one")
-    ):  # fmt: skip
-        meeting, met = threading.Barrier(2), list[int]()
+def _check_side_by_side(
+    tested: _TestedEngine, hint: str, reads: Any, behind: AbstractContextManager[None]
+) -> None:
+    """Two tasks each wait until the other has begun."""
+    begun, met = (threading.Event(), threading.Event()), list[bool]()
 
-        def meet(meeting: threading.Barrier = meeting, met: list[int] = met) -> None:
-            try:
-                met.append(meeting.wait(tested.patience_s / 4))
-            except threading.BrokenBarrierError:
-                pass
+    def meet(mine: threading.Event, other: threading.Event) -> None:
+        mine.set()
+        met.append(other.wait(tested.patience_s / 4))
 
-        with ExitStack() as writer:
-            if behind_writer:
-                writer.enter_context(_BlockedTask(tested, [], [var]))
-            tested.push(meet, reads)
-            tested.push(meet, reads)
-        tested.waitall()
-        if len(met) < 2:
-            raise _failed(hint)
+    with behind:
+        tested.push(lambda: meet(*begun), reads)
+        tested.push(lambda: meet(*begun[::-1]), reads)
+    tested.waitall()
+    if not all(met):
+        raise _failed(hint)
 
 
-def _check_queue(tested: _TestedEngine) -> None:
+def _check_queue(tested: _TestedEngine, hint: str, first: Touches, *others: Touches) -> None:
     """While a task holds a Var, the last of some others must not begin; afterwards all of them run
     in the order in which they were pushed."""
-    var = tested.engine.new_var()
-    touches = {"read": ([var], []), "write": ([], [var])}
-    situations = {
-        "room": "read write",
-        "needs": "write read",
-        "jumps": "read write read",
-        "overtakes": "write read write",
-    }
-    for hint, words in situations.items():
-        first, *others = (touches[word] for word in words.split())
-        begun, ran = threading.Event(), list[int]()
-
-        def last(begun: threading.Event = begun, ran: list[int] = ran) -> None:
-            ran.append(-1)
-            begun.set()
-
-        with _BlockedTask(tested, *first) as held:
-            for number, (reads, writes) in enumerate(others[:-1]):
-                tested.push(lambda number=number, ran=ran: ran.append(number), reads, writes)
-            tested.push(last, *others[-1])
-            held.begun.wait(tested.patience_s)
-            too_soon = begun.wait(_A_MOMENT_S)
-        tested.waitall()
-        if too_soon or ran[-1] != -1:
-            raise _failed(hint)
-
-
-def _check_reads_what_it_writes(tested: _TestedEngine) -> None:
-    var = tested.engine.new_var()
-    tested.push(lambda: None, [var], [var])
-    tested.push(lambda: None, [var, var], [])
-    tested.waitall("itself")
+    ran: list[int] = []
+    with _blocked_task(tested, *first):
+        for number, touches in enumerate(others):
+            tested.push(lambda number=number: ran.append(number), *touches)
+        time.sleep(_A_MOMENT_S)
+        too_soon = len(others) - 1 in ran
+    tested.waitall()
+    if too_soon or ran[-1] != len(others) - 1:
+        raise _failed(hint)
 
 
 # -- random programs -------------------------------------------------------------------------------
