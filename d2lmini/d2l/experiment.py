@@ -33,13 +33,10 @@ import inspect
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from d2lmini import engine
-from d2lmini.d2l import load, reference
 from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
-from d2lmini.d2l.verdict import Verdict
 from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.controls import MISSING, Control, control, word
@@ -48,15 +45,13 @@ from d2lmini.widgets.panel import Panel
 
 @dataclass
 class Run:
-    """One run: the value of each parameter, the function's result, the result as numbers, and what
-    a quiet run of the same found (`reference.py`)."""
+    """One run: the value of each parameter, the function's result, and the result as numbers."""
 
     number: int
     parameters: dict[str, Any]
     value: Any
     result: Result
     elapsed_s: float
-    reference: str = ""
 
 
 class Experiment(Panel):
@@ -114,7 +109,6 @@ class Experiment(Panel):
     # -- a run, as `Panel` asks for it -------------------------------------------------------------
 
     def work(self, job: BackgroundJob, values: dict[str, Any]) -> Run:
-        begin = load.snapshot()
         given = {name: (self._fixed | values)[name] for name in self._order}
         own = _takes(self._f, "progress") and "progress" not in given
         value = self._f(**given, progress=job.progress) if own else self._f(**given)
@@ -124,17 +118,7 @@ class Experiment(Panel):
         if value is None and not points:
             engine.waitall()
         elapsed_s = time.perf_counter() - job.begin_s
-        run = Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
-        # A verdict has a reference of its own.
-        if not isinstance(value, Verdict) and "s" in map(
-            partial(self.unit_of, run), run.result.values
-        ):
-            key = reference.key_of([self._f], _arguments(given))
-            elsewhere = load.cores_elsewhere(begin, load.snapshot())
-            run.reference = reference.keep_or_find(
-                key, lambda: self._found(run), begin.cores, elsewhere
-            )
-        return run
+        return Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
 
     def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         run: Run = job.result
@@ -158,11 +142,7 @@ class Experiment(Panel):
         else:
             width = max(map(len, lines))
             text = "\n".join([head, *(f"  {n.ljust(width)}  {line}" for n, line in lines.items())])
-        return "\n".join(filter(None, [text, result.text, run.reference]))
-
-    def _found(self, run: Run) -> str:
-        """The results in one line."""
-        return ", ".join(f"{name} {self._told(run, name)}".strip() for name in run.result.values)
+        return "\n".join(filter(None, [text, result.text]))
 
     def _told(self, run: Run, name: str) -> str:
         curve = run.result.curves.get(name, ())
@@ -237,27 +217,22 @@ def _follow(generator: Any, points: list[Any], step: Callable[[], object]) -> An
 def _split_parameters(
     f: Callable[..., Any], parameters: dict[str, Any]
 ) -> tuple[list[Control], dict[str, Any]]:
-    """The parameters with a control, and the values that are passed as they are."""
-    wanted = inspect.signature(f).parameters
-    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    named = {name for name, parameter in wanted.items() if parameter.kind in by_name}
-    for name in parameters:
-        if name not in named and not every:
-            raise TypeError(
-                f"Experiment: {_name(f)} has no parameter {name!r}; it has {sorted(named)}"
-            )
-    for name in named - parameters.keys() - {"progress"}:
-        if wanted[name].default is inspect.Parameter.empty:
-            raise TypeError(
-                f"Experiment: {_name(f)} needs a value for {name!r}: give a range, a list of "
-                f"choices or a value, as in Experiment({_name(f)}, {name}=(1, 10))"
-            )
+    """The parameters with a control, and the values that are passed as they are. TypeError unless
+    `f` can be called with them."""
+    signature = inspect.signature(f)
+    wanted = signature.parameters
+    reports = {"progress": None} if "progress" in wanted else {}
+    try:
+        signature.bind(**(reports | parameters))
+    except TypeError as error:
+        raise TypeError(
+            f"Experiment: {_name(f)}{signature}: {error}; give each parameter a range, a list of "
+            f"choices or a value, as in Experiment({_name(f)}, {next(iter(wanted), 'n')}=(1, 10))"
+        ) from None
     controls: list[Control] = []
     fixed: dict[str, Any] = {}
     for name, given in parameters.items():
-        default = wanted[name].default if name in wanted else MISSING
-        made = control(name, given, default)
+        made = control(name, given, wanted[name].default if name in wanted else MISSING)
         if made is None:
             fixed[name] = given
         else:

@@ -4,7 +4,7 @@
     else, if one number differs between runs    over that parameter
     else                                        bars, named by the parameters that differ
 
-Results with different units get separate axes. Markers, dashes and hatches distinguish what colours
+Results with different units get separate axes. Markers, dashes and labels distinguish what colours
 distinguish, so that the picture also reads in grey.
 """
 
@@ -29,7 +29,6 @@ ACCENT, EDGE = STYLES["accent"][0], STYLES["accent"][1]
 DARK, MIDDLE, LIGHT = (STYLES[kind][0] for kind in ("push", "copy", "compute"))
 BLUES = (DARK, MIDDLE, INK, LIGHT)
 MARKERS, DASHES = "osD^v<>P", ("-", "--", "-.", ":")
-HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx")
 
 #: Seconds on an axis: (name, how many in a second), the first in which the largest is 1 or more.
 SECONDS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
@@ -39,142 +38,115 @@ def picture_of(experiment: Experiment) -> Picture:
     """All runs, the last at most `MOST`."""
     # Hide matplotlib's notice that it builds its font cache, once per machine.
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    from matplotlib.figure import Figure
+
     runs = experiment.runs[-MOST:]
-    groups = _groups(experiment, runs)
-    last = runs[-1].result
+    names_of = _names_by_unit(experiment, runs)
     varying = _varying(runs)
-    if last.curves:
-        figure = _curves(experiment, runs, groups, varying)
+    high, draw = 2.9, _draw_bars
+    if runs[-1].result.curves:
+        draw = _draw_curves
     elif len(varying) == 1 and all(_is_number(run.parameters.get(varying[0])) for run in runs):
-        figure = _over(experiment, runs, groups, varying[0])
+        draw = _draw_over
     else:
-        figure = _bars(experiment, runs, groups, varying)
+        high = 1.1 + len(runs) * max(0.3, 0.22 * max(map(len, names_of.values())))
+    figure = Figure(figsize=(6.6, high), layout="constrained")
+    all_axes = figure.subplots(1, len(names_of), squeeze=False, sharey=draw is _draw_bars)[0]
+    for ax, (unit, names) in zip(all_axes, names_of.items(), strict=True):
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8)
+        shown, per_unit = _scale(unit, runs, names)
+        label = names[0] if len(names) == 1 and names[0] else experiment.title
+        label = label or ("time" if unit == "s" else "result")
+        label = _plain(f"{label} ({shown})" if shown else label)
+        draw(ax, runs, names, varying, unit, per_unit, label)
+    _draw_legend(figure, all_axes)
     return Picture(figure, experiment.words)
 
 
-# -- what is drawn ---------------------------------------------------------------------------------
+# -- the kinds of pictures -------------------------------------------------------------------------
 
 
-def _curves(
-    experiment: Experiment, runs: list[Run], groups: dict[str, list[str]], varying: list[str]
-) -> Any:
-    figure, axes = _figure(experiment, groups, 2.9)
-    for ax, (unit, names) in zip(axes, groups.items(), strict=True):
-        shown = [(run, name) for run in runs for name in names if name in run.result.curves]
-        most = max((max(run.result.curves[name]) for run, name in shown), default=0.0)
-        words, factor = _scale(unit, most)
-        for at, (run, name) in enumerate(shown):
-            curve = run.result.curves[name]
-            last = run is runs[-1]
-            label = " ".join(filter(None, (_label(run, varying), name)))
+def _draw_curves(
+    ax: Any, runs: list[Run], names: list[str], varying: list[str], unit: str, per_unit: float,
+    label: str,
+) -> None:  # fmt: skip
+    shown = [(run, name) for run in runs for name in names if name in run.result.curves]
+    for at, (run, name) in enumerate(shown):
+        curve, last = run.result.curves[name], run is runs[-1]
+        ax.plot(
+            range(1, len(curve) + 1), [per_unit * value for value in curve],
+            color=ACCENT if last else BLUES[at % len(BLUES)],
+            label=_plain(f"{_label(run, varying)} {name}".rstrip()),
+            linestyle=DASHES[at % len(DASHES)], marker=MARKERS[at % len(MARKERS)],
+            linewidth=2 if last else 1.2, zorder=3 if last else 2, markersize=4,
+            markevery=max(1, len(curve) // 12),
+        )  # fmt: skip
+    ax.set(xlabel="step", ylabel=label)
+    _set_x_scale(ax, [1])
+
+
+def _draw_over(
+    ax: Any, runs: list[Run], names: list[str], varying: list[str], unit: str, per_unit: float,
+    label: str,
+) -> None:  # fmt: skip
+    [over] = varying
+    for at, name in enumerate(names):
+        some = [run for run in runs if name in run.result.values]
+        some.sort(key=lambda run: (run.parameters[over], run.number))
+        xs = [run.parameters[over] for run in some]
+        ys = [per_unit * run.result.values[name] for run in some]
+        # The range of the middle half of the times, where there are several.
+        ends = [run.result.spread.get(name, (run.result.values[name],) * 2) for run in some]
+        low = [max(0.0, y - per_unit * end[0]) for y, end in zip(ys, ends)]
+        high = [max(0.0, per_unit * end[1] - y) for y, end in zip(ys, ends)]
+        marker = MARKERS[at % len(MARKERS)]
+        ax.errorbar(
+            xs, ys, [low, high], color=BLUES[at % len(BLUES)], capsize=3 if any(high) else 0,
+            linestyle=DASHES[at % len(DASHES)], marker=marker, label=_plain(name) or None,
+        )  # fmt: skip
+        if runs[-1] in some:
+            here = some.index(runs[-1])
             ax.plot(
-                range(1, len(curve) + 1), [factor * value for value in curve],
-                color=ACCENT if last else BLUES[at % len(BLUES)], label=_plain(label),
-                linestyle=DASHES[names.index(name) if last else at % len(DASHES)],
-                linewidth=2 if last else 1.2, marker=MARKERS[at % len(MARKERS)],
-                markersize=4, markevery=max(1, len(curve) // 12), zorder=3 if last else 2,
+                xs[here], ys[here], marker=marker, color=ACCENT, markeredgecolor=EDGE,
+                markersize=9, linestyle="none", zorder=4,
+                label="the last run" if name == names[-1] else None,
             )  # fmt: skip
-        ax.set_xlabel("step")
-        _places(ax, [1])
-        ax.set_ylabel(_axis(experiment, names, words))
-    _legend(figure, axes)
-    return figure
+    ax.set(xlabel=_plain(over), ylabel=label)
+    _set_x_scale(ax, [run.parameters[over] for run in runs])
+    if min(_values(runs, names)) >= 0:
+        ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
 
 
-def _over(experiment: Experiment, runs: list[Run], groups: dict[str, list[str]], over: str) -> Any:
-    figure, axes = _figure(experiment, groups, 2.9)
-    for ax, (unit, names) in zip(axes, groups.items(), strict=True):
-        words, factor = _scale(unit, _most(runs, names))
-        for at, name in enumerate(names):
-            some = [run for run in runs if name in run.result.values]
-            some.sort(key=lambda run: (run.parameters[over], run.number))
-            xs = [run.parameters[over] for run in some]
-            ys = [factor * run.result.values[name] for run in some]
-            ax.plot(
-                xs, ys, color=BLUES[at % len(BLUES)], linestyle=DASHES[at % len(DASHES)],
-                marker=MARKERS[at % len(MARKERS)], label=_plain(name) if name else None,
-            )  # fmt: skip
-            _draw_spread(ax, xs, ys, [run.result.spread.get(name) for run in some], factor, at)
-            if runs[-1] in some:
-                here = some.index(runs[-1])
-                ax.plot(
-                    xs[here], ys[here], marker=MARKERS[at % len(MARKERS)], color=ACCENT,
-                    markeredgecolor=EDGE, markersize=9, linestyle="none", zorder=4,
-                    label="the last run" if at == len(names) - 1 else None,
-                )  # fmt: skip
-        ax.set_xlabel(_plain(over))
-        ax.set_ylabel(_axis(experiment, names, words))
-        _places(ax, [run.parameters[over] for run in runs])
-        if _least(runs, names) >= 0:
-            ax.set_ylim(0, 1.08 * ax.get_ylim()[1])
-    _legend(figure, axes)
-    return figure
-
-
-def _draw_spread(ax: Any, xs: Any, ys: Any, spreads: Any, factor: float, at: int) -> None:
-    """The range of the middle half of the times."""
-    for x, y, spread in zip(xs, ys, spreads, strict=True):
-        if spread is not None:
-            low, high = (factor * end for end in spread)
-            errors = [[max(0.0, y - low)], [max(0.0, high - y)]]
-            ax.errorbar([x], [y], errors, color=BLUES[at % len(BLUES)], capsize=3)
-
-
-def _bars(
-    experiment: Experiment, runs: list[Run], groups: dict[str, list[str]], varying: list[str]
-) -> Any:
-    most_names = max(map(len, groups.values()))
-    height = 0.8 / most_names
-    high = 0.9 + len(runs) * max(0.3, 0.22 * most_names) + 0.2 * (most_names > 1)
-    figure, axes = _figure(experiment, groups, high, sharey=True)
-    for ax, (unit, names) in zip(axes, groups.items(), strict=True):
-        words, factor = _scale(unit, _most(runs, names))
-        for at, name in enumerate(names):
-            some = [(row, run) for row, run in enumerate(runs) if name in run.result.values]
-            faces = [_face(run is runs[-1], at) for _, run in some]
-            bars = ax.barh(
-                [row + height * (at - (len(names) - 1) / 2) for row, _ in some],
-                [factor * run.result.values[name] for _, run in some],
-                height * 0.92, color=faces, edgecolor=DARK, linewidth=0.6,
-                hatch=HATCHES[at % len(HATCHES)],
-            )  # fmt: skip
-            told = [amount(run.result.values[name], unit) for _, run in some]
-            if len(names) > 1:
-                told = [f"{words_} {name}" for words_ in told]
-            ax.bar_label(bars, [_plain(text) for text in told], padding=3, fontsize=8)
-        ax.set_xlabel(_axis(experiment, names, words))
-        ax.margins(x=0.35 if most_names > 1 else 0.18)
-        ax.axvline(0, color=INK, linewidth=0.8)
-    axes[0].set_yticks(range(len(runs)), [_plain(_label(run, varying)) for run in runs])
-    axes[0].set_ylim(len(runs) - 0.4, -0.6)
-    return figure
-
-
-def _face(last: bool, at: int) -> str:
-    faces = (ACCENT, "#f7cf9f", "#fbe7cf") if last else (LIGHT, "#dce8f6", "#eef4fb")
-    return faces[min(at, 2)]
+def _draw_bars(
+    ax: Any, runs: list[Run], names: list[str], varying: list[str], unit: str, per_unit: float,
+    label: str,
+) -> None:  # fmt: skip
+    height = 0.8 / len(names)
+    for at, name in enumerate(names):
+        some = [(row, run) for row, run in enumerate(runs) if name in run.result.values]
+        bars = ax.barh(
+            [row + height * (at - (len(names) - 1) / 2) for row, _ in some],
+            [per_unit * run.result.values[name] for _, run in some], height * 0.92,
+            color=[ACCENT if run is runs[-1] else LIGHT for _, run in some], edgecolor=DARK,
+        )  # fmt: skip
+        told = [amount(run.result.values[name], unit) for _, run in some]
+        suffix = f" {name}" if len(names) > 1 else ""
+        ax.bar_label(bars, [_plain(text + suffix) for text in told], padding=3, fontsize=8)
+    ax.set_xlabel(label)
+    ax.margins(x=0.35 if len(names) > 1 else 0.18)
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.set_yticks(range(len(runs)), [_plain(_label(run, varying)) for run in runs])
+    ax.set_ylim(len(runs) - 0.4, -0.6)
 
 
 # -- axes, words -----------------------------------------------------------------------------------
 
 
-def _figure(
-    experiment: Experiment, groups: dict[str, list[str]], high: float, **options: Any
-) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.6, high), layout="constrained")
-    axes = figure.subplots(1, len(groups), squeeze=False, **options)[0]
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.tick_params(labelsize=8)
-    return figure, list(axes)
-
-
-def _legend(figure: Any, axes: list[Any]) -> None:
+def _draw_legend(figure: Any, all_axes: Any) -> None:
     """One legend for all axes, if there is anything to distinguish."""
     found: dict[str, Any] = {}
-    for ax in axes:
+    for ax in all_axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
@@ -184,15 +156,13 @@ def _legend(figure: Any, axes: list[Any]) -> None:
         )  # fmt: skip
 
 
-def _groups(experiment: Experiment, runs: list[Run]) -> dict[str, list[str]]:
+def _names_by_unit(experiment: Experiment, runs: list[Run]) -> dict[str, list[str]]:
     """unit -> the names of the results in that unit."""
-    groups: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for run in runs:
         for name in run.result.values:
-            names = groups.setdefault(experiment.unit_of(run, name), [])
-            if name not in names:
-                names.append(name)
-    return groups
+            found.setdefault(experiment.unit_of(run, name), {})[name] = None
+    return {unit: list(names) for unit, names in found.items()}
 
 
 def _varying(runs: list[Run]) -> list[str]:
@@ -208,29 +178,22 @@ def _label(run: Run, varying: list[str]) -> str:
     return f"{run.number}: {told}" if told else f"run {run.number}"
 
 
-def _axis(experiment: Experiment, names: list[str], unit: str) -> str:
-    label = experiment.title or ("time" if unit in dict(SECONDS) else "result")
-    if len(names) == 1 and names[0]:
-        label = names[0]
-    return _plain(f"{label} ({unit})" if unit else label)
+def _values(runs: list[Run], names: list[str]) -> list[float]:
+    """All results of these names, curves too."""
+    results = [run.result for run in runs]
+    found = [result.values[name] for result in results for name in names if name in result.values]
+    return [*found, *(x for r in results for name in names for x in r.curves.get(name, ()))]
 
 
-def _scale(unit: str, most: float) -> tuple[str, float]:
+def _scale(unit: str, runs: list[Run], names: list[str]) -> tuple[str, float]:
     """The unit of an axis, and how many of it make one of `unit`."""
     if unit != "s":
         return unit, 1.0
+    most = max(map(abs, _values(runs, names)))
     return next(((name, per_s) for name, per_s in SECONDS if most * per_s >= 1), SECONDS[-1])
 
 
-def _most(runs: list[Run], names: list[str]) -> float:
-    return max(abs(run.result.values[n]) for run in runs for n in names if n in run.result.values)
-
-
-def _least(runs: list[Run], names: list[str]) -> float:
-    return min(run.result.values[n] for run in runs for n in names if n in run.result.values)
-
-
-def _places(ax: Any, xs: list[Any]) -> None:
+def _set_x_scale(ax: Any, xs: list[Any]) -> None:
     """The horizontal axis: logarithmic if values are far apart, whole numbers if they are."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 

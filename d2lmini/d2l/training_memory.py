@@ -24,8 +24,8 @@ peak                        20,384        20,384      +0.0 %
 issued by the step             704           704      +0.0 %
 
 `predict_memory` walks through the step with arrays that have a shape and no memory (`dry_run`), so
-it predicts steps that would not fit. `measure_memory` runs the step and asks `trace.memory()`. Both
-look at a step in the middle of training: the optimizer has made its states.
+it predicts steps that would not fit; `measure_memory` runs the step. Both ask `trace.memory()`
+about a step in the middle of training: the optimizer has made its states.
 
     activations   what operations within `autograd.record` computed and something still needs:
                   backward, or a variable of the program
@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -75,7 +74,6 @@ class StepMemory:
 
     rows          the bytes of each of ROWS when most bytes are in use
     master_bytes  the part of the optimizer's state that is float32 copies of narrower weights
-    holders       what the step itself has allocated at that moment: bytes by operation
     issued_bytes  results of all operations of the step: so many bytes can be pending for each step
                   that the program runs ahead
     flops         arithmetic of the step; operations: how many
@@ -85,7 +83,6 @@ class StepMemory:
     ctx: Context
     rows: dict[str, int]
     master_bytes: int
-    holders: dict[str, int]
     issued_bytes: int
     flops: float
     operations: int
@@ -101,15 +98,11 @@ class StepMemory:
         lines += [f"{name:<20}{nbytes:>14,}" for name, nbytes in self._lines()]
         return "\n".join([*lines, *self._remarks()])
 
-    def compare(self, measured: StepMemory, holders: int = 0) -> str:
-        """A table of this prediction and a measurement, line by line; `holders`: also so many of
-        the operations whose results take the most bytes."""
-        mine, others = self._lines(), dict(measured._lines())
-        for name in list(self.holders)[:holders]:
-            mine.append((f"  {name}", self.holders[name]))
-            others[f"  {name}"] = measured.holders.get(name, 0)
+    def compare(self, measured: StepMemory) -> str:
+        """A table of this prediction and a measurement, line by line."""
+        others = dict(measured._lines())
         lines = [f"{'bytes at the peak':<20}{'predicted':>14}{'measured':>14}{'difference':>12}"]
-        for name, nbytes in mine:
+        for name, nbytes in self._lines():
             other = others.get(name, 0)
             off = f"{100 * (nbytes - other) / other:+.1f} %" if other else ""
             lines.append(f"{name[:19]:<20}{nbytes:>14,}{other:>14,}{off:>12}".rstrip())
@@ -135,63 +128,49 @@ def predict_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
 
     MXNetError for a net on several devices or a Trainer with a KVStore."""
     ctx = _device_of(net)
-    with dry_run() as run, _without_arrays(net, ctx) as trainers:
+    with dry_run() as run, _without_arrays(net, ctx):
         given = [_zeros(_spec_of(x), ctx) for x in inputs]
-        for x in given:
-            run.piece_of(x).role = "inputs"  # type: ignore[union-attr]
-        step(*given)  # the optimizer makes its states
-        for piece in run.pieces():
-            if piece.role == "activations":
-                piece.role = "other"
-        run.count_anew()
-        step(*given)
-        master_bytes = _master_bytes(net, trainers)
-        rows, holders = dict.fromkeys(ROWS, 0), Counter[str]()
-        older = set(run.begin)
-        for piece in run.peak(ctx):
-            rows[piece.role if piece.role in ROWS else "temporaries"] += piece.nbytes
-            if piece not in older:
-                holders[piece.name] += piece.nbytes
-        return StepMemory(
-            ctx, rows, master_bytes, dict(holders.most_common()), run.issued, run.flops,
-            run.operations, run.reads,
-        )  # fmt: skip
+        return _observe(step, given, net, ctx, run.reads)
 
 
 def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:
-    """Measure the memory of `step(*inputs)`, run after one that made the optimizer's states, by
-    `trace.memory()`.
+    """Measure the memory of `step(*inputs)`, run after one that made the optimizer's states.
 
     The arguments are those of `predict_memory`; a shape stands for an array of zeros. Arrays that
     existed before the call and belong neither to the net nor to its Trainer do not count."""
     ctx = _device_of(net)
     given = [x if isinstance(x, NDArray) else _zeros(_spec_of(x), ctx) for x in inputs]
-    inputs_nbytes = _nbytes(given)
     with engine.use("naive"):
-        gc.collect()  # arrays of older nets must not die in the step that is measured
-        others = storage.stats(ctx).live - sum(_held(net, ctx).values()) - inputs_nbytes
-        for _ in range(MOST_STEPS):
-            step(*given)
-            if all(trainer._updaters[0].states for trainer in _trainers_of(net)):
-                break  # mixed precision skips steps until it has found a scale for the loss
-        gc.collect()
-        held = _held(net, ctx)
-        with profile() as trace:
-            step(*given)
+        return _observe(step, given, net, ctx, [])
+
+
+def _observe(
+    step: Callable[..., object], given: list[NDArray], net: Any, ctx: Context, reads: list[str]
+) -> StepMemory:
+    """Run steps until the optimizer has made its states, and ask a trace about the next one."""
+    inputs_nbytes = _nbytes(given)
+    gc.collect()  # arrays of older nets must not die in the step that is observed
+    others = storage.stats(ctx).live - sum(_held(net, ctx).values()) - inputs_nbytes
+    for _ in range(MOST_STEPS):
+        step(*given)
+        if all(trainer._updaters[0].states for trainer in _trainers_of(net)):
+            break  # mixed precision skips steps until it has found a scale for the loss
+    gc.collect()
+    held = _held(net, ctx)
+    reads.clear()
+    with profile() as trace:
+        step(*given)
     report = trace.memory()[ctx]
     rows = {}
     for role in ROWS[:3]:
         rows[role] = report.roles[role] - report.by_role[role][0][1] + held[role]
     rows["inputs"], rows["activations"] = inputs_nbytes, report.roles["activations"]
     rows["temporaries"] = report.peak_bytes - others - sum(rows.values())
-    holders = Counter[str]()
-    for holder in report.holders:
-        holders[holder.name] += holder.nbytes
-    results = {serial: op for op in trace.operations for serial in op.writes}
+    results = {serial for op in trace.operations for serial in op.writes}
     issued = sum(c.nbytes for c in trace.memory if c.nbytes > 0 and c.serial in results)
     return StepMemory(
-        ctx, rows, _master_bytes(net, _trainers_of(net)), dict(holders.most_common()), issued,
-        sum(row.flops for row in trace.summary().rows), len(trace.operations),
+        ctx, rows, _master_bytes(_trainers_of(net)), issued,
+        sum(row.flops for row in trace.summary().rows), len(trace.operations), list(reads),
     )  # fmt: skip
 
 
@@ -200,18 +179,15 @@ def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
 
 def _device_of(net: Any) -> Context:
     """The device of the net's parameters."""
-    contexts = {ctx for p in net.collect_params().values() for ctx in _contexts_of(p)}
+    params = net.collect_params().values()
+    made = [p for p in params if p._data is not None or p._deferred_init]
+    contexts = {ctx for p in made for ctx in p.list_ctx()}
     if len(contexts) > 1:
         raise MXNetError(
             f"the memory of a step is known for nets on one device; this net is on "
             f"{', '.join(map(str, contexts))}"
         )
     return contexts.pop() if contexts else current_context()
-
-
-def _contexts_of(parameter: Any) -> Iterable[Context]:
-    made = parameter._data is not None or parameter._deferred_init
-    return parameter.list_ctx() if made else ()
 
 
 def _trainers_of(net: Any) -> list[Any]:
@@ -227,7 +203,7 @@ def _trainers_of(net: Any) -> list[Any]:
 
 
 @contextmanager
-def _without_arrays(net: Any, ctx: Context) -> Iterator[list[Any]]:
+def _without_arrays(net: Any, ctx: Context) -> Iterator[None]:
     """A scope in which the net has arrays of the dry run, and its Trainers make new states. At its
     end parameters, Trainers and optimizers are as they were."""
     params = list(net.collect_params().values())
@@ -245,7 +221,7 @@ def _without_arrays(net: Any, ctx: Context) -> Iterator[list[Any]]:
             trainer._contexts = [ctx]
             if trainer._amp_loss_scaler is not None:
                 trainer._amp_loss_scaler = copy.copy(trainer._amp_loss_scaler)
-        yield trainers
+        yield
     finally:
         deferred = [thing for thing, attributes in before if attributes.get("_deferred_init")]
         for thing, attributes in before:
@@ -270,7 +246,7 @@ def _copy_of(original: Any) -> Any:
     return copied
 
 
-def _master_bytes(net: Any, trainers: Iterable[Any]) -> int:
+def _master_bytes(trainers: Iterable[Any]) -> int:
     """The bytes of float32 copies of narrower weights."""
     return sum(
         4 * prod(p.shape)

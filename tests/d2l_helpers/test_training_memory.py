@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 from dataclasses import replace
@@ -36,7 +37,7 @@ FAST.append((SLOW, "adam", True, True))
 
 def agree(predicted, measured):
     """Peak, rows, operations, FLOPs: all of them to the byte."""
-    assert predicted == measured, "\n" + predicted.compare(measured, 5)
+    assert predicted == measured, "\n" + predicted.compare(measured)
 
 
 @pytest.mark.parametrize(("net", "optimizer", "mixed", "hybrid"), FAST)
@@ -192,6 +193,7 @@ def test_nothing_changes():
     random.seed(3)
     expected = nd.random.uniform(shape=3).asnumpy()
     random.seed(3)
+    gc.collect()
     engine.waitall()
     live = storage.stats(cpu()).live
     peak = storage.stats(cpu()).peak
@@ -322,9 +324,9 @@ def test_a_dry_run_that_fails_leaves_the_engine():
 
 def test_a_dry_run_computes_nothing_and_keeps_older_values():
     x = nd.ones(5)
-    with dry_run() as run:
+    with dry_run(), profile() as trace:
         x[:] = 7
         y = nd.array(np.arange(3)) * 2
     assert x.asnumpy().tolist() == [1] * 5
-    assert [piece.nbytes for piece in run.pieces()] == [12]
-    assert y.shape == (3,) and run.operations == 2
+    assert trace.memory()[cpu()].holders[0].nbytes == y.size * 4
+    assert [operation.name for operation in trace.operations] == ["_full", "_mul_scalar"]
