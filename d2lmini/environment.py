@@ -55,16 +55,13 @@ _ENGINES = _choice("NaiveEngine", "ThreadedEngine", "ThreadedEnginePerDevice")
 
 #: Name -> kind, default.
 VARIABLES: dict[str, tuple[_Kind, Any]] = {
-    "D2LMINI_CHAPTER": (_TEXT, ""),
     "D2LMINI_CHECK_MEMORY": (_SWITCH, False),
-    "D2LMINI_CLAIMS": (_TEXT, None),
     "D2LMINI_CPU_WORKERS": (_AT_LEAST_1, None),
     "D2LMINI_ENGINE": (_choice("threaded", "naive", "stepped"), None),
     "D2LMINI_EXIT_DEADLINE_S": (_SECONDS, 10.0),
     "D2LMINI_LINK_GB_S": (_RATE, None),
     "D2LMINI_LINK_LATENCY_S": (_LATENCY, 0.0),
     "D2LMINI_LOGICAL_GPUS": (_AT_LEAST_1, None),
-    "D2LMINI_REFERENCE": (_TEXT, None),
     "D2LMINI_VERIFY": (_SWITCH, False),
     "D2LMINI_VIRTUAL_GPUS": (_COUNT, 0),
     "MXNET_BACKWARD_DO_MIRROR": (_SWITCH, False),

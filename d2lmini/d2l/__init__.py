@@ -14,8 +14,7 @@
     machine     what this machine can do, measured once: the basis of predictions
 
 Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may be
-concluded from the rounds), `observed.py` and `explain.py` (the reasons), `claims.py` (claims of the
-chapters, checked on your machine).
+concluded from the rounds), `observed.py` and `explain.py` (the reasons).
 
 The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
 after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,

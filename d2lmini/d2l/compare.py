@@ -35,13 +35,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from d2lmini import callsite, engine
-from d2lmini.d2l import claims, load, reference
+from d2lmini.d2l import load
 from d2lmini.d2l.observed import Observed, summarize
 from d2lmini.d2l.verdict import Verdict
 from d2lmini.device import blas
 from d2lmini.profiler import profile
 
 Function = Callable[[], object]
+
+#: By name, functions of each verdict and its candidates; the lines that they return stand below the
+#: verdict. So a course can say what was found elsewhere, and a test can keep what a text claims.
+remarks: dict[str, Callable[[Verdict, Mapping[str, Function]], str]] = {}
 
 
 def compare(
@@ -53,7 +57,6 @@ def compare(
     margin: float = 0.05,
     explain: bool = True,
     claim: str | None = None,
-    holds: Callable[[Verdict], bool] | None = None,
 ) -> Verdict:
     """Time the candidates against each other; the first is the baseline.
 
@@ -65,13 +68,11 @@ def compare(
     margin: a difference smaller than this fraction counts as none. explain: run each once more
     under a trace, to separate its waits from its other time and to find why there is no difference.
 
-    claim: the claim of the surrounding text, for instance "asynchronous is faster". The verdict
-    decides whether it is true, by the small grammar of `claims.py` or by `holds(verdict)`; the
-    result is in `verdict.holds`. A false claim raises nothing; the verdict's sentence says what was
-    found. `make claims` collects the claims of all chapters.
+    claim: what the surrounding text says, for instance "asynchronous is faster"; kept in
+    `verdict.claim` for those who ask whether it is true here (`make claims`).
 
-    ValueError for fewer than two candidates or a claim that cannot be read, at once. An error in a
-    candidate, also a delayed one from the engine, ends the comparison: failed work is not timed.
+    ValueError for fewer than two candidates, at once. An error in a candidate, also a delayed one
+    from the engine, ends the comparison: failed work is not timed.
     Warns if work is in flight when the clock stops, because another thread pushes meanwhile.
     Cost: about len(candidates) * (rounds + 3) * max(min_time, one call).
     """
@@ -80,8 +81,6 @@ def compare(
     elif others:
         raise ValueError("compare: give a dictionary or functions, not both")
     _check(candidates, rounds, warmup)
-    if claim is not None and holds is None:
-        holds = claims.parse(claim, candidates)
 
     for function in candidates.values():
         for _ in range(warmup):
@@ -102,14 +101,9 @@ def compare(
 
     seen = {n: _observe(candidates[n], repeats[n]) for n in candidates} if explain else {}
     verdict = _verdict_on(laps, repeats, seen, margin)
-    verdict = replace(verdict, cores=begin.cores, elsewhere=elsewhere)
-    key = reference.key_of(candidates.values(), *candidates)
-    line = reference.keep_or_find(key, lambda: verdict.sentence, begin.cores, elsewhere)
-    verdict = replace(verdict, reference=line)
-    if claim is not None and holds is not None:
-        verdict = replace(verdict, claim=claim, holds=bool(holds(verdict)))
-        claims.record(verdict)
-    return verdict
+    verdict = replace(verdict, cores=begin.cores, elsewhere=elsewhere, claim=claim)
+    said = [remark(verdict, candidates) for remark in remarks.values()]
+    return replace(verdict, remark="\n".join(filter(None, said)))
 
 
 class Lap(NamedTuple):

@@ -66,7 +66,7 @@ class Verdict:
     last candidate over that of the first, below 1 when the last is faster; `ratios` has one for
     every candidate but the first. `faster`, `slower` and `no_difference` speak of the last against
     the first: the whole interval must lie beyond 1 by the factor 1 + margin to claim a difference.
-    With fewer than five rounds none of the three is true. `claim` and `holds`: see `compare`.
+    With fewer than five rounds none of the three is true. `claim`: see `compare`.
 
     `compare` also measures, per call and round (empty or None if not measured):
 
@@ -76,8 +76,7 @@ class Verdict:
     observed              one round of each candidate as a trace shows it (`observed.py`)
     cores                 how many this process may use
     elsewhere             how many of them, on average, were busy with other programs
-    reference             a line with the finding of a quiet run of the same program
-                          (`reference.py`), printed beneath; "" if there is none
+    remark                lines that are printed beneath (`compare.remarks`); "" for none
     """
 
     times: dict[str, list[float]]
@@ -86,13 +85,12 @@ class Verdict:
     issue: dict[str, list[float]] = field(default_factory=dict)
     drain: dict[str, list[float]] = field(default_factory=dict)
     claim: str | None = None
-    holds: bool | None = None
     wait: dict[str, list[float]] = field(default_factory=dict)
     cpu: dict[str, list[float]] = field(default_factory=dict)
     observed: dict[str, Observed] = field(default_factory=dict)
     cores: int | None = None
     elsewhere: float | None = None
-    reference: str = ""
+    remark: str = ""
 
     def __post_init__(self) -> None:
         lengths = {name: len(times) for name, times in self.times.items()}
@@ -312,7 +310,7 @@ class Verdict:
         return self._line(self.sentence)
 
     def _line(self, sentence: str) -> str:
-        return fold("verdict: ", sentence) + (f"\n{self.reference}" if self.reference else "")
+        return fold("verdict: ", sentence) + (f"\n{self.remark}" if self.remark else "")
 
     __repr__ = __str__
 

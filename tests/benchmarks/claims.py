@@ -2,8 +2,19 @@
 
     python tests/benchmarks/claims.py [--strict] [--json FILE] [chapter.ipynb ...]    (make claims)
 
-A claim is what a chapter hands to `d2l.compare(..., claim="...")`; d2lmini/d2l/claims.py explains
-it. The table gives the verdict on the pair that the claim speaks of, how many times faster or
+A claim is what a chapter hands to `d2l.compare(..., claim="...")`, a sentence about the names of
+the candidates in this grammar:
+
+    A is faster                     than each of the others
+    A is faster than B              slower likewise
+    A is 1.5 times faster than B    and the median ratio is at least 1.5
+    A is as fast as B               no measurable difference
+
+>>> verdict = Verdict.from_times({"a": [2.0] * 9, "b": [1.0] * 9})
+>>> parse("b is 1.5 times faster than a", verdict.names)(verdict)
+True
+
+The table gives the verdict on the pair that the claim speaks of, how many times faster or
 slower that is (median over the rounds, interval), and whether the claim holds; below it what
 explains those that do not. The notebooks are run, not changed. Status 1 if a chapter stops with an
 error; with --strict also if a claim does not hold, which elsewhere is a finding and not a fault.
@@ -15,23 +26,112 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 
+from d2lmini.d2l.verdict import Ratio, Relation, Verdict
+
 ROOT = Path(__file__).resolve().parents[2]
+
+#: The first cell of a chapter that is run: each claim becomes a line of the file.
+LISTEN = """
+import sys
+sys.path.insert(0, {folder!r})
+import claims
+from d2lmini.d2l.compare import remarks
+remarks["claims"] = lambda verdict, candidates: claims.record(verdict, {chapter!r}, {path!r})
+"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A text's claim: `name` is faster than each of `rivals`, slower or as fast, and that by the
+    factor `at_least`. Called with a verdict, it returns whether the verdict supports the claim."""
+
+    name: str
+    rivals: tuple[str, ...]
+    relation: Relation
+    at_least: float = 0.0
+
+    def __call__(self, verdict: Verdict) -> bool:
+        return all(
+            verdict.relation(self.name, rival) == self.relation
+            and self.times(verdict, rival).value >= self.at_least
+            for rival in self.rivals
+        )
+
+    def times(self, verdict: Verdict, rival: str) -> Ratio:
+        """How many times faster `name` is than `rival`; slower, if the claim says slower."""
+        pair = (rival, self.name) if self.relation == "faster" else (self.name, rival)
+        return verdict.between(*pair)
+
+    def closest(self, verdict: Verdict) -> str:
+        """The rival against which the claim is weakest."""
+        return min(self.rivals, key=lambda rival: self.times(verdict, rival).value)
+
+
+def parse(claim: str, names: Iterable[str]) -> Claim:
+    """The test that decides a claim; ValueError if it does not follow the grammar above."""
+    names = list(names)
+    # Longest first: of "net" and "net two", the claim "net two is faster" means the latter.
+    name = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
+    factor = r"(?P<factor>\d+(\.\d+)?) times "
+    differs = rf"({factor})?(?P<relation>faster|slower)( than (?P<b>{name}))?"
+    sentence = re.fullmatch(rf"(?P<a>{name}) is ({differs}|as fast as (?P<same>{name}))", claim)
+    if sentence is None or sentence["a"] in (sentence["b"], sentence["same"]):
+        raise ValueError(
+            f"cannot read the claim {claim!r} about {names}; write 'A is faster', "
+            "'A is 1.5 times slower than B' or 'A is as fast as B'"
+        )
+    a, rival = sentence["a"], sentence["b"] or sentence["same"]
+    relations: dict[str | None, Relation] = {"faster": "faster", "slower": "slower"}
+    return Claim(
+        a,
+        (rival,) if rival else tuple(n for n in names if n != a),
+        relations.get(sentence["relation"], "no measurable difference"),
+        float(sentence["factor"] or 0),
+    )
+
+
+def record(verdict: Verdict, chapter: str, path: str) -> str:
+    """Append the claim and its outcome to the file, as a line of JSON: the chapter, the claim,
+    whether it holds, and for its pair of candidates the relation, the ratio as [median, low, high],
+    of the slower one's time over the faster one's, and the explanation."""
+    if verdict.claim is not None:
+        with open(path, "a", encoding="utf-8") as file:
+            found = {"chapter": chapter, **row(verdict)}
+            file.write(json.dumps(found, ensure_ascii=False) + "\n")
+    return ""
+
+
+def row(verdict: Verdict) -> dict[str, object]:
+    """What `record` writes of a verdict with a claim."""
+    claim = parse(verdict.claim or "", verdict.names)
+    name, other = claim.name, claim.closest(verdict)
+    relation = verdict.relation(name, other)
+    ratio = verdict.between(*((other, name) if relation == "faster" else (name, other)))
+    return {
+        "claim": verdict.claim,
+        "holds": claim(verdict),
+        "verdict": relation,
+        "ratio": [ratio.value, ratio.low, ratio.high],
+        "sentence": verdict.sentence,
+        "why": verdict.why(name, other),
+    }
 
 
 def run_chapter(path: Path, claims_file: Path) -> str | None:
     """Execute one notebook in its own folder; the error's text if it fails."""
-    env = {
-        **os.environ,
-        "D2LMINI_CLAIMS": str(claims_file),
-        "D2LMINI_CHAPTER": path.stem,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-    }
+    paths = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     notebook = nbformat.read(path, as_version=4)
+    here = str(Path(__file__).parent)
+    listen = LISTEN.format(folder=here, chapter=path.stem, path=str(claims_file))
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(listen))
     place = {"metadata": {"path": str(path.parent)}}
     client = NotebookClient(notebook, kernel_name="python3", timeout=600, resources=place)
     try:

@@ -1,18 +1,14 @@
-"""Races on a virtual clock, and the road of a claim from a chapter to `make claims`."""
+"""Races on a virtual clock."""
 
-import dataclasses
-import importlib.util
-import json
 import time
-from pathlib import Path
 
-import nbformat
 import numpy  # noqa: F401 (brings the BLAS whose threads a verdict names)
 import pytest
 from virtual_engine import VirtualEngine
 
 from d2lmini import MXNetError, engine
-from d2lmini.d2l import Verdict, claims, compare
+from d2lmini.d2l import compare
+from d2lmini.d2l.compare import remarks
 
 
 @pytest.fixture
@@ -42,7 +38,6 @@ def test_the_race_of_the_book(machine):
     assert verdict.drain["asynchronous"] == pytest.approx([0.001] * 6)
     assert verdict.drain["synchronous"] == pytest.approx([0] * 6)
     assert verdict.sentence.startswith("asynchronous is 1.8 times faster than synchronous (1.8-1.8")
-    assert (verdict.claim, verdict.holds) == (None, None)
 
 
 def test_warm_up_turns_and_rotation(machine):
@@ -185,178 +180,12 @@ def test_a_late_error_ends_the_race_and_the_engine_goes_on():
     assert engine.stats().pending == 0
 
 
-# --- claims ---
-
-DUEL = Verdict.from_times({"slow": [3.0] * 6, "fast one": [1.0] * 6, "fast": [1.02] * 6})
+# --- remarks ---
 
 
-@pytest.mark.parametrize(
-    ("claim", "holds"),
-    [
-        ("fast is faster than slow", True),
-        ("fast one is faster than slow", True),
-        ("fast is faster", False),  # not than "fast one"
-        ("slow is slower", True),
-        ("slow is slower than fast", True),
-        ("slow is faster than fast", False),
-        ("fast is 2.5 times faster than slow", True),
-        ("fast is 3.5 times faster than slow", False),
-        ("slow is 2 times slower", True),
-        ("slow is 3 times slower than fast", False),
-        ("fast is as fast as fast one", True),
-        ("fast is as fast as slow", False),
-    ],
-)
-def test_claims_are_read_and_decided(claim, holds):
-    assert claims.parse(claim, DUEL.names)(DUEL) is holds
-
-
-@pytest.mark.parametrize(
-    "claim",
-    ["fast is nice", "faster", "fast is faster than fast", "quick is faster", "", "fast is"],
-)
-def test_unreadable_claims_are_refused_before_the_race(claim):
-    def never():
-        raise AssertionError("the race has begun")
-
-    with pytest.raises(ValueError, match="cannot read the claim"):
-        compare({"slow": never, "fast": never}, claim=claim)
-
-
-@pytest.mark.parametrize(
-    ("claim", "verdict", "ratio"),
-    [
-        ("fast is faster", "no measurable difference", 1.02),  # its closest rival is "fast one"
-        ("fast is faster than slow", "faster", 3 / 1.02),
-        ("slow is slower", "slower", 3 / 1.02),
-        ("slow is 2 times slower than fast one", "slower", 3),
-        ("fast is as fast as slow", "faster", 3 / 1.02),
-        ("so it goes", "faster", 3 / 1.02),
-    ],
-)
-def test_a_claim_is_recorded_with_the_verdict_on_its_own_pair(claim, verdict, ratio):
-    row = claims.row(dataclasses.replace(DUEL, claim=claim))
-    assert row["verdict"] == verdict
-    assert row["ratio"] == pytest.approx([ratio] * 3)
-
-
-def test_claims_are_recorded_true_or_false(machine, monkeypatch, tmp_path):
-    file = tmp_path / "claims.jsonl"
+def test_remarks_stand_below_the_verdict(machine, monkeypatch):
     race = {"slow": lambda: machine.spend(3), "fast": lambda: machine.spend(1)}
-    compare(race, rounds=5, claim="fast is faster")
-    assert not file.exists()
-
-    monkeypatch.setenv("D2LMINI_CLAIMS", str(file))
-    monkeypatch.setenv("D2LMINI_CHAPTER", "hares")
-    right = compare(race, rounds=5, claim="fast is faster")
-    wrong = compare(race, rounds=5, claim="slow is faster")
-    own = compare(race, rounds=5, claim="thrice", holds=lambda v: v.ratio.value < 0.34)
-    silent = compare(race, rounds=5)
-    few = compare(race, rounds=4, claim="fast is faster")
-    assert [v.holds for v in (right, wrong, own, silent, few)] == [True, False, True, None, False]
-
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [line["holds"] for line in lines] == [True, False, True, False]
-    assert lines[1] == {
-        "chapter": "hares",
-        "claim": "slow is faster",
-        "holds": False,
-        "verdict": "slower",
-        "ratio": pytest.approx([3, 3, 3]),
-        "sentence": wrong.sentence,
-        "why": "",
-    }
-    # The others are told as faster and slower, the last pair of the race where nobody names one.
-    assert [line["verdict"] for line in lines] == ["faster", "slower", "faster", "too few rounds"]
-    assert lines[0]["ratio"] == pytest.approx([3, 3, 3])
-    # A false claim changes nothing in what the chapter prints.
-    assert wrong.sentence == right.sentence
-
-
-# --- the runner behind `make claims` ---
-
-
-TOOLS = str(Path(__file__).parents[1] / "tools")
-
-
-def load_runner():
-    path = Path(__file__).parents[1] / "benchmarks" / "claims.py"
-    spec = importlib.util.spec_from_file_location("claims_runner", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def write_chapter(path, source):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    nbformat.write(notebook, path)
-    return path
-
-
-def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
-    runner = load_runner()
-    good = write_chapter(
-        tmp_path / "good.ipynb",
-        f"import sys, pytest; sys.path.append({TOOLS!r})\n"
-        "from virtual_engine import VirtualEngine\n"
-        "from d2lmini import d2l\n"
-        "machine = VirtualEngine().install(pytest.MonkeyPatch())\n"
-        "race = {'nap': lambda: machine.spend(4), 'blink': lambda: machine.spend(1)}\n"
-        "d2l.compare(race, claim='blink is faster')\n"
-        "d2l.compare(race, claim='nap is faster')\n"
-        "race = {'nap': lambda: machine.spend(4), 'push': lambda: machine.push(1, 3)}\n"
-        "d2l.compare(race, claim='push is faster')\n",
-    )
-    before = good.read_bytes()
-    assert runner.main([str(good)]) == 0
-    out = capfd.readouterr().out.splitlines()
-    assert out[:6] == [
-        "chapter  claim            verdict                   ratio             holds",
-        "good     blink is faster  faster                    4.0 (4.0-4.0)     yes",
-        "good     nap is faster    slower                    4.0 (4.0-4.0)     no",
-        "good     push is faster   no measurable difference  1.00 (1.00-1.00)  no",
-        "",
-        "1 of 3 claims hold on this machine",
-    ]
-    assert out[7] == "good: nap is faster?"
-    assert out[8].startswith("    blink is 4.0 times faster than nap (4.0-4.0, 10 rounds")
-    assert out[10] == "good: push is faster?"
-    assert out[11].startswith("    no measurable difference between nap and push (1.00-1.00, 10")
-    assert out[11].endswith("): most of push is one operation, work, of 3 s")
-    assert out[12:] == [
-        "    a clock that stops when the calls return, with 1 operation of push in flight, "
-        "would call it 4.0 times faster"
-    ]
-    assert good.read_bytes() == before
-    # The rows themselves, for whoever wants to compute with them.
-    kept = tmp_path / "claims.jsonl"
-    runner.main([str(good), "--json", str(kept)])
-    rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
-    assert [row["holds"] for row in rows] == [True, False, False]
-
-
-def test_runner_tells_when_claims_fail_or_chapters_stop(tmp_path, capfd, monkeypatch):
-    runner = load_runner()
-
-    def run_chapter(path, claims_file):
-        if path.stem == "broken":
-            return "NameError: name 'nd' is not defined"
-        row = {"chapter": path.stem, "claim": "c", "holds": False, "sentence": "s"}
-        row |= {"verdict": "faster", "ratio": [12.3, 11.6, 13.4], "why": ""}
-        claims_file.write_text(json.dumps(row) + "\n", encoding="utf-8")
-        return None
-
-    monkeypatch.setattr(runner, "run_chapter", run_chapter)
-    assert runner.main(["fine.ipynb"]) == 0
-    assert runner.main(["fine.ipynb", "--strict"]) == 1
-    capfd.readouterr()
-    assert runner.main(["broken.ipynb", "fine.ipynb"]) == 1
-    out = capfd.readouterr().out
-    assert "broken.ipynb stopped:\nNameError" in out
-    assert "0 of 1 claims hold" in out
-    assert "fine     c      faster   12 (12-13)  no" in out
-
-
-def test_runner_reports_a_chapter_that_raises(tmp_path):
-    chapter = write_chapter(tmp_path / "bad.ipynb", "1 / 0")
-    assert "ZeroDivisionError" in load_runner().run_chapter(chapter, tmp_path / "claims.jsonl")
+    monkeypatch.setitem(remarks, "claim", lambda verdict, candidates: f"claim: {verdict.claim}")
+    monkeypatch.setitem(remarks, "names", lambda verdict, candidates: ", ".join(candidates))
+    verdict = compare(race, rounds=5, claim="fast is faster")
+    assert str(verdict).splitlines()[-2:] == ["claim: fast is faster", "slow, fast"]

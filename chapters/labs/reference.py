@@ -1,7 +1,7 @@
 """The figures of a quiet run, shown beneath the reader's own.
 
 A busy machine often measures no difference where there is one. So `make outputs` keeps what each
-comparison and experiment of a chapter found on a quiet machine in `reference.json` beside the
+comparison of a chapter found on a quiet machine in `reference.json` beside the
 chapters, and wherever the same program is measured again, its figure stands below:
 
     verdict: no measurable difference between a and b (0.9-1.2, 10 rounds): ...
@@ -26,18 +26,24 @@ import json
 import os
 import time
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from d2lmini import environment, files
+from d2lmini import files
 from d2lmini.d2l.load import LOADED
-from d2lmini.d2l.verdict import fold
+from d2lmini.d2l.verdict import Verdict, fold
 from d2lmini.ndarray import NDArray
 
 FILE = "reference.json"
+
+
+def remark(verdict: Verdict, candidates: Mapping[str, Callable[..., object]]) -> str:
+    """The reference of a comparison, for `d2l.compare`."""
+    key = key_of(candidates.values(), *candidates)
+    return keep_or_find(key, lambda: verdict.sentence, verdict.cores, verdict.elsewhere)
 
 
 def key_of(functions: Iterable[Callable[..., object]], *words: str) -> str:
@@ -94,11 +100,11 @@ def keep_or_find(
     While D2LMINI_REFERENCE is set, keep instead what `found` says, if the machine was quiet: of
     its `cores` fewer than LOADED were busy `elsewhere`. ValueError then if the file is damaged.
     """
-    if path := environment.read("D2LMINI_REFERENCE"):
+    if path := os.environ.get("D2LMINI_REFERENCE"):
         row = {}
         if elsewhere is not None and elsewhere < LOADED:
             row = {"found": found(), "cores": cores, "date": time.strftime("%Y-%m-%d")}
-        store(path, environment.read("D2LMINI_CHAPTER"), key, row)
+        store(path, os.environ.get("D2LMINI_CHAPTER", ""), key, row)
         return ""
     for folder in (Path(), Path("chapters")):
         try:

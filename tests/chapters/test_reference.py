@@ -10,9 +10,10 @@ import sys
 
 import numpy as np
 import pytest
+from labs import reference
 
 from d2lmini import d2l, gpu, nd, virtual_gpus
-from d2lmini.d2l import Verdict, load, reference
+from d2lmini.d2l import Verdict, load
 
 QUIET, BUSY = 0.0, 1.0
 
@@ -51,16 +52,16 @@ def race(**options) -> Verdict:
 
 
 def test_a_comparison_shows_what_the_quiet_run_found(machine, tmp_path):
-    assert race().reference == ""
+    assert race().remark == ""
     found = machine["record"](race)
-    assert found.reference == "", "the run that makes the reference shows none"
+    assert found.remark == "", "the run that makes the reference shows none"
     machine["elsewhere"] = BUSY
     again = race()
     assert str(again).splitlines()[0].startswith("verdict: quick is")
     assert max(map(len, str(again).splitlines())) <= 72
     assert f"reference: {found.sentence}; a quiet machine" in " ".join(str(again).split())
     told = again.tell(faster="so {times}", slower="", no_difference="")
-    assert told.partition("\n")[2] == again.reference
+    assert told.partition("\n")[2] == again.remark
 
 
 def test_a_busy_machine_leaves_the_older_figure(machine, tmp_path):
@@ -86,7 +87,7 @@ def test_the_find_of_a_cell_that_is_gone_is_dropped(machine, tmp_path):
 
 def test_two_programs_with_one_key_have_no_reference(machine):
     machine["record"](lambda: (race(), race()))
-    assert race().reference == ""
+    assert race().remark == ""
 
 
 def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path):
@@ -94,7 +95,7 @@ def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path)
     machine["record"](lambda: d2l.compare({"a": quick, "b": long}, explain=False), "two")
     assert list(json.loads((tmp_path / "reference.json").read_text())) == ["one", "two"]
     (tmp_path / "reference.json").write_text("{")
-    assert race().reference == ""
+    assert race().remark == ""
     with pytest.raises(ValueError):  # it is not written over
         machine["record"](race)
     assert (tmp_path / "reference.json").read_text() == "{"
@@ -145,7 +146,7 @@ def test_the_same_program_has_the_same_key_and_others_have_others():
 
 def test_the_key_is_the_same_in_another_process():
     code = (
-        "import test_reference as t; from d2lmini.d2l import reference;"
+        "import test_reference as t; from labs import reference;"
         "print(*[reference.key_of([f]) for f in t.programs().values()])"
     )
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
@@ -154,28 +155,3 @@ def test_the_key_is_the_same_in_another_process():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [reference.key_of([f]) for f in programs().values()]
-
-
-def test_an_experiment_has_one_for_each_choice_of_its_parameters(machine, capsys):
-    def wait(n=3):
-        return n / 1000
-
-    def make():
-        experiment = d2l.Experiment(wait, n=(1, 5), unit="s")
-        experiment.run(n=5)
-
-    machine["record"](make)
-    assert "reference" not in capsys.readouterr().out
-    make()
-    experiment = d2l.Experiment(wait, n=(1, 5), unit="s")
-    experiment.run(n=4)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "reference" in line]
-    assert [line.split(";")[0] for line in lines] == [
-        "reference: 3.00 ms", "reference: 5.00 ms", "reference: 3.00 ms"
-    ]  # fmt: skip
-
-
-def test_a_count_has_no_reference(machine, capsys):
-    machine["record"](lambda: d2l.Experiment(lambda n=3: n * n, n=(1, 5)))
-    d2l.Experiment(lambda n=3: n * n, n=(1, 5))
-    assert "reference" not in capsys.readouterr().out
