@@ -38,7 +38,7 @@ NAMED = [program for program in PROGRAMS if program[1] and program[0].name not i
 
 
 def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
-    """Run a program that has only the library, from a folder that holds nothing else."""
+    """Run a program that has only the library, and the chapters' `labs`, from an empty folder."""
     (folder / name).write_text(f"# {name}\n{code}", encoding="utf-8")
     return subprocess.run(
         [sys.executable, name],
@@ -46,7 +46,7 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
         # Without GPUs, whatever the machine has: their number is printed.
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "chapters")]),
             "CUDA_VISIBLE_DEVICES": "",
             "COLUMNS": "100",
         },
