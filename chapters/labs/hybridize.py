@@ -83,7 +83,9 @@ class _Calls(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         function = self.known.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if function is None or not _fits(node, function):
+        if function is None or node.keywords or len(node.args) != len(function.args.args):
+            return node
+        if not all(_is_arithmetic(argument, ()) for argument in node.args):
             return node
         values = {a.arg: value for a, value in zip(function.args.args, node.args)}
         for line in function.body:
@@ -107,6 +109,22 @@ class _Names(ast.NodeTransformer):
         return self.values.get(node.id, node)
 
 
+class _Unused(ast.NodeTransformer):
+    """Removes definitions of functions whose names occur nowhere else."""
+
+    def visit_Module(self, tree: ast.Module) -> ast.Module:
+        while True:
+            kept = [node for node in tree.body if not self._is_unused(node, tree)]
+            if len(kept) == len(tree.body):
+                return tree
+            tree.body = kept
+
+    def _is_unused(self, node: ast.stmt, tree: ast.Module) -> bool:
+        others = [inner for other in tree.body if other is not node for inner in ast.walk(other)]
+        used = {inner.id for inner in others if isinstance(inner, ast.Name)}
+        return isinstance(node, ast.FunctionDef) and node.name not in used
+
+
 class _Constants(ast.NodeTransformer):
     """`1 + 2` becomes `3`."""
 
@@ -119,65 +137,43 @@ class _Constants(ast.NodeTransformer):
         return ast.Constant(compute(*numbers))
 
 
-class _Unused(ast.NodeTransformer):
-    """Removes definitions of functions whose names occur nowhere else."""
-
-    def visit_Module(self, tree: ast.Module) -> ast.Module:
-        while True:
-            kept = [node for node in tree.body if not self._is_unused(node, tree)]
-            if len(kept) == len(tree.body):
-                return tree
-            tree.body = kept
-
-    def _is_unused(self, node: ast.stmt, tree: ast.Module) -> bool:
-        if not isinstance(node, ast.FunctionDef):
-            return False
-        others = (other for other in tree.body if other is not node)
-        return all(node.name not in _names_in(other) for other in others)
-
-
 def _is_simple(function: ast.FunctionDef, known: Container[str]) -> bool:
-    """True if a call may be replaced by its return expression. Each line must assign a value
-    computed from the function's own names by arithmetic and known functions, without side
-    effects."""
-    a = function.args
-    special = (a.posonlyargs, a.kwonlyargs, a.vararg, a.kwarg, a.defaults, function.decorator_list)
-    names = {arg.arg for arg in a.args}
-    if any(special) or not isinstance(function.body[-1], ast.Return):
+    """True if a call may be replaced by its return expression: each line assigns a value computed
+    from the function's own names by arithmetic and known functions, and the last returns one."""
+    names = [arg.arg for arg in function.args.args]
+    if function.decorator_list or ast.unparse(function.args) != ", ".join(names):
         return False
-    for line in function.body:
-        if not isinstance(line, (ast.Assign, ast.Return)) or line.value is None:
+    *lines, last = function.body
+    for line in lines:
+        if not isinstance(line, ast.Assign) or not _is_arithmetic(line.value, known, names):
             return False
-        if not _is_plain(line.value, names, known):
+        (target, *others) = line.targets
+        if others or not isinstance(target, ast.Name):
             return False
-        if isinstance(line, ast.Assign):
-            (target, *others) = line.targets
-            if others or not isinstance(target, ast.Name):
-                return False
-            names.add(target.id)
-    return sum(isinstance(line, ast.Return) for line in function.body) == 1
+        names.append(target.id)
+    returns = isinstance(last, ast.Return) and last.value is not None
+    return returns and _is_arithmetic(last.value, known, names)
 
 
-def _is_plain(value: ast.expr, names: Container[str] | None, known: Container[str]) -> bool:
-    """True for arithmetic on constants, names and calls of known functions. Such values
-    may be moved and duplicated. names: the allowed names; None for any."""
-    if isinstance(value, ast.Call):
-        f = value.func
-        called = isinstance(f, ast.Name) and f.id in known and not value.keywords
-        return called and all(_is_plain(arg, names, known) for arg in value.args)
-    if isinstance(value, ast.BinOp):
-        return all(_is_plain(side, names, known) for side in (value.left, value.right))
-    if isinstance(value, ast.UnaryOp):
-        return _is_plain(value.operand, names, known)
-    if isinstance(value, ast.Name):
-        return names is None or value.id in names
-    return isinstance(value, ast.Constant)
+#: What arithmetic is made of, besides names and calls.
+_PARTS = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop, ast.expr_context)
 
 
-def _fits(call: ast.Call, function: ast.FunctionDef) -> bool:
-    """One plain argument for each parameter."""
-    arguments = all(_is_plain(value, None, ()) for value in call.args)
-    return arguments and not call.keywords and len(call.args) == len(function.args.args)
+def _is_arithmetic(
+    value: ast.AST, known: Container[str], names: Container[str] | None = None
+) -> bool:
+    """True for arithmetic on constants, names (None: any) and calls of known functions. Such values
+    may be moved and duplicated."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.Name):
+            fine = names is None or node.id in names or node.id in known
+        elif isinstance(node, ast.Call):
+            fine = isinstance(node.func, ast.Name) and node.func.id in known and not node.keywords
+        else:
+            fine = isinstance(node, _PARTS)
+        if not fine:
+            return False
+    return True
 
 
 def _find_bound_names(tree: ast.Module) -> Iterator[str]:
@@ -191,15 +187,11 @@ def _find_bound_names(tree: ast.Module) -> Iterator[str]:
 
 def _number(node: ast.expr) -> Any:
     """The number that a constant holds; None for everything else."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _number(node.operand)
-        return None if value is None else -value
-    value = node.value if isinstance(node, ast.Constant) else None
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
     return value if type(value) in (int, float) else None
-
-
-def _names_in(tree: ast.AST) -> Iterator[str]:
-    return (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
 # -- the exercise ----------------------------------------------------------------------------------
