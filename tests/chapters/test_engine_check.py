@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import queue
 import threading
 from typing import Any
 
 import pytest
+from chapter_cells import code_of
 from labs.engine_check import check_engine
 from labs.grading import CheckFailed
 
@@ -61,3 +63,45 @@ def test_engines_without_rules(broken, hint):
         check_engine(broken, patience_s=1)
     assert caught.value.hint == hint
     assert len(str(caught.value)) > 30
+
+
+#: Hint -> what is changed in the engine of the chapter.
+BROKEN = {
+    "room": ("free = not var.holders if writes else", "free = writes or"),
+    "needs": ("True not in var.holders.values()", "True"),
+    "jumps": ("if var.queue or not grant", "if not grant"),
+    "one by one": ("while var.queue and grant", "if var.queue and grant"),
+    "readers": ("free = not var.holders if writes else True not in var.holders.values()",
+                "free = not var.holders"),
+    "early": ("self.lock.wait_for(lambda: self.pending == 0)", "pass"),
+    "lost": ("raise var.error", "pass"),
+    "skips": ("if not error:", "if True:"),
+    "worker": ("except Exception as problem", "except KeyError as problem"),
+}  # fmt: skip
+
+
+def chapters_engine(old: str = "", new: str = "") -> Any:
+    """The engine of the chapter, with a part of its text replaced by another."""
+    first, *others = code_of("inside-the-engine")
+    statements = [(cell, part) for cell in others for part in ast.parse(cell).body]
+    parts = [
+        ast.get_source_segment(cell, part) or ""
+        for cell, part in statements
+        if isinstance(part, (ast.FunctionDef, ast.ClassDef))
+    ]
+    source = "\n\n".join([first, *parts, "made = Engine()"])
+    assert old in source
+    place: dict[str, Any] = {}
+    exec(source.replace(old, new), place)
+    return place["made"]
+
+
+def test_the_engine_of_the_chapter_passes():
+    check_engine(chapters_engine(), errors=True)
+
+
+@pytest.mark.parametrize("hint", BROKEN)
+def test_an_engine_with_one_mistake_is_told_which(hint):
+    with pytest.raises(CheckFailed) as caught:
+        check_engine(chapters_engine(*BROKEN[hint]), errors=True, patience_s=1)
+    assert caught.value.hint == hint
