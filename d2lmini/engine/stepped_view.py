@@ -1,4 +1,4 @@
-"""Views of the stepped engine: tables for people, plain data for programs.
+"""Views of the stepped engine: tables that say who holds, who waits, who runs.
 
 >>> from d2lmini import engine
 >>> with engine.stepped(workers=1) as s:
@@ -9,12 +9,13 @@
 ...     engine.push(print, reads=[a], name="look at a")
 ...     print(s.queues())
 ...     print(s.ready)
-...     print(s.state()["vars"][1])
+...     print(s.who_waits_for_whom())
 ...     engine.cancel_pending()
 a: held by 1 to write; in line: 2 to read, 3 to read
 b: held by 2 to write
 [1 fill a]
-{'number': 2, 'name': 'b', 'writer': 2, 'readers': [], 'queue': []}
+2 copy a to b waits to read a, which 1 fill a writes
+3 look at a waits to read a, which 1 fill a writes
 3
 """
 
@@ -25,7 +26,6 @@ from weakref import WeakKeyDictionary
 
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
-from d2lmini.engine.stepped_orders import Orders
 from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Text
 
 if TYPE_CHECKING:
@@ -77,15 +77,6 @@ class View(Engine):
         ahead = ("waiting", "ready")
         return [operation for operation in self._in_order() if operation.status in ahead]
 
-    def orders(self, most: int = 1000, reduced: bool = False) -> list[tuple[int, ...]]:
-        """The legal orders of the operations that have not begun, as numbers; program order first.
-
-        There may be n! of them, so ValueError if there are more than `most`. `reduced`: only as
-        many as show every two unordered operations both ways round; that is enough to find two
-        operations that should be ordered and are not (see `stepped_orders`).
-        """
-        return Orders(self._yet_to_begin()).some(most, reduced)
-
     def queues(self) -> Text:
         """For each Var in use, the operations that hold it and those that wait for it."""
         lines = []
@@ -118,26 +109,6 @@ class View(Engine):
         known = sorted((number, var) for var, number in self.numbers.items() if not var.idle)
         yield from known
 
-    def state(self) -> dict[str, Any]:
-        """The content of the tables as plain data (for JSON): "now_us", "steps", "operations",
-        "vars" in use, and the "log"."""
-        return {
-            "now_us": self.now_us,
-            "steps": self.steps,
-            "operations": [self._plain(operation) for operation in self._in_order()],
-            "vars": [
-                {
-                    "number": number,
-                    "name": self.name_of(number),
-                    "writer": None if var.writer is None else var.writer.seq,
-                    "readers": [task.seq for task in _by_number(var.readers)],
-                    "queue": [[t.seq, "write" if w else "read"] for t, w in var.queue],
-                }
-                for number, var in self._busy()
-            ],
-            "log": [list(event) for event in self.log],
-        }
-
     def __str__(self) -> str:
         """The clock, and a line for each operation."""
         rows = self._in_order()
@@ -163,18 +134,6 @@ class View(Engine):
         if began is None:
             return ""
         return f"since {began:g} us" if ended is None else f"{began:g} to {ended:g} us"
-
-    def _plain(self, operation: SteppedOperation) -> dict[str, Any]:
-        """A record as data for JSON; its line as text."""
-        same = ("number", "name", "place", "reads", "writes", "status", "worker", "by")
-        return {
-            **{name: getattr(operation, name) for name in same},
-            "line": operation.where,
-            "pushed_us": self._us(operation.pushed_ns),
-            "ready_us": self._us(operation.ready_ns),
-            "began_us": self._us(operation.began_ns),
-            "ended_us": self._us(operation.ended_ns),
-        }
 
     def __repr__(self) -> str:
         return f"<stepped engine at {self.now_us:g} us, {self.steps} steps>"
