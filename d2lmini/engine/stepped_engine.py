@@ -43,16 +43,14 @@ from the virtual clock, so a timeline, an account or a replay shows virtual time
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from math import inf
 from typing import Literal
-from weakref import WeakKeyDictionary
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.engine import signals, worker_pools
-from d2lmini.engine.core import Task, Var
+from d2lmini.engine.core import Task
 from d2lmini.engine.failure import Failure
 from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.policies import make_policy
@@ -103,31 +101,14 @@ class SteppedEngine(View):
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self._serial = threading.RLock()
-        self.log: list[LogEntry] = []
-        self.now_us = 0.0
-        self._made_ns = time.perf_counter_ns()
-        self.steps = 0  # begins and ends
         self._asked_at = -1  # the steps when a line last asked again whether work is pending
-        self.operations: dict[int, SteppedOperation] = {}
         self.schedule = Schedule(lambda operation: worker_pools.names_of(operation, self._size))
         self._tasks: dict[int, Task] = {}  # of the operations that have not ended
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
-        self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
-        self._named: dict[int, str] = {}
-        self._n_vars = 0
 
     @property
     def workers(self) -> int:
         return self._size
-
-    def clock(self) -> int:  # type: ignore[override]
-        """The virtual clock, in nanoseconds; it starts at the real clock when it is created."""
-        return self._made_ns + round(1000 * self.now_us)
-
-    @property
-    def pushed(self) -> int:
-        """Number of operations pushed."""
-        return self._sequence
 
     # -- pushing ----------------------------------------------------------------------------------
 
@@ -160,13 +141,6 @@ class SteppedEngine(View):
             self.operations[task.seq] = operation
             self._log("push", operation)
         return operation
-
-    def _number(self, var: Var) -> int:
-        number = self.numbers.get(var)
-        if number is None:
-            self._n_vars += 1
-            number = self.numbers[var] = self._n_vars
-        return number
 
     def _hand_out(self, task: Task) -> None:
         operation = self._operation(task)
@@ -269,11 +243,6 @@ class SteppedEngine(View):
             event = self._log("end", operation)
             self._finish(task)
         self.steps += 1
-        return event
-
-    def _log(self, kind: str, operation: SteppedOperation) -> LogEntry:
-        event = LogEntry(kind, operation.number, operation.name, operation.worker, self.now_us)
-        self.log.append(event)
         return event
 
     def _give_up(self, operation: SteppedOperation, task: Task, problem: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Views of the stepped engine: tables that say who holds, who waits, who runs.
+"""What the stepped engine has to show: its clock, its log, and tables of who holds and who waits.
 
 >>> from d2lmini import engine
 >>> with engine.stepped(workers=1) as s:
@@ -21,27 +21,56 @@ b: held by 2 to write
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 class View(Engine):
-    """The read-only part of the stepped engine."""
+    """The part of the stepped engine that keeps the record.
 
-    operations: dict[int, SteppedOperation]
-    numbers: WeakKeyDictionary[Var, int]
-    log: list[LogEntry]
-    now_us: float
-    steps: int
-    _made_ns: int
-    _named: dict[int, str]
+    log         what happened, in order
+    operations  the pushed operations, by number
+    numbers     of the Vars, in the order of their first use
+    now_us      the virtual clock
+    steps       number of begins and ends
+    """
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self.log: list[LogEntry] = []
+        self.operations: dict[int, SteppedOperation] = {}
+        self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
+        self.now_us = 0.0
+        self.steps = 0
+        self._made_ns = time.perf_counter_ns()
+        self._named: dict[int, str] = {}
+        self._n_vars = 0
+
+    def clock(self) -> int:  # type: ignore[override]
+        """The virtual clock, in nanoseconds; it starts at the real clock when it is created."""
+        return self._made_ns + round(1000 * self.now_us)
+
+    @property
+    def pushed(self) -> int:
+        """Number of operations pushed."""
+        return self._sequence
+
+    def _log(self, kind: str, operation: SteppedOperation) -> LogEntry:
+        event = LogEntry(kind, operation.number, operation.name, operation.worker, self.now_us)
+        self.log.append(event)
+        return event
+
+    def _number(self, var: Var) -> int:
+        number = self.numbers.get(var)
+        if number is None:
+            self._n_vars += 1
+            number = self.numbers[var] = self._n_vars
+        return number
 
     def name(self, **values: Any) -> None:
         """Name Vars, or the Vars of NDArrays, in the tables: `s.name(a=a, b=b)`."""
@@ -51,18 +80,13 @@ class View(Engine):
                 raise TypeError(f"name: {name} is no Var and no NDArray: {type(value).__name__}")
             self._named[self._number(var)] = name
 
-    def _number(self, var: Var) -> int:
-        raise NotImplementedError
-
     def name_of(self, number: int) -> str:
         """The name of Var `number` in the tables: as given to `name`, else the number with the
         operation that wrote the Var first: `v3 (of 2 _mul_scalar)`."""
         if number in self._named:
             return self._named[number]
-        writers = (
-            operation for operation in self.operations.values() if number in operation.writes
-        )
-        writer = next(writers, None)
+        operations = self.operations.values()
+        writer = next((each for each in operations if number in each.writes), None)
         return f"v{number}" if writer is None else f"v{number} (of {writer})"
 
     @property
@@ -105,9 +129,8 @@ class View(Engine):
                 ahead.append((task, writes))
         return Text("\n".join(said for *_, said in sorted(lines)) or "no operation waits")
 
-    def _busy(self) -> Iterator[tuple[int, Var]]:
-        known = sorted((number, var) for var, number in self.numbers.items() if not var.idle)
-        yield from known
+    def _busy(self) -> list[tuple[int, Var]]:
+        return sorted((number, var) for var, number in self.numbers.items() if not var.idle)
 
     def __str__(self) -> str:
         """The clock, and a line for each operation."""
@@ -125,15 +148,15 @@ class View(Engine):
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in table]
         return "\n".join([head, *(line.rstrip() for line in lines)])
 
-    def _us(self, ns: int) -> float | None:
-        """A record's time on the virtual clock, which begins at 0; None: it did not happen."""
-        return (ns - self._made_ns) / 1000 if ns else None
-
     def _when(self, operation: SteppedOperation) -> str:
-        began, ended = self._us(operation.began_ns), self._us(operation.ended_ns)
-        if began is None:
+        began_us, ended_us = (
+            (ns - self._made_ns) / 1000 for ns in (operation.began_ns, operation.ended_ns)
+        )
+        if not operation.began_ns:
             return ""
-        return f"since {began:g} us" if ended is None else f"{began:g} to {ended:g} us"
+        if not operation.ended_ns:
+            return f"since {began_us:g} us"
+        return f"{began_us:g} to {ended_us:g} us"
 
     def __repr__(self) -> str:
         return f"<stepped engine at {self.now_us:g} us, {self.steps} steps>"
