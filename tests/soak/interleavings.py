@@ -4,9 +4,9 @@
 
 A program is a row of operations, each of which reads some of the arrays and writes one of them:
 fresh, or in place. All programs of so many operations over so many arrays are made, but for those
-that are another one with its arrays renamed. Each is run in every legal order of the stepped engine
-(in some that are drawn, if there are more than `--most`), then with the operations beginning and
-ending between the pushes. All must give, to the bit, what the serial engine gives.
+that are another one with its arrays renamed. Each is run in every legal order of the stepped
+engine, if there are not more than `--most`, and with the operations beginning and ending between
+the pushes. All must give, to the bit, what the serial engine gives.
 
 >>> programs = list(all_programs(2, 2))
 >>> len(programs), programs[0]
