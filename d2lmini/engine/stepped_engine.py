@@ -57,7 +57,7 @@ from d2lmini.engine.policies import make_policy
 from d2lmini.engine.rendezvous import StallDetector
 from d2lmini.engine.schedule import Schedule
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, clock_of
+from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, duration_of
 from d2lmini.engine.stepped_view import View
 from d2lmini.engine.thread_clock import Stopwatch
 from d2lmini.engine.waits import block
@@ -94,7 +94,7 @@ class SteppedEngine(View):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
         self._size = workers
-        self._duration_us = None if times == "measured" else clock_of(times)  # type: ignore[arg-type]
+        self._duration_us = None if times == "measured" else duration_of(times)  # type: ignore[arg-type]
         self._policy = make_policy(seed, mingled, order)
         super().__init__(0.0, limit)
 

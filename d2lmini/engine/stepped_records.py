@@ -102,7 +102,7 @@ def predict_us(task: Task) -> float:
     return UNKNOWN_US if footprint is None else 10.0 + footprint().nbytes / LINK_BYTES_PER_US
 
 
-def clock_of(times: Times) -> Callable[[Task], float]:
+def duration_of(times: Times) -> Callable[[Task], float]:
     """A function that gives a task's duration in microseconds of the virtual clock."""
     known = times is None or callable(times) or isinstance(times, (int, float, Mapping))
     if not known or isinstance(times, bool):

@@ -149,14 +149,12 @@ class View(Engine):
         return "\n".join([head, *(line.rstrip() for line in lines)])
 
     def _when(self, operation: SteppedOperation) -> str:
-        began_us, ended_us = (
-            (ns - self._made_ns) / 1000 for ns in (operation.began_ns, operation.ended_ns)
-        )
         if not operation.began_ns:
             return ""
+        began_us = (operation.began_ns - self._made_ns) / 1000
         if not operation.ended_ns:
             return f"since {began_us:g} us"
-        return f"{began_us:g} to {ended_us:g} us"
+        return f"{began_us:g} to {(operation.ended_ns - self._made_ns) / 1000:g} us"
 
     def __repr__(self) -> str:
         return f"<stepped engine at {self.now_us:g} us, {self.steps} steps>"
