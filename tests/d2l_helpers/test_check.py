@@ -349,7 +349,7 @@ def test_peak_bytes():
         nd.waitall()
         assert d.shape == SHAPE
 
-    with virtual_gpus(1), engine.stepped(remember=0):
+    with virtual_gpus(1), engine.stepped():
         right = trace_of(summed)
         assert check.peak_bytes(right, gpu(0), 3 * MB) == "at most 3.0 MB on gpu(0)"
         hints = [hint(each) for each in (kept, large, many, stays_on_the_cpu)]
@@ -370,7 +370,7 @@ def test_the_words_that_choose(kind):
 
 
 def test_a_program_that_computes_nothing_is_told_so():
-    with engine.stepped(remember=0), profile() as trace:
+    with engine.stepped(), profile() as trace:
         sum(range(10))
     for find in (lambda: check.peak_bytes(trace, cpu(), 10),
                  lambda: check.at_most_waits(trace, 0, per="batch")):  # fmt: skip

@@ -89,7 +89,6 @@ LEFT_OUT = {
     "cli.": "of a command, which Ctrl-C ends",
     "compat.mxnet_alias.": "of a command, which Ctrl-C ends",
     "scopes.": "the mechanism itself: every other row",
-    "interleavings.": "locks under a scheduler of their own, which Ctrl-C ends",
     "cuda.": "need a GPU",
     "d2l.conformance.": "a check of an engine, which Ctrl-C ends",
     "d2l.benchmark.Benchmark": "changes nothing but itself",

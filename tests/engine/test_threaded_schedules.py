@@ -1,25 +1,26 @@
-"""The threaded engine itself, under schedules of its workers and of the threads that use it.
+"""The threaded engine itself, under many schedules of its workers and of the threads that use it.
 
 Each program makes an engine with two workers, pushes two to four tasks, waits, and compares what it
-sees with serial execution. The engine's one lock and its threads are controlled; a step is an
-operation on a lock or a thread. Three engines with a planted mistake show that such mistakes are
-found.
+sees with serial execution. The engine's locks and threads are those of `labs.schedules`, the
+explorer of the chapter Case files: before each operation on one of them another thread may go on.
+Three engines with a planted mistake show that such mistakes are found.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 
 import pytest
+from labs import schedules
+from labs.schedules import Explored, explore
 
 from d2lmini import MXNetError
 from d2lmini.engine import core, threaded, waits
 from d2lmini.engine.core import FunctionTask, Var
 from d2lmini.engine.threaded import ThreadedEngine
-from d2lmini.interleavings import Exploration, access, explore
 
 Make = Callable[[], ThreadedEngine]
 
@@ -28,7 +29,7 @@ def push(engine: ThreadedEngine, fn: Callable[[], object], reads=(), writes=()) 
     """Push a task; what its function does is a step of its own."""
 
     def run() -> None:
-        access("what the task uses", write=True)
+        schedules.sleep(0)
         fn()
 
     engine.push(FunctionTask(run, "task", tuple(reads), tuple(writes)))
@@ -96,7 +97,7 @@ def two_users(make: Make) -> None:
         engine.wait("wait_to_read", x)
         assert name in log, log
 
-    other = threading.Thread(target=use, args=("other",), name="other")
+    other = schedules.Thread(target=use, args=("other",), name="other")
     other.start()
     use("main")
     other.join()
@@ -107,40 +108,45 @@ def two_users(make: Make) -> None:
 PROGRAMS = [conflicts, waits_between, failures, stops_early, two_users]
 
 
-def explore_engine(
-    program: Callable[[Make], None], kind: type[ThreadedEngine] = ThreadedEngine, **options
-) -> Exploration:
-    """`program` with engines of a kind; the module that holds the engine's lock is controlled."""
-    make = partial(kind, workers=2, inline_below=0.0)
+class EngineLock(schedules.RLock):
+    """The engine's one lock; it is asked whether this thread holds it."""
 
-    def run() -> None:
-        threaded._numbers = count()  # the workers have the same names each time
+    def _is_owned(self) -> bool:
+        return self.owner is schedules.threading.current_thread()
+
+
+@pytest.fixture
+def explore_engine(monkeypatch) -> Iterator[Callable[..., Explored]]:
+    """Runs a program with engines of a kind under many schedules."""
+
+    def run(program: Callable[[Make], None], make: Make) -> None:
+        monkeypatch.setattr(threaded, "_numbers", count())  # the same names of workers each time
+        monkeypatch.setattr(core, "lock", EngineLock())
         program(make)
 
-    return explore(run, modules=[core], **options)
+    def explore_engine(
+        program: Callable[[Make], None], kind: type[ThreadedEngine] = ThreadedEngine, **options
+    ) -> Explored:
+        make = partial(kind, workers=2, inline_below=0.0)
+        return explore(partial(run, program, make), **options)
 
-
-@pytest.fixture(autouse=True)
-def _keep_numbers(monkeypatch):
-    monkeypatch.setattr(threaded, "_numbers", threaded._numbers)
+    for module in (core, threaded, waits):
+        monkeypatch.setattr(module, "threading", schedules.threading)
+    yield explore_engine
+    gc.collect()  # no engine outlives the run that its lock belongs to
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_the_engine_equals_serial_execution_under_all_schedules_tried(program):
-    found = explore_engine(program, schedules=300, steps=2000)
-    assert found.failure is None, found
-    assert found.schedules == 300
+def test_the_engine_equals_serial_execution_under_all_schedules_tried(program, explore_engine):
+    found = explore_engine(program)
+    assert found.outcomes == {None: 200}, found
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-@pytest.mark.parametrize("timers", ["idle", "any"])
-def test_the_engine_under_many_schedules(program, timers):
-    found = explore_engine(
-        program, schedules=30_000, seconds=100, steps=2000, timers=timers, seed=1
-    )
-    print(f"{program.__name__}, timers={timers!r}: {found}")
-    assert found.failure is None, found
+def test_the_engine_under_many_schedules(program, explore_engine):
+    found = explore_engine(program, schedules=5000, seed=1)
+    assert found.outcomes == {None: 5000}, found
 
 
 # -- engines with a mistake ------------------------------------------------------------------------
@@ -182,17 +188,15 @@ class ReleasesTooEarly(ThreadedEngine):
 @pytest.mark.parametrize(
     ("kind", "program", "failure", "words"),
     [
-        (WithoutNotify, waits_between, "no end", "waits"),
+        (WithoutNotify, waits_between, "no end", "block: if lock.acquire"),
         (ChecksOutsideTheLock, conflicts, "no end", "_make_shut_lock"),
         (ReleasesTooEarly, conflicts, "exception", "AssertionError"),
     ],
     ids=["a notify left out", "a check outside the lock", "a wrong order"],
 )
-def test_a_planted_mistake_is_found_and_its_schedule_repeats(kind, program, failure, words):
-    found = explore_engine(program, kind, steps=600)
-    assert found.failure is not None, found
-    assert found.failure.kind == failure, found
-    again = explore_engine(program, kind, steps=600, schedule=found.schedule)
-    assert again.failure is not None
-    assert again.failure.message == found.failure.message
-    assert again.story == found.story
+def test_a_planted_mistake_is_found_and_its_schedule_repeats(
+    kind, program, failure, words, explore_engine
+):
+    found = explore_engine(program, kind)
+    assert found.failure == failure and words in repr(found)
+    assert repr(explore_engine(program, kind)) == repr(found)
