@@ -61,7 +61,6 @@ SPACES = {
     "d2l": "d2l d2l.check d2l.cluster",
     "Mixed precision": "contrib.amp",
     "Threads in every order": "interleavings",
-    "Streams without a GPU": "streams",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
 }

@@ -12,14 +12,14 @@ import threading
 import types
 
 import fakes.cuda
+import fakes.streams.machine
 import numpy as np
 import pytest
 from fakes.cuda import fake_cuda
 from fakes.nccl import NcclError
-
-import d2lmini.streams.machine
-from d2lmini.streams.errors import CUDARuntimeError, DeadlockError, OrderError
-from d2lmini.streams.memory import OutOfMemoryError
+from fakes.streams.errors import CUDARuntimeError, DeadlockError
+from fakes.streams.memory import OutOfMemoryError
+from labs.streams import OrderError
 
 SEEDS = range(40)
 #: No work runs before the host waits: the schedule in which most is pending.
@@ -41,7 +41,7 @@ def marked(cupy, stream):
         return stream.record(cupy.cuda.Event(disable_timing=True))
 
 
-@pytest.mark.parametrize("module", [fakes.cuda, d2lmini.streams.machine], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [fakes.cuda, fakes.streams.machine], ids=lambda m: m.__name__)
 def test_examples(module):
     assert doctest.testmod(module).failed == 0
 

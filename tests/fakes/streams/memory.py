@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from labs.streams import POISON, OrderError
 
 from d2lmini.scopes import contextmanager
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError, OrderError
-from d2lmini.streams.host_memory import from_host, host_bytes, to_host
-from d2lmini.streams.machine import Machine
-from d2lmini.streams.order import POISON, Block, Queue, Region, Work
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.host_memory import from_host, host_bytes, to_host
+from fakes.streams.machine import Machine
+from fakes.streams.order import Block, Queue, Region, Work
 
 #: Sizes are rounded up to a multiple of this.
 UNIT = 512
@@ -88,7 +89,7 @@ class MemoryPool:
             except CUDARuntimeError as error:
                 raise OutOfMemoryError(size, self._total(device)) from error
             block = self._reuse(device, queue, size) or self._fresh(machine, device, size)
-            block.life += 1
+            block.begin_life()
             self._poison(queue, block)
             return MemoryPointer(PooledMemory(block, self, (device, queue.ptr), size), 0)
 
@@ -124,10 +125,10 @@ class MemoryPool:
 
     def _poison(self, queue: Queue, block: Block) -> None:
         """Fill with NaN, in the order of the stream, unless other work has used it meanwhile."""
-        life = block.life
+        earlier = block.earlier
 
         def poison() -> None:
-            if not any(old.work.done and old.life == life for old in block.accesses):
+            if not any(old.work.done for old in block.accesses if old not in earlier):
                 block.bytes.fill(POISON)
 
         if block.is_idle:
@@ -220,7 +221,7 @@ class MemoryPointer:
 
     @property
     def device(self) -> Any:
-        from d2lmini.streams.stream import Device  # which imports graphs, but not this module
+        from fakes.streams.stream import Device  # which imports graphs, but not this module
 
         return Device(self.device_id)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError, OrderError
-from d2lmini.streams.order import Queue, Region, Work
+from labs.streams import OrderError
+
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.order import Queue, Region, Work
 
 
 class Graph:
