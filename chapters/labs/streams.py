@@ -135,6 +135,7 @@ class Work:
         return max(self.clock.get(queue, 0), host.get(queue, 0))
 
     def compute(self) -> None:
+        """Compute its values."""
         if self.run is not None:
             with np.errstate(all="ignore"):
                 self.run()
@@ -142,6 +143,11 @@ class Work:
     def finish(self) -> None:
         """Note that it has run."""
         self.done, self.run, self.waits = True, None, []
+
+    @property
+    def where(self) -> str:
+        """The line that issued it, as text."""
+        return callsite.describe(self.site)
 
     def __repr__(self) -> str:
         return f"{self.name!r} (work {self.seq} of {self.queue})"
@@ -206,10 +212,10 @@ class Region(NamedTuple):
         """The text of the OrderError."""
         late, early = new.work, old.work
         text = (
-            f"{late} {new.verb} {self.block}, which {early} {old.verb}, and nothing orders the "
-            f"two\n"
-            f"  {early.name!r}: {callsite.describe(early.site)}\n"
-            f"  {late.name!r}: {callsite.describe(late.site)}\n"
+            f"{late} {new.verb} {self.block}, which {early} {old.verb}, "
+            "and nothing orders the two\n"
+            f"  {early.name!r}: {early.where}\n"
+            f"  {late.name!r}: {late.where}\n"
             f"Missing: {late.queue} does not wait_event() for an event recorded on {early.queue} "
             f"after {early.name!r}, nor did the host wait for one"
         )

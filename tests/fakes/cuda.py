@@ -45,8 +45,6 @@ from fakes.streams.memory import (
     OutOfMemoryError,
     UnownedMemory,
     alloc,
-    get_allocator,
-    set_allocator,
     using_allocator,
 )
 from fakes.streams.order import Queue, Region
@@ -245,14 +243,12 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         UnownedMemory=UnownedMemory,
         alloc=alloc,
         alloc_pinned_memory=alloc_pinned_memory,
-        get_allocator=get_allocator,
         get_current_stream=get_current_stream,
         get_elapsed_time=get_elapsed_time,
         is_available=lambda: machine.devices > 0,
         memory=names,
         nccl=nccl.namespace(has_nccl),
         runtime=runtime,
-        set_allocator=set_allocator,
         stream=types.SimpleNamespace(Event=Event, Stream=Stream),
         using_allocator=using_allocator,
     )

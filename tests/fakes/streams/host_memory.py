@@ -163,10 +163,6 @@ class PinnedMemoryPool:
                 machine.remove_block(block)
             self._free.clear()
 
-    def n_free_blocks(self) -> int:
-        self._collect(machines.current())
-        return sum(map(len, self._free.values()))
-
 
 def _pinned_pointer(mem: PinnedMemory, size: int) -> Any:
     """A `PinnedMemoryPointer`: a buffer, so a ctypes array, with `mem`, `ptr` and `size()`."""

@@ -182,7 +182,7 @@ class Machine(streams.Machine):
             if run is not None:
                 self.strike(queue.device, name, "issue")
             if queue.capture is not None:
-                queue.capture.add(name, run, reads, writes, waits)
+                queue.capture.add(run, reads, writes, waits)
                 return None
             work = Work(queue, name, run, [*waits, *self.implicit_waits(queue)])
             self.access(work, reads, writes)

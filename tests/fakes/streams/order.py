@@ -16,8 +16,6 @@ from typing import Any
 from labs import streams
 from labs.streams import Access, Clock
 
-from d2lmini import callsite
-
 
 class Queue(streams.Queue):
     """A stream of `device`, known to CuPy by `ptr`.
@@ -66,11 +64,6 @@ class Work(streams.Work):
     def finish(self) -> None:
         super().finish()
         self.time_s = time.perf_counter()
-
-    @property
-    def where(self) -> str:
-        """The line that issued it."""
-        return callsite.describe(self.site)
 
 
 class Block(streams.Block):

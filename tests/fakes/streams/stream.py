@@ -158,15 +158,6 @@ class Stream(Scope):
             raise CUDARuntimeError(901)
         return graph.finish()
 
-    def is_capturing(self) -> bool:
-        """True between `begin_capture` and `end_capture`."""
-        return self.queue.capture is not None
-
-    @property
-    def is_non_blocking(self) -> bool:
-        """True if it does not wait for the null stream."""
-        return self.queue.kind == "non-blocking"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.ptr == other.ptr
 
