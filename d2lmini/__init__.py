@@ -23,7 +23,6 @@ lazy       a scope that computes only what is read
 autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            the other parts of training
-streams    CUDA's streams and events without a GPU, with an error for every data race
 kv         KVStore: sums over devices, one value for all of them
 np, npx    arrays with NumPy's functions and rules, and what NumPy has not
 gluon      layers, losses, data, Trainer
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
         profiler,
         random,
         runtime,
-        streams,
         symbol,
         util,
         visualization,
@@ -106,7 +104,7 @@ __all__ = [
     "contrib", "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
     "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy",
     "lint_waits", "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
-    "profile", "profiler", "random", "runtime", "storage", "streams", "sym", "symbol", "test_utils",
+    "profile", "profiler", "random", "runtime", "storage", "sym", "symbol", "test_utils",
     "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 
@@ -117,7 +115,7 @@ _SWITCHES = (
 
 _MODULES = (
     "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore",
-    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime", "streams",
+    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime",
     "util", "visualization", "widgets",
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ MAX_LINES = 450
 FLOORS = {
     0: """addons base bfloat16 context environment forks instrument callsite threads
         renamed scopes signatures util weak""",
-    1: "engine device draw files serialize random_state streams",
+    1: "engine device draw files serialize random_state",
     2: "ops",
     3: "autograd",
     4: "ndarray graph symbol",

@@ -19,7 +19,7 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
-from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, streams, util
+from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, util
 from d2lmini.compat import mx_profiler_objects
 from d2lmini.compat.test_utils import environment
 from d2lmini.contrib import amp
@@ -73,9 +73,6 @@ SCOPES: dict[str, Callable[[], object]] = {
     "random_state.drawing_once": random_state.drawing_once,
     "random_state.noting": random_state.noting,
     "random_state.rewound": random_state.rewound,
-    "streams.stream.Device": lambda: streams.Device(1),
-    "streams.stream.Stream": streams.Stream,
-    "streams.memory.using_allocator": lambda: streams.memory.using_allocator(int),
     "symbol.attribute.AttrScope": lambda: AttrScope(ctx_group="a"),
     "symbol.naming.NameManager": naming.NameManager,
     "symbol.naming.Prefix": lambda: naming.Prefix("p_"),
@@ -102,7 +99,6 @@ LEFT_OUT = {
     "engine._replacing": "the inner part of engine.use",
     "ipython._shortened_causes": "while a traceback is shown",
     "ops.conv_winograd._values_of_filters": "a loan",
-    "streams.": "a simulated machine, which a scope of its own creates",
     "widgets.stepper_program._note_names": "a part of a function that steps a program",
     "widgets.watch.Watch": "tests/widgets/test_widgets_watch.py",
 }
@@ -204,10 +200,7 @@ def strikes(make: Callable[[], object], step: int = 1) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_ctrl_c_at_any_instruction_leaves_all_as_it_was(name):
-    with contextlib.ExitStack() as outer:
-        if name.startswith("streams."):
-            outer.enter_context(streams.simulate())
-        points, wrong = strikes(SCOPES[name])
+    points, wrong = strikes(SCOPES[name])
     assert not wrong
     assert points > 2
     x = mx.nd.ones(3) + 1

@@ -60,7 +60,6 @@ SPACES = {
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": "d2l d2l.check d2l.cluster",
     "Mixed precision": "contrib.amp",
-    "Streams without a GPU": "streams",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
 }

@@ -15,24 +15,26 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from labs.streams import POISON, OrderError
 
 from d2lmini.scopes import contextmanager
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError, OrderError
-from d2lmini.streams.host_memory import from_host, host_bytes, to_host
-from d2lmini.streams.machine import Machine
-from d2lmini.streams.order import POISON, Block, Queue, Region, Work
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.host_memory import from_host, host_bytes, to_host
+from fakes.streams.machine import Machine
+from fakes.streams.order import Block, Queue, Region, Work
 
 #: Sizes are rounded up to a multiple of this.
 UNIT = 512
 
 
 class OutOfMemoryError(MemoryError):
-    """The memory of the device, or the `limit` of its pool, is used up. In CuPy's words."""
+    """The memory of the device is used up. In CuPy's words."""
 
-    def __init__(self, size: int, total: int, limit: int = 0):
-        text = f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes"
-        super().__init__(text + (f", limit set to: {limit:,} bytes)." if limit else ")."))
+    def __init__(self, size: int, total: int):
+        super().__init__(
+            f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes)."
+        )
 
 
 class PooledMemory:
@@ -74,7 +76,6 @@ class MemoryPool:
         self._free: dict[tuple[int, int], list[Block]] = {}
         self._given_back: deque[tuple[tuple[int, int], Block]] = deque()
         self._blocks: list[Block] = []  # all of them, given out or free
-        self._limit: dict[int, int] = {}
 
     def malloc(self, size: int) -> MemoryPointer:
         """Memory from the arena of this thread's current stream. OutOfMemoryError if there is
@@ -88,7 +89,7 @@ class MemoryPool:
             except CUDARuntimeError as error:
                 raise OutOfMemoryError(size, self._total(device)) from error
             block = self._reuse(device, queue, size) or self._fresh(machine, device, size)
-            block.life += 1
+            block.begin_life()
             self._poison(queue, block)
             return MemoryPointer(PooledMemory(block, self, (device, queue.ptr), size), 0)
 
@@ -103,31 +104,25 @@ class MemoryPool:
 
     def _fresh(self, machine: Machine, device: int, size: int) -> Block:
         nbytes = max(UNIT, -(-size // UNIT) * UNIT)
-        if not self._has_room(machine, device, nbytes):
+        if machine.used[device] + nbytes > machine.memory:
             self.free_all_blocks()
-        if not self._has_room(machine, device, nbytes):
+        if machine.used[device] + nbytes > machine.memory:
             gc.collect(1)  # CuPy looks through all generations, which costs tests seconds
             self.free_all_blocks()
-        if not self._has_room(machine, device, nbytes):
-            raise OutOfMemoryError(nbytes, self._total(device), self._limit.get(device, 0))
+        if machine.used[device] + nbytes > machine.memory:
+            raise OutOfMemoryError(nbytes, self._total(device))
         block = Block(nbytes, device)
         machine.used[device] += nbytes
         machine.add_block(block)
         self._blocks.append(block)
         return block
 
-    def _has_room(self, machine: Machine, device: int, nbytes: int) -> bool:
-        limit = self._limit.get(device, 0)
-        return machine.used[device] + nbytes <= machine.memory and not (
-            limit and self._total(device) + nbytes > limit
-        )
-
     def _poison(self, queue: Queue, block: Block) -> None:
         """Fill with NaN, in the order of the stream, unless other work has used it meanwhile."""
-        life = block.life
+        earlier = block.earlier
 
         def poison() -> None:
-            if not any(old.work.done and old.life == life for old in block.accesses):
+            if not any(old.work.done for old in block.accesses if old not in earlier):
                 block.bytes.fill(POISON)
 
         if block.is_idle:
@@ -172,33 +167,14 @@ class MemoryPool:
         block.is_gone = True
         self._blocks.remove(block)
 
-    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Bound the pool on the current device, in bytes or as a fraction; 0: no bound."""
-        machine = machines.current()
-        if (size is None) == (fraction is None):
-            raise ValueError("set_limit takes size or fraction, one of them")
-        limit = size if size is not None else int((fraction or 0) * machine.memory)
-        self._limit[machine.current_device] = limit
-
-    def get_limit(self) -> int:
-        return self._limit.get(machines.current().current_device, 0)
-
     def total_bytes(self) -> int:
         return self._total(machines.current().current_device)
 
-    def free_bytes(self) -> int:
+    def used_bytes(self) -> int:
         self._collect()
         device = machines.current().current_device
         free = (blocks for (place, _), blocks in self._free.items() if place == device)
-        return sum(len(block.bytes) for blocks in free for block in blocks)
-
-    def used_bytes(self) -> int:
-        return self.total_bytes() - self.free_bytes()
-
-    def n_free_blocks(self) -> int:
-        self._collect()
-        device = machines.current().current_device
-        return sum(len(free) for (place, _), free in self._free.items() if place == device)
+        return self.total_bytes() - sum(len(block.bytes) for blocks in free for block in blocks)
 
 
 class MemoryPointer:
@@ -220,7 +196,7 @@ class MemoryPointer:
 
     @property
     def device(self) -> Any:
-        from d2lmini.streams.stream import Device  # which imports graphs, but not this module
+        from fakes.streams.stream import Device  # which imports graphs, but not this module
 
         return Device(self.device_id)
 
@@ -262,12 +238,6 @@ def get_allocator() -> Callable[[int], MemoryPointer]:
     """The function that gives this thread memory: a pool's `malloc`."""
     machine = machines.current()
     return getattr(machine.local, "allocator", None) or machine.allocator
-
-
-def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> None:
-    """Set the allocator of all threads; None: the default pool's."""
-    machine = machines.current()
-    machine.allocator = allocator or machine.pool.malloc
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from operator import setitem
 from typing import Any
 
 from d2lmini.scopes import Scope, Undo
-from d2lmini.streams import graphs
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError
-from d2lmini.streams.order import Queue, Work
+from fakes.streams import graphs
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.order import Queue, Work
 
 
 class Device(Scope):
@@ -89,7 +89,7 @@ class Stream(Scope):
         self.queue: Queue = (
             machine.queue_at(0, device)
             if null
-            else machine.new_queue(device, blocking=not non_blocking)
+            else machine.new_queue(device, "non-blocking" if non_blocking else "blocking")
         )
         self.ptr = self.queue.ptr
         self.device_id = self.queue.device
@@ -158,15 +158,6 @@ class Stream(Scope):
             raise CUDARuntimeError(901)
         return graph.finish()
 
-    def is_capturing(self) -> bool:
-        """True between `begin_capture` and `end_capture`."""
-        return self.queue.capture is not None
-
-    @property
-    def is_non_blocking(self) -> bool:
-        """True if it does not wait for the null stream."""
-        return self.ptr != 0 and not self.queue.blocking
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.ptr == other.ptr
 
@@ -182,7 +173,7 @@ class _NullStream(Stream):
         self.ptr, self.device_id = 0, -1
 
     @property
-    def queue(self) -> Queue:  # type: ignore[override]
+    def queue(self) -> Queue:
         return machines.current().queue_at(0, machines.current().current_device)
 
 

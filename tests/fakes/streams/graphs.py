@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError, OrderError
-from d2lmini.streams.order import Queue, Region, Work
+from labs.streams import OrderError
+
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.order import Queue, Region, Work
 
 
 class Graph:
@@ -20,7 +22,6 @@ class Graph:
 
     def __init__(self) -> None:
         self._steps: list[Callable[[], object]] = []
-        self._names: list[str] = []
         self._reads: list[Region] = []
         self._writes: list[Region] = []
         self._lives: list[int] = []
@@ -28,7 +29,6 @@ class Graph:
 
     def add(
         self,
-        name: str,
         run: Callable[[], object] | None,
         reads: Sequence[Region],
         writes: Sequence[Region],
@@ -39,7 +39,6 @@ class Graph:
             raise CUDARuntimeError(905)
         if run is not None:
             self._steps.append(run)
-            self._names.append(name)
             self._reads += reads
             self._writes += writes
 
@@ -53,10 +52,6 @@ class Graph:
             raise CUDARuntimeError(901)
         self._lives = [region.block.life for region in self._reads + self._writes]
         return self
-
-    def upload(self, stream: Any = None) -> None:
-        """There is nothing to upload; checks what `launch` checks."""
-        self._check()
 
     def launch(self, stream: Any = None) -> None:
         """Issue all work of the graph on `stream`, or on the current stream."""
@@ -81,9 +76,3 @@ class Graph:
                 )
                 machines.current().errors.append(error)
                 raise error
-
-    def debug_dot_str(self, flags: int = 0) -> str:
-        """Its steps, one after another, in Graphviz's language."""
-        nodes = [f'  {i} [label="{name}"];' for i, name in enumerate(self._names)]
-        edges = [f"  {i} -> {i + 1};" for i in range(len(nodes) - 1)]
-        return "\n".join(["digraph {", *nodes, *edges, "}"])

@@ -1,11 +1,9 @@
-"""The machine: queues of work that run in a seeded random order, as CUDA may run them.
+"""The machine of the fake: that of `labs.streams`, for several devices and threads of the host.
 
-Issuing puts work on the queue of its stream and returns. Work that is next on its queue and waits
-for no event may run at any call of the host, or not until the host waits for it: a random number
-decides. So a correct program gives the same values under every seed, and a program that relies on
-luck does not. Apart from the values, every access is checked when it is issued (`order`).
+Every call of the host goes through `Machine.call`, under one lock. A wait in which nothing can run
+goes on for a while, because another thread of the host may issue what is missing.
 
->>> from d2lmini.streams.machine import Machine
+>>> from fakes.streams.machine import Machine
 >>> machine = Machine(devices=1, memory=1 << 20, seed=0)
 >>> queue, log = machine.new_queue(0), []
 >>> for name in "ab":
@@ -18,18 +16,18 @@ luck does not. Apart from the values, every access is checked when it is issued 
 from __future__ import annotations
 
 import bisect
-import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
+from labs import streams
+from labs.streams import OrderError, merge
 
 from d2lmini.scopes import contextmanager
-from d2lmini.streams.errors import CUDARuntimeError, DeadlockError, Fault, OrderError
-from d2lmini.streams.order import Block, Clock, Queue, Region, Work, merge
+from fakes.streams.errors import CUDARuntimeError, DeadlockError, Fault
+from fakes.streams.order import Block, Queue, Region, Work
 
 _current: list[Machine] = []
 
@@ -44,19 +42,18 @@ def current() -> Machine:
 
 @contextmanager
 def running(machine: Machine) -> Iterator[None]:
-    """A scope in which `machine` is the current machine."""
+    """A scope in which `machine` is the current machine. What is left runs at the end."""
     _current.append(machine)
     try:
         yield
+        machine.finish()
     finally:
         _current.remove(machine)
 
 
-class Machine:
+class Machine(streams.Machine):
     """Devices with memory, queues of work, and the host that issues and waits.
 
-    checks      False: no access is checked, and a data race shows only in the values
-    eagerness   how likely a ready work runs at a call of the host; None: drawn, 0 to 0.9
     patience_s  how long a wait in which nothing can run goes on, for other threads of the host
     waits       (name of the thread, why) of each time that the host waited for a device
     issued      how often work of each name was issued
@@ -65,32 +62,18 @@ class Machine:
     """
 
     def __init__(
-        self,
-        devices: int,
-        memory: int,
-        seed: int,
-        eagerness: float | None = None,
-        patience_s: float = 0.5,
-        checks: bool = True,
+        self, devices: int, memory: int, seed: int, patience_s: float = 0.5, **options: Any
     ):
+        super().__init__(seed, **options)
         self.devices = devices
         self.memory = memory
         self.used = [0] * devices
-        self.random = random.Random(seed)
-        self.eagerness = (
-            self.random.choice((0.0, 0.3, 0.6, 0.9)) if eagerness is None else eagerness
-        )
         self.patience_s = patience_s
-        self.checks = checks
-        self.waits: list[tuple[str, str]] = []
         self.issued: Counter[str] = Counter()
         self.events: list[Any] = []
         self.errors: list[OrderError] = []
         self.faults: list[Fault] = []
         self.lost: dict[int, CUDARuntimeError] = {}
-        self.host_clock: Clock = {}
-        self.queues: list[Queue] = []
-        self._busy: dict[Queue, None] = {}  # queues that have work, in order
         self.contexts: set[int] = set()  # devices that `use_device` has used
         self.local = threading.local()
         self.lock = threading.RLock()
@@ -101,17 +84,17 @@ class Machine:
         self.pool: Any = None
         self.pinned_pool: Any = None
         self.allocator: Any = None
-        self._null = [self.new_queue(i, null=True) for i in range(devices)]
+        self._null = [self.new_queue(i, "null") for i in range(devices)]
 
     # -- queues and threads
 
-    def new_queue(self, device: int, null: bool = False, blocking: bool = False) -> Queue:
+    def new_queue(self, device: int, kind: str = "non-blocking") -> Queue:
         with self.lock:
             number = len(self.queues)
-            name = "null stream" if null else f"stream {number - self.devices + 1}"
-            ptr = 0 if null else 0x1000 + 16 * number
-            weight = self.random.choice((1, 1, 5, 25))
-            queue = Queue(device, ptr, f"{name} of device {device}", weight, blocking)
+            name = "null stream" if kind == "null" else f"stream {number - self.devices + 1}"
+            ptr = 0 if kind == "null" else 0x1000 + 16 * number
+            name += f" of device {device}"
+            queue = Queue(device, ptr, name, kind, self.draw_weight())
             self.queues.append(queue)
             return queue
 
@@ -183,8 +166,7 @@ class Machine:
                 self.errors.append(error)
                 raise
             self.changed.notify_all()
-            while self.random.random() < self.eagerness and self._step():
-                pass
+            self.run_some()
 
     def issue(
         self,
@@ -200,50 +182,21 @@ class Machine:
             if run is not None:
                 self.strike(queue.device, name, "issue")
             if queue.capture is not None:
-                queue.capture.add(name, run, reads, writes, waits)
+                queue.capture.add(run, reads, writes, waits)
                 return None
-            waits = [*waits, *self.implicit_waits(queue)]
-            work = self.prepare(queue, name, run, reads, writes, waits)
+            work = Work(queue, name, run, [*waits, *self.implicit_waits(queue)])
+            self.access(work, reads, writes)
             self.enqueue(work)
             return work
 
     def implicit_waits(self, queue: Queue) -> list[Work]:
-        """CUDA's rule for the null stream and blocking streams of a device: each begins only after
-        the work that the other was given before."""
-        if queue.ptr == 0:
-            others = [q for q in self.queues if q.blocking and q.device == queue.device]
-        else:
-            others = [self._null[queue.device]] if queue.blocking else []
-        return [other.last for other in others if other.last is not None]
-
-    def prepare(
-        self,
-        queue: Queue,
-        name: str,
-        run: Callable[[], object] | None = None,
-        reads: Sequence[Region] = (),
-        writes: Sequence[Region] = (),
-        waits: Sequence[Work] = (),
-        with_clocks: Sequence[Clock] = (),
-    ) -> Work:
-        """Work that is checked against what the memory has seen; the caller holds the lock."""
-        work = Work(queue, name, run, [wait for wait in waits if not wait.done])
-        for clock in (*(wait.clock for wait in waits), *with_clocks):
-            merge(work.clock, clock)
-        for act in (Region.check, Region.note) if self.checks else (Region.note,):
-            for region in reads:
-                act(region, work, False, self.host_clock)
-            for region in writes:
-                act(region, work, True, self.host_clock)
-        return work
+        """Only streams of one device wait for each other."""
+        return [work for work in super().implicit_waits(queue) if work.queue.device == queue.device]
 
     def enqueue(self, work: Work) -> None:
         self._stuck_since = None
-        queue = work.queue
         self.issued[work.name] += 1
-        queue.issued, queue.clock, queue.last = work.seq, work.clock, work
-        queue.pending.append(work)
-        self._busy[queue] = None
+        super().enqueue(work)
 
     def refuse_capture(self, queue: Queue) -> None:
         """End a capture with an error: the host would wait for work that is only recorded."""
@@ -256,12 +209,6 @@ class Machine:
             self.errors.append(error)
             self._untold.append(error)
 
-    def check_host(self, region: Region, writes: bool) -> None:
-        """OrderError if the host reads or writes memory before it waited for work there."""
-        with self.call():
-            if self.checks:
-                region.check_host(writes, self.host_clock)
-
     def take_errors(self) -> list[OrderError]:
         """Run all work that can run; return every OrderError, and forget the errors and the work
         that is stuck, so that nothing is raised at the end."""
@@ -269,10 +216,10 @@ class Machine:
             try:
                 self._run_all()
             except DeadlockError:
-                for queue in self._busy:
+                for queue in self.busy:
                     while queue.pending:
                         queue.pending.popleft().done = True
-                self._busy.clear()
+                self.busy.clear()
             taken, self.errors = self.errors, []
             self._untold.clear()
             return taken
@@ -291,7 +238,7 @@ class Machine:
     def synchronize_queues(self, queues: Sequence[Queue], why: str) -> None:
         for queue in queues:
             self.refuse_capture(queue)
-            known = self.host_clock.get(queue, 0) >= queue.issued
+            known = queue.last is None or self.host_clock.get(queue, 0) >= queue.last.seq
             if known and queue.device not in self.lost:
                 continue
             work = self.issue(queue, why)
@@ -321,7 +268,7 @@ class Machine:
     def _pass_time(self) -> bool:
         """Run something; False where nothing can run, DeadlockError if that lasts."""
         now = time.monotonic()
-        if self._step():
+        if self.step():
             self._stuck_since = None
             return True
         if self._stuck_since is None:
@@ -354,36 +301,26 @@ class Machine:
 
     # -- running
 
-    def _step(self) -> bool:
-        """Run one work that may run; False if there is none."""
-        ready = [queue for queue in self._busy if queue.pending[0].is_ready]
-        if not ready:
-            return False
-        first = self.random.choices(ready, [queue.weight for queue in ready])[0].pending[0]
-        for work in first.party:
-            work.queue.pending.popleft()
-            if not work.queue.pending:
-                del self._busy[work.queue]
+    def execute(self, work: Work) -> None:
+        """Run `work` and those that run together with it, the next on their queues."""
+        for part in work.party:
+            self.dequeue(part)
         try:
-            if not any(work.queue.device in self.lost for work in first.party):
-                for work in first.party:
-                    if work.run is not None or work.size > 1:
-                        self.strike(work.queue.device, work.name, "run")
-                for work in first.party:
-                    if work.run is not None:
-                        with np.errstate(all="ignore"):
-                            work.run()
+            if not any(part.queue.device in self.lost for part in work.party):
+                for part in work.party:
+                    if part.run is not None or part.size > 1:
+                        self.strike(part.queue.device, part.name, "run")
+                for part in work.party:
+                    part.compute()
         except CUDARuntimeError:
             pass  # its device is lost now; each wait for it raises
         except OrderError as error:
             self.report(error)
         except Exception as error:  # a kernel that fails is an illegal address at best
-            self.lose(first.queue.device, 700, error)
-        for work in first.party:
-            work.done, work.run, work.waits = True, None, ()
-            work.time_s = time.perf_counter()
+            self.lose(work.queue.device, 700, error)
+        for part in work.party:
+            part.finish()
         self.changed.notify_all()
-        return True
 
     def finish(self) -> None:
         """Run all work that is left; raise the first OrderError that was not raised yet."""
@@ -393,7 +330,7 @@ class Machine:
                 raise self._untold.pop(0)
 
     def _run_all(self) -> None:
-        self._run_until(lambda: not self._busy)
+        self._run_until(lambda: not self.busy)
 
     # -- faults
 

@@ -1,7 +1,9 @@
-"""The memory checker, `D2LMINI_CHECK_MEMORY=1`: finds writes into memory that has no owner.
+"""The memory checker finds writes into memory that has no owner.
 
->>> from d2lmini import nd, storage
->>> storage.check(True)
+`D2LMINI_CHECK_MEMORY=1` runs the tests under it: `make memory`.
+
+>>> from d2lmini import nd
+>>> turn_on()
 >>> x = nd.ones((64, 64))
 >>> x.wait_to_read()
 >>> view = x._chunk.data            # a view of the array's memory that does not keep the array
@@ -10,10 +12,10 @@
 >>> view[3, 4] = 7
 >>> try:
 ...     nd.waitall()
-... except storage.MemoryFault as fault:
+... except MemoryFault as fault:
 ...     print(str(fault).splitlines()[0])
 memory of an array was written after its release: 4 bytes from byte 784 on, as float32 7.0
->>> storage.check(False)
+>>> turn_on(False)
 
 While the checker is on, memory without an owner holds a pattern, NaN in every type of floats:
 
@@ -24,7 +26,7 @@ While the checker is on, memory without an owner holds a pattern, NaN in every t
     scratch and loans     before each use, with a red zone behind
 
 The pattern is verified when the memory is given out again, and a part of all such memory at every
-wait of the user's thread (all of it by `storage.verify()`). Another value there raises a
+wait of the user's thread (all of it by `verify()`). Another value there raises a
 `MemoryFault`, which names what the memory was used for and the operations that ran since the
 pattern was last seen whole. An array that came into the library as it is (`adopt`) has a checksum,
 as long as no operation writes the array.
@@ -49,12 +51,12 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite
+from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
 from d2lmini.callsite import Site
-
-#: Bytes of red zone behind every lent block.
-RED = 64
+from d2lmini.device import errstate, storage
+from d2lmini.device.storage import RED_ZONE
+from d2lmini.engine.core import lock
 
 #: The content of memory without an owner: NaN as float16, float32 and float64.
 PATTERN = np.uint16(0xFFF5)
@@ -127,11 +129,12 @@ class Checker:
         self.count += 1
 
     def lend(
-        self, root: np.ndarray, begin: int, nbytes: int, end: int, what: str,
-        who: str | Site | None = None,
-    ) -> None:  # fmt: skip
-        """`nbytes` of `root` from `begin` on have an owner from now on; the rest up to `end` is
-        red zone. All of it holds the pattern."""
+        self, block: np.ndarray, nbytes: int, what: str, who: str | Site | None = None
+    ) -> None:
+        """`nbytes` of `block` have an owner from now on; the memory behind them is red zone. All of
+        it holds the pattern."""
+        root, end = _root(block), _root(block).nbytes
+        begin = block.ctypes.data - root.ctypes.data
         piece = self.pieces.get(id(root))
         if piece is None or piece.root() is not root:
             piece = WatchedBlock(root)
@@ -150,8 +153,9 @@ class Checker:
         piece.free, piece.seen = False, self.count
         self.pieces[id(root)] = piece
 
-    def take_back(self, root: np.ndarray) -> None:
-        """The lent part of `root` has no owner any more."""
+    def take_back(self, block: np.ndarray) -> None:
+        """`block` has no owner any more."""
+        root = _root(block)
         piece = self.pieces.get(id(root))
         if piece is None or piece.root() is not root:
             return  # lent before the checker was turned on
@@ -234,10 +238,10 @@ class Checker:
                 block = None
             elif piece is not None:
                 self._verify(piece)
-        if block is None or block.nbytes < nbytes + RED:
-            block = np.empty(nbytes + RED, np.uint8)
+        if block is None or block.nbytes < nbytes + RED_ZONE:
+            block = np.empty(nbytes + RED_ZONE, np.uint8)
         memory[name] = block
-        self.lend(block, 0, nbytes, nbytes + RED, f"scratch memory {name!r}", asking)
+        self.lend(block, nbytes, f"scratch memory {name!r}", asking)
         return block[:nbytes]
 
     def note_adoption(self, chunk: Any, array: np.ndarray) -> None:
@@ -363,6 +367,11 @@ class Checker:
             self._adopted.remove(adoption)
 
 
+def _root(block: np.ndarray) -> np.ndarray:
+    """The array that owns the memory of `block`."""
+    return block if block.base is None else block.base  # type: ignore[return-value]
+
+
 def _asking() -> str | Site | None:
     """The operation for which this thread asks for memory, or the user's line."""
     frame: Any = sys._getframe(2)
@@ -402,3 +411,30 @@ def _is_whole(region: np.ndarray, offset: int = 0) -> bool:
         return region.tobytes() == _tile(region.size, offset).tobytes()
     n = region.size // 8 * 8
     return bool((region[:n].view(np.uint64) == WORD).all()) and _is_whole(region[n:])
+
+
+# -- on and off ------------------------------------------------------------------------------------
+
+
+def turn_on(on: bool = True) -> None:
+    """Turn the memory checker on or off. Programs that were compiled before are not checked."""
+    with lock:
+        checker = Checker() if on else None
+        storage.checker = checker
+        errstate.began = checker.began if checker else None
+        instrument.after_wait = _at_wait if checker else None
+
+
+def verify() -> None:
+    """Verify all memory that is watched now: `MemoryFault` if there is a fault. Nothing happens
+    while the checker is off."""
+    if storage.checker is not None:
+        storage.settle()
+        storage.checker.verify()
+
+
+def _at_wait() -> None:
+    checker = storage.checker
+    if checker is not None:
+        storage.settle()
+        checker.at_wait()

@@ -30,10 +30,6 @@ class CUDARuntimeError(RuntimeError):
         self.status = status
 
 
-class OrderError(AssertionError):
-    """A data race: two accesses to the same memory that nothing orders, at least one a write."""
-
-
 class DeadlockError(RuntimeError):
     """The host waits for work that can never run."""
 

@@ -12,11 +12,12 @@ from collections import deque
 from typing import Any
 
 import numpy as np
+from labs.streams import POISON, OrderError
 
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError, OrderError
-from d2lmini.streams.machine import Machine
-from d2lmini.streams.order import POISON, Block, Queue, Region
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.machine import Machine
+from fakes.streams.order import Block, Queue, Region
 
 
 def from_host(target: np.ndarray, written: Region, source: np.ndarray, stream: Any) -> None:
@@ -135,7 +136,7 @@ class PinnedMemoryPool:
             block = free.pop() if free else Block(nbytes, None)
             if not block.life:
                 machine.add_block(block)
-            block.life += 1
+            block.begin_life()
             return _pinned_pointer(PinnedMemory(block, self), size)
 
     def _collect(self, machine: Machine) -> None:
@@ -161,10 +162,6 @@ class PinnedMemoryPool:
             for block in (block for free in self._free.values() for block in free):
                 machine.remove_block(block)
             self._free.clear()
-
-    def n_free_blocks(self) -> int:
-        self._collect(machines.current())
-        return sum(map(len, self._free.values()))
 
 
 def _pinned_pointer(mem: PinnedMemory, size: int) -> Any:
