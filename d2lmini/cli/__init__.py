@@ -30,8 +30,7 @@ COMMANDS = (lab, selftest, programs, info, assign)
 STATUS = """exit status:
   0    all went well
   1    a check failed (test), or the program did (run, launch: its own status, if it has one)
-  2    it could not begin: a wrong word, no such file, a package that is missing; the message
-       says which, and what to do
+  2    it could not begin: the message says why, and what to do
   130  Ctrl-C
 """
 

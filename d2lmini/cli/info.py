@@ -28,11 +28,11 @@ PACKAGES = """
     cupy-cuda12x cupy-cuda13x mpi4py onnx ml_dtypes
 """.split()
 
-# Only the environment variables that change how the library computes.
+#: Environment variables that change how the library computes begin so.
 _SET_BY = ("D2LMINI_", "MXNET_", "OMP_", "OPENBLAS_", "MKL_", "CUDA_", "NCCL_", "CUPY_")
-# The facts about a BLAS that threadpoolctl tells.
+#: The facts about a BLAS.
 _BLAS = ("internal_api", "version", "num_threads", "architecture")
-# The facts that are sizes in bytes.
+#: The facts that are sizes in bytes.
 _SIZES = {"total", "available", "resident", "limit", "free", "address_space"}
 
 
@@ -42,8 +42,8 @@ def add_to(commands: Any) -> None:
         "info",
         help="print versions, BLAS, cores, memory, GPUs and limits",
         description="What a report of a problem should say about this machine. With --for: which "
-        "names of MXNet a program uses that are missing here or work differently. The program is "
-        "read, not run; the exit status is 1 if a name is missing.",
+        "names of MXNet programs use that are missing here or differ. Programs are read, not run; "
+        "the exit status is 1 if a name is missing.",
     )
     parser.add_argument(
         "--for", dest="programs", nargs="+", metavar="FILE", help=".py or .ipynb files to read"

@@ -29,8 +29,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "lab",
         help="read and run the chapters in JupyterLab",
-        description="Open the chapters in JupyterLab. They are copied to FOLDER first, without "
-        "their outputs. A chapter that is there stays as it is: name another folder for new ones. "
+        description="Copy the chapters to FOLDER, without their outputs, and open them in "
+        "JupyterLab. A chapter that is there stays as it is: name another folder for new ones. "
         "Options of JupyterLab follow --, as in: d2lmini lab -- --no-browser --port 9999",
     )
     parser.add_argument(

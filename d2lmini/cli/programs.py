@@ -21,7 +21,7 @@ def add_to(commands: Any) -> None:
         "run",
         help="run a program or notebook written for MXNet 1.x",
         description="Run a program with `import mxnet` (and d2lzh, the book's package) meaning "
-        "d2lmini. The exit status is the program's. Options come before FILE.",
+        "d2lmini. Options come before FILE.",
     )
     parser.add_argument(
         "--keep-going",
@@ -39,8 +39,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "launch",
         help="run a program as several processes of one job (kvstore 'dist_sync')",
-        description="Run FILE as N processes on this machine; when one fails all are ended. "
-        "The exit status is 0 if all ended well.",
+        description="Run FILE as N processes on this machine; when one fails all are ended.",
     )
     parser.add_argument("-n", type=int, required=True, metavar="N", help="how many processes")
     parser.add_argument("file", metavar="FILE", help="a .py file")

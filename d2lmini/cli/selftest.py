@@ -36,7 +36,7 @@ def add_to(commands: Any) -> None:
         "test",
         help="check the installed library on this machine",
         description="Check the library as it is installed here, in some seconds: versions, files, "
-        "NumPy's BLAS, the engine, a net, GPUs. The exit status is 0 if no check failed.",
+        "NumPy's BLAS, the engine, a net, GPUs.",
     )
     parser.set_defaults(do=test)
 
