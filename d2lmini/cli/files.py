@@ -78,7 +78,7 @@ def copy(folder: Path) -> str:
     chapters = sorted((source / "chapters").glob("*.ipynb"))
     if not chapters:
         raise CommandError(f"the chapters are not at {source}: install d2lmini anew")
-    others = [path for kind in BESIDE for path in sorted(source.glob(kind))]
+    others = [path for kind in BESIDE for path in sorted(source.glob(kind)) if path.is_file()]
     copied = 0
     try:
         for path in [*chapters, *others]:

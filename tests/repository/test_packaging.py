@@ -2,6 +2,7 @@
 runs far from the tree, and the matrix, its workflow and the lists of versions name the same things.
 """
 
+import compileall
 import json
 import os
 import re
@@ -35,10 +36,12 @@ def built(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory) -> Path:
-    """A folder in which the wheel is unpacked, as pip does it."""
+    """A folder in which the wheel is unpacked, as pip does it: it also compiles the chapters'
+    programs."""
     folder = tmp_path_factory.mktemp("installed")
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder)
+    assert compileall.compile_dir(folder / "d2lmini" / "book", quiet=1)
     return folder
 
 
