@@ -46,4 +46,5 @@ def as_text(path: str, program: Any) -> str:
 
 
 def _list(places: list[str]) -> str:
+    """The places, each once."""
     return "; ".join(dict.fromkeys(places))
