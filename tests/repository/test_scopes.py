@@ -83,7 +83,6 @@ SCOPES: dict[str, Callable[[], object]] = {
 
 #: Scopes that are not asked, and why.
 LEFT_OUT = {
-    "cli.": "of a command, which Ctrl-C ends",
     "compat.mxnet_alias.": "of a command, which Ctrl-C ends",
     "scopes.": "the mechanism itself: every other row",
     "cuda.": "need a GPU",

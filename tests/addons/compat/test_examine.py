@@ -1,4 +1,5 @@
-"""`d2lmini info --for`: the names that a program uses, told from its text alone."""
+"""The names of MXNet that a program uses, told from its text alone; `d2lmini info --for` prints
+them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-from test_run_programs import d2lmini, notebook, write
 
 from d2lmini import mxnet_alias
 from d2lmini.compat.mxnet_alias import ask
@@ -21,6 +21,11 @@ def alias():
     """Reading a program installs the alias."""
     yield
     mxnet_alias.uninstall()
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
 
 
 def used(source: str) -> dict[str, str]:
@@ -104,8 +109,7 @@ def test_the_library_is_asked(monkeypatch):
 def test_a_d2l_of_another_author_is_not_judged(tmp_path):
     write(tmp_path / "d2l.py", "raise SystemError('this file is not imported')\n")
     program = write(tmp_path / "a.py", "import d2l\nd2l.frobnicate()\n")
-    assert examine(str(program)).missing == []
-    assert d2lmini("info", "--for", program, cwd=tmp_path)[0] == 0
+    assert examine(program).missing == []
 
 
 def test_every_name_of_a_difference_is_here():
@@ -117,7 +121,7 @@ def test_every_name_of_a_difference_is_here():
         assert ask.ask(f"mxnet.{name.partition('(')[0]}") is None, name
 
 
-# --- the command ---
+# --- programs ---
 
 
 PROGRAM = """\
@@ -136,64 +140,37 @@ mx.nd.frobnicate(nd.ones(2))
 
 
 def test_a_script(tmp_path):
-    program = write(tmp_path / "old program.py", PROGRAM)
-    status, out, err = d2lmini("info", "--for", program)
-    assert (status, err) == (1, "")
-    assert (
-        out
-        == """\
-old program.py: 4 of 7 names of MXNet that it uses are missing
-
-missing
-  NDArray.slice_assign  (line 10)
-      left out: x[begin:end] = value does the same
-  mxnet.image.imread  (line 8; line 9)
-      left out: MXNet's image operations
-  mxnet.nd.frobnicate  (line 11)
-      MXNet 1.9.1 has no such name either
-  mxnet.nd.sparse.csr_matrix  (line 10)
-      left out: it makes a sparse array
-
-works differently
-  mxnet.gluon.data.DataLoader  (line 7)
-      `DataLoader(num_workers=4)`: MXNet: processes; d2lmini: threads; processes with
-      `thread_pool=False`
-  mxnet.gluon.nn.BatchNorm  (line 5)
-      `BatchNorm`'s running statistics: MXNet: change in `backward` (on a CPU), once for each;
-      d2lmini: change in forward, in training, with or without `backward`; after a training step
-      they are MXNet's
-"""
-    )
-    status, out, _ = d2lmini("info", "--for", program, "--json")
-    [found] = json.loads(out)
-    assert status == 1 and found["file"] == str(program) and found["names"] == 7
-    assert found["missing"][1] == {
-        "name": "mxnet.image.imread", "reason": "left out: MXNet's image operations",
-        "places": ["line 8", "line 9"],
+    found = examine(write(tmp_path / "old program.py", PROGRAM))
+    assert found.names == 7 and found.not_python == []
+    assert {name.name: (name.reason, name.places) for name in found.missing} == {
+        "NDArray.slice_assign": ("left out: x[begin:end] = value does the same", ["line 10"]),
+        "mxnet.image.imread": ("left out: MXNet's image operations", ["line 8", "line 9"]),
+        "mxnet.nd.frobnicate": ("MXNet 1.9.1 has no such name either", ["line 11"]),
+        "mxnet.nd.sparse.csr_matrix": ("left out: it makes a sparse array", ["line 10"]),
+    }
+    assert {name.name: name.places for name in found.differs} == {
+        "mxnet.gluon.data.DataLoader": ["line 7"], "mxnet.gluon.nn.BatchNorm": ["line 5"],
     }  # fmt: skip
+    [batch_norm] = [name.reason for name in found.differs if "BatchNorm" in name.name]
+    assert batch_norm.startswith("`BatchNorm`'s running statistics: MXNet: change in `backward`")
 
 
 def test_a_notebook_whose_cells_are_not_all_python(tmp_path):
-    book = notebook(
-        tmp_path / "a.ipynb",
+    cells = [
         "%matplotlib inline\n!pip install mxnet\nfrom mxnet import nd",
         "%%bash\nls -l",
         "%%time\nnd.histogram(nd.ones(2))",
         "print 'sum', nd.histogram\nx = = 3\nnd.histogram?",
         "def f(:\n    pass\nnd.histogram",
-    )
-    status, out, _ = d2lmini("info", "--for", book)
-    assert status == 1
-    assert "  mxnet.nd.histogram  (cell 4, line 2; cell 5, line 1; cell 6, line 3)\n" in out
-    assert out.endswith(
-        "not Python 3: cell 5, line 1; cell 5, line 2; cell 6, line 1; cell 6, line 2\n"
-    )
-
-
-def test_a_program_that_lacks_nothing(tmp_path):
-    program = write(tmp_path / "a.py", "from mxnet import nd, image\nnd.ones(2) + nd.zeros(2)\n")
-    status, out, _ = d2lmini("info", "--for", program)
-    assert (status, out) == (0, "a.py: all 2 names of MXNet that it uses are here\n")
+    ]
+    book = {"cells": [{"cell_type": "code", "source": cell} for cell in cells], "nbformat": 4}
+    found = examine(write(tmp_path / "a.ipynb", json.dumps(book)))
+    [histogram] = found.missing
+    assert histogram.name == "mxnet.nd.histogram"
+    assert histogram.places == ["cell 3, line 2", "cell 4, line 1", "cell 5, line 3"]
+    assert found.not_python == [
+        "cell 4, line 1", "cell 4, line 2", "cell 5, line 1", "cell 5, line 2",
+    ]  # fmt: skip
 
 
 def test_an_import_that_fails_is_a_missing_name(tmp_path):
@@ -201,32 +178,9 @@ def test_an_import_that_fails_is_a_missing_name(tmp_path):
         tmp_path / "a.py",
         "from mxnet.nd import histogram, ones\nimport mxnet.no_such\nfrom mxnet import recordio\n",
     )
-    assert [name.name for name in examine(str(program)).missing] == [
+    assert [name.name for name in examine(program).missing] == [
         "mxnet.nd.histogram", "mxnet.no_such",
     ]  # fmt: skip
-
-
-def test_a_folder(tmp_path):
-    write(tmp_path / "ä" / "b.py", "from mxnet import nd\nnd.histogram(1)\n")
-    write(tmp_path / "a.py", "print(1)\n")
-    write(tmp_path / "c.py", "from mxnet import nd\nnd.ones(1)\n")
-    status, out, _ = d2lmini("info", "--for", tmp_path)
-    assert status == 1
-    assert (
-        out
-        == """\
-a.py: uses no name of MXNet
-c.py: the one name of MXNet that it uses is here
-
-ä/b.py: 1 of 1 name of MXNet that it uses is missing
-
-missing
-  mxnet.nd.histogram  (line 2)
-      left out: np.histogram(x.asnumpy()) does the same
-
-3 programs: 1 of them lacks a name
-"""
-    )
 
 
 @pytest.mark.parametrize(
@@ -238,19 +192,3 @@ def test_any_text_is_read(tmp_path, content):
     path = tmp_path / "a.py"
     path.write_bytes(content)
     assert examine(str(path)).missing == []
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.txt", b"", "'a.txt' is neither a .py nor an .ipynb file, nor a folder of these"),
-        ("a.ipynb", b"{", "a.ipynb is not a readable notebook"),
-        ("a.py", b"\xff\xff", "a.py is not a readable program"),
-        ("other.py", b"", "there is no file 'a.py'"),
-    ],
-)
-def test_info_for_refuses(tmp_path: Path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    asked = "a.py" if name == "other.py" else name
-    status, out, err = d2lmini("info", "--for", asked, cwd=tmp_path)
-    assert (status, out) == (2, "") and message in err
