@@ -1,4 +1,4 @@
-"""No folder has more lines of code than `budget.txt` gives it.
+"""No folder has more lines of code than `size_budget.txt` gives it.
 
 The library is to be compact, and it grows by small good reasons. A row of the budget is changed by
 hand, in a commit that says why; `make size` shows each folder beside its row.
@@ -21,7 +21,7 @@ def over_budget(lines: dict[str, int], budget: dict[str, int]) -> list[str]:
         if lines[folder] > budget.get(folder, lines[folder])
     ]
     problems += [
-        f"{folder} has no row: give it one in budget.txt"
+        f"{folder} has no row: give it one in size_budget.txt"
         for folder in lines
         if folder.startswith("d2lmini") and folder not in budget
     ]
