@@ -39,7 +39,8 @@ types: $(VENV)/.test  ## type hints (mypy)
 	$(PY) -m mypy
 
 doctest: $(VENV)/.test  ## the examples in docstrings
-	$(PY) -m pytest -q --doctest-modules d2lmini tests/tools/size_table.py tests/tools/run_chapters.py
+	$(PY) -m pytest -q --doctest-modules d2lmini $(addprefix tests/tools/,$(addsuffix .py,\
+		check_memory run_chapters run_examples size_table))
 
 # One process for each core: most tests wait for one thread or another.
 unit: $(VENV)/.test  ## the tests

@@ -8,7 +8,7 @@ tests      the library alone, on each Python with the oldest and the newest NumP
            tour, and the tests that a Python or a NumPy is most likely to break (QUICK, or those
            that are named: -- tour autograd); --full: all tests, with all that they need
 lab        widgets and one chapter with the oldest and the newest JupyterLab that are allowed
-extra      the wheel with one extra at a time, and with none: `d2lmini test --all`
+extra      the wheel with one extra at a time, and with none: `d2lmini test`, and all examples
 cuda_stub  CuPy itself on stand-ins for CUDA's libraries (`make test-cuda-stub`)
 wheel      sdist and wheel are built, the wheel is installed in an empty environment far from the
            tree; there a user's program runs, and all chapters; --quick: one of them
@@ -31,6 +31,7 @@ nox.options.error_on_missing_interpreters = False
 nox.options.reuse_existing_virtualenvs = True
 
 ROOT = Path(__file__).parent
+EXAMPLES = str(ROOT / "tests/tools/run_examples.py")
 OLDEST, OLDEST_LAB = "tests/oldest.txt", "tests/oldest-lab.txt"
 NEWEST = "3.14"
 
@@ -82,7 +83,8 @@ def tests(session: nox.Session, numpy: str) -> None:
         _pytest(session, "tests")
         return
     _pytest(session, *[str(path) for name in session.posargs or QUICK for path in _find(name)])
-    _python(session, "-m", "d2lmini", "test", "--all")
+    _python(session, "-m", "d2lmini", "test")
+    _python(session, EXAMPLES)
 
 
 @nox.session
@@ -104,13 +106,14 @@ def lab(session: nox.Session, stack: str) -> None:
 @nox.session(python="3.12")
 @nox.parametrize("extra", ["none", "lab", "dist", "onnx", "bfloat16", "gpu"])
 def extra(session: nox.Session, extra: str) -> None:
-    """The wheel with one extra, or none: what an extra would bring is said to be not run."""
+    """The wheel with one extra, or none: examples of the other extras are left out."""
     if extra == "gpu":  # without [ctk], which brings 2 GB of CUDA: a machine without a GPU
         session.install(".", "cupy-cuda12x>=14,<15")
     else:
         session.install("." if extra == "none" else f".[{extra}]")
     _python(session, "-m", "d2lmini", "info")
-    _python(session, "-m", "d2lmini", "test", "--all")
+    _python(session, "-m", "d2lmini", "test")
+    _python(session, EXAMPLES)
 
 
 @nox.session(python="3.12")
@@ -134,7 +137,8 @@ def wheel(session: nox.Session) -> None:
         session.install("--force-reinstall", "--no-deps", str(built))
         session.install(f"d2lmini[lab] @ {built.as_uri()}")
     with tempfile.TemporaryDirectory() as elsewhere, session.chdir(elsewhere):
-        session.run("d2lmini", "test", "--all")
+        session.run("d2lmini", "test")
+        session.run("python", EXAMPLES)
         session.run("python", str(ROOT / "tests/tools/users_program.py"))
         session.run("d2lmini", "lab", "--copy", "mine")
         chapters = ["start-here"] if "--quick" in session.posargs else []

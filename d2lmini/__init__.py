@@ -23,9 +23,6 @@ lazy       a scope that computes only what is read
 autograd   record operations, walk back for gradients
 init, optimizer, lr_scheduler, metric, io
            the other parts of training
-streams    CUDA's streams and events without a GPU, with an error for every data race
-interleavings
-           a program of Python threads under every schedule, and the shortest that fails
 kv         KVStore: sums over devices, one value for all of them
 np, npx    arrays with NumPy's functions and rules, and what NumPy has not
 gluon      layers, losses, data, Trainer
@@ -60,7 +57,6 @@ if TYPE_CHECKING:
         d2l,
         gluon,
         initializer,
-        interleavings,
         kvstore,
         lr_scheduler,
         metric,
@@ -71,7 +67,6 @@ if TYPE_CHECKING:
         profiler,
         random,
         runtime,
-        streams,
         symbol,
         util,
         visualization,
@@ -107,9 +102,9 @@ base.loaders["get_symbol"] = lambda: (
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",
     "contrib", "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
-    "initializer", "install_as_mxnet", "instrument", "interleavings", "io", "kv", "kvstore", "lazy",
+    "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy",
     "lint_waits", "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
-    "profile", "profiler", "random", "runtime", "storage", "streams", "sym", "symbol", "test_utils",
+    "profile", "profiler", "random", "runtime", "storage", "sym", "symbol", "test_utils",
     "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 
@@ -119,8 +114,8 @@ _SWITCHES = (
 )  # fmt: skip
 
 _MODULES = (
-    "autograd", "contrib", "d2l", "gluon", "initializer", "interleavings", "kvstore",
-    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime", "streams",
+    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore",
+    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime",
     "util", "visualization", "widgets",
 )  # fmt: skip
 

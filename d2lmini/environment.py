@@ -55,7 +55,6 @@ _ENGINES = _choice("NaiveEngine", "ThreadedEngine", "ThreadedEnginePerDevice")
 
 #: Name -> kind, default.
 VARIABLES: dict[str, tuple[_Kind, Any]] = {
-    "D2LMINI_CHECK_MEMORY": (_SWITCH, False),
     "D2LMINI_CPU_WORKERS": (_AT_LEAST_1, None),
     "D2LMINI_ENGINE": (_choice("threaded", "naive", "stepped"), None),
     "D2LMINI_EXIT_DEADLINE_S": (_SECONDS, 10.0),

@@ -41,7 +41,7 @@ listeners: tuple[Instrument, ...] = ()
 #: function is raised at the user's line instead of the wait (`d2lmini.lint_waits`). None: off.
 before_wait: Callable[[str, Any], None] | None = None
 
-#: Called on the user's thread after every wait; may raise at the user's line (`storage.check`).
+#: Called on the user's thread after every wait; may raise at the user's line. None: off.
 after_wait: Callable[[], None] | None = None
 
 #: For operations on tiny arrays. apart: a listener needs every event, which disables the fast path.

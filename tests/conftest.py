@@ -8,6 +8,7 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 - `D2LMINI_MXNET_PYTHON=PATH` names an interpreter that has MXNet 1.9.1 and NumPy 1.23.5, for the
   tests that take the fixture `mxnet` (`make test-mxnet`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples, other ones in each run.
+- `D2LMINI_CHECK_MEMORY=1` runs the tests under the memory checker (`tools/check_memory.py`).
 - `D2LMINI_TEST_ROW=TEXT` runs only the rows of tables whose name contains it (`tools/rows.py`).
 """
 
@@ -37,6 +38,11 @@ settings.register_profile(
     "thorough", parent=settings.get_profile("ci"), derandomize=False, max_examples=2000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+if os.environ.get("D2LMINI_CHECK_MEMORY") == "1":
+    import check_memory
+
+    check_memory.turn_on()
 
 # What a shell starts in the background ignores Ctrl-C, and so do its children; tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -185,14 +191,14 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True)
 def quiet_engine(request):
-    """After every test nothing is pending, no error waits to be reported, and with
-    `D2LMINI_CHECK_MEMORY=1` memory that is nobody's was not written."""
+    """After every test nothing is pending, no error waits to be reported, and the memory checker,
+    if it is on, finds no fault."""
     yield
     engine = sys.modules.get("d2lmini.engine")
     if engine is not None and not request.node.stash.get(_hung, False):
         engine.waitall()
         assert engine.stats().pending == 0, "the test left tasks behind"
-        storage = sys.modules.get("d2lmini.device.storage")
-        if storage is not None:
-            storage.verify()
+        check_memory = sys.modules.get("check_memory")
+        if check_memory is not None:
+            check_memory.verify()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C was redirected"

@@ -11,11 +11,11 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
-
-from d2lmini import streams
+from fakes import cupy_arrays
 
 LENGTH = 8
 HALVES = ((0, LENGTH), (0, LENGTH // 2), (LENGTH // 2, LENGTH))
@@ -26,7 +26,7 @@ WAITS = ("record", "wait", "sync event", "sync stream")
 @dataclass
 class Program:
     """streams: (device, kind) of each, kind "null", "blocking" or "non-blocking"; arrays: the
-    stream that allocates each; `code`: (name, ...) tuples; the values that the host must read."""
+    stream that allocates each; `code`: (name, ...) tuples."""
 
     streams: list[tuple[int, str]]
     arrays: list[int]
@@ -34,7 +34,7 @@ class Program:
 
 
 def uses_of(instruction: tuple) -> tuple[int, list[tuple[Any, int, int, bool]]]:
-    """The stream (-1: the host) and the accesses (memory, begin, end, writes)."""
+    """The stream and the accesses (memory, begin, end, writes); stream -1: it orders others."""
     name, *rest = instruction
     if name == "kernel":
         stream, sources, target = rest
@@ -44,8 +44,6 @@ def uses_of(instruction: tuple) -> tuple[int, list[tuple[Any, int, int, bool]]]:
         out = name == "to host"
         host = ("pinned", buffer)
         return stream, [(array, 0, LENGTH, not out), (host, 0, LENGTH, out)]
-    if name in ("host reads", "host writes"):
-        return -1, [(("pinned", rest[0]), 0, LENGTH, name == "host writes")]
     return (rest[0] if name == "renew" else -1), []
 
 
@@ -64,13 +62,12 @@ class Oracle:
     def conflicts(self, instruction: tuple) -> list[int]:
         """The earlier instructions that conflict with it and do not come before it."""
         stream, accesses = uses_of(instruction)
-        known = self.host if stream < 0 else self._known(stream)
         return [
             number
             for memory, begin, end, writes in accesses
             for number, old_begin, old_end, wrote in self.history[memory]
             if (writes or wrote) and begin < old_end and old_begin < end
-            if not known >> number & 1
+            if not self._known(stream) >> number & 1
         ]
 
     def _known(self, stream: int) -> int:
@@ -94,9 +91,6 @@ class Oracle:
         number, self.count = self.count, self.count + 1
         for memory, begin, end, writes in accesses:
             self.history[memory].append((number, begin, end, writes))
-        if stream < 0:
-            self.host |= 1 << number
-            return
         known = self._known(stream) | 1 << number
         if name == "wait":
             known |= self.events[rest[1]]
@@ -141,20 +135,14 @@ def generate(seed: int, length: int = 25) -> Program:
             (number,) = draw.sample(left, 1)
             owner = next(i for i, bits in enumerate(oracle.issued) if bits >> number & 1)
             event = len(oracle.events)
-            if stream < 0 and draw.random() < 0.5:
+            if draw.random() < 0.1:
                 add(("sync stream", owner))
                 continue
             add(("record", owner, event))
-            add(
-                ("sync event", event)
-                if stream < 0 or draw.random() < 0.2
-                else ("wait", stream, event)
-            )
+            add(("sync event", event) if draw.random() < 0.2 else ("wait", stream, event))
 
     for array, owner in enumerate(program.arrays):
         add(("kernel", owner, [], (array, 0, LENGTH)))
-    for buffer in range(2):
-        add(("host writes", buffer))
     for _ in range(length):
         instruction = _draw(draw, program)
         if instruction[0] == "renew":
@@ -166,10 +154,7 @@ def generate(seed: int, length: int = 25) -> Program:
 
 
 def _draw(draw: random.Random, program: Program) -> tuple:
-    kind = draw.choices(
-        ("kernel", "to host", "from host", "host reads", "host writes", "renew"),
-        (10, 2, 2, 2, 1, 2),
-    )[0]
+    (kind,) = draw.choices(("kernel", "to host", "from host", "renew"), (10, 2, 2, 2))
     array, buffer = draw.randrange(len(program.arrays)), draw.randrange(2)
     device = program.streams[program.arrays[array]][0]
     stream = draw.choice([i for i, (place, _) in enumerate(program.streams) if place == device])
@@ -178,8 +163,6 @@ def _draw(draw: random.Random, program: Program) -> tuple:
         begin, end = draw.choice(HALVES)
         sources = draw.sample(near, draw.randint(1, min(2, len(near))))
         return "kernel", stream, [(i, begin, end) for i in sources], (array, begin, end)
-    if kind.startswith("host"):
-        return kind, buffer
     if kind == "renew":
         return "renew", program.arrays[array], array
     return kind, stream, array, buffer
@@ -207,33 +190,29 @@ def without_a_wait(program: Program, seed: int) -> Program:
 # -- running ---------------------------------------------------------------------------------------
 
 
-def run(program: Program, device_side: bool = True) -> list[list[float]]:
-    """The values that the host reads, and all arrays at the end: by streams, or by NumPy in the
-    order of the program."""
-    return _OnStreams(program).run() if device_side else _InOrder(program).run()
+def run(program: Program, cupy: Any = None) -> list[list[float]]:
+    """The arrays and the pinned buffers at the end: by the streams of the fake `cupy`, or by NumPy
+    in the order of the program."""
+    place = _InOrder(program) if cupy is None else _OnStreams(program, cupy)
+    for number, (name, *rest) in enumerate(program.code):
+        getattr(place, name.replace(" ", "_"))(number, *rest)
+    return place.values()
 
 
 class _InOrder:
     """Each instruction at once, with NumPy."""
 
     def __init__(self, program: Program):
-        self.program = program
         self.arrays: list[Any] = [np.zeros(LENGTH) for _ in program.arrays]
         self.pinned: list[Any] = [np.zeros(LENGTH) for _ in range(2)]
-        self.seen: list[list[float]] = []
 
-    def run(self) -> list[list[float]]:
-        for number, (name, *rest) in enumerate(self.program.code):
-            if name not in WAITS:
-                getattr(self, name.replace(" ", "_"))(number, *rest)
-        return self.seen + [array.tolist() for array in self.arrays]
+    def values(self) -> list[list[float]]:
+        return [array.tolist() for array in (*self.arrays, *self.pinned)]
 
     def kernel(self, number: int, stream: int, sources: list, target: tuple) -> None:
         array, begin, end = target
-        result = np.full(end - begin, float(number))
-        for i, first, last in sources:
-            result = result * 0.5 + self.arrays[i][first:last]
-        self.arrays[array][begin:end] = result
+        parts = [self.arrays[i][first:last] for i, first, last in sources]
+        (self.arrays[array][begin:end],) = _compute(number, end - begin, *parts)
 
     def to_host(self, number: int, stream: int, array: int, buffer: int) -> None:
         self.pinned[buffer][:] = self.arrays[array]
@@ -241,60 +220,64 @@ class _InOrder:
     def from_host(self, number: int, stream: int, array: int, buffer: int) -> None:
         self.arrays[array][:] = self.pinned[buffer]
 
-    def host_reads(self, number: int, buffer: int) -> None:
-        self.seen.append(self.pinned[buffer].tolist())
-
-    def host_writes(self, number: int, buffer: int) -> None:
-        self.pinned[buffer][:] = float(number)
-
     def renew(self, number: int, stream: int, array: int) -> None:
         self.arrays[array] = np.full(LENGTH, np.nan)
 
+    def ignore(self, *rest: Any) -> None:
+        """An instruction that orders others."""
 
-class _OnStreams(_InOrder):
-    """The same instructions by `d2lmini.streams`."""
+    record = wait = sync_event = sync_stream = ignore
 
-    def __init__(self, program: Program):
-        super().__init__(program)
+
+def _compute(number: int, length: int, *parts: np.ndarray) -> tuple[np.ndarray]:
+    result = np.full(length, float(number))
+    for part in parts:
+        result = result * 0.5 + part
+    return (result,)
+
+
+class _OnStreams:
+    """The same instructions by the streams of the fake."""
+
+    def __init__(self, program: Program, cupy: Any):
+        self.cupy = cupy
+        self.places = [device for device, _ in program.streams]
         self.streams = []
         for device, kind in program.streams:
-            with streams.Device(device):
+            with cupy.cuda.Device(device):
                 self.streams.append(
-                    streams.Stream(null=kind == "null", non_blocking=kind == "non-blocking")
+                    cupy.cuda.Stream(null=kind == "null", non_blocking=kind == "non-blocking")
                 )
-        self.places = [device for device, _ in program.streams]
+        self.owners = program.arrays
         self.events: dict[int, Any] = {}
         self.arrays = [self._allocate(owner) for owner in program.arrays]
-        self.pinned = [streams.empty_pinned(LENGTH) for _ in range(2)]
+        self.pinned = [cupy.cupyx.empty_pinned(LENGTH) for _ in range(2)]
+        for buffer in self.pinned:
+            buffer[:] = 0
 
     def _allocate(self, stream: int) -> Any:
-        with streams.Device(self.places[stream]), self.streams[stream]:
-            return streams.empty(LENGTH)
+        with self.cupy.cuda.Device(self.places[stream]), self.streams[stream]:
+            return self.cupy.empty(LENGTH)
 
-    def run(self) -> list[list[float]]:
-        for number, (name, *rest) in enumerate(self.program.code):
-            getattr(self, name.replace(" ", "_"))(number, *rest)
+    def values(self) -> list[list[float]]:
         for device in sorted(set(self.places)):
-            streams.Device(device).synchronize()
-        for owner, array in zip(self.program.arrays, self.arrays):
-            with streams.Device(self.places[owner]):
-                self.seen.append(array.get().tolist())
-        return self.seen
+            self.cupy.cuda.Device(device).synchronize()
+        found = []
+        for owner, array in zip(self.owners, self.arrays):
+            with self.cupy.cuda.Device(self.places[owner]):
+                found.append(array.get().tolist())
+        return found + [buffer.tolist() for buffer in self.pinned]
 
     def kernel(self, number: int, stream: int, sources: list, target: tuple) -> None:
-        def compute(*parts: np.ndarray) -> np.ndarray:
-            result = np.full(end - begin, float(number))
-            for part in parts:
-                result = result * 0.5 + part
-            return result
-
         array, begin, end = target
         parts = [self.arrays[i][first:last] for i, first, last in sources]
-        with streams.Device(self.places[stream]), self.streams[stream]:
-            streams.fuse(compute)(*parts, out=self.arrays[array][begin:end])
+        function = partial(_compute, number, end - begin)
+        with self.cupy.cuda.Device(self.places[stream]), self.streams[stream]:
+            cupy_arrays.hook.execute("kernel", function, parts, [self.arrays[array][begin:end]])
 
     def to_host(self, number: int, stream: int, array: int, buffer: int) -> None:
-        self.arrays[array].get(self.streams[stream], self.pinned[buffer], blocking=False)
+        out = self.pinned[buffer]
+        self.arrays[array].get(stream=self.streams[stream], out=out, blocking=False)
 
     def from_host(self, number: int, stream: int, array: int, buffer: int) -> None:
         self.arrays[array].set(self.pinned[buffer], self.streams[stream])
@@ -304,16 +287,16 @@ class _OnStreams(_InOrder):
         self.arrays[array] = self._allocate(stream)
 
     def record(self, number: int, stream: int, event: int) -> None:
-        with streams.Device(self.places[stream]):
+        with self.cupy.cuda.Device(self.places[stream]):
             self.events[event] = self.streams[stream].record()
 
     def wait(self, number: int, stream: int, event: int) -> None:
-        with streams.Device(self.places[stream]):
+        with self.cupy.cuda.Device(self.places[stream]):
             self.streams[stream].wait_event(self.events[event])
 
     def sync_event(self, number: int, event: int) -> None:
         self.events[event].synchronize()
 
     def sync_stream(self, number: int, stream: int) -> None:
-        with streams.Device(self.places[stream]):
+        with self.cupy.cuda.Device(self.places[stream]):
             self.streams[stream].synchronize()

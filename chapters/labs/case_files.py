@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini import streams
+from labs import streams
 from labs.schedules import queue, threading
 
 # -- the engines -----------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def count_results(program: Callable[[], object], orders: int = 40) -> None:
     """Print how often each result of a stream program occurs, in orders that CUDA allows."""
     results: dict[str, int] = {}
     for seed in range(orders):
-        with streams.simulate(seed=seed, checks=False):
+        with streams.simulate(seed, checks=False):
             result = str(program())
         results[result] = results.get(result, 0) + 1
     for result, count in sorted(results.items(), key=lambda item: -item[1]):

@@ -175,8 +175,7 @@ def peak_bytes(trace: Trace, ctx: Context, nbytes: int) -> CheckPassed:
     """Check that arrays of the trace took at most `nbytes` on the device, at any moment. Arrays
     from before the trace do not count; NumPy copies that the program keeps (`asnumpy`) count as the
     CPU's. (On the threaded engine the peak depends on how far the program ran ahead; a bound on
-    pending bytes makes it certain, or `engine.stepped(remember=0)`, which keeps no array for
-    `back`.)
+    pending bytes makes it certain, or `engine.stepped()`.)
 
     CheckFailed, with a hint: "ahead" (issued faster than computed), "kept" (many results of one
     line), "large" (a single array), "many" (none of these); "missing".

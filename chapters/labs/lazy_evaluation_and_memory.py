@@ -146,7 +146,7 @@ def peak(
     """The most bytes that `program(**how)` takes on an engine with a virtual clock, and how many
     arrays of random numbers are alive at that moment."""
     nd.waitall()
-    with engine.stepped(workers=workers, remember=0), profile() as trace:
+    with engine.stepped(workers=workers), profile() as trace:
         engine.limit_pending(bound)
         program(**how)
         nd.waitall()
@@ -170,7 +170,7 @@ def check_bounded(answer: Callable[..., Any]) -> str:
     sums = np.ones(500)  # of the columns of the product
     for X in matrices():
         sums = sums @ X.asnumpy()
-    with engine.stepped(remember=0), profile() as trace:
+    with engine.stepped(), profile() as trace:
         engine.limit_pending(NO_BOUND)
         try:
             with shared.never_stuck():
@@ -199,7 +199,7 @@ def check_frugal(answer: Callable[..., Any]) -> str:
     """tanh(x * 2 + 1) * x in one new array, without a wait, one operation at a time."""
     given = np.random.uniform(-1, 1, size=250_000)
     x = nd.array(given)
-    with engine.stepped(remember=0), profile() as trace:
+    with engine.stepped(), profile() as trace:
         engine.limit_pending(1)
         with shared.never_stuck(most=0):
             y = answer(x)

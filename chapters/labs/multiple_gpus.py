@@ -63,7 +63,7 @@ def check_by_layers(answer: Callable[..., Any]) -> None:
     count, batch_size = (int(n) for n in draw.integers(3, 6, 2))
     Xs = [nd.array(draw.uniform(size=(batch_size, 1, 28, 28))) for _ in range(count)]
     expected = [lenet(X, params).asnumpy() for X in Xs]
-    with engine.stepped(remember=0), virtual_gpus(2) as pair:
+    with engine.stepped(), virtual_gpus(2) as pair:
         parts = [p.copyto(pair[i >= 2]) for i, p in enumerate(params)]
         inputs = [X.copyto(pair[0]) for X in Xs]
         nd.waitall()
@@ -139,7 +139,7 @@ def _step(answer: Callable[..., Any], gradients: list[Any], theta: float, n: int
     net = nn.Sequential()
     net.add(nn.Dense(3, in_units=2), nn.Dense(1, in_units=3, use_bias=False))
     params = net.collect_params()
-    with engine.stepped(remember=0), virtual_gpus(2) as pair:
+    with engine.stepped(), virtual_gpus(2) as pair:
         net.initialize(init.Zero(), ctx=pair)
         trainer = gluon.Trainer(params, "sgd", {"learning_rate": 1.0}, update_on_kvstore=False)
         with autograd.record():

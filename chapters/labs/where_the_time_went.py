@@ -126,7 +126,7 @@ def _draw_trace() -> Any:
             task.name, float(np.random.choice([20, 50, 100, 200, 400, 800]))
         )
 
-    with engine.stepped(workers=2, times=draw_us, remember=0), profile() as trace:
+    with engine.stepped(workers=2, times=draw_us), profile() as trace:
         x, y, z = nd.ones((4,)), nd.ones((4,)), nd.ones((4,))
         for _ in range(5):
             x = nd.sin(x)

@@ -3,7 +3,6 @@
 $ d2lmini lab                         # the chapters in JupyterLab, in a folder of your own
 $ d2lmini assign auto-parallelism     # a chapter's exercises for a class
 $ d2lmini test                        # does the library, as installed here, work on this machine?
-$ d2lmini bench                       # what it costs beside plain NumPy, on this machine
 $ d2lmini run train.py --epochs 3     # an old MXNet program or notebook; its arguments follow
 $ d2lmini launch -n 4 train.py        # four processes that train together
 $ d2lmini info --json                 # versions, BLAS, cores, memory, GPUs, limits
@@ -21,18 +20,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import d2lmini
-from d2lmini.cli import assign, bench, info, lab, programs, selftest
+from d2lmini.cli import assign, info, lab, programs, selftest
 from d2lmini.cli.errors import CommandError
 
 #: The modules of the commands, in the order of `--help`.
-COMMANDS = (lab, selftest, bench, programs, info, assign)
+COMMANDS = (lab, selftest, programs, info, assign)
 
 #: The meaning of each exit status.
 STATUS = """exit status:
   0    all went well
   1    a check failed (test), or the program did (run, launch: its own status, if it has one)
-  2    it could not begin: a wrong word, no such file, a package that is missing; the message
-       says which, and what to do
+  2    it could not begin: the message says why, and what to do
   130  Ctrl-C
 """
 

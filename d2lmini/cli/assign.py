@@ -6,12 +6,14 @@
 
 The assignment holds the exercises whose answer a function of the chapter checks: in the list of a
 chapter's exercises their text names the call, as in "`check_deal(deal)`", and the fold "An answer
-to 8" defines `deal`. Each becomes three cells: the text, an empty answer, the check with its
-points. A first cell defines what answers and checks use from the chapter; the checks themselves
-stand in the chapter's module of `labs`, which is written beside the notebooks. A check that passes
-returns or prints a sentence, one that does not raises. The checks draw new instances at each call;
-when a teacher grades, each runs HIDDEN more times, so an answer that knows one instance by heart
-fails.
+to 8" begins with the line `def deal(cards):`. Each becomes three cells: the text, an answer of
+which students see this line only, the check with its points. Before them stands the chapter's first
+code cell, which imports all that answers and checks use; the modules of `labs` that it imports are
+written beside the notebooks.
+
+A check that passes returns or prints a sentence, one that does not raises. The checks draw new
+instances at each call; when a teacher grades, each runs HIDDEN more times, so an answer that knows
+one instance by heart fails.
 
 Ids of cells follow the exercises' numbers, so that answers find their questions again in a later
 edition. Checks cannot be edited or deleted in Jupyter.
@@ -20,27 +22,22 @@ edition. Checks cannot be edited or deleted in Jupyter.
 from __future__ import annotations
 
 import argparse
-import ast
-import builtins
 import json
 import re
-import symtable
-import textwrap
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from d2lmini.cli import files
 from d2lmini.cli.errors import CommandError
 from d2lmini.files import write
-from d2lmini.profiler import json_stream
 
 #: How many more times a check runs when a teacher grades.
 HIDDEN = 3
 
+#: The metadata of a cell that Jupyter neither edits nor deletes.
+LOCKED = {"editable": False, "deletable": False}
+
 Cell = dict[str, Any]
-#: Files of `labs` by their paths -> their texts.
-Labs = dict[str, str]
 
 
 class Exercise(NamedTuple):
@@ -48,19 +45,34 @@ class Exercise(NamedTuple):
 
     number   in the chapter's list
     text     Markdown
-    check    the name of the function that checks it; `answer` that of the function to be written
-    code     the chapter's own answer
+    check    the name of the function that checks it; `answer` that of what is to be written
+    head     the first line of the chapter's own answer, and its other lines: `body`
     """
 
     number: int
     text: str
     check: str
     answer: str
-    code: str
+    head: str
+    body: str
+
+    @property
+    def code(self) -> str:
+        return f"{self.head}\n{self.body}"
 
     @property
     def call(self) -> str:
         return f"{self.check}({self.answer})"
+
+
+class Chapter(NamedTuple):
+    """What an assignment is made of; `head`: the cells before the exercises; `labs`: the text of
+    each file of `labs` that the head imports, by its path."""
+
+    name: str
+    head: list[Cell]
+    exercises: list[Exercise]
+    labs: dict[str, str]
 
 
 def add_to(commands: Any) -> None:
@@ -86,42 +98,45 @@ def assign(options: argparse.Namespace) -> int:
     path = Path(options.chapter)
     if not path.is_file():
         path = files.find_chapter(path.name.removesuffix(".ipynb"))
-    name = files.chapter_name(path)
-    cell = "notebook"
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        for number, found in enumerate(cells):
-            cell = f"cell {number}"
-            json_stream.check(found, {"cell_type": str, "source": (str, [str])})
-            found["cell_type"], found["source"]
-        cell = "exercises"
-        exercises = find_exercises(cells)
-        if not exercises:
-            raise CommandError(f"{path.name} has no exercise that a function checks")
-        setup = _setup(cells, exercises)
-        labs = _labs(path.parent, setup["source"])
-        head = [_text("head", _heading(path.name, cells, exercises)), setup]
-        parts = FORMATS[options.format](name, head, exercises, options.points, labs)
-        made = [(file, (x if isinstance(x, str) else _notebook(x)).encode()) for file, x in parts]
-    except (ValueError, LookupError, TypeError, SyntaxError, RecursionError) as problem:
-        raise CommandError(
-            f"{path}: {cell}: {type(problem).__name__}: {problem}: this is no chapter"
-        ) from problem
-    for file, content in made:
+        made = FORMATS[options.format](_read(path), options.points)
+    except (ValueError, LookupError, TypeError, RecursionError) as problem:
+        said = f"{type(problem).__name__}: {problem}"
+        raise CommandError(f"{path} is no chapter: {said}") from problem
+    for file, content in made.items():
         place = options.out / file
         place.parent.mkdir(parents=True, exist_ok=True)
-        write(place, content)
+        write(place, content if isinstance(content, str) else _notebook(content))
         print(place)
     return 0
 
 
-def find_exercises(cells: Iterable[Cell]) -> list[Exercise]:
+# -- reading a chapter -----------------------------------------------------------------------------
+
+
+def _read(path: Path) -> Chapter:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    exercises = find_exercises(cells)
+    if not exercises:
+        raise CommandError(f"{path.name} has no exercise that a function checks")
+    title = "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ")
+    heading = (
+        f"# {title}: exercises\n\nThey belong to the chapter `{path.name}`. Write "
+        "each answer in its cell, and run the cell below it: a check that passes says so; one that "
+        "does not raises an error that says what is in the way."
+    )
+    setup = next("".join(c["source"]) for c in cells if c["cell_type"] == "code").rstrip()
+    head = [_cell("markdown", "head", heading, **LOCKED), _cell("code", "setup", setup, **LOCKED)]
+    return Chapter(files.chapter_name(path), head, exercises, _labs(path.parent, setup))
+
+
+def find_exercises(cells: list[Cell]) -> list[Exercise]:
     """The checked exercises of a chapter, in the order of their numbers."""
     text = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
     text = text.split("\n## Exercises\n")[-1]
     folds = re.findall(r"<details><summary>(.*?)</summary>(.*?)</details>", text, re.S)
     answers = {
-        int(number): "\n\n".join(re.findall(r"```python\n(.*?)```", body, re.S))
+        number: "\n\n".join(re.findall(r"```python\n(.*?)```", body, re.S))
         for title, body in folds
         for number in re.findall(r"answer to (?:exercise )?(\d+)", title)
     }
@@ -129,253 +144,107 @@ def find_exercises(cells: Iterable[Cell]) -> list[Exercise]:
     questions = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
     for number, words in re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |^#|\Z)", questions, re.S | re.M):
         for check, answer in re.findall(r"`(check_\w+)\((\w+)\)`", words):
-            code = answers.get(int(number), "")
-            name = answer if answer in _defined(ast.parse(code)) else _main(code)
-            if name:
-                words = words.replace(f"{check}({answer})", f"{check}({name})")
-                found.append(Exercise(int(number), words.strip(), check, name, code))
+            head, _, body = answers.get(number, "").rstrip().partition("\n")
+            if re.fullmatch(rf"(def|class) {answer}\b.*:", head):
+                found.append(Exercise(int(number), words.strip(), check, answer, head, body))
     return found
 
 
-def _main(code: str) -> str:
-    """The last function or class that no other one of the code uses; "" if there is none."""
-    parts = [
-        node for node in ast.parse(code).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-    ]
-    used = set().union(*(_used(ast.get_source_segment(code, part) or "") for part in parts))
-    return next((part.name for part in reversed(parts) if part.name not in used), "")
+def _labs(folder: Path, program: str) -> dict[str, str]:
+    """The modules of `labs` that a program imports, and those that they import."""
+    found: dict[str, str] = {}
+    programs = [program]
+    while programs:
+        for line in re.findall(r"^\s*(?:from|import) labs\b(.*)", programs.pop(), re.M):
+            for name in ("__init__", *re.findall(r"\w+", line)):
+                file = f"labs/{name}.py"
+                if file not in found and (folder / file).is_file():
+                    found[file] = (folder / file).read_text(encoding="utf-8")
+                    programs.append(found[file])
+    return found
 
 
 # -- cells -----------------------------------------------------------------------------------------
 
 
-def _heading(chapter: str, cells: list[Cell], exercises: list[Exercise]) -> str:
-    title = "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ")
-    numbers = ", ".join(str(exercise.number) for exercise in exercises)
-    return (
-        f"# {title}: exercises {numbers}\n\nThey belong to the chapter `{chapter}`. Write "
-        "each answer in its cell, and run the cell below it: a check that passes says so; one that "
-        "does not raises an error that says what is in the way."
-    )
-
-
-def _setup(cells: list[Cell], exercises: list[Exercise]) -> Cell:
-    """One cell with the chapter's imports, and what checks and answers use of its other code."""
-    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
-    statements: list[tuple[str, ast.stmt]] = []
-    for source in sources[1:]:
-        for statement in ast.parse(_without_magics(source)).body:
-            statements.append((ast.get_source_segment(source, statement) or "", statement))
-    wanted = {exercise.check for exercise in exercises}
-    for exercise in exercises:
-        wanted |= _used(exercise.code) - {exercise.answer}
-    chosen: set[int] = set()
-    while True:
-        more = {
-            at
-            for at, (_, statement) in enumerate(statements)
-            if at not in chosen and _defined(statement) & wanted
-        }
-        if not more:
-            break
-        chosen |= more
-        wanted |= set().union(*(_used(statements[at][0]) for at in more))
-    parts = [sources[0].rstrip(), *(statements[at][0] for at in sorted(chosen))]
-    return _code("setup", "\n\n\n".join(parts), locked=True)
-
-
-def _labs(folder: Path, source: str) -> Labs:
-    """The modules of `labs` that a program imports, and those that they import."""
-    found: Labs = {}
-    programs = [source]
-    while programs:
-        for name in _imported(programs.pop()):
-            file = "labs/__init__.py" if name == "labs" else f"{name.replace('.', '/')}.py"
-            if file not in found and (folder / file).is_file():
-                found[file] = (folder / file).read_text(encoding="utf-8")
-                programs.append(found[file])
-    return found
-
-
-def _imported(program: str) -> Iterator[str]:
-    """Names that may be modules of `labs`.
-
-    >>> sorted({*_imported("from labs.a import b")})
-    ['labs', 'labs.a', 'labs.a.b']
-    """
-    for node in ast.walk(ast.parse(_without_magics(program))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            if name.split(".")[0] == "labs":
-                yield from ("labs", name)
-
-
-def _without_magics(source: str) -> str:
-    return "\n".join("" if line.startswith(("%", "!")) else line for line in source.split("\n"))
-
-
-def _defined(statement: ast.AST) -> set[str]:
-    """The names that a statement, or a module's statements, define."""
-    if isinstance(statement, ast.Module):
-        return set().union(*map(_defined, statement.body))
-    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-        return {statement.name}
-    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    names = (name for target in targets if target is not None for name in ast.walk(target))
-    return {name.id for name in names if isinstance(name, ast.Name)}
-
-
-def _used(code: str) -> set[str]:
-    """The names that a piece of code reads and does not define itself.
-
-    >>> sorted(_used("def f(x, n=N):\\n    return [g(y) for y in x]"))
-    ['N', 'g']
-    """
-    names: set[str] = set()
-    tables = [symtable.symtable(code, "code", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        for symbol in table.get_symbols():
-            if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module"):
-                names.add(symbol.get_name())
-    return names - set(dir(builtins)) - _defined(ast.parse(code))
-
-
-def _text(name: str, source: str) -> Cell:
-    return {
-        "cell_type": "markdown", "id": name, "source": source,
-        "metadata": {"editable": False, "deletable": False},
-    }  # fmt: skip
-
-
-def _code(name: str, source: str, *, locked: bool, **metadata: Any) -> Cell:
-    if locked:
-        metadata = {"editable": False, "deletable": False, **metadata}
-    return {
-        "cell_type": "code", "id": name, "source": source, "metadata": metadata,
-        "execution_count": None, "outputs": [],
-    }  # fmt: skip
-
-
-def _raw(source: str) -> Cell:
-    return {"cell_type": "raw", "id": "raw", "source": source, "metadata": {}}
+def _cell(kind: str, name: str, source: str, **metadata: Any) -> Cell:
+    own: Cell = {"execution_count": None, "outputs": []} if kind == "code" else {}
+    return {"cell_type": kind, "id": name, "source": source, "metadata": metadata, **own}
 
 
 def _notebook(cells: list[Cell]) -> str:
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    content = {
-        "cells": cells,
-        "metadata": {"kernelspec": kernel},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _bodies(code: str, change: Callable[[list[str]], list[str]]) -> str:
-    """The code with the lines of each function's or class's body changed."""
-    lines = code.rstrip().split("\n")
-    for node in reversed(ast.parse(code).body):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            first = node.body[0]
-            starts = [first.lineno, *(d.lineno for d in getattr(first, "decorator_list", []))]
-            body = slice(min(starts) - 1, node.end_lineno)
-            changed = change(textwrap.dedent("\n".join(lines[body])).split("\n"))
-            lines[body] = [f"    {line}" if line else "" for line in changed]
-    return "\n".join(lines)
+# -- formats: each gives the files to write: cells of a notebook, or text --------------------------
 
 
-# -- formats: each gives (name of a file, cells or text) -------------------------------------------
-
-
-def _plain(
-    chapter: str, head: list[Cell], exercises: list[Exercise], points: int, labs: Labs
-) -> Any:
+def _plain(chapter: Chapter, points: int) -> dict[str, Any]:
+    made: dict[str, Any] = {}
     for reader in ("students", "teachers"):
-        cells = list(head)
-        for e in exercises:
-            answer = e.code.rstrip()
-            check = f"# {points} points\n{e.call}"
-            if reader == "students":
-                answer = _bodies(_only(e), lambda _: ['"""Write your answer here."""'])
-            else:
-                check = f"# {points} points\nfor _ in range({1 + HIDDEN}):\n    {e.call}"
+        cells = list(chapter.head)
+        for e in chapter.exercises:
+            blank = f'{e.head}\n    """Write your answer here."""'
+            answer, times = (blank, 1) if reader == "students" else (e.code, 1 + HIDDEN)
+            check = "\n".join([f"# {points} points", *[e.call] * times])
             cells += [
-                _text(f"exercise-{e.number}", e.text),
-                _code(f"answer-{e.number}", answer, locked=False),
-                _code(f"check-{e.number}", check, locked=True, points=points),
+                _cell("markdown", f"exercise-{e.number}", e.text, **LOCKED),
+                _cell("code", f"answer-{e.number}", answer),
+                _cell("code", f"check-{e.number}", check, points=points, **LOCKED),
             ]
-        yield f"{chapter}-{reader}.ipynb", cells
-    yield from labs.items()
+        made[f"{chapter.name}-{reader}.ipynb"] = cells
+    return {**made, **chapter.labs}
 
 
-def _nbgrader(
-    chapter: str, head: list[Cell], exercises: list[Exercise], points: int, labs: Labs
-) -> Any:
+def _nbgrader(chapter: Chapter, points: int) -> dict[str, Any]:
     def marks(name: str, **what: Any) -> dict[str, Any]:
         kinds = {"grade": False, "solution": False, "locked": True, "task": False, **what}
-        return {"grade_id": name, "schema_version": 3, **kinds}
+        return {"nbgrader": {"grade_id": name, "schema_version": 3, **kinds}}
 
-    cells = [{**cell, "metadata": {"nbgrader": marks(cell["id"])}} for cell in head]
-    for e in exercises:
-        answer = _bodies(e.code, lambda body: ["### BEGIN SOLUTION", *body, "### END SOLUTION"])
-        hidden = f"### BEGIN HIDDEN TESTS\nfor _ in range({HIDDEN}):\n    {e.call}\n"
-        check = f"# {points} points\n{e.call}\n{hidden}### END HIDDEN TESTS"
+    cells = [{**cell, "metadata": marks(cell["id"])} for cell in chapter.head]
+    for e in chapter.exercises:
+        answer = f"{e.head}\n    ### BEGIN SOLUTION\n{e.body}\n    ### END SOLUTION"
+        hidden = ["### BEGIN HIDDEN TESTS", *[e.call] * HIDDEN, "### END HIDDEN TESTS"]
+        check = "\n".join([f"# {points} points", e.call, *hidden])
         question, mine, graded = (f"{word}-{e.number}" for word in ("exercise", "answer", "check"))
         cells += [
-            {**_text(question, e.text), "metadata": {"nbgrader": marks(question)}},
-            _code(mine, answer, locked=False, nbgrader=marks(mine, solution=True, locked=False)),
-            _code(graded, check, locked=False, nbgrader=marks(graded, grade=True, points=points)),
+            _cell("markdown", question, e.text, **marks(question)),
+            _cell("code", mine, answer, **marks(mine, solution=True, locked=False)),
+            _cell("code", graded, check, **marks(graded, grade=True, points=points)),
         ]
-    yield f"source/{chapter}/{chapter}.ipynb", cells
-    yield from ((f"source/{chapter}/{file}", text) for file, text in labs.items())
-    yield (
-        "nbgrader_config.py",
+    folder = f"source/{chapter.name}"
+    return {
+        f"{folder}/{chapter.name}.ipynb": cells,
+        **{f"{folder}/{file}": text for file, text in chapter.labs.items()},
+        "nbgrader_config.py":
         'c = get_config()  # noqa: F821\nc.CourseDirectory.course_id = "d2lmini"\n',
-    )
+    }  # fmt: skip
 
 
-def _otter(
-    chapter: str, head: list[Cell], exercises: list[Exercise], points: int, labs: Labs
-) -> Any:
-    config = "# ASSIGNMENT CONFIG\nexport_cell: false\nrun_tests: false\ngenerate: true"
-    if labs:
-        config += "".join(["\nfiles:", *(f"\n  - {file}" for file in labs)])
-    cells = [_raw(config), *head]
-    for e in exercises:
-        answer = _bodies(e.code, lambda body: ["# BEGIN SOLUTION", *body, "# END SOLUTION"])
-        question = f"# BEGIN QUESTION\nname: exercise-{e.number}\npoints: {points}"
+def _otter(chapter: Chapter, points: int) -> dict[str, Any]:
+    files_used = "".join(f"\n  - {file}" for file in chapter.labs) or " []"
+    config = "# ASSIGNMENT CONFIG\nexport_cell: false\nrun_tests: false\ngenerate: true\nfiles:"
+    cells = [_cell("raw", "config", config + files_used), *chapter.head]
+    for e in chapter.exercises:
         # Otter compares what a test prints; a check prints why it is satisfied.
-        silent = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n"
-        check = f"{silent}    passed = {e.call}"
-        hidden = f"# HIDDEN\n{silent}    passed = [{e.call} for _ in range({HIDDEN})]"
-        cells += [
-            _raw(question), _text(f"exercise-{e.number}", e.text),
-            _raw("# BEGIN SOLUTION"), _code(f"answer-{e.number}", answer, locked=False),
-            _raw("# END SOLUTION"),
-            _raw("# BEGIN TESTS"), _code(f"check-{e.number}", check, locked=False),
-            _code(f"hidden-{e.number}", hidden, locked=False), _raw("# END TESTS"),
-            _raw("# END QUESTION"),
-        ]  # fmt: skip
-    yield (
-        f"{chapter}.ipynb",
-        [{**cell, "id": f"{at}-{cell['id']}"} for at, cell in enumerate(cells)],
-    )
-    yield from labs.items()
-
-
-def _only(exercise: Exercise) -> str:
-    """The part of the chapter's answer that defines the name asked for."""
-    for statement in ast.parse(exercise.code).body:
-        if exercise.answer in _defined(statement):
-            return ast.get_source_segment(exercise.code, statement) or ""
-    return exercise.code
+        silent = "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):"
+        call = f"    passed = {e.call}"
+        parts = [
+            ("raw", "question", f"# BEGIN QUESTION\nname: exercise-{e.number}\npoints: {points}"),
+            ("markdown", "exercise", e.text),
+            ("raw", "solution", "# BEGIN SOLUTION"),
+            ("code", "answer", f"{e.head}\n    # BEGIN SOLUTION\n{e.body}\n    # END SOLUTION"),
+            ("raw", "solution-end", "# END SOLUTION"),
+            ("raw", "tests", "# BEGIN TESTS"),
+            ("code", "check", f"{silent}\n{call}"),
+            ("code", "hidden", "\n".join(["# HIDDEN", silent, *[call] * HIDDEN])),
+            ("raw", "tests-end", "# END TESTS"),
+            ("raw", "question-end", "# END QUESTION"),
+        ]
+        cells += [_cell(kind, f"{name}-{e.number}", source) for kind, name, source in parts]
+    return {f"{chapter.name}.ipynb": cells, **chapter.labs}
 
 
 FORMATS = {"plain": _plain, "nbgrader": _nbgrader, "otter": _otter}

@@ -14,7 +14,6 @@ below tells the answer, too: it is folded, and the reader opens it after the run
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -27,8 +26,6 @@ from d2lmini.cli.errors import CommandError
 from d2lmini.files import write
 
 PACKAGE = Path(d2lmini.__file__).parent
-#: The file that names the version of a copy, and the state of its originals.
-NOTE = "chapters/.d2lmini-version"
 #: What is copied beside the notebooks.
 BESIDE = (
     "chapters/labs/*.py", "chapters/traces/*", "chapters/reference.json", "img/*.svg", "docs/*.md",
@@ -71,8 +68,8 @@ def find_chapter(name: str) -> Path:
     raise CommandError(f"there is no chapter {name!r}; there are {known}")
 
 
-def copy(folder: Path) -> list[str]:
-    """Copy the chapters into `folder`, which is created if missing; returns the messages to print.
+def copy(folder: Path) -> str:
+    """Copy the chapters into `folder`, which is created if missing; returns the message to print.
 
     The outputs of notebooks are left out, and explanations of them are folded. An existing file
     belongs to the reader: it is not changed. Refused if `folder` is a file or cannot be written.
@@ -81,38 +78,24 @@ def copy(folder: Path) -> list[str]:
     chapters = sorted((source / "chapters").glob("*.ipynb"))
     if not chapters:
         raise CommandError(f"the chapters are not at {source}: install d2lmini anew")
-    if folder.exists() and not folder.is_dir():
-        raise CommandError(f"{folder} is a file; name a folder, new or made by `d2lmini lab`")
-    note, kept = folder / NOTE, 0
-    others = [path for kind in BESIDE for path in sorted(source.glob(kind))]
-    state = hashlib.sha256()
+    others = [path for kind in BESIDE for path in sorted(source.glob(kind)) if path.is_file()]
+    copied = 0
     try:
         for path in [*chapters, *others]:
-            content = path.read_bytes()
-            state.update(content)
             target = folder / path.relative_to(source)
             if target.exists():
-                kept += path in chapters
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
+            content = path.read_bytes()
             write(target, content if path in others else _before_the_run(content))
+            copied += path in chapters
         _library_beside(folder)
-        now = f"{d2lmini.__version__} {state.hexdigest()[:12]}"
-        before = note.read_text(encoding="utf-8").strip() if note.exists() else now
-        if not note.exists():
-            write(note, now + "\n")
     except OSError as problem:
-        raise CommandError(
-            f"{folder} cannot be written: {problem.strerror}; name another"
-        ) from None
-    told = [f"{len(chapters) - kept} chapters copied to {folder / 'chapters'}"]
-    if kept:
-        told.append(f"{kept} were there, and are as you left them")
-    if kept and before != now:
-        old, new = before.partition(" ")[0], d2lmini.__version__
-        versions = f"they are of d2lmini {old}, this is {new}" if old != new else "newer ones exist"
-        told.append(f"{versions}: name another folder for new ones")
-    return told
+        said = f"{folder} is no folder to write to: {problem.strerror}; name another"
+        raise CommandError(said) from None
+    told = f"{copied} chapters copied to {folder / 'chapters'}"
+    kept = len(chapters) - copied
+    return f"{told}; {kept} were there, and are as you left them" if kept else told
 
 
 def _before_the_run(content: bytes) -> bytes:
@@ -141,15 +124,13 @@ def fold_explanation(text: str) -> str:
 def _name_kernel(metadata: dict[str, Any]) -> None:
     """Describe this Python's kernel, as JupyterLab does when it opens a notebook: JupyterLab calls
     a notebook unsaved whose description differs. Without a kernel do nothing."""
-    try:
-        from ipykernel.ipkernel import IPythonKernel
-        from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
-    except ImportError:
-        return
     own = metadata["kernelspec"]
     try:
+        from ipykernel.ipkernel import IPythonKernel
+        from jupyter_client.kernelspec import KernelSpecManager
+
         spec = KernelSpecManager().get_kernel_spec(own["name"])
-    except NoSuchKernel:
+    except (ImportError, KeyError):
         return
     own |= {"display_name": spec.display_name, "language": spec.language}
     metadata["language_info"] = IPythonKernel.language_info
@@ -181,4 +162,4 @@ def check_program(path: str) -> None:
     if not os.path.isfile(path):
         raise CommandError(f"there is no file {path!r}")
     if not path.endswith((".py", ".ipynb")):
-        raise CommandError(f"{path!r} is neither a .py nor an .ipynb file, nor a folder of these")
+        raise CommandError(f"{path!r} is neither a .py nor an .ipynb file")

@@ -29,9 +29,9 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "lab",
         help="read and run the chapters in JupyterLab",
-        description="Open the chapters in JupyterLab. They are copied to FOLDER first, without "
-        "their outputs, where they are not yet there. Options of JupyterLab follow --, as in: "
-        "d2lmini lab -- --no-browser --port 9999",
+        description="Copy the chapters to FOLDER, without their outputs, and open them in "
+        "JupyterLab. A chapter that is there stays as it is: name another folder for new ones. "
+        "Options of JupyterLab follow --, as in: d2lmini lab -- --no-browser --port 9999",
     )
     parser.add_argument(
         "folder", nargs="?", metavar="FOLDER", default=DEFAULT_FOLDER,
@@ -50,14 +50,16 @@ def open_lab(options: argparse.Namespace) -> int:
     if folder.startswith("-"):  # argparse takes the first word after -- for FOLDER
         folder, words = DEFAULT_FOLDER, [folder, *words]
     root = Path(folder).resolve()
-    print("; ".join(files.copy(root)))
+    print(files.copy(root))
     if options.copy:
         return 0
+    # A container's usual user is root; JupyterLab listens on this machine only.
+    as_root = ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
     command = [
         sys.executable, "-m", "jupyterlab",
         f"--ServerApp.root_dir={root}",
         f"--LabApp.default_url=/lab/tree/chapters/{FIRST}",
-        *_as_root(), *words,
+        *as_root, *words,
     ]  # fmt: skip
     return _run(command, files.environment())
 
@@ -68,15 +70,5 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     sys.stdout.flush()
     if os.name == "posix":
         os.execve(command[0], command, environment)
-    program = subprocess.Popen(command, env=environment)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes
-    try:
-        return program.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _as_root() -> list[str]:
-    """The option that lets JupyterLab run as root, the usual user of a container; it listens on
-    this machine only."""
-    return ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes
+    return subprocess.call(command, env=environment)

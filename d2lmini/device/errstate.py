@@ -39,7 +39,7 @@ thread_state = _ThreadState()
 #: one thread, so one context is enough. RuntimeError for a finalizer on a thread that is inside.
 run_locked = _quiet().run
 
-#: Called with each operation that begins (by `check_memory`); None: nothing is called.
+#: Called with each operation that begins (for a memory checker); None: nothing is called.
 began: Callable[[Callable[..., Any]], None] | None = None
 
 

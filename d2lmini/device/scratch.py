@@ -37,7 +37,7 @@ import numpy as np
 
 from d2lmini.context import cache_releasers
 from d2lmini.device import storage
-from d2lmini.device.check_memory import RED
+from d2lmini.device.storage import RED_ZONE
 from d2lmini.scopes import contextmanager
 
 #: Larger blocks are not kept, unless the caller says so.
@@ -90,9 +90,9 @@ def loan(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
     is_lent = nbytes >= LEAST_LENT
     block = _find_cached(nbytes) if is_lent else None
     if block is None:
-        block = np.empty(nbytes + RED if is_lent or checker else nbytes, np.uint8)
+        block = np.empty(nbytes + RED_ZONE, np.uint8)
     if checker is not None:
-        checker.lend(block, 0, nbytes, nbytes + RED, "a loan")
+        checker.lend(block, nbytes, "a loan")
     try:
         yield block[:nbytes].view(dtype).reshape(shape)
     finally:
@@ -112,7 +112,7 @@ def _find_cached(nbytes: int) -> np.ndarray | None:
         # Two references: this call and getrefcount's; any more is a view that outlived its scope.
         if getrefcount([block][0]) > 2:
             continue
-        if nbytes <= block.nbytes - RED <= 2 * nbytes:
+        if nbytes <= block.nbytes - RED_ZONE <= 2 * nbytes:
             return block
         _blocks.append(block)
     return None

@@ -29,19 +29,16 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from sys import getrefcount
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from d2lmini import environment, instrument
+from d2lmini import instrument
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cache_releasers, current_context, gpu
-from d2lmini.device import errstate
-from d2lmini.device.check_memory import RED, Checker
-from d2lmini.device.check_memory import MemoryFault as MemoryFault
 from d2lmini.device.devices import device_of, exists, find_known, list_named
 from d2lmini.device.interface import Device
 from d2lmini.engine.budget import ByteAccount, WeightedVar
@@ -51,8 +48,33 @@ from d2lmini.engine.failure import OutOfMemoryError
 #: Arrays below this many bytes lie in NumPy's own memory.
 SMALL = 4096
 ALIGNMENT = 64
+#: Bytes behind each block that nothing may write.
+RED_ZONE = 64
 
-#: The memory checker; None: the checker is off.
+
+class Checker(Protocol):
+    """A memory checker hears of each use of memory. Our tests have one: `make memory`."""
+
+    def lend(self, block: np.ndarray, nbytes: int, what: str) -> None:
+        """`nbytes` of `block` have an owner from now on; the memory behind them has none."""
+
+    def take_back(self, block: np.ndarray) -> None:
+        """`block` has no owner any more."""
+
+    def scratch(self, memory: dict[str, np.ndarray], name: str, nbytes: int) -> np.ndarray:
+        """Scratch memory of this name; `memory` keeps it."""
+
+    def guard(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
+        """Wrap a program's function that works in an arena, the memory `root`."""
+
+    def note_adoption(self, chunk: Any, array: np.ndarray) -> None:
+        """`array` becomes the contents of `chunk`; nothing else may see it."""
+
+    def mark_shared(self, chunk: Any) -> None:
+        """A view or DLPack may now write the contents of `chunk`."""
+
+
+#: The checker of our tests; None: there is none.
 checker: Checker | None = None
 
 
@@ -116,13 +138,13 @@ class Pool(ByteAccount):
             block = blocks.pop()
             if free:
                 if checker is not None:
-                    _watch(block, nbytes)
+                    checker.lend(block, nbytes, "an array")
                 return block
         if self.limit is not None and self.live + self.cached + size > self.limit:
             self.release_cached()
         for attempt in (1, 2):
             try:
-                raw = self.fresh(size + ALIGNMENT + RED)
+                raw = self.fresh(size + ALIGNMENT + RED_ZONE)
                 break
             except MemoryError:
                 if attempt == 2:
@@ -131,7 +153,7 @@ class Pool(ByteAccount):
         start = -raw.__array_interface__["data"][0] % ALIGNMENT
         block = raw[start : start + size]
         if checker is not None:
-            _watch(block, nbytes)
+            checker.lend(block, nbytes, "an array")
         return block
 
     def fresh(self, nbytes: int) -> np.ndarray:
@@ -165,7 +187,7 @@ class Pool(ByteAccount):
             self.freed.popleft()
             size = block.nbytes
             if checker is not None:
-                checker.take_back(block.base)
+                checker.take_back(block)
             blocks = self._blocks.setdefault(size, [])
             self.cached += size
             blocks.append(block)
@@ -376,40 +398,6 @@ class Chunk(WeightedVar):
             return
 
 
-# -- the memory checker ----------------------------------------------------------------------------
-
-
-def check(on: bool = True) -> None:
-    """Turn the memory checker on or off; see `check_memory`. Programs that were compiled before
-    are not checked."""
-    global checker
-    with lock:
-        checker = Checker() if on else None
-        errstate.began = checker.began if checker else None
-        instrument.after_wait = _at_wait if checker else None
-
-
-def verify() -> None:
-    """Verify all memory that the checker watches now: `MemoryFault` if it finds a fault."""
-    if checker is not None:
-        settle()
-        checker.verify()
-
-
-def _at_wait() -> None:
-    watching = checker
-    if watching is not None:
-        settle()
-        watching.at_wait()
-
-
-def _watch(block: np.ndarray, nbytes: int) -> None:
-    root = block.base
-    assert checker is not None and root is not None
-    begin = block.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    checker.lend(root, begin, nbytes, begin + block.nbytes + RED, "an array")
-
-
 # -- pools by context ------------------------------------------------------------------------------
 
 
@@ -472,7 +460,6 @@ def release_cached(ctx: Context | None = None) -> None:
 
 
 cache_releasers.append(release_cached)  # for Context.empty_cache
-check(environment.read("D2LMINI_CHECK_MEMORY"))
 
 
 def size_class(nbytes: int) -> int:

@@ -13,10 +13,9 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
 `rendezvous`, `failure`, `scheduler`, `waits`, `engine`, `threaded` (the threads), `naive`,
 `lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
-next), `stepped_engine` (a virtual clock; then `stepped_choices`, `stepped_records`, `stepped_view`,
-`stepped_orders`, `stepped_blame`, `stepped_explore`), `order` (dependencies of
-recorded operations), `simulation` (recorded operations by the same rules), `pending` (what is
-queued, and how it is cancelled).
+next), `policies` (other orders), `stepped_engine` (a virtual clock; then `stepped_records`,
+`stepped_view`), `order` (dependencies of recorded operations), `simulation` (recorded operations by
+the same rules), `pending` (what is queued, and how it is cancelled).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
 run on the thread that issues them, because handing them to a worker would cost more; 0 turns
@@ -49,11 +48,10 @@ from d2lmini.scopes import Undo, contextmanager, scope, swap
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
     from d2lmini.engine.stepped_engine import SteppedEngine
-    from d2lmini.engine.stepped_explore import Exploration
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
-    "ThreadedEngine", "Var", "bulk", "cancel_pending", "current", "explain", "explore",
+    "ThreadedEngine", "Var", "bulk", "cancel_pending", "current", "explain",
     "limit_pending", "new_var", "prioritized", "push", "set_bulk_size", "stats", "stepped", "use",
     "wait_for_var", "waitall",
 ]  # fmt: skip
@@ -221,31 +219,8 @@ def _replacing(undo: Undo, outer: Engine, fresh: Engine) -> None:
 
 
 def stepped(**options: Any) -> AbstractContextManager[SteppedEngine]:
-    """A scope with a stepped engine: `use("stepped", ...)`, where `back` can take back 1000 steps;
-    see `SteppedEngine` for the options."""
-    return use("stepped", **{"remember": 1000, **options})  # type: ignore[return-value]
-
-
-def explore(
-    program: Callable[[], object], most: int = 1000, reduced: bool = True, seeds: int = 10
-) -> Exploration:
-    """Run `program` in many legal orders: do they all give the values of serial execution?
-
-    program   takes no argument, pushes, returns arrays or other values; it runs once for each
-              order, so it must create its state anew each time (and seed its random draws)
-    reduced   False: try every legal order (ValueError if there are more than `most`); True: try a
-              few in which every two unordered operations come both ways round, then all others if
-              there are at most 200 (those apart that only exchange operators), else 20 at random
-    seeds     also try this many random schedules, in which operations begin and end between the
-              pushes
-
-    The `Exploration` says how many orders ran, whether these were all and, if one gives other
-    values, which two operations and which Var are the cause. See `stepped_explore`.
-    `d2lmini.interleavings.explore` does the same for threads, such as those inside an engine.
-    """
-    from d2lmini.engine.stepped_explore import explore
-
-    return explore(use, program, most, reduced, seeds)
+    """A scope with a stepped engine: `use("stepped", ...)`; see `SteppedEngine` for the options."""
+    return use("stepped", **options)  # type: ignore[return-value]
 
 
 # -- computed attributes of this module ------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 Every place has workers and a queue of ready operations, by priority, then by number. An operation
 begins when a worker of its place is idle; the one that ends first ends first. The stepped engine
-keeps its real tasks to this rule, `simulation` keeps recorded ones; `stepped_choices` has other
-orders than the default.
+keeps its real tasks to this rule, `simulation` keeps recorded ones; `policies` has other orders
+than the default.
 
 >>> from types import SimpleNamespace as Made
 >>> schedule = Schedule(lambda operation: ["cpu 1"])
@@ -130,17 +130,15 @@ class Schedule:
         ready = self.place_of(operation).ready
         del ready[bisect_left(ready, _entry(operation))]
 
-    def begin(self, operation: Schedulable, worker: str | None = None) -> str:
+    def begin(self, operation: Schedulable) -> str:
         """A worker takes a ready operation; returns the worker. When it ends is for `ends`."""
         self.withdraw(operation)
         # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
-        operation.worker = worker or self.place_of(operation).idle_worker()
-        self.occupy(operation)
+        place = self.place_of(operation)
+        # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
+        operation.worker = place.idle_worker()
+        place.busy.add(operation.worker)
         return operation.worker
-
-    def occupy(self, operation: Schedulable) -> None:
-        """The worker of an operation is busy."""
-        self.place_of(operation).busy.add(operation.worker)
 
     def end(self, operation: Schedulable) -> None:
         """The worker of an operation is idle again. Idempotent."""

@@ -132,11 +132,9 @@ class Simulation:
         steps: Mapping[str, Sequence[ProgramStep]],
         workers: Mapping[str, Sequence[str]],
         bound: float | None = None,
-        later: Iterable[str] = (),
     ):
         """`jobs` in the order of their numbers, from 1. `workers`: place -> their names. `bound`:
-        the largest pending weight. Threads named `later` begin when a step of another starts
-        them."""
+        the largest pending weight."""
         self.jobs = jobs
         self.threads = {name: ProgramThread(name, own) for name, own in steps.items()}
         self.schedule = Schedule(lambda job: workers[job.place])
@@ -153,7 +151,7 @@ class Simulation:
         self.shared: list[SimulatedTask] = []  # running jobs with untaken pieces
         self.events: list[tuple[Any, int, Callable[[Any], Any], Any]] = []
         self.order = 0
-        later = set(later)
+        later = {name for own in steps.values() for step in own for name in step.starts}
         for thread in self.threads.values():
             if thread.name not in later:
                 self._go_on(thread, 0)

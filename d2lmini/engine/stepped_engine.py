@@ -24,14 +24,10 @@ thread that steps, and releases its Vars when it ends, after its predicted durat
 the virtual clock. A wait of the program steps as far as it needs, and so does a line that asks
 again and again whether work is pending; the end of the scope steps to the end. `core` decides which
 operations are ready, as on the other engines; `schedule` which of them can begin on an idle worker,
-or end; the `choice` (`stepped_choices`) picks one of these.
+or end; the policy (`policies`) picks one of these.
 
-Stepping back. `back()` turns back the clock, the queues of the Vars and the log, but not values:
-an operation runs once, and stepping forward over it again takes the result that it had. This is
-sound because every legal order gives the same values: in any order, an operation that has not begun
-reads nothing that another operation could have changed. To see an order give other values (only a
-missing dependency can cause this), run the program anew: `engine.explore`. The last `remember`
-steps can be taken back; their arrays stay alive as long.
+An operation runs once, so there is no way back: to see another order, run the program anew, with
+another `seed=` or with `order=`.
 
 Measured times. With `times="measured"` an operation takes as long as it really did when it ran,
 alone and on one thread: its CPU time, so that other programs on the machine count for nothing. (For
@@ -47,38 +43,24 @@ from the virtual clock, so a timeline, an account or a replay shows virtual time
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
 from collections.abc import Iterable
 from math import inf
-from typing import Any, Literal, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Literal
 
-from d2lmini import callsite, instrument
+from d2lmini import callsite
 from d2lmini.base import MXNetError
-from d2lmini.engine import core, signals, worker_pools
-from d2lmini.engine.core import Task, Var
-from d2lmini.engine.failure import Failure, Report
+from d2lmini.engine import signals, worker_pools
+from d2lmini.engine.core import Task
+from d2lmini.engine.failure import Failure
 from d2lmini.engine.lane_times import find_lane_time
+from d2lmini.engine.policies import make_policy
 from d2lmini.engine.rendezvous import StallDetector
 from d2lmini.engine.schedule import Schedule
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.engine.stepped_choices import Move, choice
-from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, clock_of
+from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, duration_of
 from d2lmini.engine.stepped_view import View
 from d2lmini.engine.thread_clock import Stopwatch
 from d2lmini.engine.waits import block
-
-
-class UndoRecord(NamedTuple):
-    """A step as `back` needs it: the event and the operation; for an end also the outcome and the
-    errors and reports that it changed."""
-
-    event: LogEntry
-    task: Task
-    outcome: tuple[Failure | None, bool]
-    errors: dict[Var, Failure | None]
-    reports: list[Report]
 
 
 class SteppedEngine(View):
@@ -91,9 +73,7 @@ class SteppedEngine(View):
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
               default: the times of a simulated device; else as predicted (`predicted_us`),
               100 if not predicted. "measured": what each operation takes here, see the module
-    replay    a log (`log` of another run of the same program) to repeat
     order     numbers of operations: run one at a time, always the first in the list that can run
-    remember  how many steps `back` can take back; `engine.stepped` uses 1000
 
     ValueError for less than one worker.
     """
@@ -107,49 +87,28 @@ class SteppedEngine(View):
         seed: int | None = None,
         workers: int = 2,
         times: Times | Literal["measured"] = None,
-        replay: Iterable[Any] | None = None,
         order: Iterable[int] | None = None,
-        remember: int = 0,
         mingled: bool = False,
         limit: int | None = None,
     ):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
         self._size = workers
-        self._duration_us = None if times == "measured" else clock_of(times)  # type: ignore[arg-type]
-        self._choice = choice(seed, mingled, order, replay)
-        self._remember = remember
+        self._duration_us = None if times == "measured" else duration_of(times)  # type: ignore[arg-type]
+        self._policy = make_policy(seed, mingled, order)
         super().__init__(0.0, limit)
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
         self._serial = threading.RLock()
-        self.log: list[LogEntry] = []
-        self.now_us = 0.0
-        self._made_ns = time.perf_counter_ns()
-        self.steps = 0  # begins and ends, less those taken back
         self._asked_at = -1  # the steps when a line last asked again whether work is pending
-        self.operations: dict[int, SteppedOperation] = {}
         self.schedule = Schedule(lambda operation: worker_pools.names_of(operation, self._size))
         self._tasks: dict[int, Task] = {}  # of the operations that have not ended
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
-        self._past: deque[UndoRecord] = deque(maxlen=self._remember)
-        self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
-        self._named: dict[int, str] = {}
-        self._n_vars = 0
 
     @property
     def workers(self) -> int:
         return self._size
-
-    def clock(self) -> int:  # type: ignore[override]
-        """The virtual clock, in nanoseconds; it starts at the real clock when it is created."""
-        return self._made_ns + round(1000 * self.now_us)
-
-    @property
-    def pushed(self) -> int:
-        """Number of operations pushed."""
-        return self._sequence
 
     # -- pushing ----------------------------------------------------------------------------------
 
@@ -160,9 +119,8 @@ class SteppedEngine(View):
         task.priority += thread_state.priority
         task.prepare()
         user = thread_state.task is None
-        due = self._choice.steps_before_push(self) if user else 0
-        while self.steps < due and self._step() is not None:
-            continue
+        for _ in range(self._policy.steps_before_push(self) if user else 0):
+            self._step()
         while not self._enter(task, user):
             self.pause(task)
 
@@ -181,15 +139,8 @@ class SteppedEngine(View):
             operation = SteppedOperation(task, reads, writes, by, self.clock())
             self._tasks[task.seq] = task
             self.operations[task.seq] = operation
-            self.log.append(LogEntry("push", task.seq, task.name, "", self.now_us))
+            self._log("push", operation)
         return operation
-
-    def _number(self, var: Var) -> int:
-        number = self.numbers.get(var)
-        if number is None:
-            self._n_vars += 1
-            number = self.numbers[var] = self._n_vars
-        return number
 
     def _hand_out(self, task: Task) -> None:
         operation = self._operation(task)
@@ -217,14 +168,14 @@ class SteppedEngine(View):
 
     def _step(self) -> LogEntry | None:
         with self._serial:
-            move = self._choice.next(self)
-            if move is None:
+            step = self._policy.next(self)
+            if step is None:
                 return None
-            operation = move.operation
+            operation, begins = step
             task = self._tasks[operation.number]
             held = signals.hold() if task.defers else None
             try:
-                return (self._begin if move.begins else self._end)(operation, task, move)
+                return (self._begin if begins else self._end)(operation, task)
             except BaseException as problem:
                 self._give_up(operation, task, problem)
                 raise
@@ -251,39 +202,22 @@ class SteppedEngine(View):
         left = ", ".join(map(str, self._yet_to_begin())) or "none"
         raise ValueError(f"run_to: nothing that is {target!r} will begin; yet to begin: {left}")
 
-    def back(self, steps: int = 1) -> LogEntry | None:
-        """Take back the last steps (not their values, see the module); returns the last event that
-        was taken back, or None at the beginning."""
-        event = None
-        for _ in range(steps):
-            with self._serial, self.lock:
-                if self.steps:
-                    event = self._back()
-        return event
-
-    def _begin(self, operation: SteppedOperation, task: Task, move: Move) -> LogEntry:
+    def _begin(self, operation: SteppedOperation, task: Task) -> LogEntry:
         # An invalid duration is an error before anything has happened.
         duration_us = 0.0 if self._duration_us is None else self._duration_us(task)
-        if move.time_us is not None:
-            self.now_us = move.time_us
         with self.lock:
             self.running.add(task)
-            worker = self.schedule.begin(operation, move.worker)
+            worker = self.schedule.begin(operation)
             self.schedule.ends[operation] = inf  # for `_give_up`
         operation.status = "running"
         operation.began_ns = self.clock()
-        event = LogEntry("begin", task.seq, task.name, worker, self.now_us)
-        self.log.append(event)
-        if task in self._outcomes:  # it has run, and its begin was taken back
-            if instrument.listeners:
-                instrument.emit("start", task, worker)
-        else:
-            self._outcomes[task] = self._execute(task, worker)
+        event = self._log("begin", operation)
+        self._outcomes[task] = _, ran = self._execute(task, worker)
         if self._duration_us is None:
             duration_us = operation.measured_us
-        ran = self._outcomes[task][1]
         self.schedule.ends[operation] = self.now_us + (duration_us if ran else 0.0)
-        return self._remember_step(UndoRecord(event, task, self._outcomes[task], {}, []))
+        self.steps += 1
+        return event
 
     def _run_task(self, task: Task) -> None:
         if self._duration_us is not None:
@@ -297,27 +231,19 @@ class SteppedEngine(View):
             least_us = lane_time(task) if lane_time is not None else None
             self.operations[task.seq].measured_us = max(us, least_us or 0.0)
 
-    def _end(self, operation: SteppedOperation, task: Task, move: Move) -> LogEntry:
-        end_us = self.schedule.ends[operation] if move.time_us is None else move.time_us
-        self.now_us = max(self.now_us, end_us)
-        failure, ran = outcome = self._outcomes[task]
-        errors = {var: var.error for var in task.writes}
-        event = LogEntry("end", task.seq, task.name, operation.worker, self.now_us)
+    def _end(self, operation: SteppedOperation, task: Task) -> LogEntry:
+        self.now_us = max(self.now_us, self.schedule.ends[operation])
+        failure, ran = self._outcomes[task]
         with self.lock:
-            reports = list(self.reports._unseen)
             self._settle(task, failure, ran)
             self.schedule.end(operation)
             del self._outcomes[task], self._tasks[task.seq]
             operation.status = "done" if failure is None else "failed" if ran else "skipped"
             operation.ended_ns = self.clock()
-            self.log.append(event)
+            event = self._log("end", operation)
             self._finish(task)
-        return self._remember_step(UndoRecord(event, task, outcome, errors, reports))
-
-    def _remember_step(self, past: UndoRecord) -> LogEntry:
         self.steps += 1
-        self._past.append(past)
-        return past.event
+        return event
 
     def _give_up(self, operation: SteppedOperation, task: Task, problem: BaseException) -> None:
         """Clean up after Ctrl-C in a step, or after `times` gave no valid duration."""
@@ -326,7 +252,6 @@ class SteppedEngine(View):
                 if task not in self.running:
                     return  # nothing has happened
                 self.schedule.withdraw(operation)
-            self._past.clear()
             if task in self.pending and task in self._outcomes:  # it has run, and must still end
                 if self.schedule.ends.get(operation, inf) == inf:
                     self.schedule.ends[operation] = self.now_us
@@ -336,78 +261,6 @@ class SteppedEngine(View):
             if self._outcomes.pop(task, None) is None:
                 operation.status = "failed"
             self._abandon(task, problem)
-
-    # -- stepping back (lock held) -----------------------------------------------------------------
-
-    def _back(self) -> LogEntry:
-        if not self._past or self.gates:
-            why = "another thread waits" if self.gates else f"only {self._remember} are remembered"
-            raise MXNetError(f"back: this step cannot be taken back: {why} (remember=)")
-        event, task, outcome, errors, reports = self._past[-1]
-        operation = self.operations[event.number]
-        if event.kind == "begin":
-            pushed = [
-                operation for operation in self.operations.values() if operation.by == event.number
-            ]
-            if pushed:
-                raise MXNetError(
-                    f"back: {operation} has pushed {', '.join(map(str, pushed))} as it began, "
-                    "which cannot be taken back"
-                )
-            self.running.discard(task)
-            self.schedule.end(operation)
-            self.schedule.make_ready(operation)
-            operation.status, operation.worker, operation.began_ns = "ready", "", 0
-        else:
-            self._outcomes[task], self._tasks[task.seq] = outcome, task
-            self.schedule.occupy(operation)
-            self.schedule.ends[operation] = event.time_us
-            self._unfinish(task)
-            self._unsettle(task, outcome[1], errors, reports)
-            operation.status, operation.ended_ns = "running", 0
-        self._past.pop()
-        self.steps -= 1
-        self.log.remove(event)
-        self.now_us = self.log[-1].time_us if self.log else 0.0
-        return event
-
-    def _unsettle(
-        self, task: Task, ran: bool, errors: dict[Var, Failure | None], reports: list[Report]
-    ) -> None:
-        """Undo `_settle` for `task`."""
-        for var, error in errors.items():
-            var.error = error
-        self.reports._unseen = [report for report in reports if not report.seen]
-        if ran:
-            self.ran -= 1
-        else:
-            self.skipped -= 1
-        self.pending.add(task)
-        self.running.add(task)
-        self.budget.pin(task)
-
-    def _unfinish(self, task: Task) -> None:
-        """Undo the release of `task`. All tasks now in its Vars' queues came later, or read the
-        Var too: so each queue is claimed anew, by the rule, with `task` first."""
-        behind: set[Task] = set()
-        for var in (*task.shared, *task.writes):
-            line = [
-                (reader, False) for reader in sorted(var.readers, key=lambda reader: reader.seq)
-            ]
-            line += [(var.writer, True)] if var.writer is not None else []
-            line += var.queue
-            core.forget(var)
-            core.claim_var(task, var, var in task.writes)
-            for waiting, writes in line:
-                core.claim_var(waiting, var, writes)
-                behind.add(waiting)
-        for waiting in behind:
-            if not waiting.open:
-                waiting.waits = core.count_missing(waiting)
-            operation = self.operations.get(waiting.seq)
-            if waiting.waits and operation is not None and self.schedule.is_ready(operation):
-                self.schedule.withdraw(operation)
-                operation.status, operation.ready_ns = "waiting", 0
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -423,8 +276,6 @@ class SteppedEngine(View):
         while True:
             while lock.locked() and self._step() is not None:
                 continue
-            if lock.locked():
-                self._choice.check_wait(self)
             soon = watch.until(deadline)
             if block(lock, soon):
                 return True

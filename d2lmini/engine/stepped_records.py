@@ -102,32 +102,23 @@ def predict_us(task: Task) -> float:
     return UNKNOWN_US if footprint is None else 10.0 + footprint().nbytes / LINK_BYTES_PER_US
 
 
-def clock_of(times: Times) -> Callable[[Task], float]:
+def duration_of(times: Times) -> Callable[[Task], float]:
     """A function that gives a task's duration in microseconds of the virtual clock."""
-    if times is None:
-        asked: Callable[[Task], float] = predict_us
-    elif callable(times):
-        asked = times
-    elif isinstance(times, Mapping):
-        named = dict(times)
-
-        def asked(task: Task) -> float:
-            return named[task.name] if task.name in named else predict_us(task)
-
-    elif isinstance(times, (int, float)) and not isinstance(times, bool):
-        same = float(times)
-
-        def asked(task: Task) -> float:
-            return same
-
-    else:
+    known = times is None or callable(times) or isinstance(times, (int, float, Mapping))
+    if not known or isinstance(times, bool):
         raise TypeError(
             f"times is microseconds for all, a dict by name, a function of the task, or for "
             f'engine.stepped "measured"; got {times!r}'
         )
 
+    def choose(task: Task) -> float:
+        if callable(times):
+            return times(task)
+        us = times.get(task.name) if isinstance(times, Mapping) else times
+        return predict_us(task) if us is None else us
+
     def duration_us(task: Task) -> float:
-        us = asked(task)
+        us = choose(task)
         if not (isinstance(us, (int, float)) and 0 <= us < float("inf")):
             raise ValueError(f"times: {task.name} takes 0 or more microseconds, got {us!r}")
         return float(us)

@@ -1,4 +1,4 @@
-"""Views of the stepped engine: tables for people, plain data for programs.
+"""What the stepped engine has to show: its clock, its log, and tables of who holds and who waits.
 
 >>> from d2lmini import engine
 >>> with engine.stepped(workers=1) as s:
@@ -9,39 +9,68 @@
 ...     engine.push(print, reads=[a], name="look at a")
 ...     print(s.queues())
 ...     print(s.ready)
-...     print(s.state()["vars"][1])
+...     print(s.who_waits_for_whom())
 ...     engine.cancel_pending()
 a: held by 1 to write; in line: 2 to read, 3 to read
 b: held by 2 to write
 [1 fill a]
-{'number': 2, 'name': 'b', 'writer': 2, 'readers': [], 'queue': []}
+2 copy a to b waits to read a, which 1 fill a writes
+3 look at a waits to read a, which 1 fill a writes
 3
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
-from d2lmini.engine.stepped_orders import Orders
 from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class View(Engine):
-    """The read-only part of the stepped engine."""
+    """The part of the stepped engine that keeps the record.
 
-    operations: dict[int, SteppedOperation]
-    numbers: WeakKeyDictionary[Var, int]
-    log: list[LogEntry]
-    now_us: float
-    steps: int
-    _made_ns: int
-    _named: dict[int, str]
+    log         what happened, in order
+    operations  the pushed operations, by number
+    numbers     of the Vars, in the order of their first use
+    now_us      the virtual clock
+    steps       number of begins and ends
+    """
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self.log: list[LogEntry] = []
+        self.operations: dict[int, SteppedOperation] = {}
+        self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
+        self.now_us = 0.0
+        self.steps = 0
+        self._made_ns = time.perf_counter_ns()
+        self._named: dict[int, str] = {}
+        self._n_vars = 0
+
+    def clock(self) -> int:  # type: ignore[override]
+        """The virtual clock, in nanoseconds; it starts at the real clock when it is created."""
+        return self._made_ns + round(1000 * self.now_us)
+
+    @property
+    def pushed(self) -> int:
+        """Number of operations pushed."""
+        return self._sequence
+
+    def _log(self, kind: str, operation: SteppedOperation) -> LogEntry:
+        event = LogEntry(kind, operation.number, operation.name, operation.worker, self.now_us)
+        self.log.append(event)
+        return event
+
+    def _number(self, var: Var) -> int:
+        number = self.numbers.get(var)
+        if number is None:
+            self._n_vars += 1
+            number = self.numbers[var] = self._n_vars
+        return number
 
     def name(self, **values: Any) -> None:
         """Name Vars, or the Vars of NDArrays, in the tables: `s.name(a=a, b=b)`."""
@@ -51,18 +80,13 @@ class View(Engine):
                 raise TypeError(f"name: {name} is no Var and no NDArray: {type(value).__name__}")
             self._named[self._number(var)] = name
 
-    def _number(self, var: Var) -> int:
-        raise NotImplementedError
-
     def name_of(self, number: int) -> str:
         """The name of Var `number` in the tables: as given to `name`, else the number with the
         operation that wrote the Var first: `v3 (of 2 _mul_scalar)`."""
         if number in self._named:
             return self._named[number]
-        writers = (
-            operation for operation in self.operations.values() if number in operation.writes
-        )
-        writer = next(writers, None)
+        operations = self.operations.values()
+        writer = next((each for each in operations if number in each.writes), None)
         return f"v{number}" if writer is None else f"v{number} (of {writer})"
 
     @property
@@ -76,15 +100,6 @@ class View(Engine):
     def _yet_to_begin(self) -> list[SteppedOperation]:
         ahead = ("waiting", "ready")
         return [operation for operation in self._in_order() if operation.status in ahead]
-
-    def orders(self, most: int = 1000, reduced: bool = False) -> list[tuple[int, ...]]:
-        """The legal orders of the operations that have not begun, as numbers; program order first.
-
-        There may be n! of them, so ValueError if there are more than `most`. `reduced`: only as
-        many as show every two unordered operations both ways round; that is enough to find two
-        operations that should be ordered and are not (see `stepped_orders`).
-        """
-        return Orders(self._yet_to_begin()).some(most, reduced)
 
     def queues(self) -> Text:
         """For each Var in use, the operations that hold it and those that wait for it."""
@@ -114,29 +129,8 @@ class View(Engine):
                 ahead.append((task, writes))
         return Text("\n".join(said for *_, said in sorted(lines)) or "no operation waits")
 
-    def _busy(self) -> Iterator[tuple[int, Var]]:
-        known = sorted((number, var) for var, number in self.numbers.items() if not var.idle)
-        yield from known
-
-    def state(self) -> dict[str, Any]:
-        """The content of the tables as plain data (for JSON): "now_us", "steps", "operations",
-        "vars" in use, and the "log"."""
-        return {
-            "now_us": self.now_us,
-            "steps": self.steps,
-            "operations": [self._plain(operation) for operation in self._in_order()],
-            "vars": [
-                {
-                    "number": number,
-                    "name": self.name_of(number),
-                    "writer": None if var.writer is None else var.writer.seq,
-                    "readers": [task.seq for task in _by_number(var.readers)],
-                    "queue": [[t.seq, "write" if w else "read"] for t, w in var.queue],
-                }
-                for number, var in self._busy()
-            ],
-            "log": [list(event) for event in self.log],
-        }
+    def _busy(self) -> list[tuple[int, Var]]:
+        return sorted((number, var) for var, number in self.numbers.items() if not var.idle)
 
     def __str__(self) -> str:
         """The clock, and a line for each operation."""
@@ -154,27 +148,13 @@ class View(Engine):
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in table]
         return "\n".join([head, *(line.rstrip() for line in lines)])
 
-    def _us(self, ns: int) -> float | None:
-        """A record's time on the virtual clock, which begins at 0; None: it did not happen."""
-        return (ns - self._made_ns) / 1000 if ns else None
-
     def _when(self, operation: SteppedOperation) -> str:
-        began, ended = self._us(operation.began_ns), self._us(operation.ended_ns)
-        if began is None:
+        if not operation.began_ns:
             return ""
-        return f"since {began:g} us" if ended is None else f"{began:g} to {ended:g} us"
-
-    def _plain(self, operation: SteppedOperation) -> dict[str, Any]:
-        """A record as data for JSON; its line as text."""
-        same = ("number", "name", "place", "reads", "writes", "status", "worker", "by")
-        return {
-            **{name: getattr(operation, name) for name in same},
-            "line": operation.where,
-            "pushed_us": self._us(operation.pushed_ns),
-            "ready_us": self._us(operation.ready_ns),
-            "began_us": self._us(operation.began_ns),
-            "ended_us": self._us(operation.ended_ns),
-        }
+        began_us = (operation.began_ns - self._made_ns) / 1000
+        if not operation.ended_ns:
+            return f"since {began_us:g} us"
+        return f"{began_us:g} to {(operation.ended_ns - self._made_ns) / 1000:g} us"
 
     def __repr__(self) -> str:
         return f"<stepped engine at {self.now_us:g} us, {self.steps} steps>"

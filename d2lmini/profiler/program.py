@@ -48,10 +48,9 @@ class ThreadEvent(NamedTuple):
 
 def front_ends(
     trace: Trace, dropped: Collection[int], pauses: bool = True
-) -> tuple[dict[str, list[ProgramStep]], set[str]]:
+) -> dict[str, list[ProgramStep]]:
     """The steps of each thread of the program, by name, without the operations that others issued
-    and the waits at the positions `dropped`; and the threads that each step of the first starts.
-    Without `pauses` the garbage collector takes no time.
+    and the waits at the positions `dropped`. Without `pauses` the garbage collector takes no time.
 
     A trace does not record which thread started another. A thread is assumed to start at its
     recorded delay after the first thread's previous step. The first thread ends with a wait for
@@ -80,7 +79,7 @@ def front_ends(
     ended = done.last_until(trace.end_ns)
     after = trace.end_ns - max(trace.left_ns, ended.ended_ns if ended else 0)
     steps[main].append(ProgramStep(max(0, trace.left_ns - last), after=max(0, after)))
-    return steps, {name for names in starts.values() for name in names}
+    return steps
 
 
 def events_of(

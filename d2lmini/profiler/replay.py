@@ -117,9 +117,7 @@ class Recording:
             if operation.worker and not operation.inline:
                 self._names[place][operation.worker] = None
         self._bands: Bands | None = None
-        self._steps: dict[
-            tuple[Collection[int], bool], tuple[dict[str, list[ProgramStep]], set[str]]
-        ] = {}
+        self._steps: dict[tuple[Collection[int], bool], dict[str, list[ProgramStep]]] = {}
 
     def predict(self, conditions: Conditions) -> Prediction:
         """The duration of the run under these conditions."""
@@ -154,9 +152,9 @@ class Recording:
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        steps, later = self._front_ends(conditions.dropped, conditions.pauses)
+        steps = self._front_ends(conditions.dropped, conditions.pauses)
         if (times := conditions.issuing) != 1:
-            without, _ = self._front_ends(conditions.dropped, False)
+            without = self._front_ends(conditions.dropped, False)
             steps = {
                 name: [
                     step._replace(
@@ -168,13 +166,11 @@ class Recording:
                 for name, own in steps.items()
             }
         workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
-        run = Simulation(self._jobs(conditions), steps, workers, self._bound, later)
+        run = Simulation(self._jobs(conditions), steps, workers, self._bound)
         run.run()
         return run
 
-    def _front_ends(
-        self, dropped: Collection[int], pauses: bool
-    ) -> tuple[dict[str, list[ProgramStep]], set[str]]:
+    def _front_ends(self, dropped: Collection[int], pauses: bool) -> dict[str, list[ProgramStep]]:
         if (dropped, pauses) not in self._steps:
             self._steps[dropped, pauses] = front_ends(self.trace, dropped, pauses)
         return self._steps[dropped, pauses]

@@ -18,8 +18,8 @@
 >>> play.ahead(4)                             # a, which 4 waits to write: 2 and 3 read it
 [(1, True, [(2, False), (3, False)])]
 
-The rules are the stepped engine's (`engine.simulation`), and so are the choices
-(`stepped_choices`), without computation: so a play can stay in a notebook for hours, holds no
+The rules are the stepped engine's (`engine.simulation`), and so are the policies
+(`engine.policies`), without computation: so a play can stay in a notebook for hours, holds no
 memory, blocks no thread, and emits no instrument events. For a seed it gives the log that
 `engine.stepped(seed=...)` gives.
 
@@ -30,12 +30,12 @@ until the caller chooses another.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from d2lmini.engine.order import order_of
+from d2lmini.engine.policies import make_policy
 from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
-from d2lmini.engine.stepped_choices import choice
 from d2lmini.engine.stepped_records import LogEntry
 from d2lmini.widgets.stepper_program import Program, Wait
 
@@ -62,7 +62,7 @@ class Playback:
              "done", "failed", "skipped"
     worker, began_us, ended_us   number -> its worker, its begin, its end
     log      the events, in the stepped engine's format
-    schedule the ready and the running operations (as `stepped_choices` asks)
+    schedule the ready and the running operations (as `policies` asks)
     """
 
     def __init__(self, program: Program, seed: int | None = None):
@@ -81,7 +81,7 @@ class Playback:
 
     def restart(self, seed: int | None = None) -> None:
         """Go to the beginning, and drop the path."""
-        self._choice: Any = choice(seed, False, None, None)
+        self._policy = make_policy(seed)
         self.seed = seed
         self._way: list[Move] = []
         self._go(0)
@@ -145,7 +145,7 @@ class Playback:
         """The move made by default; None at the end."""
         if self.steps < len(self._way):
             return self._way[self.steps]
-        found = self._choice.next(self)
+        found = self._policy.next(self)
         return None if found is None else Move(found.operation.number, found.begins)
 
     @property

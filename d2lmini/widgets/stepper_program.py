@@ -38,7 +38,7 @@ from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.operation import place_of
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.engine.stepped_records import Times, clock_of, lane_of
+from d2lmini.engine.stepped_records import Times, duration_of, lane_of
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
 from d2lmini.scopes import contextmanager
@@ -142,7 +142,7 @@ class _Recorder(instrument.Instrument):
 
     def __init__(self, workers: int, times: Times):
         self.workers = workers
-        self.duration_us = clock_of(times)
+        self.duration_us = duration_of(times)
         self.tasks: dict[Task, int] = {}  # in the order of the pushes
         self.script: list[int | Wait] = []
         self.numbers: dict[Var, int] = {}

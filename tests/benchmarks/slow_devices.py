@@ -95,7 +95,7 @@ def virtual_ms(work: Callable[[], None]) -> float:
 
 def predict(name: str, k: int, rates: dict[str, Any]) -> dict[str, float]:
     """Milliseconds of a step's parts, each alone, and of a step, on the virtual clock."""
-    with engine.stepped(remember=0), virtual_gpus(k, **rates) as ctxs:
+    with engine.stepped(), virtual_gpus(k, **rates) as ctxs:
         training = Training(name, ctxs)
         return {
             "compute_ms": virtual_ms(training.backward),

@@ -197,7 +197,7 @@ def test_peak_bytes():
         nd.waitall()
         assert d.shape == SHAPE
 
-    with virtual_gpus(1), engine.stepped(remember=0):
+    with virtual_gpus(1), engine.stepped():
         right = trace_of(summed)
         assert peak_bytes(right, gpu(0), 3 * MB) == "at most 3.0 MB on gpu(0)"
         hints = [hint(each) for each in (kept, large, many, stays_on_the_cpu)]
@@ -217,7 +217,7 @@ def test_the_words_that_choose(kind):
 
 
 def test_a_program_that_computes_nothing_is_told_so():
-    with engine.stepped(remember=0), profile() as trace:
+    with engine.stepped(), profile() as trace:
         sum(range(10))
     with pytest.raises(CheckFailed, match="nothing was computed") as caught:
         peak_bytes(trace, cpu(), 10)
@@ -237,5 +237,5 @@ def test_an_answer_is_judged_as_it_deserves(answer):
 @pytest.mark.parametrize("answer", [answer for answer in ANSWERS if answer.stepped], ids=str)
 def test_so_it_is_on_the_stepped_engine(answer):
     seed = zlib.crc32(str(answer).encode())
-    hint = grade(answer, seed, seed=seed, remember=0)
+    hint = grade(answer, seed, seed=seed)
     assert (hint in answer.hints) if answer.hints else hint is None, (seed, hint)

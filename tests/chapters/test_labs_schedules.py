@@ -59,6 +59,25 @@ def test_a_wake_up_without_the_lock_is_lost():
     assert explore(program).failure == "deadlock"
 
 
+def test_an_update_between_a_read_and_its_write_is_lost():
+    def program():
+        counter = [0]
+
+        def add():
+            seen = counter[0]
+            time.sleep(0)
+            counter[0] = seen + 1
+
+        threads = [threading.Thread(target=add) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return counter[0]
+
+    assert set(explore(program).outcomes) == {1, 2}
+
+
 def test_wait_for_sleeps_until_it_holds():
     def program():
         lock, numbers = threading.Condition(), []

@@ -98,52 +98,42 @@ def test_what_is_no_chapter_or_has_no_checks_is_said(tmp_path, capsys):
     assert "has no exercise that a function checks" in capsys.readouterr().err
 
 
-CHAPTER = [
+#: A chapter's cells of Markdown, its code, and the modules of `labs` beside it.
+TEXT = [
     "# Title",
-    "## Exercises\n\n7. Write `twice(x)`. `check_twice(answer)`\n   checks it.\n8. Think.\n\n"
+    "## Exercises\n\n7. Write `twice(x)`. `check_twice(twice)`\n   checks it.\n8. Think.\n\n"
     "<details><summary>An answer to 7</summary>\n\n```python\ndef twice(x):\n"
-    '    """Docstring."""\n\n    return half(x) * FOUR\n\n\ndef half(x):\n    return x / 2\n```\n\n'
-    "</details>",
+    '    """Docstring."""\n    return 2 * x\n```\n\n</details>',
 ]
-CODE = [
-    "import math\n",
-    "FOUR = SQUARE(2)\nOTHER = 1 / 0",
-    "%matplotlib inline\ndef SQUARE(x):\n    return x * x",
-    "def check_twice(answer):\n    assert answer(3) == 6",
-]
-
-
-def test_the_first_cell_has_what_is_used_and_no_more(tmp_path, capsys):
-    cells = [{"cell_type": "markdown", "source": [text]} for text in CHAPTER]
-    cells += [{"cell_type": "code", "source": [source]} for source in CODE]
-    path = tmp_path / "small.ipynb"
-    path.write_text(json.dumps({"cells": cells}))
-    main(["assign", str(path), "--out", str(tmp_path)])
-    made = {cell["id"]: cell["source"] for cell in cells_of(tmp_path / "small-students.ipynb")}
-    assert "FOUR = SQUARE(2)" in made["setup"] and "OTHER" not in made["setup"]
-    assert "check_twice(twice)" in made["exercise-7"]
-    assert made["answer-7"].startswith('def twice(x):\n    """Write')
-    assert "half" not in made["answer-7"]
-    assert list(made) == ["head", "setup", "exercise-7", "answer-7", "check-7"]
+CODE = ["from labs.small import check_twice", "OTHER = 1 / 0"]
+LABS = {
+    "__init__": "", "other": "",
+    "small": "from labs import more, part\ndef check_twice(answer):\n    assert answer(3) == 6",
+    "more": "", "part": "import labs.last as a\n", "last": "",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("form", "place"), [("plain", ""), ("nbgrader", "source/small/"), ("otter", "")]
 )
-def test_labs_that_are_used_stand_beside_the_notebook(form, place, tmp_path, capsys):
-    cells = [{"cell_type": "markdown", "source": [text]} for text in CHAPTER]
-    first = "from labs.small import check_twice"
-    cells += [{"cell_type": "code", "source": [source]} for source in [first, *CODE[1:3]]]
-    (tmp_path / "labs").mkdir()
-    used = {"__init__": "", "small": f"from labs.part import a\n{CODE[3]}", "part": "a = 1"}
-    for name, text in {**used, "other": ""}.items():
-        (tmp_path / "labs" / f"{name}.py").write_text(text)
+def test_an_assignment_has_the_first_cell_the_exercise_and_the_labs(form, place, tmp_path, capsys):
+    cells = [{"cell_type": "markdown", "source": [text]} for text in TEXT]
+    cells += [{"cell_type": "code", "source": [source]} for source in CODE]
     path = tmp_path / "small.ipynb"
     path.write_text(json.dumps({"cells": cells}))
+    (tmp_path / "labs").mkdir()
+    for name, text in LABS.items():
+        (tmp_path / "labs" / f"{name}.py").write_text(text)
     out = tmp_path / "out"
     main(["assign", str(path), "--format", form, "--out", str(out)])
-    labs = {path.name for path in (out / place / "labs").iterdir()}
-    assert labs == {"__init__.py", "small.py", "part.py"}
+    assert {path.stem for path in (out / place / "labs").iterdir()} == LABS.keys() - {"other"}
+    written = f"{place}small-students.ipynb" if form == "plain" else f"{place}small.ipynb"
+    made = {cell["id"]: cell["source"] for cell in cells_of(out / written)}
+    nbformat.validate(nbformat.read(out / written, as_version=4))
+    assert made["setup"] == CODE[0] and "check_twice(twice)" in made["exercise-7"]
+    assert made["answer-7"].startswith("def twice(x):\n    ")
+    if form == "plain":
+        assert list(made) == ["head", "setup", "exercise-7", "answer-7", "check-7"]
+        assert "Write your answer" in made["answer-7"] and "Docstring" not in made["answer-7"]
     if form == "otter":
-        raw = [c["source"] for c in cells_of(out / "small.ipynb") if c["cell_type"] == "raw"]
-        assert "files:" in raw[0] and "  - labs/part.py" in raw[0]
+        assert "  - labs/part.py" in made["config"]

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import check_memory
 import numpy as np
 import pytest
 
 from d2lmini import autograd, cpu, engine, gluon, nd, storage
-from d2lmini.device.check_memory import MemoryFault
 from d2lmini.device.errstate import run_quietly
 from d2lmini.device.scratch import loan, scratch
 from d2lmini.device.storage import SMALL, Chunk, Pool
@@ -29,10 +29,10 @@ def checking() -> Iterator[None]:
     engine.waitall()
     was_on = storage.checker is not None
     scratch.memory.clear()
-    storage.check(True)
+    check_memory.turn_on(True)
     yield
     scratch.memory.clear()
-    storage.check(was_on)
+    check_memory.turn_on(was_on)
 
 
 def array(n: int = 2000) -> Any:
@@ -239,11 +239,11 @@ def a_bucket_into_which_the_wire_still_writes() -> Any:
 def test_a_planted_fault_is_found(name: str):
     plant, words = FAULTS[name]
     alive = plant()
-    with pytest.raises(MemoryFault) as found:
+    with pytest.raises(check_memory.MemoryFault) as found:
         engine.waitall()
-        storage.verify()
+        check_memory.verify()
     assert re.search(words, str(found.value)), str(found.value)
-    storage.verify()  # it is told once
+    check_memory.verify()  # it is told once
     del alive
 
 
@@ -257,7 +257,7 @@ def test_it_is_found_when_the_memory_is_lent_again():
     chunk = Chunk(pool, 8192)
     again = chunk.allocate((2048,), np.dtype(np.float32))
     assert np.isnan(again).all(), "what was written is gone"
-    with pytest.raises(MemoryFault, match="after its release: 1 bytes"):
+    with pytest.raises(check_memory.MemoryFault, match="after its release: 1 bytes"):
         engine.waitall()
 
 
@@ -289,16 +289,16 @@ def test_what_is_used_as_it_should_be_is_no_fault():
     store.init(0, nd.ones((5000,)))
     store.push(0, [nd.ones((5000,)), nd.ones((5000,))])
     engine.waitall()
-    storage.verify()
+    check_memory.verify()
 
 
 def test_off_it_leaves_nothing():
-    storage.check(False)
+    check_memory.turn_on(False)
     x = array()
     view = x._chunk.data
     del x
     storage.settle()
     view[0] = 1
     engine.waitall()
-    storage.verify()
+    check_memory.verify()
     assert storage.checker is None

@@ -9,8 +9,8 @@ import pytest
 
 from d2lmini import cpu
 from d2lmini.device import scratch
-from d2lmini.device.check_memory import RED
 from d2lmini.device.scratch import LEAST_LENT, loan
+from d2lmini.device.storage import RED_ZONE
 
 N = LEAST_LENT
 
@@ -23,7 +23,7 @@ def nothing_kept():
 
 
 def kept() -> list[int]:
-    return sorted(block.nbytes - RED for block in scratch._blocks)
+    return sorted(block.nbytes - RED_ZONE for block in scratch._blocks)
 
 
 def lent(nbytes: int) -> int:
@@ -66,7 +66,7 @@ def test_small_ones_are_not_kept_and_of_many_the_last():
         pass
     assert kept() == []
     for i in range(scratch.MOST_LENT + 2):
-        scratch._blocks.append(np.empty(N + i + RED, np.uint8))
+        scratch._blocks.append(np.empty(N + i + RED_ZONE, np.uint8))
     assert kept() == [N + i for i in range(2, scratch.MOST_LENT + 2)]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import check_memory
 import numpy as np
 import pytest
 
@@ -29,9 +30,9 @@ from d2lmini.graph.arena import Arena, Arenas
 def unchecked():
     """Without the memory checker, for which some of what is done here is a fault."""
     was_on = storage.checker is not None
-    storage.check(False)
+    check_memory.turn_on(False)
     yield
-    storage.check(was_on)
+    check_memory.turn_on(was_on)
 
 
 #: Sizes of arrays that were made after a net was compiled: every size class up to 40 KiB.

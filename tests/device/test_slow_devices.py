@@ -151,7 +151,7 @@ class Training:
 
 def lengths(make: Callable, hybridize: bool, k: int, **rates: object) -> tuple[float, float, float]:
     """Microseconds on the virtual clock of backward, of the update, and of a step of both."""
-    with engine.stepped(remember=0), virtual_gpus(k, **rates) as ctxs:
+    with engine.stepped(), virtual_gpus(k, **rates) as ctxs:
         training = Training(make, ctxs, hybridize)
         parts = (training.backward, training.update, training.step)
         return tuple(length_us(part) for part in parts)  # type: ignore[return-value]
@@ -162,7 +162,7 @@ def lengths(make: Callable, hybridize: bool, k: int, **rates: object) -> tuple[f
 def test_k_devices_compute_in_a_kth_of_the_time(make, hybridize):
     one, update_us, _ = lengths(make, hybridize, 1, gflops=0.1)
     assert update_us == 0  # one device sends nothing, and the rates of its memory have no bound
-    with engine.stepped(remember=0), virtual_gpus(1) as ctxs:
+    with engine.stepped(), virtual_gpus(1) as ctxs:
         training = Training(make, ctxs, hybridize)
         with profile() as trace:
             training.backward()

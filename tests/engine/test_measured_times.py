@@ -62,17 +62,6 @@ def test_the_schedule_of_the_workers_is_exact(workers):
         assert operation.run_ns / 1e3 == pytest.approx(us, abs=0.002)
 
 
-def test_a_step_taken_back_has_the_same_duration_again():
-    with engine.stepped(times="measured") as s:
-        engine.push(lambda: compute(1e-3))
-        s.run()
-        length_us = s.now_us
-        s.back(2)
-        assert s.now_us == 0
-        s.run()
-        assert s.now_us == length_us >= 1000
-
-
 def test_an_operation_that_fails_has_a_duration_and_one_that_is_skipped_has_none():
     def fail() -> None:
         compute(1e-3)

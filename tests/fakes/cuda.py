@@ -11,7 +11,7 @@
 [1, 2, 3]
 
 Names, parameters and rules are CuPy's: what CuPy has and our devices do not use is not here. The
-streams, the memory and the checks are `d2lmini.streams`; what follows is the hook that array
+streams, the memory and the checks are `fakes.streams`; what follows is the hook that array
 functions go through, and `nccl` has the collectives.
 """
 
@@ -25,24 +25,30 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda import products
-from d2lmini.streams import graphs, simulate
-from d2lmini.streams import machine as machines
-from d2lmini.streams.arrays import launch, region_of
-from d2lmini.streams.errors import CUDARuntimeError
-from d2lmini.streams.host_memory import PinnedMemoryPool, alloc_pinned_memory, from_host, to_host
-from d2lmini.streams.machine import Machine
-from d2lmini.streams.memory import (
+from fakes import cublas, cupy_arrays, dlpack, nccl
+from fakes.cupy_arrays import ndarray, specs_of
+from fakes.cupy_module import cupy
+from fakes.streams import graphs
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.host_memory import (
+    PinnedMemoryPool,
+    alloc_pinned_memory,
+    bounds,
+    from_host,
+    to_host,
+)
+from fakes.streams.machine import Machine, running
+from fakes.streams.memory import (
     MemoryPointer,
     MemoryPool,
     OutOfMemoryError,
     UnownedMemory,
     alloc,
-    get_allocator,
-    set_allocator,
     using_allocator,
 )
-from d2lmini.streams.pinned import empty_pinned
-from d2lmini.streams.stream import (
+from fakes.streams.order import Queue, Region
+from fakes.streams.stream import (
     Device,
     Event,
     Stream,
@@ -50,9 +56,6 @@ from d2lmini.streams.stream import (
     get_current_stream,
     get_elapsed_time,
 )
-from fakes import cublas, cupy_arrays, dlpack, nccl
-from fakes.cupy_arrays import ndarray, specs_of
-from fakes.cupy_module import cupy
 
 # -- the hook of the arrays ------------------------------------------------------------------------
 
@@ -88,8 +91,36 @@ class Hook:
         if out is None:
             specs = self._specs(machine, function, inputs, has_waited)
             out = [ndarray(shape, dtype) for shape, dtype in specs]
-        launch(name, function, inputs, out)
+        self._launch(machine, queue, name, function, inputs, out)
         return tuple(out)
+
+    @staticmethod
+    def _launch(
+        machine: Machine,
+        queue: Queue,
+        name: str,
+        function: Callable[..., tuple[np.ndarray, ...]],
+        inputs: Sequence[ndarray],
+        out: Sequence[ndarray],
+    ) -> None:
+        """Issue a kernel. ValueError if an array is on another device than the current one."""
+        for x in (*inputs, *out):
+            if x.data.device_id != queue.device:
+                raise ValueError(
+                    f"Array device must be same as the current device: array device = "
+                    f"{x.data.device_id} while current = {queue.device}"
+                )
+        # NumPy arrays only: work that is pending must not keep memory of the pool alive.
+        raws, places = [x.raw for x in inputs], [x.raw for x in out]
+
+        def run() -> None:
+            for place, result in zip(places, function(*raws), strict=True):
+                place[...] = result
+
+        reads, writes = (
+            [region for region in map(_region_of, arrays) if region] for arrays in (inputs, out)
+        )
+        machine.issue(queue, name, run, reads, writes)
 
     @staticmethod
     def _specs(
@@ -106,7 +137,8 @@ class Hook:
     def synchronize(self, why: str, array: ndarray | None = None) -> None:
         """The host waits for the current stream, to read `array`."""
         machine = machines.current()
-        reads = [] if array is None else [region for region in [region_of(array)] if region]
+        region = None if array is None else _region_of(array)
+        reads = [] if region is None else [region]
         machine.refuse_capture(machine.current_queue)
         work = machine.issue(machine.current_queue, why, reads=reads)
         assert work is not None
@@ -115,15 +147,23 @@ class Hook:
 
     def to_host(self, array: ndarray, out: np.ndarray, stream: Any) -> None:
         """Copy to `out`, which is filled when this returns unless it is pinned."""
-        region = region_of(array)
+        region = _region_of(array)
         if region is not None:
             to_host(array.raw, region, out, stream)
 
     def from_host(self, array: ndarray, source: np.ndarray, stream: Any) -> None:
         """Copy from `source`, which may be changed when this returns unless it is pinned."""
-        region = region_of(array)
+        region = _region_of(array)
         if region is not None:
             from_host(array.raw, region, source, stream)
+
+
+def _region_of(array: ndarray) -> Region | None:
+    """The bytes of its memory that an array spans; None if it is empty."""
+    start, nbytes = bounds(array.raw)
+    block = array.data.mem.block
+    offset = start - block.address
+    return Region(block, offset, offset + nbytes) if nbytes else None
 
 
 def _keeps_an_array(thing: Any) -> bool:
@@ -157,6 +197,12 @@ _EMPTY_CELL = types.CellType()
 
 def _device_synchronize() -> None:
     Device().synchronize()
+
+
+def _empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray:
+    """`cupyx.empty_pinned`: an array of the host to which copies run asynchronously."""
+    like = np.empty(shape, dtype)
+    return np.frombuffer(alloc_pinned_memory(like.nbytes), like.dtype, like.size).reshape(shape)
 
 
 def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
@@ -197,14 +243,12 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         UnownedMemory=UnownedMemory,
         alloc=alloc,
         alloc_pinned_memory=alloc_pinned_memory,
-        get_allocator=get_allocator,
         get_current_stream=get_current_stream,
         get_elapsed_time=get_elapsed_time,
         is_available=lambda: machine.devices > 0,
         memory=names,
         nccl=nccl.namespace(has_nccl),
         runtime=runtime,
-        set_allocator=set_allocator,
         stream=types.SimpleNamespace(Event=Event, Stream=Stream),
         using_allocator=using_allocator,
     )
@@ -225,10 +269,12 @@ def fake_cuda(
     """`devices` GPUs with `memory` bytes each; gives the module `cupy`, with `machine` and `cupyx`
     beside CuPy's names. `nccl`: is it installed? `options` are those of `Machine`. An OrderError
     that nobody noticed is raised at the end."""
-    with simulate(devices, memory, seed, **options) as machine:
-        machine.compute_types = {}
-        with _installed(machine, nccl):
-            yield cupy
+    machine = Machine(devices, memory, seed, **options)
+    machine.pool, machine.pinned_pool = MemoryPool(), PinnedMemoryPool()
+    machine.allocator = machine.pool.malloc
+    machine.compute_types = {}
+    with running(machine), _installed(machine, nccl):
+        yield cupy
 
 
 @contextmanager
@@ -237,7 +283,7 @@ def _installed(machine: Machine, nccl: bool) -> Iterator[None]:
     names = {
         **_namespaces(machine, nccl),
         "machine": machine,
-        "cupyx": types.SimpleNamespace(empty_pinned=empty_pinned),
+        "cupyx": types.SimpleNamespace(empty_pinned=_empty_pinned),
     }
     before = {name: vars(cupy).get(name) for name in names}
     hook, cupy_arrays.hook = cupy_arrays.hook, Hook()

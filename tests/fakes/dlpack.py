@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.streams import machine as machines
-from d2lmini.streams.host_memory import bounds
-from d2lmini.streams.memory import MemoryPointer, UnownedMemory
 from fakes.cupy_arrays import ndarray
+from fakes.streams import machine as machines
+from fakes.streams.host_memory import bounds
+from fakes.streams.memory import MemoryPointer, UnownedMemory
 
 
 class Capsule:

@@ -16,11 +16,12 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from labs.streams import merge
 
-from d2lmini.streams import machine as machines
-from d2lmini.streams.errors import CUDARuntimeError
-from d2lmini.streams.machine import Machine
-from d2lmini.streams.order import Queue, Region, Work, merge
+from fakes.streams import machine as machines
+from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.machine import Machine
+from fakes.streams.order import Queue, Region, Work
 
 #: NCCL's numbers of its types and of its ways to reduce.
 _TYPES = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8", 6: "f2", 7: "f4", 8: "f8"}
@@ -213,8 +214,10 @@ class NcclCommunicator:
                     f"{meeting.what}: all ranks must call the same, in the same order",
                 )
             reads = [read] if name == "allReduce" or choice == self._rank else []
-            clocks = [work.clock for work in meeting.works]
-            work = machine.prepare(queue, name, None, reads, [written], with_clocks=clocks)
+            work = Work(queue, name)
+            for other in meeting.works:  # it comes after what they come after
+                merge(work.clock, other.clock)
+            machine.access(work, reads, [written])
             clique.calls[self._rank] += 1
             meeting.sides[self._rank] = values, place
             meeting.works.append(work)

@@ -389,7 +389,6 @@ TARGETS: dict[str, Target] = {
     ),
     "assign": Target(
         _assign, valid.chapters(), _json, Limits(2048 * KIB, 600), (CommandError,), "x.ipynb",
-        frozenset({"compile"}),
     ),
     "trace": Target(
         _load_trace, valid.traces(), mutations.structural, Limits(4096 * KIB, 400), (MXNetError,),

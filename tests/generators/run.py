@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
-import os
 import sys
 import time
 import traceback
@@ -43,8 +42,8 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=today)
     options = parser.parse_args()
-    os.environ.setdefault("D2LMINI_CHECK_MEMORY", "1")
     sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "tools")]
+    importlib.import_module("check_memory").turn_on()
     chosen = options.generators or names()
     failed = 0
     for name in chosen:

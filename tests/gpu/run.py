@@ -35,7 +35,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "tools"), str(HERE)]
+PATHS = [ROOT, ROOT / "tests", ROOT / "tests" / "tools", ROOT / "chapters", HERE]
+sys.path[:0] = map(str, PATHS)
 
 PROCESSES = min(8, os.cpu_count() or 1)
 PYTEST = f"{sys.executable} -m pytest -q -p count_marks --timeout 600"
@@ -55,7 +56,7 @@ ENVIRONMENT = {
     "D2LMINI_TEST_GPUS": "cuda",
     "D2LMINI_TEST_CTX": "gpu(0)",
     "D2LMINI_LOGICAL_GPUS": "2",
-    "PYTHONPATH": os.pathsep.join([*sys.path[:4], os.environ.get("PYTHONPATH", "")]),
+    "PYTHONPATH": os.pathsep.join([*map(str, PATHS), os.environ.get("PYTHONPATH", "")]),
 }
 #: What IPython runs first of all in a chapter's process.
 STARTUP = "profile_default/startup/count.py"

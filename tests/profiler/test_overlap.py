@@ -17,7 +17,7 @@ US = 1000
 
 def trace_of(program: Callable[[], Any], workers: int = 2) -> Trace:
     """On a virtual clock, where each operation takes a millisecond."""
-    with engine.stepped(times=US, workers=workers, remember=0), profile() as trace:
+    with engine.stepped(times=US, workers=workers), profile() as trace:
         program()
     return trace
 

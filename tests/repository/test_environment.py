@@ -23,7 +23,6 @@ WRONG = [
     ("D2LMINI_LINK_LATENCY_S", "quick", "seconds, 0 or more"),
     ("D2LMINI_ENGINE", "turbo", "one of threaded, naive, stepped"),
     ("D2LMINI_VERIFY", "yes", "0 or 1"),
-    ("D2LMINI_CHECK_MEMORY", "", "0 or 1"),
     ("MXNET_ENGINE_TYPE", "Naive", "one of NaiveEngine, ThreadedEngine, ThreadedEnginePerDevice"),
     ("MXNET_UPDATE_ON_KVSTORE", "no", "0 or 1"),
     ("MXNET_OPTIMIZER_AGGREGATION_SIZE", "4.0", "a number, 0 or more"),

@@ -19,7 +19,7 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
-from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, streams, util
+from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, util
 from d2lmini.compat import mx_profiler_objects
 from d2lmini.compat.test_utils import environment
 from d2lmini.contrib import amp
@@ -72,9 +72,6 @@ SCOPES: dict[str, Callable[[], object]] = {
     "random_state.drawing_once": random_state.drawing_once,
     "random_state.noting": random_state.noting,
     "random_state.rewound": random_state.rewound,
-    "streams.stream.Device": lambda: streams.Device(1),
-    "streams.stream.Stream": streams.Stream,
-    "streams.memory.using_allocator": lambda: streams.memory.using_allocator(int),
     "symbol.attribute.AttrScope": lambda: AttrScope(ctx_group="a"),
     "symbol.naming.NameManager": naming.NameManager,
     "symbol.naming.Prefix": lambda: naming.Prefix("p_"),
@@ -85,10 +82,8 @@ SCOPES: dict[str, Callable[[], object]] = {
 
 #: Scopes that are not asked, and why.
 LEFT_OUT = {
-    "cli.": "of a command, which Ctrl-C ends",
     "compat.mxnet_alias.": "of a command, which Ctrl-C ends",
     "scopes.": "the mechanism itself: every other row",
-    "interleavings.": "locks under a scheduler of their own, which Ctrl-C ends",
     "cuda.": "need a GPU",
     "d2l.benchmark.Benchmark": "changes nothing but itself",
     "d2l.mxnet.training.Benchmark": "changes nothing but itself",
@@ -101,7 +96,6 @@ LEFT_OUT = {
     "engine._replacing": "the inner part of engine.use",
     "ipython._shortened_causes": "while a traceback is shown",
     "ops.conv_winograd._values_of_filters": "a loan",
-    "streams.": "a simulated machine, which a scope of its own creates",
     "widgets.stepper_program._note_names": "a part of a function that steps a program",
     "widgets.watch.Watch": "tests/widgets/test_widgets_watch.py",
 }
@@ -203,10 +197,7 @@ def strikes(make: Callable[[], object], step: int = 1) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_ctrl_c_at_any_instruction_leaves_all_as_it_was(name):
-    with contextlib.ExitStack() as outer:
-        if name.startswith("streams."):
-            outer.enter_context(streams.simulate())
-        points, wrong = strikes(SCOPES[name])
+    points, wrong = strikes(SCOPES[name])
     assert not wrong
     assert points > 2
     x = mx.nd.ones(3) + 1

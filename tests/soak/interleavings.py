@@ -4,9 +4,9 @@
 
 A program is a row of operations, each of which reads some of the arrays and writes one of them:
 fresh, or in place. All programs of so many operations over so many arrays are made, but for those
-that are another one with its arrays renamed. Each is run in every legal order of the stepped engine
-(`engine.explore(..., reduced=False)`), and every order must give, to the bit, what the serial
-engine gives; then `reduced` orders, with the operations beginning and ending between the pushes.
+that are another one with its arrays renamed. Each is run in every legal order of the stepped
+engine, if there are not more than `--most`, and with the operations beginning and ending between
+the pushes. All must give, to the bit, what the serial engine gives.
 
 >>> programs = list(all_programs(2, 2))
 >>> len(programs), programs[0]
@@ -20,10 +20,15 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from d2lmini import engine, nd
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from legal_orders import explore
+
+from d2lmini import nd
 
 #: What an operation writes, what else it reads, and does it keep what was there (in place)?
 Operation = tuple[int, tuple[int, ...], bool]
@@ -76,17 +81,11 @@ def main() -> int:
     for program in programs:
         if time.monotonic() - began_s > 60 * asked.minutes:
             break
-        for reduced in (False, True):
-            try:
-                found = engine.explore(
-                    lambda p=program: run(p, asked.arrays), most=asked.most, reduced=reduced
-                )
-            except ValueError:  # more than --most: the reduced ones must do
-                continue
-            orders += found.orders
-            if found.wrong is not None:
-                wrong += 1
-                print(f"{program}\n{found}")
+        found = explore(partial(run, program, asked.arrays), asked.most)
+        orders += found.orders
+        if found.wrong:
+            wrong += 1
+            print(f"{program}\n{found.wrong}")
         done += 1
     print(
         f"{done} of {len(programs)} programs of {asked.operations} operations over {asked.arrays} "

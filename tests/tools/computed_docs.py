@@ -33,11 +33,11 @@ def commands() -> str:
     for name, parser in parsers.choices.items():
         parts += [f"### d2lmini {name}", "", (parser.description or "").strip(), ""]
         rows = [
-            f"| {_words(action)} | {(action.help or '').replace('|', chr(92) + '|')} |"
+            f"- {_words(action)}: {action.help or ''}"
             for action in parser._actions
             if not isinstance(action, argparse._HelpAction)
         ]
-        parts += ["| word | what it says |", "| --- | --- |", *rows, ""] if rows else []
+        parts += [*rows, ""] if rows else []
     return "\n".join(parts) + f"\n```text\n{cli.STATUS}```\n"
 
 

@@ -37,7 +37,7 @@ HOME = Path(d2lmini.__file__).parents[1]
 #: need not name, what they meet, because a call returns it.
 SPACES = {
     "Contexts, errors, hooks": "context base instrument",
-    "The engine": "engine engine.stepped_explore:Exploration",
+    "The engine": "engine",
     "Writing operations": "ops.core:op,Op,same,invoke ops.spec:Spec,Cost",
     "Memory": "storage",
     "autograd": "autograd",
@@ -60,8 +60,6 @@ SPACES = {
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
     "d2l": "d2l d2l.cluster",
     "Mixed precision": "contrib.amp",
-    "Threads in every order": "interleavings",
-    "Streams without a GPU": "streams",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
 }

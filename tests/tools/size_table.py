@@ -2,7 +2,8 @@
 
 A line counts when it holds at least one token of code; a token is what Python's tokenizer calls
 one, except line ends and indentation. Packing lines therefore wins nothing: the tokens stay.
-`measure` is also what `tests/repository/test_layout.py` holds every file of the library to.
+`measure` is also what `tests/repository/test_layout.py` holds every file of the library to, and
+`tests/repository/test_size_budget.py` every folder: to the lines that `size_budget.txt` beside it gives.
 
 >>> measure('x = 1  # one\\n\\ndef f():\\n    "Doc."\\n    return x\\n')
 Size(lines=3, tokens=10)
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+BUDGET = ROOT / "tests/repository/size_budget.txt"
+TOPS = ("d2lmini", "chapters", "tests")
 
 _LAYOUT = {
     tokenize.COMMENT,
@@ -76,28 +79,55 @@ def measure_file(path: Path) -> Size:
 
 
 def folders(root: Path) -> dict[str, list[tuple[Path, Size]]]:
-    """Each folder of Python files below d2lmini/ and tests/, with its files and their sizes."""
+    """Each folder of Python files below `TOPS`, with its files and their sizes."""
     table = defaultdict(list)
-    for top in ("d2lmini", "tests"):
+    for top in TOPS:
         for path in sorted((root / top).rglob("*.py")):
             table[path.parent.relative_to(root).as_posix()].append((path, measure_file(path)))
     return dict(sorted(table.items()))
 
 
+def lines_of(root: Path) -> dict[str, int]:
+    """Lines of each folder, without those below it; and of each of `TOPS` with all below it, under
+    its name and a slash: {"d2lmini": 1837, "d2lmini/autograd": 870, ..., "d2lmini/": 64179}."""
+    lines = {}
+    for folder, files in folders(root).items():
+        lines[folder] = sum(size.lines for _, size in files)
+        top = folder.split("/")[0] + "/"
+        lines[top] = lines.get(top, 0) + lines[folder]
+    return lines
+
+
+def read_budget(text: str) -> dict[str, int]:
+    """The rows of a budget: a folder as in `lines_of`, and the most lines that it may have.
+
+    >>> read_budget("# why\\nd2lmini/   57000\\nd2lmini/d2l  1300  # the helpers\\n")
+    {'d2lmini/': 57000, 'd2lmini/d2l': 1300}
+    """
+    rows = (line.split("#")[0].split() for line in text.splitlines())
+    return {folder: int(lines) for folder, lines in filter(None, rows)}
+
+
 def main() -> int:
-    print(f"{'folder':<28}{'files':>6}{'lines':>8}{'tokens':>9}   largest file")
-    totals = {"d2lmini": Size(0, 0), "tests": Size(0, 0)}
+    budget = read_budget(BUDGET.read_text(encoding="utf-8"))
+    print(f"{'folder':<28}{'files':>6}{'lines':>8}{'budget':>8}{'tokens':>9}   largest file")
+    totals = dict.fromkeys(TOPS, (0, Size(0, 0)))
     for folder, files in folders(ROOT).items():
-        lines = sum(size.lines for _, size in files)
-        tokens = sum(size.tokens for _, size in files)
+        found = Size(sum(size.lines for _, size in files), sum(size.tokens for _, size in files))
         path, size = max(files, key=lambda file: file[1].lines)
-        print(f"{folder:<28}{len(files):>6}{lines:>8}{tokens:>9}   {path.name} ({size.lines})")
+        _print_row(folder, len(files), found, budget.get(folder), f"{path.name} ({size.lines})")
         top = folder.split("/")[0]
-        totals[top] = Size(totals[top].lines + lines, totals[top].tokens + tokens)
-    for top, size in totals.items():
-        print(f"{'all of ' + top:<34}{size.lines:>8}{size.tokens:>9}")
+        count, total = totals[top]
+        totals[top] = (count + len(files), Size(*map(sum, zip(total, found, strict=True))))
+    for top, (count, total) in totals.items():
+        _print_row(f"all of {top}", count, total, budget.get(f"{top}/"), "")
     print("without docstrings, comments and blank lines")
     return 0
+
+
+def _print_row(folder: str, files: int, size: Size, budget: int | None, largest: str) -> None:
+    row = f"{folder:<28}{files:>6}{size.lines:>8}{budget or '':>8}{size.tokens:>9}   {largest}"
+    print(row.rstrip())
 
 
 if __name__ == "__main__":

@@ -478,10 +478,3 @@ def test_run_leaves_the_caller_as_it_was(tmp_path, capsys):
         uninstall()
     assert (sys.modules["__main__"], sys.argv, sys.path[:]) == before
     assert "NameError" in capsys.readouterr().err
-
-
-def test_info():
-    done = command("info")
-    assert done.returncode == 0 and done.stderr == ""
-    for word in ("d2lmini", "NumPy", "BLAS", "cores", "LAPACK"):
-        assert word in done.stdout

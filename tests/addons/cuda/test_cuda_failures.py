@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fakes import nccl as fake_nccl
 from fakes.cublas import CUBLASError, Library
+from fakes.streams.errors import CUDARuntimeError
 from worlds import until
 
 from d2lmini import MXNetError, cpu_pinned, engine, gpu, nd, storage
@@ -17,7 +18,6 @@ from d2lmini.cuda import current, module, staging, streams
 from d2lmini.cuda.device import logical_gpus
 from d2lmini.device.devices import device_of
 from d2lmini.gluon.data import ArrayDataset, DataLoader
-from d2lmini.streams.errors import CUDARuntimeError
 
 # -- a GPU that fails while somebody waits ---------------------------------------------------------
 

@@ -671,6 +671,22 @@ def double_buffer(batches):
     with compute:
         return [total.item() for total in totals]
 """,
+        # two halves of one array
+        """
+def double_buffer(batches):
+    copies, compute = Stream(non_blocking=True), Stream(non_blocking=True)
+    buffer, totals = streams.empty((2, 4)), []
+    used = [compute.record(), compute.record()]
+    for number, batch in enumerate(batches):
+        x = buffer[number % 2]
+        copies.wait_event(used[number % 2])
+        x.set(batch, copies)
+        compute.wait_event(copies.record())
+        with compute:
+            totals.append((x * x).sum())
+            used[number % 2] = compute.record()
+    return [total.get(compute).item() for total in totals]
+""",
         # two copies ahead
         """
 def double_buffer(batches):

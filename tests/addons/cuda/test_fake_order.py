@@ -1,0 +1,74 @@
+"""The check of the order of work: it finds each data race, and accuses no right program.
+
+The check is that of `labs.streams`, which chapter 11 uses; the fake of CuPy adds devices, pools
+that lend memory again, and pinned memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from fakes.cuda import fake_cuda
+from labs.streams import OrderError
+from stream_programs import generate, has_race, run, without_a_wait
+
+N_PROGRAMS = 500
+
+
+def test_right_programs_have_no_data_race_and_the_values_of_program_order():
+    for seed in range(N_PROGRAMS):
+        program = generate(seed)
+        assert not has_race(program), seed
+        with fake_cuda(2, seed=seed) as cupy:
+            assert np.array_equal(run(program, cupy), run(program), equal_nan=True), seed
+
+
+def test_a_missing_wait_is_found_exactly_where_reachability_finds_it():
+    found = 0
+    for seed in range(N_PROGRAMS // 2):
+        program = without_a_wait(generate(seed), seed)
+        expected = has_race(program)
+        try:
+            with fake_cuda(2, seed=seed) as cupy:
+                run(program, cupy)
+        except OrderError:
+            assert expected, seed
+            found += 1
+        else:
+            assert not expected, seed
+    assert 0.8 * N_PROGRAMS / 2 < found < N_PROGRAMS / 2  # some waits are not needed
+
+
+def message_of(program: Callable) -> str:
+    with fake_cuda(2) as cupy, pytest.raises(OrderError) as caught:
+        program(cupy)
+    return str(caught.value)
+
+
+def test_memory_that_was_given_out_again_is_named():
+    def program(cupy):
+        a, b = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        with a:
+            x = cupy.arange(4.0)
+        b.wait_event(a.record())
+        with b:
+            x + 1
+        del x
+        with a:
+            cupy.zeros(4)
+
+    text = message_of(program)
+    assert "The memory was given back and given out again in between" in text
+    assert "test_fake_order.py:" in text and ": x + 1" in text
+
+
+def test_the_null_streams_of_two_devices_do_not_wait_for_each_other():
+    def program(cupy):
+        x = cupy.zeros(4)
+        with cupy.cuda.Device(1):
+            y = cupy.empty(4)
+            y.data.copy_from_device_async(x.data, 32)
+
+    assert "null stream of device 1 does not wait_event()" in message_of(program)
