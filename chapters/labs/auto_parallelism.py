@@ -120,16 +120,12 @@ def _check_rounds(trace: Trace, products: list[int]) -> None:
                 )
         first = next((row for row in reads if row[1] >= i), None)
         if first is None:
-            raise CheckFailed(
-                "late", f"the value of round {i} is not read: read it in round {i + 1}"
-            )
+            raise CheckFailed("late", f"round {i} is not read: read its value in round {i + 1}")
         wait, _, now = first
         said = f"the value of round {i} is read in round {now} of {n} ({wait.where})"
         if now == n > i + 1:
             hint = "late" if i == 1 else "rest"
-            raise CheckFailed(
-                hint, f"{said}, when all products are pushed: read it in round {i + 1}"
-            )
+            raise CheckFailed(hint, f"{said}, when all is pushed: read it in round {i + 1}")
         if now > i + 1:
             raise CheckFailed("behind", f"{said}, {now - i} rounds later: read it in round {i + 1}")
 
@@ -152,9 +148,7 @@ def check_halves(answer: Callable[[Any, int], object]) -> None:
     y, trace = _run(lambda: answer(x, n), f"x of shape {value.shape}, n={n},")
     if not isinstance(y, nd.NDArray) or y.shape != value.shape:
         got = f"shape {y.shape}" if isinstance(y, nd.NDArray) else type(y).__name__
-        raise CheckFailed(
-            "shape", f"return one NDArray of shape {value.shape}, got {got}: join the parts"
-        )
+        raise CheckFailed("shape", f"return an array {value.shape}, got {got}: join the parts")
     if (x.asnumpy() != value).any():
         raise CheckFailed("x", "x has other values afterwards: write to arrays of your own")
     if not np.allclose(y.asnumpy(), expected, atol=1e-5):
@@ -162,9 +156,7 @@ def check_halves(answer: Callable[[Any, int], object]) -> None:
     for wait in trace.waits:
         if wait.kind != "backpressure":
             text = f"the program waits at {wait.where} ({wait.kind}), and pushes the rest only then"
-            raise CheckFailed(
-                "waits", f"{text}. No step needs a value in Python: leave the wait out"
-            )
+            raise CheckFailed("waits", f"{text}. No step needs a value: leave the wait out")
     tanhs = [op for op in trace.operations if op.name in ("tanh", "Activation")]
     sizes = [op.nbytes / 8 for op in tanhs]  # each reads and writes float32
     if sum(sizes) < n * value.size:

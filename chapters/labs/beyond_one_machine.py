@@ -267,9 +267,7 @@ def draw_steps() -> Iterable[tuple[list[float], list[int], float, float]]:
 def read_plan(plan: Any, n: int) -> list[list[int]]:
     """The plan as lists, without empty buckets; CheckFailed unless each gradient travels once."""
     if plan is None:
-        raise CheckFailed(
-            "none", "plan returns None: return a list of buckets, such as [[2, 1], [0]]"
-        )
+        raise CheckFailed("none", "plan returns None: return buckets, such as [[2, 1], [0]]")
     try:
         buckets = [[int(i) for i in islice(bucket, 1000)] for bucket in islice(plan, 1000)]
     except (TypeError, ValueError):
@@ -277,9 +275,7 @@ def read_plan(plan: Any, n: int) -> list[list[int]]:
         raise CheckFailed("form", text) from None
     places = [i for bucket in buckets for i in bucket]
     if left := sorted(set(range(n)) - set(places)):
-        raise CheckFailed(
-            "left", f"gradients {left} of {n} never travel: each has to be in a bucket"
-        )
+        raise CheckFailed("left", f"gradients {left} of {n} never travel: put each in a bucket")
     if sorted(places) != list(range(n)):
         raise CheckFailed("twice", f"each of {n} gradients travels once, got {buckets}")
     return [bucket for bucket in buckets if bucket]
@@ -379,9 +375,7 @@ def read_schedule(schedule: Any, n: int) -> list:
         for source, target, pieces, _ in row:
             if not {source, target, *pieces} <= set(range(n)) or source == target:
                 text = f"{n} processes, round {number}: a message from {source} to {target} with"
-                raise CheckFailed(
-                    "range", f"{text} pieces {pieces}: there are ranks and pieces 0 to n-1"
-                )
+                raise CheckFailed("range", f"{text} pieces {pieces}: ranks and pieces are 0 to n-1")
         for what, end in (("sends", 0), ("receives", 1)):
             most = Counter(message[end] for message in row).most_common(1)
             if most and most[0][1] > 1:

@@ -147,9 +147,7 @@ def check_fit(answer: Any) -> None:
             raise CheckFailed("numpy", f"values in NumPy arrays need memory, too: {read[0].where}")
         bound = 3 * plain_bytes // 4
         if nbytes > bound:
-            raise CheckFailed(
-                "bytes", f"{nbytes:,} bytes, allowed are {bound:,}: keep less for backward"
-            )
+            raise CheckFailed("bytes", f"{nbytes:,} bytes, allowed are {bound:,}: keep less")
     print(f"right: {nbytes:,} bytes, allowed are {bound:,}, and the weights of the plain step")
 
 

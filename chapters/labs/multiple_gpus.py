@@ -75,9 +75,7 @@ def check_by_layers(answer: Callable[..., Any]) -> None:
         if not all(isinstance(s, nd.NDArray) for s in scores):
             raise CheckFailed("nothing", f"return the scores, an NDArray; got {scores[0]!r}")
         if scores[0].context != pair[1]:
-            raise CheckFailed(
-                "place", f"the scores are on {scores[0].context}: so is the last layer"
-            )
+            raise CheckFailed("place", f"scores on {scores[0].context}: so is the last layer")
         found = [s.asnumpy() for s in scores]
     for got, right in zip(found, expected):
         if got.shape != right.shape or not np.allclose(got, right, rtol=1e-3, atol=1e-4):
@@ -128,9 +126,7 @@ def check_clipped(answer: Callable[..., Any]) -> None:
             if _alike(one, step):
                 raise CheckFailed(hint, HINTS[hint])
         found, right = _norm(one), min(theta, norm)
-        raise CheckFailed(
-            "norm", f"the step has the norm {found:.3f}, the clipped gradient {right:.3f}"
-        )
+        raise CheckFailed("norm", f"the step's norm is {found:.3f}, it should be {right:.3f}")
     print("clipped when it is too long, and only then")
 
 

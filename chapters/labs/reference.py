@@ -13,8 +13,8 @@ same module that they call, and the numbers, strings and shapes of arrays that t
 reader who changes one of these has a program of their own, and sees no reference.
 
 D2LMINI_REFERENCE names the file in which a run keeps what it finds; while it is set, nothing is
-shown. `merge` then puts the finds into the file beside the chapters. A find of a busy machine is an
-empty row: the older one of the same program stays.
+shown. `make outputs` then puts the finds into the file beside the chapters. A find of a busy
+machine is an empty row: the older one of the same program stays.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def keep_or_find(
         return ""
     for folder in (Path(), Path("chapters")):
         try:
-            kept = _read(folder / FILE)
+            kept = read_file(folder / FILE)
         except ValueError:  # damaged: the reader's own figures do not depend on it
             continue
         for rows in kept.values():
@@ -122,26 +122,15 @@ def keep_or_find(
 def store(path: str | os.PathLike[str], chapter: str, key: str, row: dict[str, Any]) -> None:
     """Write a row of a chapter to the file of a run; {} if there is no find. Programs of a run that
     have one key cannot be told apart: their row is None."""
-    kept = _read(Path(path))
+    kept = read_file(Path(path))
     rows = kept.setdefault(chapter, {})
     rows[key] = None if key in rows else row
-    _write(path, kept)
+    write_file(path, kept)
 
 
-def merge(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> None:
-    """Make the finds of a run, in `measured`, those of its chapters in the file at `path`. An empty
-    row leaves the older find of its key; a find whose key the run did not meet is dropped."""
-    kept = _read(Path(path))
-    for chapter, rows in _read(Path(measured)).items():
-        older = kept.get(chapter, {})
-        finds = {key: row or older.get(key) for key, row in rows.items() if row is not None}
-        kept[chapter] = {key: row for key, row in finds.items() if row}
-    _write(path, kept)
-
-
-def _write(path: str | os.PathLike[str], kept: dict[str, Any]) -> None:
+def write_file(path: str | os.PathLike[str], kept: dict[str, Any]) -> None:
     files.write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def read_file(path: Path) -> dict[str, dict[str, Any]]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

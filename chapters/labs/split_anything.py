@@ -181,9 +181,7 @@ def judge(make: Any, k: int = 4, sent: Any = None, kept: Any = None) -> CheckPas
     n = sum(v.nbytes for v in values)
     if sent is not None and found.sent != (k - 1) * sent(n):
         text = f"{found.sent} bytes travel in a step, {(k - 1) * sent(n)} are expected"
-        raise CheckFailed(
-            "bytes", f"{text}. Which exchange runs too often, or sends more than shards?"
-        )
+        raise CheckFailed("bytes", f"{text}. Which exchange runs too often, or sends too much?")
     if kept is not None and set(found.kept) != {kept(k) * n / 4}:
         text = f"{kept(k) * n / 4:g} are expected. A view keeps its whole array"
         raise CheckFailed("memory", f"after a step the devices keep {found.kept} bytes, {text}")
@@ -203,15 +201,11 @@ def _check_layer(make: Any, value: np.ndarray, devices: list[Context]) -> None:
         raise CheckFailed("methods", f"{text}: derive the class from lab.Layer, and write `update`")
     wholes = layer.gather()
     if not isinstance(wholes, (list, tuple)) or not all(isinstance(W, NDArray) for W in wholes):
-        raise CheckFailed(
-            "nothing", f"gather() returns {wholes!r:.60}: return a list of whole matrices"
-        )
+        raise CheckFailed("nothing", f"gather() returns {wholes!r:.60}: return whole matrices")
     if [W.context for W in wholes] != list(devices):
         raise CheckFailed("place", "gather() returns an array for each device, on this device")
     if wholes[0].shape != value.shape:
-        raise CheckFailed(
-            "shape", f"gather() has shape {wholes[0].shape}, the layer is {value.shape}"
-        )
+        raise CheckFailed("shape", f"gather() gives {wholes[0].shape}, the layer is {value.shape}")
 
 
 def _check_values(found: list, expected: list, values: list) -> None:
@@ -221,13 +215,9 @@ def _check_values(found: list, expected: list, values: list) -> None:
         raise CheckFailed("old", f"after all steps gather still gives the first weights: {text}")
     for l, (row, W) in enumerate(zip(found, expected)):
         if any((copy != row[0]).any() for copy in row):
-            raise CheckFailed(
-                "stale", f"layer {l} is not the same on all devices: were all shards sent?"
-            )
+            raise CheckFailed("stale", f"layer {l} differs between devices: were all shards sent?")
         if not np.allclose(row[0], W, rtol=0, atol=1e-5):
-            raise CheckFailed(
-                "values", f"layer {l} is not that of one device: were all parts added up?"
-            )
+            raise CheckFailed("values", f"layer {l} is not as on one device: were all parts added?")
 
 
 def check_gather_once(answer: Any) -> None:
@@ -357,9 +347,7 @@ def _longest_wait(found: Timeline) -> str:
 def read_schedule(entry: Any, p: int, m: int) -> list[list[tuple]]:
     """The schedule as tuples; CheckFailed unless each pass is there once, on its stage's device."""
     if entry is None:
-        raise CheckFailed(
-            "none", "my_schedule(p, m) returns None: return a list of p lists of passes"
-        )
+        raise CheckFailed("none", "my_schedule(p, m) returns None: return p lists of passes")
     home: dict[int, int] = {}
     seen: set[tuple] = set()
     schedule: list[list[tuple]] = []
@@ -372,9 +360,7 @@ def read_schedule(entry: Any, p: int, m: int) -> list[list[tuple]]:
                     text = f'{step}: kinds are "F" and "B", stages 0 to {2 * p - 1}, microbatches'
                     raise CheckFailed("unknown", f"{text} 0 to {m - 1}")
                 if step in seen:
-                    raise CheckFailed(
-                        "twice", f"{step} is there twice, the second time on {device}"
-                    )
+                    raise CheckFailed("twice", f"{step} is there twice, again on {device}")
                 if home.setdefault(step[1], device) != device:
                     text = f"stage {step[1]} is on devices {home[step[1]]} and {device}: its"
                     raise CheckFailed("moved", f"{text} weights are on one device only")
@@ -388,7 +374,5 @@ def read_schedule(entry: Any, p: int, m: int) -> list[list[tuple]]:
             raise CheckFailed("missing", f"{p} devices, {m} microbatches: no device runs {step}")
     if len(schedule) != p or not all(schedule):
         used = sum(map(bool, schedule))
-        raise CheckFailed(
-            "devices", f"{used} lists have passes, there are {p} devices: use all of them"
-        )
+        raise CheckFailed("devices", f"{used} lists have passes; use all {p} devices")
     return schedule

@@ -57,7 +57,18 @@ def execute(notebook: nbformat.NotebookNode, folder: Path, chapter: str = "") ->
             # docs/teaching.md has it.
             row = {"found": f"{end.now_s - begin.now_s:.0f} s"} if is_quiet else {}
             reference.store(measured, chapter, "run", row)
-            reference.merge(folder / reference.FILE, measured)
+            merge(folder / reference.FILE, measured)
+
+
+def merge(path: Path, measured: Path) -> None:
+    """Make the finds of a run, in `measured`, those of its chapters in the file at `path`. An empty
+    row leaves the older find of its key; a find whose key the run did not meet is dropped."""
+    kept = reference.read_file(path)
+    for chapter, rows in reference.read_file(measured).items():
+        older = kept.get(chapter, {})
+        finds = {key: row or older.get(key) for key, row in rows.items() if row is not None}
+        kept[chapter] = {key: row for key, row in finds.items() if row}
+    reference.write_file(path, kept)
 
 
 def normalise(notebook: nbformat.NotebookNode) -> None:
