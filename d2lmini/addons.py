@@ -1,7 +1,7 @@
 """Add-ons: the parts of the library that the core does not need, each in a folder of its own.
 
     cuda         GPUs by CuPy: streams, kernels, replayed graphs, NCCL
-    distributed  several processes that train together, and a model of their speed
+    distributed  several processes that train together
     onnx         nets as ONNX files
     compat       interfaces of older MXNet programs: `import mxnet`, `mx.io`, `Symbol.bind`,
                  `mx.profiler`, `mx.test_utils`
@@ -61,7 +61,6 @@ MODULES = {
     "d2lmini.test_utils": "d2lmini.compat.test_utils",
     "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
     "d2lmini.launch": "d2lmini.distributed.launch",
-    "d2lmini.d2l.cluster": "d2lmini.distributed.cluster",
 }
 
 _PROVIDERS = {

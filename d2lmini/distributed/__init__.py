@@ -5,7 +5,6 @@ dist_async  `AsyncKVStore`: rank 0 keeps the weights; `server` updates them, no 
 mpi         how the processes exchange arrays
 throttle    `thin_link`: messages take as long as on a slower network
 launch      `python -m d2lmini launch -n 4 train.py`
-cluster     a model of training with n processes; `alpha_beta`: a model of one exchange
 """
 
 from __future__ import annotations

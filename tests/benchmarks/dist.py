@@ -2,7 +2,6 @@
 
     python tests/benchmarks/dist.py                      # 2 processes, several thin links
     python tests/benchmarks/dist.py --quick --json       # one round; JSON, a line a figure
-    python tests/benchmarks/dist.py --steps              # only the seconds of steps, for a model
     python tests/benchmarks/dist.py --namespaces 100     # over a real wire of 100 Mbit/s (root)
 
 Three kinds of work compute the gradients, of a Trainer's parameters all of them. `sleep`: layers
@@ -157,11 +156,10 @@ def measure(wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "communicate": sums_of([nd.zeros(p.shape) for p in model.params]),
             "step": steps_of(model, "dist_sync"),
         }
-        nbytes = sum(p.data()._spec.nbytes for p in model.params)
         for gb_s in wanted["links"]:
             with link_of(gb_s, LATENCY_S):
                 seconds = turns(calls, wanted["rounds"], wanted["times"])
-            yield {"what": "overlap", "work": work, "link": gb_s, "nbytes": nbytes, **seconds}
+            yield {"what": "overlap", "work": work, "link": gb_s, **seconds}
     for gb_s, latency_s in wanted["bucket links"]:
         arrays = [nd.zeros(ELEMENTS) for _ in range(TENSORS)]
         calls = {"buckets": sums_of(arrays), "one each": sums_of(arrays, alone=True)}
@@ -240,7 +238,6 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3, help="steps of a turn (default 3)")
     parser.add_argument("--quick", action="store_true", help="one link, one round of one step")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure")
-    parser.add_argument("--steps", action="store_true", help="print only seconds of steps, as JSON")
     parser.add_argument("--namespaces", type=float, metavar="MBIT", help="over a shaped real wire")
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -256,22 +253,18 @@ def main() -> None:
         "rounds": 1 if args.quick else args.rounds,
         "times": 1 if args.quick else args.times,
     }
-    if args.steps or args.quick:
-        wanted["bucket links"] = [] if args.steps else wanted["bucket links"][:1]
+    if args.quick:
+        wanted["bucket links"] = wanted["bucket links"][:1]
     for found in launched(args, wanted):
         load = os.getloadavg()[0]
-        if args.steps:
-            keys = ("work", "link", "nbytes", "compute", "communicate", "step")
-            medians = {k: quartiles(found[k])[1] if k in keys[3:] else found[k] for k in keys}
-            print(json.dumps({**medians, "n": args.n, "latency_s": LATENCY_S}))
-        elif args.json:
+        if args.json:
             what, figure, target = sentence(found)
             print(
                 json.dumps({**found, "ratio": what, **vars(figure), "target": target, "load": load})
             )
         else:
             print(told(found), flush=True)
-    if not (args.json or args.steps):
+    if not args.json:
         print(f"{args.n} processes on {os.cpu_count()} cores; load at the end {load:.1f}")
 
 

@@ -58,7 +58,7 @@ SPACES = {
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
         profiler.summary:Summary profiler.lint:Lint""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
-    "d2l": "d2l d2l.check d2l.cluster",
+    "d2l": "d2l d2l.check",
     "Mixed precision": "contrib.amp",
     "Threads in every order": "interleavings",
     "Streams without a GPU": "streams",
