@@ -264,14 +264,14 @@ class DistKVStore(KVStore):
         writes: Sequence[Var], nbytes: int,
     ) -> None:  # fmt: skip
         """Push a task that all processes must take part in; see this module for its order."""
-        job = self._world
+        job, order = self._world, self._world.order
 
         def run() -> None:
             job.agree(plan)
             fn()
 
         # `order` is changed in place: if a task fails, all later tasks are skipped.
-        task = Exchange(run, name, (*reads, job.order), (*writes, job.order))
+        task = Exchange(run, name, (*reads, order), (*writes, order))
         task.nbytes = nbytes
         engine.current.push(task)
 
