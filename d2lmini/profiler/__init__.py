@@ -8,6 +8,7 @@ graph      a picture of the dependencies, which `engine.order` derives
 draw       the timeline; `summary` the table
 chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
 foreign    traces of PyTorch, JAX and others; `load` reads them too
+merge      the traces of several processes as one
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
@@ -29,6 +30,7 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.profiler.load import load as load
+from d2lmini.profiler.merge import merge as merge
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
 from d2lmini.profiler.tracing import Trace as Trace

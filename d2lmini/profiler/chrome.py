@@ -36,7 +36,7 @@ import numpy as np
 from d2lmini import callsite, files
 from d2lmini.callsite import Site
 from d2lmini.engine.order import order_of
-from d2lmini.profiler.records import Change, Operation
+from d2lmini.profiler.records import Change, Operation, PlacedOperation
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -227,6 +227,9 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             "reads": operation.reads,
             "writes": operation.writes,
         }
+        if isinstance(operation, PlacedOperation):
+            args["place"], args["rank"] = operation.place, operation.rank
+            args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
         if operation.by:
             args["by"] = operation.by
         if trace.recording[number - 1 : number] == b"\1":

@@ -26,6 +26,7 @@ from __future__ import annotations
 import gc
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,28 +121,33 @@ class CpuTimes:
 def split_off_cpu(
     operations: Sequence[Operation], times: dict[int, CpuTime], pauses: Iterable[Pause]
 ) -> dict[int, OffCpu]:
-    """The parts off the CPU of each operation whose CPU time is known."""
+    """The parts off the CPU of each operation whose CPU time is known. Each rank of a merged trace
+    has a lock of its own."""
     collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
-    known = [o for o in operations if o.run_ns and o.number in times]
-    python = Intervals(
-        (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
-        for operation in known
-        if times[operation.number].pushed
-    )
+    ranks: dict[int, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        if operation.run_ns and operation.number in times:
+            ranks[getattr(operation, "rank", -1)].append(operation)
     parts = {}
-    for operation in known:
-        time_of = times[operation.number]
-        begin, end = operation.began_ns, operation.ended_ns
-        off_ns = max(0, operation.run_ns - time_of.ns)
-        preempted = min(off_ns, time_of.delayed_ns or 0)
-        left_ns = off_ns - preempted
-        collected = min(left_ns, int(collections.within(begin, end)))
-        gil = left_ns = left_ns - collected
-        if time_of.pushed:
-            gil = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
-        elif time_of.delayed_ns is None:
-            gil = 0
-        parts[operation.number] = OffCpu(preempted, collected, gil, left_ns - gil)
+    for own in ranks.values():
+        python = Intervals(
+            (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
+            for operation in own
+            if times[operation.number].pushed
+        )
+        for operation in own:
+            time_of = times[operation.number]
+            begin, end = operation.began_ns, operation.ended_ns
+            off_ns = max(0, operation.run_ns - time_of.ns)
+            preempted = min(off_ns, time_of.delayed_ns or 0)
+            left_ns = off_ns - preempted
+            collected = min(left_ns, int(collections.within(begin, end)))
+            gil = left_ns = left_ns - collected
+            if time_of.pushed:
+                gil = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
+            elif time_of.delayed_ns is None:
+                gil = 0
+            parts[operation.number] = OffCpu(preempted, collected, gil, left_ns - gil)
     return parts
 
 

@@ -20,7 +20,7 @@ from d2lmini.profiler.chrome import FACTS
 from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.json_stream import check, is_few, is_time, is_whole
 from d2lmini.profiler.outside import Copy, Notice
-from d2lmini.profiler.records import Operation, SplitRecord, Wait
+from d2lmini.profiler.records import Operation, PlacedOperation, SplitRecord, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -42,7 +42,7 @@ FORMS: dict[str, Any] = {
     "tid": int, "number": int, "issued at": str, "site": _SITE, "issued by": str,
     "context": (str, [int]), "lane": str, "pushed us": is_time, "ready us": (None, is_time),
     "priority": is_whole, "predicted us": (float, str), "FLOPs": (float, str), "reads": [is_whole],
-    "writes": [is_whole], "by": int,
+    "writes": [is_whole], "place": str, "rank": is_few, "came us": (None, is_time), "by": int,
     "failure": str, "cpu": [int, (None, int), bool], "split": [is_few, int, int, bool],
     "joined": [is_whole], "worker": str, "began us": (None, is_time), "ended us": (None, is_time),
     "at": str, "for operation": int, "target": (None, is_whole), "pushed": int, "call": str,
@@ -138,7 +138,10 @@ class OwnReader:
 
     def _operation(self, event: dict[str, Any], args: dict[str, Any]) -> None:
         trace = self.trace
-        operation = Operation()
+        operation: Any = Operation()
+        if "place" in args:
+            operation = PlacedOperation(intern(args["place"]), args["rank"])
+            operation.came_ns = self._ns(args["came us"])
         operation.number = args["number"]
         if operation.number != len(trace.operations) + 1:
             raise MXNetError(

@@ -13,6 +13,25 @@ from d2lmini.context import Context
 from d2lmini.engine.operation import Operation as Operation
 
 
+class PlacedOperation(Operation):
+    """An operation whose place has a name of its own: "rank 1 cpu", "GPU stream 7".
+
+    rank      in a merged trace: the rank that ran it; else -1
+    came_ns   of a collective in a merged trace: when its rank began it; else 0
+    """
+
+    __slots__ = ("_place", "came_ns", "rank")
+
+    def __init__(self, place: str, rank: int = -1):
+        self._place = place
+        self.rank = rank
+        self.came_ns = 0
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+
 class Wait(NamedTuple):
     """A wait of a thread of the program.
 

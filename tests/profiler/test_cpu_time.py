@@ -45,6 +45,17 @@ def test_a_pushed_function_waits_for_the_lock_no_longer_than_other_python_code_c
     }  # fmt: skip
 
 
+def test_the_ranks_of_a_merged_trace_do_not_share_a_lock():
+    operations = [ran(number, 0, 10) for number in (1, 2)]
+    times = [(1, 6, 0, True), (2, 8, 0, True)]
+    together = split(*operations, times=times)
+    assert together[1] == OffCpu(0, 0, 4 * MS, 0) and together[2] == OffCpu(0, 0, 2 * MS, 0)
+    for rank, operation in enumerate(operations):
+        operation.rank = rank
+    apart = split(*operations, times=times)
+    assert apart[1] == OffCpu(0, 0, 0, 4 * MS) and apart[2] == OffCpu(0, 0, 0, 2 * MS)
+
+
 def test_a_short_operation_of_which_preemption_is_not_known_says_so():
     assert split(ran(1, 0, 10), times=[(1, 4, None, False)]) == {1: OffCpu(0, 0, 0, 6 * MS)}
 

@@ -15,7 +15,7 @@ import pytest
 
 from d2lmini import MXNetError, cpu, gpu
 from d2lmini.d2l import check
-from d2lmini.profiler import Trace, load
+from d2lmini.profiler import Trace, load, merge
 
 DATA = Path(__file__).parents[2] / "chapters" / "traces"
 RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz", "jax.trace.json.gz")
@@ -215,15 +215,29 @@ def test_memory_of_a_gpu(tmp_path):
     assert device.holders[0].name == "ampere_sgemm_128x64_tn"
 
 
-def test_a_collective_of_nccl_is_on_the_wire(tmp_path):
-    args = {"correlation": 1, "device": 0, "stream": 20}
-    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
-    launch = span("cudaLaunchKernel", 1, 50, 1, cat="cuda_runtime", args=args)
-    kernel = span(name, 20, 110, 1090, pid=0, cat="kernel", args=args)
-    path = tmp_path / "job.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [launch, kernel]}))
-    (operation,) = load(path).operations
-    assert (operation.name, operation.lane) == ("AllReduce", "wire")
+def test_ranks_of_a_job_of_pytorch(tmp_path):
+    """NCCL's kernels are the collectives."""
+    traces = []
+    for late_us in (0, 500):
+        events = []
+        for step in range(3):
+            t = 2000.0 * step + 100
+            call = span("cudaLaunchKernel", 1, 0, 1, cat="cuda_runtime")
+            for k, (name, begin, end, stream) in enumerate((
+                ("sgemm", t, t + 500 + late_us, 7),
+                ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", t + 510 + late_us, t + 1200, 20),
+            )):  # fmt: skip
+                args = {"correlation": 10 * step + k, "device": 0, "stream": stream}
+                events.append({**call, "ts": t - 50 + k, "args": args})
+                events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream,
+                               "ts": begin, "dur": end - begin, "args": args})  # fmt: skip
+        path = tmp_path / f"{late_us}.json"
+        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        traces.append(path)
+    merged = merge(traces)
+    sums = [[o for o in merged.operations if o.lane == "wire" and o.rank == k] for k in (0, 1)]
+    assert len(sums[0]) == len(sums[1]) == 3
+    assert all(late.number in merged.needs(early.number) for early, late in zip(*sums))
 
 
 # -- events written by hand ------------------------------------------------------------------------

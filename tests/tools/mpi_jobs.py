@@ -23,12 +23,12 @@ def needs_mpi():
         pytest.skip(str(problem))
 
 
-def launched(n, *args, job=JOB, **environment):
-    """One job's exit status, and all that it printed."""
+def launched(n, *args, job=JOB, folder=JOB.parents[2], **environment):
+    """One job's exit status, and all that it printed; it runs in `folder`."""
     needs_mpi()
     done = subprocess.run(
         [sys.executable, "-m", "d2lmini", "launch", "-n", str(n), str(job), *map(str, args)],
-        capture_output=True, text=True, timeout=100, cwd=JOB.parents[2],
+        capture_output=True, text=True, timeout=100, cwd=folder,
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
              **environment},
     )  # fmt: skip

@@ -5,16 +5,34 @@ The jobs are those of `tools/resume_job.py`; what one process does is in `test_c
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import resume_job
-from mpi_jobs import launched
 
 from d2lmini import gluon
+from d2lmini.distributed import launch as launching
 
 JOB = Path(resume_job.__file__)
+
+
+def launched(n, *args):
+    """One job's exit status, and all that it printed."""
+    pytest.importorskip("mpi4py", reason="there is no mpi4py: pip install 'd2lmini[dist]'")
+    try:
+        launching._mpiexec()
+    except ValueError as problem:
+        pytest.skip(str(problem))
+    done = subprocess.run(
+        [sys.executable, "-m", "d2lmini", "launch", "-n", str(n), str(JOB), *map(str, args)],
+        capture_output=True, text=True, timeout=100, cwd=JOB.parents[2],
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -29,10 +47,10 @@ JOB = Path(resume_job.__file__)
 )
 def test_a_job_goes_on_to_the_same_bits(n, who, nth, tmp_path):
     """Each rank to its own: running means and what is dropped out differ between them."""
-    status, told = launched(n, "break", tmp_path, who, nth, job=JOB)
+    status, told = launched(n, "break", tmp_path, who, nth)
     assert status != 0 and f"rank {who} was killed" in told
     assert not list(tmp_path.glob("broken.*"))
-    status, told = launched(n, "resume", tmp_path, job=JOB)
+    status, told = launched(n, "resume", tmp_path)
     assert status == 0, told
     bits = [
         [(tmp_path / f"{name}.{r}").read_bytes() for r in range(n)] for name in ("whole", "broken")
@@ -47,7 +65,7 @@ def test_k_processes_weigh_a_rest_as_one_has_it(k, tmp_path):
     one = resume_job.train_weighed(
         1, 0, lambda params: gluon.Trainer(params, "sgd", {"learning_rate": 0.1})
     )
-    status, told = launched(k, "share", tmp_path, job=JOB)
+    status, told = launched(k, "share", tmp_path)
     assert status == 0, told
     for r in range(k):
         found = np.fromfile(tmp_path / f"{r}", "float32")
