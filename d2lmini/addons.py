@@ -1,7 +1,7 @@
 """Add-ons: the parts of the library that the core does not need, each in a folder of its own.
 
     cuda         GPUs by CuPy: streams, kernels, replayed graphs, NCCL
-    distributed  several processes that train together, and a model of their speed
+    distributed  several processes that train together
     onnx         nets as ONNX files
     compat       interfaces of older MXNet programs: `import mxnet`, `mx.io`, `Symbol.bind`,
                  `mx.profiler`, `mx.test_utils`
@@ -12,7 +12,7 @@ a program first asks for it:
 
 >>> from d2lmini import addons, io
 >>> addons.find("kvstore.dist")
-<function create at ...>
+<class 'd2lmini.distributed.dist.DistKVStore'>
 >>> io.__name__
 'd2lmini.compat.io'
 
@@ -35,7 +35,7 @@ HOOKS = {
     "gpu": "d2lmini.cuda.device",
     "emit_cuda": "d2lmini.cuda.emit_cuda",
     "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
-    "kvstore.dist": "d2lmini.distributed:create",
+    "kvstore.dist": "d2lmini.distributed.dist:DistKVStore",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx.block:export_onnx",
     "Symbol.bind": "d2lmini.compat.bind",
@@ -47,7 +47,7 @@ HOOKS = {
 NAMES = {
     ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
-    ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
+    ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
         set_state start stop""",
@@ -61,7 +61,6 @@ MODULES = {
     "d2lmini.test_utils": "d2lmini.compat.test_utils",
     "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
     "d2lmini.launch": "d2lmini.distributed.launch",
-    "d2lmini.d2l.cluster": "d2lmini.distributed.cluster",
 }
 
 _PROVIDERS = {

@@ -14,7 +14,6 @@
     check       is the schedule as an exercise asks? With a hint for each kind of mistake
     check_engine    does an engine, the library's or your own, keep its promises?
     traffic     bytes copied between devices in a scope, by direction
-    cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
     family      a picture of which class is derived from which
     find_lost   which numbers float16 cannot hold, at a given scale; count_exponents, their sizes
@@ -36,7 +35,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import addons
 from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
 from d2lmini.d2l.memory import get_mem
@@ -146,7 +144,7 @@ _LEFT_OUT = """
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
-    "Benchmark", "Picture", "Ratio", "Verdict", "check", "cluster", "compare", "get_mem", "plt",
+    "Benchmark", "Picture", "Ratio", "Verdict", "check", "compare", "get_mem", "plt",
     "timeline",    *_LAZY,
 ]  # fmt: skip
 
@@ -156,8 +154,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(_MODULES[name])
-    elif name in addons.names_of(__name__):
-        value = addons.attribute_of(__name__, name)
     elif name in _LEFT_OUT:
         raise AttributeError(
             f"d2l.{name} is left out of d2lmini, as are the book's chapters on images and text"
