@@ -9,7 +9,7 @@ import pytest
 
 from d2lmini import np, npx
 from d2lmini.d2l import mxnet as d2l
-from d2lmini.d2l.mxnet import plots
+from d2lmini.compat.books.second import plots
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 

@@ -1,4 +1,4 @@
-"""The second edition's helpers over the real MXNet: the oracle of `d2lmini.d2l.mxnet`.
+"""The second edition's helpers over the real MXNet: the oracle of `d2l.mxnet`.
 
     MXNET_PYTHON peer_d2l.py PROGRAM.py
 
@@ -11,26 +11,28 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-BOOK = Path(__file__).parents[2] / "d2lmini" / "d2l"
+LIBRARY = Path(__file__).parents[2] / "d2lmini"
 
 
 def install(mx):
-    """Make `import d2lmini` MXNet, but for `d2lmini.d2l`, and `import d2l` that."""
-    package = ModuleType("d2lmini.d2l")
-    package.__path__ = [str(BOOK)]
+    """Make `import d2lmini` MXNet, but for the helpers, and `from d2l import mxnet` these."""
     for name, module in list(sys.modules.items()):
         top, dot, rest = name.partition(".")
         if top == "mxnet":
             sys.modules["d2lmini" + dot + rest] = module
-    sys.modules["d2lmini.d2l"] = sys.modules["d2l"] = package
+    for folder in ("d2l", "compat"):
+        package = sys.modules[f"d2lmini.{folder}"] = ModuleType(f"d2lmini.{folder}")
+        package.__path__ = [str(LIBRARY / folder)]
     # A stopwatch of the library also counts what is pending.
     mx.callsite, mx.engine.waitall = ModuleType("callsite"), mx.nd.waitall
     mx.engine.stats = lambda: SimpleNamespace(pending=0)
-    from d2lmini.d2l import models, mxnet
+    from d2lmini.compat.books import models, second
 
-    models.nd = mx.npx  # the layers of both editions call nd.relu
-    sys.modules["d2l.mxnet"] = mxnet
-    return mxnet
+    # The models of both editions call nd's operations.
+    models.nd = SimpleNamespace(dot=mx.np.dot, relu=mx.npx.relu, zeros_like=mx.np.zeros_like)
+    sys.modules["d2l"] = sys.modules["d2lmini.d2l"]
+    sys.modules["d2l.mxnet"] = sys.modules["d2l"].mxnet = second
+    return second
 
 
 if __name__ == "__main__":
