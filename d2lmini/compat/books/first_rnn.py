@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from d2lmini import autograd, gluon, init
@@ -94,15 +95,12 @@ def train_and_predict_rnn(
     """Train `rnn(inputs, state, params)` with `sgd`; every `pred_period` epochs print the
     perplexity and the text that it writes after each prefix."""
     params = get_params()
-
-    def step() -> None:
-        grad_clipping(params, clipping_theta, ctx)
-        sgd(params, lr, 1)  # the loss is a mean already
-
+    model = _ByHand(rnn, params, init_rnn_state, num_hiddens, vocab_size)
+    update = partial(sgd, params, lr, 1)  # the loss is a mean already
     _train(
-        _ByHand(rnn, params, init_rnn_state, num_hiddens, vocab_size), step,
+        model, lambda: params, update, clipping_theta, num_epochs,
         data_iter_random if is_random_iter else data_iter_consecutive,
-        (corpus_indices, batch_size, num_steps, ctx), num_epochs,
+        (corpus_indices, batch_size, num_steps, ctx),
         (pred_period, prefixes, pred_len, vocab_size, ctx, idx_to_char, char_to_idx),
     )  # fmt: skip
 
@@ -115,23 +113,19 @@ def train_and_predict_rnn_gluon(
 ) -> None:  # fmt: skip
     """Train a Block such as `RNNModel` by a Trainer, on consecutive batches; else as above."""
     model.initialize(ctx=ctx, force_reinit=True, init=init.Normal(0.01))
-    trainer = gluon.Trainer(
-        model.collect_params(), "sgd", {"learning_rate": lr, "momentum": 0, "wd": 0}
-    )
-
-    def step() -> None:
-        grad_clipping([p.data() for p in model.collect_params().values()], clipping_theta, ctx)
-        trainer.step(1)  # the loss is a mean already
-
+    params = model.collect_params()
+    trainer = gluon.Trainer(params, "sgd", {"learning_rate": lr, "momentum": 0, "wd": 0})
+    update = partial(trainer.step, 1)  # the loss is a mean already
     _train(
-        model, step, data_iter_consecutive, (corpus_indices, batch_size, num_steps, ctx),
-        num_epochs, (pred_period, prefixes, pred_len, vocab_size, ctx, idx_to_char, char_to_idx),
+        model, lambda: [p.data() for p in params.values()], update, clipping_theta, num_epochs,
+        data_iter_consecutive, (corpus_indices, batch_size, num_steps, ctx),
+        (pred_period, prefixes, pred_len, vocab_size, ctx, idx_to_char, char_to_idx),
     )  # fmt: skip
 
 
 def _train(
-    model: Any, step: Callable[[], None], data_iter: Net, data: tuple[Any, ...], num_epochs: int,
-    writing: tuple[Any, ...],
+    model: Any, get_params: Callable[[], list[Any]], update: Callable[[], None], theta: float,
+    num_epochs: int, data_iter: Net, data: tuple[Any, ...], writing: tuple[Any, ...],
 ) -> None:  # fmt: skip
     """The loop of both functions. Perplexity is exp of the mean loss."""
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -151,7 +145,8 @@ def _train(
                 y = Y.T.reshape((-1,))
                 l = loss(y_hat, y).mean()
             l.backward()
-            step()
+            grad_clipping(get_params(), theta, ctx)
+            update()
             loss_sum += l.as_in_context(loss_sum.context) * y.size
             n += y.size
         if epoch % pred_period == 0:

@@ -30,14 +30,10 @@ def get_dataloader_workers() -> int:
     return 0
 
 
-def synthetic_data(w: Any, b: float, num_examples: int) -> tuple[Any, Any]:
+def synthetic_data(w: Any, b: Any, num_examples: int, noise: float = 0.01) -> tuple[Any, Any]:
     """X and y = X w + b + noise, y as a column."""
-    return _linear_data(w, b, num_examples, 0.01)
-
-
-def _linear_data(w: Any, b: Any, n: int, noise: float) -> tuple[Any, Any]:
-    X = np.random.randn(n, len(w))
-    return X, np.dot(X, w.reshape((-1, 1))) + b + np.random.randn(n, 1) * noise
+    X = np.random.randn(num_examples, len(w))
+    return X, np.dot(X, w.reshape((-1, 1))) + b + np.random.randn(num_examples, 1) * noise
 
 
 def get_data_ch11(batch_size: int = 10, n: int = 1500) -> tuple[Any, int]:
@@ -55,7 +51,7 @@ class SyntheticRegressionData(DataModule):
     ):  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
-        self.X, self.y = _linear_data(w, b, num_train + num_val, noise)
+        self.X, self.y = synthetic_data(w, b, num_train + num_val, noise)
 
     def get_dataloader(self, train: bool) -> Any:
         """Batches of the first `num_train` examples, or of the others."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import autograd, gluon, np, npx
 from d2lmini.compat.books import loops
-from d2lmini.compat.books.second import plots
+from d2lmini.compat.books.second.plots import redraw
 from d2lmini.gluon import nn
 
 
@@ -85,7 +85,14 @@ class ProgressBoard(HyperParameters):
         self.data.setdefault(label, []).append(mean)
         points.clear()
         if self.display:
-            plots.show_curves(self)
+            curves = [
+                (*zip(*points), {"linestyle": style, "color": color})
+                for points, style, color in zip(self.data.values(), self.ls, self.colors)
+            ]
+            redraw(
+                self, curves, self.xlabel, self.ylabel, self.xlim, self.ylim, self.xscale,
+                self.yscale, list(self.data), False,
+            )  # fmt: skip
 
 
 class SGD(HyperParameters):

@@ -115,42 +115,20 @@ def _in_notebook() -> bool:
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-def show_curves(board: Any) -> None:
-    """Draw a ProgressBoard anew."""
+def redraw(board: Any, curves: Iterable[Any], *options: Any) -> None:
+    """In a notebook, draw the curves of a ProgressBoard or an Animator anew: tuples of arguments
+    for `axes.plot`, the last of them its keywords. `options` are those of `set_axes`."""
     if not _in_notebook():
         return
+    from IPython import display
+
     use_svg_display()
     if board.fig is None:
         board.fig = pyplot().figure(figsize=board.figsize)
-    curves = [
-        (([p.x for p in points], [p.y for p in points]), {"linestyle": style, "color": color})
-        for points, style, color in zip(board.data.values(), board.ls, board.colors)
-    ]
-    options = (board.xlabel, board.ylabel, board.xlim, board.ylim, board.xscale, board.yscale)
-    _redraw(board.fig, board.axes or pyplot().gca(), curves, *options, list(board.data), False)
-
-
-def show_animation(animator: Any) -> None:
-    """Draw an Animator anew."""
-    if not _in_notebook():
-        return
-    use_svg_display()
-    if not hasattr(animator, "fig"):
-        animator.fig, axes = pyplot().subplots(
-            animator.nrows, animator.ncols, figsize=animator.figsize, squeeze=False
-        )
-        animator.axes = list(axes.flatten())
-    curves = [(curve, {}) for curve in zip(animator.X, animator.Y, animator.fmts)]
-    _redraw(animator.fig, animator.axes[0], curves, *animator.axes_options, True)
-
-
-def _redraw(figure: Any, axes: Any, curves: Sequence[tuple[Any, Any]], *options: Any) -> None:
-    """Draw the curves of a figure anew; a curve is the arguments for `axes.plot`."""
-    from IPython import display
-
+    axes = board.axes or pyplot().gca()
     axes.cla()
-    for arguments, style in curves:
+    for *arguments, style in curves:
         axes.plot(*arguments, **style)
     set_axes(axes, *options)
-    display.display(figure)
+    display.display(board.fig)
     display.clear_output(wait=True)

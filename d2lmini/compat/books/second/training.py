@@ -18,7 +18,7 @@ from typing import Any
 from d2lmini import gluon, init, np, npx
 from d2lmini.compat.books import loops
 from d2lmini.compat.books.loops import Batches, Net
-from d2lmini.compat.books.second import plots
+from d2lmini.compat.books.second.plots import redraw
 from d2lmini.context import Context
 from d2lmini.d2l import accuracy as core
 from d2lmini.d2l import benchmark
@@ -99,7 +99,7 @@ class Animator:
         figsize: tuple[float, float] = (3.5, 2.5),
     ):  # fmt: skip
         self.axes_options = xlabel, ylabel, xlim, ylim, xscale, yscale, list(legend or [])
-        self.fmts, self.nrows, self.ncols, self.figsize = fmts, nrows, ncols, figsize
+        self.fmts, self.figsize, self.fig, self.axes = fmts, figsize, None, None
         self.X: list[list[Any]] = []
         self.Y: list[list[Any]] = []
 
@@ -114,7 +114,8 @@ class Animator:
             if a is not None and b is not None:
                 self.X[i].append(float(a))
                 self.Y[i].append(float(b))
-        plots.show_animation(self)
+        curves = [(*curve, {}) for curve in zip(self.X, self.Y, self.fmts)]
+        redraw(self, curves, *self.axes_options)
 
 
 def grad_clipping(net: Any, theta: float) -> None:
