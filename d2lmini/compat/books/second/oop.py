@@ -126,7 +126,7 @@ class Module(nn.Block, HyperParameters):
     def plot(self, key: str, value: Any, train: bool) -> None:
         """Add a value to the curve train_KEY or val_KEY; waits for it."""
         assert hasattr(self, "trainer"), "Trainer is not inited"
-        self.board.xlabel = "epoch"
+        self.board.xlabel = "epoch"  # type: ignore[attr-defined]
         trainer = self.trainer
         if train:
             x = trainer.train_batch_idx / trainer.num_train_batches

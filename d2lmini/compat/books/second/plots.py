@@ -39,13 +39,11 @@ def plot(
     serves all."""
     set_figsize(figsize)
     axes = axes or pyplot().gca()
-    if Y is None:
-        curves = [(y,) for y in _curves(X)]
-    else:
-        ys, xs = _curves(Y), _curves(X)
-        curves = list(zip(xs * len(ys) if len(xs) == 1 else xs, ys))
+    curves = [_curves(values) for values in (X, Y) if values is not None]
+    count = max(map(len, curves))
     axes.cla()
-    for curve, fmt in zip(curves, list(fmts) * len(curves)):
+    columns = [one * count if len(one) == 1 else one for one in curves]
+    for *curve, fmt in zip(*columns, list(fmts) * count):
         axes.plot(*curve, fmt)
     set_axes(axes, xlabel, ylabel, xlim, ylim, xscale, yscale, legend)
 
@@ -125,7 +123,7 @@ def redraw(board: Any, curves: Iterable[Any], *options: Any) -> None:
     use_svg_display()
     if board.fig is None:
         board.fig = pyplot().figure(figsize=board.figsize)
-    axes = board.axes or pyplot().gca()
+    axes = board.axes or board.fig.gca()
     axes.cla()
     for *arguments, style in curves:
         axes.plot(*arguments, **style)

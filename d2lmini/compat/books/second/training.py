@@ -114,8 +114,8 @@ class Animator:
             if a is not None and b is not None:
                 self.X[i].append(float(a))
                 self.Y[i].append(float(b))
-        curves = [(*curve, {}) for curve in zip(self.X, self.Y, self.fmts)]
-        redraw(self, curves, *self.axes_options)
+        curves = zip(self.X, self.Y, self.fmts)
+        redraw(self, ((*curve, {}) for curve in curves), *self.axes_options)
 
 
 def grad_clipping(net: Any, theta: float) -> None:

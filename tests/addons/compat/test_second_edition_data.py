@@ -180,7 +180,8 @@ def time_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("D2L_DATA", str(tmp_path))
     address = d2l.DATA_URL + "timemachine.txt"
     monkeypatch.setattr(
-        "d2lmini.compat.books.second.text._TIME_MACHINE", (address, hashlib.sha1(TEXT.encode()).hexdigest())
+        "d2lmini.compat.books.second.text._TIME_MACHINE",
+        (address, hashlib.sha1(TEXT.encode()).hexdigest()),
     )
 
 
