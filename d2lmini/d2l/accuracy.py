@@ -39,7 +39,7 @@ def evaluate_accuracy(
     hits, n = 0, 0
     for X, y in data_iter:
         Xs, ys = split(X, y, contexts)
-        hits = hits + count_hits([net(part) for part in Xs], ys)
+        hits += count_hits([net(part) for part in Xs], ys)
         n += sum(part.size for part in ys)
     return float(hits) / n
 

@@ -26,10 +26,13 @@ def install(mx):
     # A stopwatch of the library also counts what is pending.
     mx.callsite, mx.engine.waitall = ModuleType("callsite"), mx.nd.waitall
     mx.engine.stats = lambda: SimpleNamespace(pending=0)
-    from d2lmini.compat.books import models, second
+    from d2lmini.compat.books import loops, models, second
 
-    # The models of both editions call nd's operations.
-    models.nd = SimpleNamespace(dot=mx.np.dot, relu=mx.npx.relu, zeros_like=mx.np.zeros_like)
+    # What both editions share calls nd's operations, which take np's arrays in d2lmini only.
+    models.nd = loops.nd = SimpleNamespace(
+        add_n=lambda *arrays: sum(arrays), dot=mx.np.dot, maximum=mx.np.maximum,
+        minimum=mx.np.minimum, relu=mx.npx.relu, sqrt=mx.np.sqrt, zeros_like=mx.np.zeros_like,
+    )  # fmt: skip
     sys.modules["d2l"] = sys.modules["d2lmini.d2l"]
     sys.modules["d2l.mxnet"] = sys.modules["d2l"].mxnet = second
     return second

@@ -6,7 +6,7 @@ Losses and hits are summed on the CPU and read once per epoch: the loops never w
 the next batch begins while the last gradients are still being computed. The engine's bound on
 pending bytes keeps memory low. (The books' own loops read each batch's loss, which waits.)
 
-The arrays may be `nd`'s or `np`'s: nothing here makes one.
+The arrays may be those of `nd` or of `np`: nothing here makes one from numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from d2lmini import autograd, gluon, init
+from d2lmini import ndarray as nd
 from d2lmini.compat.books.models import linreg, squared_loss
 from d2lmini.context import Context, cpu
 from d2lmini.d2l.accuracy import Parts, Split, count_hits, evaluate_accuracy, split_batch
@@ -68,7 +69,9 @@ def train_epoch(
     loss_sum, hits, n = 0, 0, 0
     for X, y in train_iter:
         l, right = train_batch(net, X, y, loss, step, devices, split_f)
-        loss_sum, hits, n = loss_sum + l, hits + right, n + y.shape[0]
+        loss_sum += l
+        hits += right
+        n += y.shape[0]
     return float(loss_sum) / n, float(hits) / n, n
 
 
@@ -84,8 +87,8 @@ def sgd(params: Iterable[Any], lr: float, batch_size: int) -> None:
 def grad_clipping(params: Sequence[Any], theta: float, ctx: Context | None = None) -> None:
     """Scale all gradients so that their joint norm is at most `theta`. Does not wait."""
     ctx = ctx or params[0].context
-    norm = sum((p.grad**2).sum().as_in_context(ctx) for p in params) ** 0.5
-    factor = (theta / norm.clip(1e-30, 1e38)).clip(0, 1)
+    norm = nd.sqrt(nd.add_n(*[(p.grad**2).sum().as_in_context(ctx) for p in params]))
+    factor = nd.minimum(theta / nd.maximum(norm, 1e-30), 1.0)
     for param in params:
         param.grad[:] *= factor.as_in_context(param.context)
 
