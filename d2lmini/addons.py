@@ -46,18 +46,17 @@ HOOKS = {
 #: Public names: the module that shows them, and the module of an add-on that provides them.
 NAMES = {
     ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
+    ("d2lmini.d2l", "d2lmini.compat.books.characters"): """
+        RNNModel data_iter_consecutive data_iter_random predict_rnn predict_rnn_gluon to_onehot
+        train_and_predict_rnn train_and_predict_rnn_gluon""",
     ("d2lmini.d2l", "d2lmini.compat.books.figures"): """
         bbox_to_rect semilogy set_figsize show_bboxes show_images show_trace_2d use_svg_display""",
     ("d2lmini.d2l", "d2lmini.compat.books.first"): """
         data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist load_data_jay_lyrics
         show_fashion_mnist train train_2d train_batch_ch13 train_ch3 train_ch5 train_ch7 train_ch13
         train_gluon_ch7""",
-    ("d2lmini.d2l", "d2lmini.compat.books.first_rnn"): """
-        RNNModel predict_rnn predict_rnn_gluon to_onehot train_and_predict_rnn
-        train_and_predict_rnn_gluon""",
     ("d2lmini.d2l", "d2lmini.compat.books.loops"): "evaluate_accuracy_gpus grad_clipping sgd",
     ("d2lmini.d2l", "d2lmini.compat.books.models"): "Residual corr2d linreg resnet18 squared_loss",
-    ("d2lmini.d2l", "d2lmini.compat.books.text"): "data_iter_consecutive data_iter_random",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
     ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """

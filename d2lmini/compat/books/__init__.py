@@ -10,8 +10,8 @@ editions share their loops; each has the names, signatures and printed lines of 
     models.py     Residual, resnet18, linear regression, a convolution by hand
     figures.py    curves, pictures, boxes, the path of an optimizer
     files.py      data that must be on this machine
-    text.py       text in batches, and a net that writes
-    first.py, first_rnn.py    the first edition
+    characters.py batches of a text, a net that writes; recurrent nets of the first edition
+    first.py      the first edition's data and training
     second/       the second edition
 
 `d2lmini/addons.py` says which name of `d2lmini.d2l` is in which of these files.

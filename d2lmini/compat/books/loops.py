@@ -2,6 +2,9 @@
 
     loss, accuracy, n = train_epoch(net, train_iter, loss, trainer.step, [cpu(0), cpu(1)])
 
+>>> descend_2d(lambda x1, x2, s1, s2: (x1 / 2, x2 / 2, 0, 0), steps=1)
+[(-5, -2), (-2.5, -1.0)]
+
 Losses and hits are summed on the CPU and read once per epoch: the loops never wait for a batch, so
 the next batch begins while the last gradients are still being computed. The engine's bound on
 pending bytes keeps memory low. (The books' own loops read each batch's loss, which waits.)

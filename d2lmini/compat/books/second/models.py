@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import gluon, init, np, npx
+from d2lmini.compat.books.characters import write
 from d2lmini.compat.books.models import linreg, squared_loss
 from d2lmini.compat.books.second.oop import Classifier, Module
-from d2lmini.compat.books.text import write
 from d2lmini.gluon import nn, rnn
 
 

@@ -89,10 +89,7 @@ class ProgressBoard(HyperParameters):
                 (*zip(*points), {"linestyle": style, "color": color})
                 for points, style, color in zip(self.data.values(), self.ls, self.colors)
             ]
-            redraw(
-                self, curves, self.xlabel, self.ylabel, self.xlim, self.ylim, self.xscale,
-                self.yscale, list(self.data), False,
-            )  # fmt: skip
+            redraw(self, curves, list(self.data), grid=False)
 
 
 class SGD(HyperParameters):

@@ -113,9 +113,9 @@ def _in_notebook() -> bool:
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-def redraw(board: Any, curves: Iterable[Any], *options: Any) -> None:
+def redraw(board: Any, curves: Iterable[Any], legend: Any, grid: bool) -> None:
     """In a notebook, draw the curves of a ProgressBoard or an Animator anew: tuples of arguments
-    for `axes.plot`, the last of them its keywords. `options` are those of `set_axes`."""
+    for `axes.plot`, the last of them its keywords."""
     if not _in_notebook():
         return
     from IPython import display
@@ -127,6 +127,7 @@ def redraw(board: Any, curves: Iterable[Any], *options: Any) -> None:
     axes.cla()
     for *arguments, style in curves:
         axes.plot(*arguments, **style)
-    set_axes(axes, *options)
+    limits = board.xlim, board.ylim, board.xscale, board.yscale
+    set_axes(axes, board.xlabel, board.ylabel, *limits, legend, grid)
     display.display(board.fig)
     display.clear_output(wait=True)

@@ -29,9 +29,9 @@ from typing import Any
 import numpy
 
 from d2lmini import np
+from d2lmini.compat.books.characters import data_iter_consecutive, data_iter_random
 from d2lmini.compat.books.files import DATA_URL, download
 from d2lmini.compat.books.second.oop import DataModule
-from d2lmini.compat.books.text import data_iter_consecutive, data_iter_random
 
 #: Files of these classes: (address, SHA-1).
 _TIME_MACHINE = (DATA_URL + "timemachine.txt", "090b5e7e70c295757f55df93cb0a180b9691891a")

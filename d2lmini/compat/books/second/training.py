@@ -18,6 +18,7 @@ from typing import Any
 from d2lmini import gluon, init, np, npx
 from d2lmini.compat.books import loops
 from d2lmini.compat.books.loops import Batches, Net
+from d2lmini.compat.books.second.oop import HyperParameters
 from d2lmini.compat.books.second.plots import redraw
 from d2lmini.context import Context
 from d2lmini.d2l import accuracy as core
@@ -88,7 +89,7 @@ class Accumulator:
         return self.data[idx]
 
 
-class Animator:
+class Animator(HyperParameters):
     """Curves that grow; drawn in a notebook, kept in `X` and `Y` everywhere."""
 
     def __init__(
@@ -98,8 +99,8 @@ class Animator:
         fmts: Sequence[str] = ("-", "m--", "g-.", "r:"), nrows: int = 1, ncols: int = 1,
         figsize: tuple[float, float] = (3.5, 2.5),
     ):  # fmt: skip
-        self.axes_options = xlabel, ylabel, xlim, ylim, xscale, yscale, list(legend or [])
-        self.fmts, self.figsize, self.fig, self.axes = fmts, figsize, None, None
+        self.save_hyperparameters()
+        self.fig = self.axes = None
         self.X: list[list[Any]] = []
         self.Y: list[list[Any]] = []
 
@@ -115,7 +116,7 @@ class Animator:
                 self.X[i].append(float(a))
                 self.Y[i].append(float(b))
         curves = zip(self.X, self.Y, self.fmts)
-        redraw(self, ((*curve, {}) for curve in curves), *self.axes_options)
+        redraw(self, ((*curve, {}) for curve in curves), self.legend, grid=True)
 
 
 def grad_clipping(net: Any, theta: float) -> None:
