@@ -429,12 +429,6 @@ def test_boxes(plt):
     assert len(axes.patches) == 2 and [t.get_text() for t in axes.texts] == ["dog"]
 
 
-def test_svg_display_outside_a_notebook_changes_nothing(plt):
-    before = dict(plt.rcParams)
-    d2l.use_svg_display()
-    assert dict(plt.rcParams) == before
-
-
 # --- several devices ---
 
 RNG = np.random.default_rng(0)

@@ -275,7 +275,7 @@ def test_translations_are_read_from_the_archive(tmp_path, monkeypatch):
     assert data.tgt_vocab.idx_to_token == ["!", "<bos>", "<eos>", "<pad>", "<unk>", "va"]
 
 
-# -- download.py -----------------------------------------------------------------------------------
+# -- files.py --------------------------------------------------------------------------------------
 
 
 def test_files_by_name_and_archives(tmp_path, monkeypatch):
