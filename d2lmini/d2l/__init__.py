@@ -23,11 +23,12 @@ Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.
 concluded from the rounds), `observed.py` and `explain.py` (the reasons), `claims.py` (claims of the
 chapters, checked on your machine).
 
-The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
-after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
-`models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
-nets), `figures.py`. They are imported at first use, as are `programs.py` (folding), `classes.py`
-(family), `recorder.py` (recording, dependency_graph), and matplotlib at the first drawing.
+Data, devices and accuracy: `load_data_digits`, `try_gpu`, `try_all_gpus`, `split_batch`,
+`evaluate_accuracy`. The other helpers of the book's own package (train_ch3, resnet18, ...) are in
+`d2lmini.compat.books`, and have their names here too: `import d2lzh as d2l` after
+`d2lmini.install_as_mxnet()`.
+
+Most files are imported at first use, and matplotlib at the first drawing.
 """
 
 from __future__ import annotations
@@ -46,88 +47,34 @@ if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
     from d2lmini.d2l import check
-    from d2lmini.d2l.chars import (
-        grad_clipping,
-        predict_rnn,
-        predict_rnn_gluon,
-        train_and_predict_rnn,
-        train_and_predict_rnn_gluon,
-    )
+    from d2lmini.d2l.accuracy import evaluate_accuracy, split_batch
     from d2lmini.d2l.classes import family
     from d2lmini.d2l.conformance import check_engine
     from d2lmini.d2l.context import try_all_gpus, try_gpu
-    from d2lmini.d2l.data import (
-        data_iter,
-        get_data_ch7,
-        get_fashion_mnist_labels,
-        load_data_fashion_mnist,
-    )
-    from d2lmini.d2l.devices import (
-        evaluate_accuracy_gpus,
-        split_batch,
-        train_batch_ch13,
-        train_ch13,
-    )
     from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.experiment import Experiment
     from d2lmini.d2l.exponents import count_exponents, find_lost
-    from d2lmini.d2l.figures import (
-        bbox_to_rect,
-        semilogy,
-        set_figsize,
-        show_bboxes,
-        show_fashion_mnist,
-        show_images,
-        show_trace_2d,
-        use_svg_display,
-    )
     from d2lmini.d2l.hardware import Machine, machine
     from d2lmini.d2l.links import Traffic, traffic
-    from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.prediction import Prediction, predict
     from d2lmini.d2l.programs import folding
     from d2lmini.d2l.recorder import Recording, dependency_graph, recording
-    from d2lmini.d2l.text import (
-        data_iter_consecutive,
-        data_iter_random,
-        load_data_jay_lyrics,
-        to_onehot,
-    )
-    from d2lmini.d2l.training import (
-        evaluate_accuracy,
-        sgd,
-        train,
-        train_2d,
-        train_ch3,
-        train_ch5,
-        train_ch7,
-        train_gluon_ch7,
-    )
     from d2lmini.d2l.training_memory import measure_memory, predict_memory
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
-    "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
-        train_and_predict_rnn_gluon""",
+    "accuracy": "evaluate_accuracy split_batch",
     "classes": "family",
     "context": "try_all_gpus try_gpu",
-    "devices": "evaluate_accuracy_gpus split_batch train_batch_ch13 train_ch13",
-    "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "digits": "load_data_digits",
     "experiment": "Experiment",
     "exponents": "count_exponents find_lost",
-    "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
-        show_trace_2d use_svg_display""",
     "hardware": "Machine machine",
     "links": "Traffic traffic",
-    "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "prediction": "Prediction predict",
     "programs": "folding",
     "conformance": "check_engine",
     "recorder": "Recording dependency_graph recording",
-    "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
-    "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
-        train_gluon_ch7""",
     "training_memory": "measure_memory predict_memory",
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
@@ -144,8 +91,8 @@ _LEFT_OUT = """
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
-    "Benchmark", "Picture", "Ratio", "Verdict", "check", "compare", "get_mem", "plt",
-    "timeline",    *_LAZY,
+    "Benchmark", "Picture", "Ratio", "Verdict", "check", "compare", "get_mem", "plt", "timeline",
+    *_LAZY, *addons.names_of(__name__),
 ]  # fmt: skip
 
 
@@ -154,6 +101,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(_MODULES[name])
+    elif name in addons.names_of(__name__):
+        value = addons.attribute_of(__name__, name)
     elif name in _LEFT_OUT:
         raise AttributeError(
             f"d2l.{name} is left out of d2lmini, as are the book's chapters on images and text"

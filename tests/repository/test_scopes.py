@@ -85,7 +85,7 @@ LEFT_OUT = {
     "cuda.": "need a GPU",
     "d2l.conformance.": "a check of an engine, which Ctrl-C ends",
     "d2l.benchmark.Benchmark": "changes nothing but itself",
-    "d2l.mxnet.training.Benchmark": "changes nothing but itself",
+    "compat.books.second.training.Benchmark": "changes nothing but itself",
     "d2l.training_memory.": "the parts of a function that analyses a net",
     "gluon.compare_hybrid.": "the parts of a function that compares two runs",
     "compat.test_utils.environment.discard_stderr": "of a test, which Ctrl-C ends",

@@ -64,8 +64,8 @@ SPACES = {
     "For tests of your own": "test_utils",
 }
 
-#: Not ours to describe: a module of matplotlib, one of NumPy's.
-NOT_OURS = {"d2l.plt", "metric.np"}
+#: Not ours to describe: a module of matplotlib, one of NumPy's, the names of a book.
+NOT_OURS = {"d2l.plt", "metric.np", "d2l.mxnet"}
 
 
 @dataclass
