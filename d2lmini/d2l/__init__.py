@@ -36,6 +36,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from d2lmini import addons
 from d2lmini.d2l.benchmark import Benchmark
 from d2lmini.d2l.compare import compare
 from d2lmini.d2l.memory import get_mem
