@@ -1,10 +1,10 @@
 """Add-ons: the parts of the library that the core does not need, each in a folder of its own.
 
     cuda         GPUs by CuPy: streams, kernels, replayed graphs, NCCL
-    distributed  several processes that train together, and a model of their speed
+    distributed  several processes that train together
     onnx         nets as ONNX files
     compat       interfaces of older MXNet programs: `import mxnet`, `mx.io`, `Symbol.bind`,
-                 `mx.profiler`, `mx.test_utils`
+                 `mx.profiler`, `mx.test_utils`, the helper packages of the books
 
 An add-on imports the core; the core imports no add-on. The core names the hooks that it needs, and
 the tables of this module say which module of an add-on provides each. That module is imported when
@@ -12,7 +12,7 @@ a program first asks for it:
 
 >>> from d2lmini import addons, io
 >>> addons.find("kvstore.dist")
-<function create at ...>
+<class 'd2lmini.distributed.dist.DistKVStore'>
 >>> io.__name__
 'd2lmini.compat.io'
 
@@ -35,7 +35,7 @@ HOOKS = {
     "gpu": "d2lmini.cuda.device",
     "emit_cuda": "d2lmini.cuda.emit_cuda",
     "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
-    "kvstore.dist": "d2lmini.distributed:create",
+    "kvstore.dist": "d2lmini.distributed.dist:DistKVStore",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx.block:export_onnx",
     "Symbol.bind": "d2lmini.compat.bind",
@@ -46,8 +46,19 @@ HOOKS = {
 #: Public names: the module that shows them, and the module of an add-on that provides them.
 NAMES = {
     ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
+    ("d2lmini.d2l", "d2lmini.compat.books.characters"): """
+        RNNModel data_iter_consecutive data_iter_random predict_rnn predict_rnn_gluon to_onehot
+        train_and_predict_rnn train_and_predict_rnn_gluon""",
+    ("d2lmini.d2l", "d2lmini.compat.books.figures"): """
+        bbox_to_rect semilogy set_figsize show_bboxes show_images show_trace_2d use_svg_display""",
+    ("d2lmini.d2l", "d2lmini.compat.books.first"): """
+        data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist load_data_jay_lyrics
+        show_fashion_mnist train train_2d train_batch_ch13 train_ch3 train_ch5 train_ch7 train_ch13
+        train_gluon_ch7""",
+    ("d2lmini.d2l", "d2lmini.compat.books.loops"): "evaluate_accuracy_gpus grad_clipping sgd",
+    ("d2lmini.d2l", "d2lmini.compat.books.models"): "Residual corr2d linreg resnet18 squared_loss",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
-    ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
+    ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
         set_state start stop""",
@@ -61,7 +72,7 @@ MODULES = {
     "d2lmini.test_utils": "d2lmini.compat.test_utils",
     "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
     "d2lmini.launch": "d2lmini.distributed.launch",
-    "d2lmini.d2l.cluster": "d2lmini.distributed.cluster",
+    "d2lmini.d2l.mxnet": "d2lmini.compat.books.second",
 }
 
 _PROVIDERS = {

@@ -33,14 +33,11 @@ from typing import Any
 
 class RecordedCode:
     """The code object of a site that was read from a file: the numbers and the texts of its lines
-    by the site's offset, as `describe` gave them when the file was written. `users`: is it code of
-    the program, rather than of this library or the packages in between?"""
+    by the site's offset, as `describe` gave them when the file was written."""
 
-    __slots__ = ("co_name", "co_qualname", "lines", "users")
+    __slots__ = ("lines",)
 
-    def __init__(self, name: str = "", users: bool = True) -> None:
-        self.co_name = self.co_qualname = name
-        self.users = users
+    def __init__(self) -> None:
         self.lines: dict[int, tuple[int, str]] = {}
 
 
@@ -153,19 +150,10 @@ def called_function(above: int = 0) -> CodeType | None:
     return by_program
 
 
-def name_of(function: CodeType | RecordedCode | None) -> str:
+def name_of(function: CodeType | None) -> str:
     """The result of `called_function` as text: "NDArray.asnumpy", before Python 3.11 without the
     class; "" for None."""
     return "" if function is None else getattr(function, "co_qualname", function.co_name)
-
-
-def is_users(code: CodeType | RecordedCode) -> bool:
-    """True for code of the program, not of this library or the packages in between."""
-    if isinstance(code, RecordedCode):
-        return code.users
-    if code.co_filename == "<string>":
-        return not name_of(code).startswith("__create_fn__")
-    return (_whose.get(code.co_filename) or _owner_of(code.co_filename)) >= _PROGRAM
 
 
 def is_ours(frame: FrameType) -> bool:

@@ -10,16 +10,17 @@
     timeline    a picture of which lane was busy with what, and when
     Picture     a matplotlib Figure for a notebook's page, light or dark
     traffic     bytes copied between devices in a scope, by direction
-    cluster     simulates n processes: the cost of sums, and a step
     machine     what this machine can do, measured once: the basis of predictions
 
 Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may be
 concluded from the rounds), `observed.py` and `explain.py` (the reasons).
 
-The helpers of the book's own package, under its names, for its programs (`import d2lzh as d2l`
-after `d2lmini.install_as_mxnet()`): `context.py` (try_gpu), `data.py`, `digits.py`, `text.py`,
-`models.py`, `training.py` (train_ch3, ...), `devices.py` (several GPUs), `chars.py` (recurrent
-nets), `figures.py`. They are imported at first use, and matplotlib at the first drawing.
+Data, devices and accuracy: `load_data_digits`, `try_gpu`, `try_all_gpus`, `split_batch`,
+`evaluate_accuracy`. The other helpers of the book's own package (train_ch3, resnet18, ...) are in
+`d2lmini.compat.books`, and have their names here too: `import d2lzh as d2l` after
+`d2lmini.install_as_mxnet()`.
+
+Most files are imported at first use, and matplotlib at the first drawing.
 """
 
 from __future__ import annotations
@@ -38,78 +39,24 @@ from d2lmini.draw.timeline import timeline
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
-    from d2lmini.d2l.chars import (
-        grad_clipping,
-        predict_rnn,
-        predict_rnn_gluon,
-        train_and_predict_rnn,
-        train_and_predict_rnn_gluon,
-    )
+    from d2lmini.d2l.accuracy import evaluate_accuracy, split_batch
     from d2lmini.d2l.context import try_all_gpus, try_gpu
-    from d2lmini.d2l.data import (
-        data_iter,
-        get_data_ch7,
-        get_fashion_mnist_labels,
-        load_data_fashion_mnist,
-    )
-    from d2lmini.d2l.devices import (
-        evaluate_accuracy_gpus,
-        split_batch,
-        train_batch_ch13,
-        train_ch13,
-    )
     from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.experiment import Experiment
-    from d2lmini.d2l.figures import (
-        bbox_to_rect,
-        semilogy,
-        set_figsize,
-        show_bboxes,
-        show_fashion_mnist,
-        show_images,
-        show_trace_2d,
-        use_svg_display,
-    )
     from d2lmini.d2l.hardware import Machine, machine
     from d2lmini.d2l.links import Traffic, traffic
-    from d2lmini.d2l.models import Residual, RNNModel, corr2d, linreg, resnet18, squared_loss
     from d2lmini.d2l.prediction import Prediction, predict
-    from d2lmini.d2l.text import (
-        data_iter_consecutive,
-        data_iter_random,
-        load_data_jay_lyrics,
-        to_onehot,
-    )
-    from d2lmini.d2l.training import (
-        evaluate_accuracy,
-        sgd,
-        train,
-        train_2d,
-        train_ch3,
-        train_ch5,
-        train_ch7,
-        train_gluon_ch7,
-    )
     from d2lmini.d2l.training_memory import measure_memory, predict_memory
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
-    "chars": """grad_clipping predict_rnn predict_rnn_gluon train_and_predict_rnn
-        train_and_predict_rnn_gluon""",
+    "accuracy": "evaluate_accuracy split_batch",
     "context": "try_all_gpus try_gpu",
-    "devices": "evaluate_accuracy_gpus split_batch train_batch_ch13 train_ch13",
-    "data": "data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist",
     "digits": "load_data_digits",
     "experiment": "Experiment",
-    "figures": """bbox_to_rect semilogy set_figsize show_bboxes show_fashion_mnist show_images
-        show_trace_2d use_svg_display""",
     "hardware": "Machine machine",
     "links": "Traffic traffic",
-    "models": "RNNModel Residual corr2d linreg resnet18 squared_loss",
     "prediction": "Prediction predict",
-    "text": "data_iter_consecutive data_iter_random load_data_jay_lyrics to_onehot",
-    "training": """evaluate_accuracy sgd train train_2d train_ch3 train_ch5 train_ch7
-        train_gluon_ch7""",
     "training_memory": "measure_memory predict_memory",
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
@@ -121,8 +68,8 @@ _LEFT_OUT = """
     preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
-    "Benchmark", "Picture", "Ratio", "Verdict", "cluster", "compare", "get_mem", "plt",
-    "timeline",    *_LAZY,
+    "Benchmark", "Picture", "Ratio", "Verdict", "compare", "get_mem", "plt", "timeline",
+    *_LAZY, *addons.names_of(__name__),
 ]  # fmt: skip
 
 

@@ -13,8 +13,7 @@ work         slots computed: operations at the duration they have alone, includi
              idle workers
 waits        the program waited, and so had not issued an operation that could have run
 issuing      the program ran its own Python and had not issued the operation; includes the hand-over
-             of an operation to a worker. Its lines are those of the stack's samples, if the trace
-             has them (`profile(sample_hz=1000)`), else the two lines between which the time passed
+             of an operation to a worker. Its lines are the two between which the time passed
 dependency   the next operation needed the result of an operation that ran elsewhere: a chain
 transfer     the next operation needed a copy between devices
 imbalance    the next operation needed, or nothing was left but, the work of another device of the
@@ -43,7 +42,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -54,12 +53,9 @@ from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGr
 from d2lmini.profiler.program import events_of
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.replay import Prediction, Recording
-from d2lmini.profiler.sampler import Sample, innermost
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
-
-Span = TypeVar("Span", Pause, Sample)
 
 #: The parts, as in the table above.
 CAUSES = (
@@ -167,8 +163,6 @@ class _AccountBuilder:
         self.where = lru_cache(None)(callsite.describe)
         self.off_cpu = trace.off_cpu()
         self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
-        one_thread = all(operation.thread == trace.thread for operation in trace.operations)
-        self.samples = trace.samples if one_thread else []
 
     def account(self) -> Account:
         trace, blame = self.trace, self.blame
@@ -226,17 +220,9 @@ class _AccountBuilder:
                 continue
             for pause, low, high in _within(self.trace.cpu.pauses, begin, end):
                 yield "gc", pause.site, low, high
-                yield from self._issuing(site, begin, low)
+                yield cause, site, begin, low
                 begin = high
-            yield from self._issuing(site, begin, end)
-
-    def _issuing(self, site: Site | None, begin: int, end: int) -> Iterator[Segment]:
-        """A time of issuing at `site`, or at the lines that the samples of that time show."""
-        for sample, low, high in _within(self.samples, begin, end):
-            yield "issuing", site, begin, low
-            yield "issuing", innermost(sample.stack) or site, low, high
-            begin = high
-        yield "issuing", site, begin, end
+            yield cause, site, begin, end
 
     def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
         """After the last computation: copies, and the activity of the program's main thread."""
@@ -280,7 +266,7 @@ class _AccountBuilder:
 
     def _part(self, cause: str, saves: Prediction, wall_ns: int) -> Part:
         most = sorted(self.lines[cause].items(), key=lambda line: -line[1])[:3]
-        if cause == "issuing" and not self.samples:
+        if cause == "issuing":
             before = self._lines_before()
             most = [(_between(before.get(where, where), where), ns) for where, ns in most]
         sentence = ""
@@ -292,12 +278,12 @@ class _AccountBuilder:
         return Part(cause, self.ns[cause], tuple(most), saves, sentence)
 
 
-def _within(spans: Sequence[Span], begin: int, end: int) -> Iterator[tuple[Span, int, int]]:
-    """Those of `spans`, which are in order and do not overlap, that lie in a time, each with the
+def _within(pauses: Sequence[Pause], begin: int, end: int) -> Iterator[tuple[Pause, int, int]]:
+    """Those of `pauses`, which are in order and do not overlap, that lie in a time, each with the
     part of it that does."""
-    first = bisect_right(spans, begin, key=attrgetter("end_ns"))
-    for span in spans[first : bisect_left(spans, end, key=attrgetter("begin_ns"))]:
-        yield span, max(begin, span.begin_ns), min(end, span.end_ns)
+    first = bisect_right(pauses, begin, key=attrgetter("end_ns"))
+    for pause in pauses[first : bisect_left(pauses, end, key=attrgetter("begin_ns"))]:
+        yield pause, max(begin, pause.begin_ns), min(end, pause.end_ns)
 
 
 def _between(before: str, where: str) -> str:

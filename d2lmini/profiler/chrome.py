@@ -27,7 +27,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +37,6 @@ from d2lmini import callsite, files
 from d2lmini.callsite import Site
 from d2lmini.engine.order import order_of
 from d2lmini.profiler.records import Change, Operation, PlacedOperation
-from d2lmini.profiler.sampler import words_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -141,7 +140,6 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     arrays: dict[str, Iterator[Any]] = {
         "traceEvents": _events(trace, marks),
         "memoryChanges": _changes(trace.memory),
-        "samples": _samples(trace),
     }
     before = ""
     for name, elements in arrays.items():
@@ -192,7 +190,6 @@ def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
         _memory(trace, tracks),
         _queues(trace, tracks),
         _marks(trace, marks, tracks),
-        _stacks(trace, tracks),
     ):
         for event in part:
             yield from tracks.new
@@ -306,51 +303,6 @@ def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
                 yield {**flow, "ph": "s", "ts": begin, **where}
                 where = tracks.of(operation.place, operation.worker)
                 yield {**flow, "ph": "f", "bp": "e", "ts": max(begin, end), **where}
-
-
-def _samples(trace: Trace) -> Iterator[dict[str, Any]]:
-    """Samples of the Python stack: numbers of frames, and the frames that have not come before."""
-    numbers: dict[Site, int] = {}
-    sites = Sites()
-    for begin_ns, end_ns, stack in trace.samples:
-        new = [site for site in dict.fromkeys(stack) if site not in numbers]
-        for site in new:
-            numbers[site] = len(numbers)
-        frames = [
-            [sites.of(s), sites.text(s), callsite.name_of(s[0]), callsite.is_users(s[0])]
-            for s in new
-        ]
-        yield {
-            "begin": begin_ns - trace.begin_ns,
-            "end": end_ns - trace.begin_ns,
-            "stack": [numbers[site] for site in stack],
-            "frames": frames,
-        }
-
-
-def _stacks(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """The sampled Python stack as slices: the boxes of the flame graph, in the order of time. The
-    file's "samples" have more."""
-    where = tracks.of(PROGRAM, f"{trace.thread}, sampled") if trace.samples else {}
-    opened: list[tuple[str, int]] = []
-    last_ns = 0
-
-    def close(depth: int) -> Iterator[Event]:
-        while len(opened) > depth:
-            word, begin_ns = opened.pop()
-            begin, dur = _us(trace, begin_ns), (last_ns - begin_ns) / 1e3
-            yield {"name": word, "cat": "python", "ph": "X", "ts": begin, "dur": dur, **where}
-
-    for sample in trace.samples:
-        words = words_of(sample.stack)
-        same = 0
-        if sample.begin_ns == last_ns:
-            both = zip(words, opened)
-            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1][0], both))
-        yield from close(same)
-        opened += [(word, sample.begin_ns) for word in words[same:]]
-        last_ns = sample.end_ns
-    yield from close(0)
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:

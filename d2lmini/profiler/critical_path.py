@@ -244,26 +244,6 @@ class CriticalPath:
         """The numbers of the operations on the path."""
         return [step.operation for step in self.steps if step.kind == "operation"]
 
-    @property
-    def kinds(self) -> dict[str, int]:
-        """The ns of the path that are operations, issuing and waits."""
-        kinds = {"operation": 0, "issuing": 0, "wait": 0}
-        for step in self.steps:
-            kinds[step.kind] += step.end_ns - step.begin_ns
-        return kinds
-
-    def spans(self) -> list[tuple[str, list[tuple[str, float, float]]]]:
-        """Rows and bars for `d2l.timeline`: the program's thread, then each place; a bar is (kind,
-        begin, end) in seconds."""
-        rows: dict[str, list[tuple[str, float, float]]] = {"front end": []}
-        for step in self.steps:
-            kind = {"issuing": "push", "wait": "wait", "operation": "compute"}[step.kind]
-            if step.place.endswith((" in", " out")):
-                kind = "copy"
-            row = rows.setdefault(step.place or "front end", [])
-            row.append((kind, step.begin_ns / 1e9, step.end_ns / 1e9))
-        return list(rows.items())
-
     def __str__(self) -> str:
         share = 100 * self.length_ns / (self.wall_ns or 1)
         lines = [

@@ -63,7 +63,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
 def _read_own(facts: dict[str, Any], members: Iterator[tuple[str, Any]]) -> Trace:
     trace = Trace()
     reader = OwnReader(trace)
-    read = {"traceEvents": reader.event, "memoryChanges": reader.changes, "samples": reader.sample}
+    read = {"traceEvents": reader.event, "memoryChanges": reader.changes}
     reader.facts(facts)
     for key, value in members:
         if key in read:

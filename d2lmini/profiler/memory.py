@@ -27,7 +27,6 @@ other results of operations within `autograd.record` are activations, and the re
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ from d2lmini.context import Context
 from d2lmini.profiler.records import Change
 
 if TYPE_CHECKING:
-    from d2lmini.draw.picture import Picture
     from d2lmini.profiler.tracing import Trace
 
 #: Roles of memory in training.
@@ -187,9 +185,8 @@ class MemoryReport:
     """`DeviceMemory` of every device that allocated or freed memory: report[ctx]; prints as
     tables."""
 
-    def __init__(self, devices: dict[Context, DeviceMemory], begin_ns: int, end_ns: int):
+    def __init__(self, devices: dict[Context, DeviceMemory]):
         self.devices = devices
-        self.begin_ns, self.end_ns = begin_ns, end_ns
 
     def __getitem__(self, ctx: Context) -> DeviceMemory:
         if ctx not in self.devices:
@@ -199,14 +196,6 @@ class MemoryReport:
 
     def __iter__(self) -> Iterator[DeviceMemory]:
         return iter(self.devices.values())
-
-    def plot(self, ctx: Context | None = None) -> Picture:
-        """Plot the three curves of a device (default: the one with the highest peak) over time, as
-        a picture that prints as text. ValueError if nothing was allocated."""
-        if not self.devices:
-            raise ValueError("memory: nothing was taken or given back while it was traced")
-        device = self[ctx] if ctx else max(self, key=lambda device_memory: device_memory.peak_bytes)
-        return _draw(device, self.begin_ns, self.end_ns)
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self)) or "no memory was taken or given back"
@@ -220,8 +209,7 @@ def report_of(trace: Trace) -> MemoryReport:
     for change in trace.memory:
         changes[change.ctx].append(change)
     maker = _Makers(trace)
-    devices = {ctx: _device(ctx, changes[ctx], trace, maker) for ctx in changes}
-    return MemoryReport(devices, trace.begin_ns, trace.end_ns)
+    return MemoryReport({ctx: _device(ctx, changes[ctx], trace, maker) for ctx in changes})
 
 
 class _Makers:
@@ -345,49 +333,3 @@ def _mb(nbytes: int) -> str:
 def _who(holder: LineAllocation) -> tuple[str, str]:
     where = holder.where
     return holder.name or "(the program)", where if len(where) <= 70 else where[:69] + "…"
-
-
-def _draw(device: DeviceMemory, begin_ns: int, end_ns: int) -> Picture:
-    from d2lmini.draw.picture import Picture
-    from d2lmini.draw.timeline import STYLES, legend_beside, plot_of
-
-    title = f"memory of {device.ctx}"
-    figure, axes = plot_of(2.2, xlabel="milliseconds", ylabel="MB", title=title)
-    last_ms = (end_ns - begin_ns) / 1e6
-
-    def points(curve: Curve) -> tuple[list[float], list[float]]:
-        ms = [max(0.0, (when_ns - begin_ns) / 1e6) for when_ns, _ in curve]
-        sizes = [nbytes / 1e6 for _, nbytes in curve]
-        return [*ms, last_ms], [*sizes, sizes[-1]]
-
-    fill, edge, _ = STYLES["compute"]
-    if device.roles["other"] == device.peak_bytes:
-        axes.fill_between(*points(device.live), step="post", color=fill, label="live")
-    else:
-        _stack(axes, device, points, edge)
-    axes.step(*points(device.pending), where="post", color=edge, label="pending")
-    grey = STYLES["wait"][1]
-    axes.step(*points(device.cached), where="post", color=grey, linestyle=":", label="cached")
-    peak_ms = (device.peak_ns - begin_ns) / 1e6
-    axes.plot([peak_ms], [device.peak_bytes / 1e6], "v", color=STYLES["accent"][0], label="peak")
-    axes.set(xlim=(0, last_ms), ylim=(0, None))
-    legend_beside(axes)
-    return Picture(figure, f"{title} over time: live, pending, cached")
-
-
-def _stack(axes: Any, device: DeviceMemory, points: Any, colour: str) -> None:
-    """Draw the live bytes as one band for each role, the weights below and darkest."""
-    times = sorted({when_ns for curve in device.by_role.values() for when_ns, _ in curve})
-    below = [0] * len(times)
-    used = [role for role, curve in device.by_role.items() if any(nbytes for _, nbytes in curve)]
-    for i, role in enumerate(used):
-        curve = device.by_role[role]
-        ends = [bisect_right(curve, when_ns, key=lambda point: point[0]) for when_ns in times]
-        above = [low + curve[k - 1][1] for low, k in zip(below, ends)]
-        ms, low = points(list(zip(times, below)))
-        _, high = points(list(zip(times, above)))
-        axes.fill_between(
-            ms, low, high, step="post", facecolor=colour, alpha=0.85 - 0.75 * i / len(used),
-            edgecolor="none", label=role,
-        )  # fmt: skip
-        below = above

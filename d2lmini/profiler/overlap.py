@@ -51,11 +51,6 @@ class Edit:
     text: str
     saves: Prediction | None
 
-    @property
-    def saved_s(self) -> float | None:
-        """The middle of `saves`, in seconds."""
-        return None if self.saves is None else self.saves.ns / 1e9
-
 
 @dataclass
 class Explanation:

@@ -21,7 +21,6 @@ from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.json_stream import check, is_few, is_time, is_whole
 from d2lmini.profiler.outside import Copy, Notice
 from d2lmini.profiler.records import Operation, PlacedOperation, SplitRecord, Wait
-from d2lmini.profiler.sampler import Sample
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -48,10 +47,9 @@ FORMS: dict[str, Any] = {
     "joined": [is_whole], "worker": str, "began us": (None, is_time), "ended us": (None, is_time),
     "at": str, "for operation": int, "target": (None, is_whole), "pushed": int, "call": str,
     "instead": (None, str),
-    # memory changes, samples; the bytes of an operation
+    # memory changes; the bytes of an operation
     "contexts": [str], "when": [is_whole], "bytes": ([is_whole], float, str), "serial": [is_whole],
     "operation": [int], "live": [is_whole], "cached": [is_whole], "sites": {str: _OF_SITE},
-    "begin": is_whole, "end": is_whole, "stack": [int], "frames": [[*_OF_SITE, str, bool]],
 }  # fmt: skip
 
 
@@ -73,17 +71,14 @@ class RecordedSites:
         self._codes: dict[int, RecordedCode] = {}
         self._sites: dict[tuple[int, int], Site] = {}
 
-    def of(
-        self, saved: list[int] | None, text: str, name: str = "", users: bool = True
-    ) -> Site | None:
-        """The site of (number of a code object, offset, line) and its text; name of its function,
-        and whether the function is the program's."""
+    def of(self, saved: list[int] | None, text: str) -> Site | None:
+        """The site of (number of a code object, offset, line) and its text."""
         if saved is None:
             return None
         number, offset, line = saved
         site = self._sites.get((number, offset))
         if site is None:
-            code = self._codes.setdefault(number, RecordedCode(name, users))
+            code = self._codes.setdefault(number, RecordedCode())
             code.lines[offset] = (line, text)
             site = self._sites[number, offset] = (code, offset)
         return site
@@ -100,8 +95,6 @@ class OwnReader:
         self._costs: dict[tuple[float, float], RecordedCost] = {}
         self._serials: dict[int, int] = {}  # one object for each number, to save memory
         self._last = [0, 0, 0, 0]
-        self._frames: list[Any] = []
-        self._frame_sites = RecordedSites()
 
     def facts(self, facts: dict[str, Any]) -> None:
         """What stands in "otherData"."""
@@ -221,13 +214,6 @@ class OwnReader:
                 when_ns, contexts[context], nbytes, next(operations) if made else 0,
                 serial, sites.get(i), next(live) if made else 0, next(cached) if made else 0,
             )  # fmt: skip
-
-    def sample(self, saved: dict[str, Any]) -> None:
-        """One element of "samples"."""
-        self._frames += [self._frame_sites.of(*frame) for frame in saved["frames"]]
-        begin_ns, end_ns = (self.trace.begin_ns + saved[name] for name in ("begin", "end"))
-        stack = tuple(self._frames[number] for number in saved["stack"])
-        self.trace.samples.append(Sample(begin_ns, end_ns, stack))
 
     def _add(self, column: int, steps: list[int]) -> list[int]:
         """The values of a column, whose steps go on from the element before."""

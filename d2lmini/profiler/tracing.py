@@ -49,7 +49,6 @@ from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder
 from d2lmini.profiler.recorder import serial_of
 from d2lmini.profiler.records import Operation, SplitRecord
-from d2lmini.profiler.sampler import PythonTime, Sample, Sampler
 from d2lmini.profiler.threads import this_thread
 from d2lmini.profiler.waits import WaitList
 from d2lmini.scopes import Scope, Undo
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
-    from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.schedule_bounds import ScheduleBounds
     from d2lmini.profiler.summary import Summary
 
@@ -93,8 +91,6 @@ class Trace(OutsideRecorder):
     prediction  of a predicted trace: its duration, from low_ns to high_ns; else None
     cpu         the CPU times of operations that ran on workers of the CPU, and pauses for garbage
                 collection; see off_cpu(). Both empty on a virtual clock
-
-    samples     of the Python stack, with `profile(sample_hz=...)`; see python()
 
     trace[number] is an operation. A trace keeps no array alive.
     """
@@ -126,7 +122,6 @@ class Trace(OutsideRecorder):
         self._closing = False
         self._gpu_times = GpuTimes()
         self.cpu = CpuTimes()
-        self.samples: list[Sample] = []
         self._timing = False
         self._clocks: dict[Task, tuple[int, bytes]] = {}
 
@@ -338,12 +333,6 @@ class Trace(OutsideRecorder):
         by cause; see `profiler.cpu_time`."""
         return split_off_cpu(self.operations, self.cpu.times, self.cpu.pauses)
 
-    def python(self) -> PythonTime:
-        """Where the Python time of the profiled thread went, by line, and as a flame graph; needs
-        `profile(sample_hz=...)`."""
-        thread = self.thread
-        return PythonTime(self.samples, [wait for wait in self.waits if wait.thread == thread])
-
     def bounds(self) -> ScheduleBounds:
         """How short the run could have been: work over workers, the longest chain, the links, and
         Graham's bound; prints as a sentence. ValueError if nothing ran."""
@@ -356,13 +345,6 @@ class Trace(OutsideRecorder):
         from d2lmini.profiler.critical_path import CriticalPath
 
         return CriticalPath(self)
-
-    def roofline(self) -> Roofline:
-        """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
-        from d2lmini.profiler.roofline import roofline_of
-
-        self.refuse("roofline")
-        return roofline_of(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
@@ -467,9 +449,8 @@ def _count_workers() -> dict[str, int]:
 class Profile(Scope):
     """The scope of `profile()`."""
 
-    def __init__(self, nvtx: bool = False, sample_hz: float = 0) -> None:
+    def __init__(self, nvtx: bool = False) -> None:
         self.trace = Trace()
-        self._sampler = Sampler(sample_hz) if sample_hz else None
         self._ranges = NvtxRanges() if nvtx else None
 
     def _begin(self, undo: Undo) -> Trace:
@@ -479,16 +460,10 @@ class Profile(Scope):
             undo.append(partial(instrument.remove, self._ranges))
             instrument.add(self._ranges)
         self.trace.begin()
-        if self._sampler is not None:
-            undo.append(self._sampler.stop)
-            self._sampler.start()
         return self.trace
 
     def close(self) -> None:
         trace = self.trace
-        if self._sampler is not None:
-            self._sampler.stop()
-            trace.samples = self._sampler.samples
         trace._closing = True
         trace.left_ns = engine.current.clock()
         engine.current.wait_idle(CLOSING)
@@ -499,13 +474,12 @@ class Profile(Scope):
             engine.waitall()
 
 
-def profile(nvtx: bool = False, sample_hz: float = 0) -> Profile:
+def profile(nvtx: bool = False) -> Profile:
     """Record the engine's activity within the scope. The scope waits for an idle engine at its
     start and end; the final wait does not count as the program's. Errors of operations are raised
     at the end, if the scope itself raised none. Within `engine.stepped()` times are those of the
     virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
-    adds ranges for NVIDIA's tools, named after operation and line. `sample_hz` (1000, for instance)
-    samples the Python stack of this thread so often a second, for `trace.python()`.
+    adds ranges for NVIDIA's tools, named after operation and line.
 
     An event costs 1 to 2 us, and a task has six: pushed, ready, started, memory allocated and
     freed, ended. Its CPU time costs 2 us more, 3.5 us if it is expected to take 0.1 ms or longer.
@@ -513,4 +487,4 @@ def profile(nvtx: bool = False, sample_hz: float = 0) -> Profile:
     place of 4, since it reports all its events in one; its bar in a timeline is as short as
     without a trace, but the gaps between bars grow. A wait takes 2 us longer.
     """
-    return Profile(nvtx, sample_hz)
+    return Profile(nvtx)

@@ -2,14 +2,13 @@
 
     python tests/benchmarks/dist.py                      # 2 processes, several thin links
     python tests/benchmarks/dist.py --quick --json       # one round; JSON, a line a figure
-    python tests/benchmarks/dist.py --steps              # only the seconds of steps, for a model
     python tests/benchmarks/dist.py --namespaces 100     # over a real wire of 100 Mbit/s (root)
 
 Three kinds of work compute the gradients, of a Trainer's parameters all of them. `sleep`: layers
 that sleep, as if a device of their own computed them, so that cores and link are idle: a third of
 the time forward, the rest backward. `net`: a net of Dense layers, on the cores that the exchange
-uses too; `compiled`: the same, hybridized. The links are `kvstore.thin_link`s,
-which take their time asleep.
+uses too; `compiled`: the same, hybridized. The links are throttled
+(`distributed.throttle`): what a rank sends takes its time asleep.
 
 Overlap: a step, beside the longer of computing alone and communicating alone. Buckets: the sums of
 many small tensors, in the library's buckets beside one message for each. All that is compared
@@ -27,7 +26,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,7 @@ from report import Figure, quartiles, ratio
 
 from d2lmini import autograd, engine, gluon, kvstore, nd
 from d2lmini.distributed import dist, mpi
+from d2lmini.distributed.throttle import Link
 
 #: GB/s; at these the exchange takes about 1/4 to 4 times what `sleep` computes.
 LINKS = (0.2, 0.1, 0.05, 0.025, 0.0125)
@@ -157,24 +156,22 @@ def measure(wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "communicate": sums_of([nd.zeros(p.shape) for p in model.params]),
             "step": steps_of(model, "dist_sync"),
         }
-        nbytes = sum(p.data()._spec.nbytes for p in model.params)
         for gb_s in wanted["links"]:
-            with link_of(gb_s, LATENCY_S):
-                seconds = turns(calls, wanted["rounds"], wanted["times"])
-            yield {"what": "overlap", "work": work, "link": gb_s, "nbytes": nbytes, **seconds}
+            throttle(gb_s, LATENCY_S)
+            seconds = turns(calls, wanted["rounds"], wanted["times"])
+            yield {"what": "overlap", "work": work, "link": gb_s, **seconds}
     for gb_s, latency_s in wanted["bucket links"]:
         arrays = [nd.zeros(ELEMENTS) for _ in range(TENSORS)]
         calls = {"buckets": sums_of(arrays), "one each": sums_of(arrays, alone=True)}
-        with link_of(gb_s, latency_s):
-            seconds = turns(calls, wanted["rounds"], min(2, wanted["times"]))
+        throttle(gb_s, latency_s)
+        seconds = turns(calls, wanted["rounds"], min(2, wanted["times"]))
         yield {"what": "buckets", "link": gb_s, "latency_s": latency_s, **seconds}
 
 
-@contextmanager
-def link_of(gb_s: float | None, latency_s: float) -> Iterator[None]:
-    """A thin link; none, if there is a real wire."""
-    with kvstore.thin_link(gb_s, latency_s if gb_s else 0.0):
-        yield
+def throttle(gb_s: float | None, latency_s: float) -> None:
+    """Make the link a thin one; not, if there is a real wire."""
+    engine.waitall()
+    mpi.world().link = Link(gb_s, latency_s if gb_s else 0.0)
 
 
 def run_job(wanted: dict[str, Any], results: Path) -> None:
@@ -240,7 +237,6 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3, help="steps of a turn (default 3)")
     parser.add_argument("--quick", action="store_true", help="one link, one round of one step")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each figure")
-    parser.add_argument("--steps", action="store_true", help="print only seconds of steps, as JSON")
     parser.add_argument("--namespaces", type=float, metavar="MBIT", help="over a shaped real wire")
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -256,22 +252,18 @@ def main() -> None:
         "rounds": 1 if args.quick else args.rounds,
         "times": 1 if args.quick else args.times,
     }
-    if args.steps or args.quick:
-        wanted["bucket links"] = [] if args.steps else wanted["bucket links"][:1]
+    if args.quick:
+        wanted["bucket links"] = wanted["bucket links"][:1]
     for found in launched(args, wanted):
         load = os.getloadavg()[0]
-        if args.steps:
-            keys = ("work", "link", "nbytes", "compute", "communicate", "step")
-            medians = {k: quartiles(found[k])[1] if k in keys[3:] else found[k] for k in keys}
-            print(json.dumps({**medians, "n": args.n, "latency_s": LATENCY_S}))
-        elif args.json:
+        if args.json:
             what, figure, target = sentence(found)
             print(
                 json.dumps({**found, "ratio": what, **vars(figure), "target": target, "load": load})
             )
         else:
             print(told(found), flush=True)
-    if not (args.json or args.steps):
+    if not args.json:
         print(f"{args.n} processes on {os.cpu_count()} cores; load at the end {load:.1f}")
 
 

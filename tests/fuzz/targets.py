@@ -27,6 +27,7 @@ from guard import Failure, Guard, Limits
 
 from d2lmini import (
     MXNetError,
+    d2l,
     gluon,
     init,
     metric,
@@ -40,8 +41,6 @@ from d2lmini import (
 from d2lmini.cli import assign
 from d2lmini.cli.errors import CommandError
 from d2lmini.compat.mxnet_alias import notebook
-from d2lmini.d2l import data as d2l_data
-from d2lmini.d2l import text as d2l_text
 from d2lmini.gluon import checkpoint, structure
 from d2lmini.gluon.data.vision import datasets, idx
 from d2lmini.ops.core import registry
@@ -412,12 +411,12 @@ TARGETS: dict[str, Target] = {
         _mutate_archive, Limits(2048 * KIB, 16), file="cifar-100-binary.tar.gz",
     ),
     "lyrics": Target(
-        lambda path, data: d2l_text.load_data_jay_lyrics(),
+        lambda path, data: d2l.load_data_jay_lyrics(),
         [valid.zip("想要有直升机\n".encode() * 20)], _mutate_zip,
         Limits(1024 * KIB, 64), file="jaychou_lyrics.txt.zip",
     ),
     "airfoil": Target(
-        lambda path, data: d2l_data.get_data_ch7(), [valid.airfoil()], _binary,
+        lambda path, data: d2l.get_data_ch7(), [valid.airfoil()], _binary,
         Limits(512 * KIB, 1000), file="airfoil_self_noise.dat",
     ),
     "download": Target(

@@ -97,7 +97,7 @@ def traces() -> list[bytes]:
     """A trace of this library, with all that one can hold; the heads of PyTorch's and JAX's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
-        with profiler.profile(sample_hz=500) as trace:
+        with profiler.profile() as trace:
             x = nd.ones((64, 64))
             x.attach_grad()
             with autograd.record():

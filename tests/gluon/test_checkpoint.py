@@ -43,7 +43,6 @@ def interrupted(folder, *stops, **options):
         {"optimizer": ("adam", {}), "contexts": TWO},
         {"contexts": TWO, "options": {"update_on_kvstore": False}},
         {"contexts": TWO, "optimizer": ("sgld", {}), "options": {"update_on_kvstore": False}},
-        {"contexts": TWO, "options": {"compression_params": {"type": "2bit", "threshold": 0.01}}},
         {"optimizer": ("sgld", {}), "last_batch": "rollover"},
         {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
     ],

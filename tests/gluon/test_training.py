@@ -303,7 +303,7 @@ def test_a_loop_over_loaded_batches_does_not_wait():
             total += l.sum()
         assert waits.seen == []
         accuracy_now = d2l.evaluate_accuracy(loader, net)
-        assert [kind for kind, _ in waits.seen] == ["asscalar"]
+        assert [kind for kind, _ in waits.seen] == ["float"]
     assert np.isfinite(total.asscalar()) and 0 <= accuracy_now <= 1
 
 

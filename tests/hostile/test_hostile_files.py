@@ -21,9 +21,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, cpu, gluon, init, metric, nd, optimizer, serialize, sym
+from d2lmini import MXNetError, cpu, d2l, gluon, init, metric, nd, optimizer, serialize, sym
 from d2lmini.compat.mxnet_alias import runner
-from d2lmini.d2l import text as d2l_text
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.optimizer import updater as updaters
 
@@ -369,7 +368,7 @@ def test_lyrics_that_are_refused(damage: str, tmp_path, monkeypatch):
     path.write_bytes({"cut": data[:60], "no zip": b"hello"}.get(damage, data))
     monkeypatch.setenv("D2L_DATA", str(tmp_path))
     with pytest.raises(MXNetError, match=r"jaychou_lyrics\.txt\.zip"):
-        d2l_text.load_data_jay_lyrics()
+        d2l.load_data_jay_lyrics()
 
 
 def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch):
@@ -378,7 +377,7 @@ def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch
     monkeypatch.setenv("D2L_DATA", str(tmp_path))
     tracemalloc.start()
     try:
-        corpus, *_ = d2l_text.load_data_jay_lyrics()
+        corpus, *_ = d2l.load_data_jay_lyrics()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -7,7 +7,6 @@ found by running the program again without each of them.
 
 import gc
 import random
-import sys
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -18,8 +17,6 @@ from d2lmini import cpu, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
 from d2lmini.profiler.cpu_time import CpuTime, Pause
-from d2lmini.profiler.peaks import peak
-from d2lmini.profiler.sampler import Sample
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
 
@@ -113,7 +110,6 @@ def test_issuing_is_what_the_program_did_before_a_push():
         ("issuing", ms(6)),
         ("operation", ms(10)),
     ]
-    assert path.kinds == {"operation": ms(4), "issuing": ms(6), "wait": 0}
 
 
 def test_a_copy_that_a_device_needs_is_transfer():
@@ -233,7 +229,6 @@ def test_a_wait_for_everything_holds_what_is_pushed_after_it():
         ("issuing", ms(11), ms(12)),
         ("operation", ms(12), ms(13)),
     ]
-    assert dict(path.spans())["front end"] == [("wait", 0.01, 0.011), ("push", 0.011, 0.012)]
 
 
 def random_trace(rng):
@@ -270,7 +265,7 @@ def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(turn):
         trace = random_trace(rng)
         parts(trace, cores=rng.randint(1, 4))
         assert all(part.ns >= -1 for part in trace.account(2).parts.values()), f"seed {seed}"
-        str(trace.account()), str(trace.critical_path()), str(trace.roofline())
+        str(trace.account()), str(trace.critical_path())
 
 
 # -- programs with planted causes ------------------------------------------------------------------
@@ -442,51 +437,6 @@ def test_a_long_trace_is_accounted_in_seconds():
     assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
 
 
-# -- the roofline ----------------------------------------------------------------------------------
-
-
-def test_the_roofline_divides_what_was_predicted_by_what_was_measured():
-    a, b = nd.ones((256, 256)), nd.ones((1 << 20,))
-    nd.waitall()
-    with profile() as trace:
-        nd.dot(a, a)
-        for _ in range(3):
-            b + b
-        engine.push(lambda: time.sleep(0.001), name="sleep")
-    roofline = trace.roofline()
-    rows = {row.name: row for row in roofline.rows}
-    dot, add, other = rows["dot"], rows["broadcast_add"], rows["sleep"]
-    assert (dot.flops, dot.times, dot.place) == (2 * 256**3, 1, "cpu")
-    assert dot.roof == "arithmetic"
-    assert (add.nbytes, add.times, add.roof) == (3 * 3 * 4 * (1 << 20), 3, "memory")
-    assert add.gb_per_s == pytest.approx(add.nbytes / add.seconds / 1e9)
-    assert add.share == pytest.approx(add.gb_per_s / roofline.peaks["cpu"].gb_per_s)
-    assert other.share is None and other.flops == 0
-    text = str(roofline)
-    assert "GFLOP/s" in text and "GB/s" in text and "% (memory)" in text
-
-
-def test_a_copy_is_measured_by_its_link():
-    with virtual_gpus(1, link_gb_s=0.1):
-        x = nd.ones((100_000,))
-        nd.waitall()
-        with profile() as trace:
-            x.copyto(gpu(0))
-        (row,) = [row for row in trace.roofline().rows if row.place == "gpu(0) in"]
-    assert row.roof == "link" and row.nbytes == 400_000
-    assert 0.1 < row.share <= 1.01
-
-
-def test_peaks_are_measured_once():
-    began_s = time.perf_counter()
-    first = peak(1)
-    assert peak(1) is first and first.gflops_per_s > 0 and first.gb_per_s > 0
-    assert time.perf_counter() - began_s < 20  # less than a second where nobody disturbs
-    assert str(first).startswith("1 thread: ")
-    with pytest.raises(ValueError, match="threads are 1 or more, got 0"):
-        peak(0)
-
-
 # -- off the CPU -----------------------------------------------------------------------------------
 
 
@@ -554,15 +504,3 @@ def test_issuing_names_the_two_lines_between_which_the_time_passed():
         int(place.rpartition(":")[2]) for place in where[8:].split(": ")[0].split(" and ")
     )
     assert second == first + 2
-
-
-def test_issuing_names_the_line_that_samples_show():
-    with engine.use("threaded", workers=1), profile() as trace:
-        x = nd.ones((200, 200))
-        begin_ns, here = time.perf_counter_ns(), sys._getframe()
-        time.sleep(0.03)
-        asleep = here.f_code, here.f_lasti
-        x + 1
-    trace.samples = [Sample(begin_ns, trace[2].pushed_ns, (asleep,))]
-    (where, ns), *_ = trace.account(cores=1)["issuing"].lines
-    assert where.endswith(": asleep = here.f_code, here.f_lasti") and ns > ms(29)

@@ -83,7 +83,7 @@ def test_the_edits_allow_it_and_save_what_was_predicted(program, edited, kinds):
         after = trace_of(edited)
         pair = after[number(after, "# left")], after[number(after, "# right")]
         assert Obstacles(after).between(*pair) == ""
-        assert found.run_s - found.edits[-1].saved_s == pytest.approx(length_s(after))
+        assert found.run_s - found.edits[-1].saves.ns / 1e9 == pytest.approx(length_s(after))
         assert "nothing forbids it" in str(after.explain(pair[0].number, pair[1].number))
     assert found.run_s == pytest.approx(length_s(trace))
     assert "test_overlap.py" in str(found) and "ms less than" in str(found)
@@ -111,11 +111,11 @@ def test_a_worker_and_a_small_operation():
     found = trace.explain(left, right)
     assert [edit.kind for edit in found.edits] == ["worker"]
     more = trace_of(with_a_fresh_array, workers=2)
-    assert found.run_s - found.edits[0].saved_s == pytest.approx(length_s(more))
+    assert found.run_s - found.edits[0].saves.ns / 1e9 == pytest.approx(length_s(more))
     with engine.use("threaded", workers=2, inline_below=1e6), profile() as trace:
         with_a_fresh_array()
     found = trace.explain(number(trace, "# left"), number(trace, "# right"))
-    assert [edit.kind for edit in found.edits] == ["inline"] and found.edits[0].saved_s is None
+    assert [edit.kind for edit in found.edits] == ["inline"] and found.edits[0].saves is None
 
 
 def test_what_is_changed_in_place_and_what_a_thread_waited_for():

@@ -1,5 +1,7 @@
 """The measured peaks: copies must come from memory, not from a cache."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -31,3 +33,13 @@ def test_copies_take_twice_as_much_memory_as_the_last_cache_holds(monkeypatch, t
 
 def test_the_last_cache_has_a_size():
     assert peaks.last_cache_bytes() >= 1 << 18
+
+
+def test_peaks_are_measured_once():
+    began_s = time.perf_counter()
+    first = peaks.peak(1)
+    assert peaks.peak(1) is first and first.gflops_per_s > 0 and first.gb_per_s > 0
+    assert time.perf_counter() - began_s < 20  # less than a second where nobody disturbs
+    assert str(first).startswith("1 thread: ")
+    with pytest.raises(ValueError, match="threads are 1 or more, got 0"):
+        peaks.peak(0)

@@ -53,7 +53,7 @@ METADATA = {
 def check(text: str) -> list[dict]:
     """The events of a file; AssertionError for one that breaks a rule of the format."""
     found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert set(found) <= {"traceEvents", "displayTimeUnit", "otherData", "memoryChanges", "samples"}
+    assert set(found) <= {"traceEvents", "displayTimeUnit", "otherData", "memoryChanges"}
     assert found.get("displayTimeUnit", "ms") in ("ms", "ns")
     events = found["traceEvents"]
     slices: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The second edition's helpers over the real MXNet: the oracle of `d2lmini.d2l.mxnet`.
+"""The second edition's helpers over the real MXNet: the oracle of `d2l.mxnet`.
 
     MXNET_PYTHON peer_d2l.py PROGRAM.py
 
@@ -11,26 +11,31 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
-BOOK = Path(__file__).parents[2] / "d2lmini" / "d2l"
+LIBRARY = Path(__file__).parents[2] / "d2lmini"
 
 
 def install(mx):
-    """Make `import d2lmini` MXNet, but for `d2lmini.d2l`, and `import d2l` that."""
-    package = ModuleType("d2lmini.d2l")
-    package.__path__ = [str(BOOK)]
+    """Make `import d2lmini` MXNet, but for the helpers, and `from d2l import mxnet` these."""
     for name, module in list(sys.modules.items()):
         top, dot, rest = name.partition(".")
         if top == "mxnet":
             sys.modules["d2lmini" + dot + rest] = module
-    sys.modules["d2lmini.d2l"] = sys.modules["d2l"] = package
+    for folder in ("d2l", "compat"):
+        package = sys.modules[f"d2lmini.{folder}"] = ModuleType(f"d2lmini.{folder}")
+        package.__path__ = [str(LIBRARY / folder)]
     # A stopwatch of the library also counts what is pending.
     mx.callsite, mx.engine.waitall = ModuleType("callsite"), mx.nd.waitall
     mx.engine.stats = lambda: SimpleNamespace(pending=0)
-    from d2lmini.d2l import models, mxnet
+    from d2lmini.compat.books import loops, models, second
 
-    models.nd = mx.npx  # the layers of both editions call nd.relu
-    sys.modules["d2l.mxnet"] = mxnet
-    return mxnet
+    # What both editions share calls nd's operations, which take np's arrays in d2lmini only.
+    models.nd = loops.nd = SimpleNamespace(
+        add_n=lambda *arrays: sum(arrays), dot=mx.np.dot, maximum=mx.np.maximum,
+        minimum=mx.np.minimum, relu=mx.npx.relu, sqrt=mx.np.sqrt, zeros_like=mx.np.zeros_like,
+    )  # fmt: skip
+    sys.modules["d2l"] = sys.modules["d2lmini.d2l"]
+    sys.modules["d2l.mxnet"] = sys.modules["d2l"].mxnet = second
+    return second
 
 
 if __name__ == "__main__":

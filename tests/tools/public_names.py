@@ -55,17 +55,17 @@ SPACES = {
         gluon.data.vision.transforms gluon.contrib.data""",
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
-        profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
+        profiler.memory:ChangeList,MemoryReport,DeviceMemory
         profiler.summary:Summary profiler.lint:Lint""",
     "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
-    "d2l": "d2l d2l.cluster",
+    "d2l": "d2l",
     "Mixed precision": "contrib.amp",
     "The package itself": "d2lmini random util runtime",
     "For tests of your own": "test_utils",
 }
 
-#: Not ours to describe: a module of matplotlib, one of NumPy's.
-NOT_OURS = {"d2l.plt", "metric.np"}
+#: Not ours to describe: a module of matplotlib, one of NumPy's, the names of a book.
+NOT_OURS = {"d2l.plt", "metric.np", "d2l.mxnet"}
 
 
 @dataclass

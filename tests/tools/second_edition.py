@@ -259,7 +259,7 @@ def residual_blocks(library):
     return [*found, len(resnet), d2l.corr2d(X[0, 0], X[1, 1, :2, :3]).asnumpy()]
 
 
-# -- training.py and devices.py --------------------------------------------------------------------
+# -- training.py -----------------------------------------------------------------------------------
 
 
 def optimizers(library):

@@ -1,7 +1,7 @@
 """Data by the second edition's names.
 
 >>> from d2lmini import np
->>> from d2lmini.d2l.mxnet.data import SyntheticRegressionData
+>>> from d2lmini.compat.books.second.data import SyntheticRegressionData
 >>> data = SyntheticRegressionData(w=np.array([2, -3.4]), b=4.2)
 >>> X, y = next(iter(data.train_dataloader()))
 >>> X.shape, y.shape
@@ -18,12 +18,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from d2lmini import gluon, np
-from d2lmini.d2l.data import get_data_ch7
-from d2lmini.d2l.data import get_fashion_mnist_labels as _labels_of
+from d2lmini.compat.books import first
+from d2lmini.compat.books.loops import load_array
+from d2lmini.compat.books.second.oop import DataModule
+from d2lmini.compat.books.second.plots import show_images
 from d2lmini.d2l.digits import digits as read_digits
-from d2lmini.d2l.mxnet.oop import DataModule
-from d2lmini.d2l.mxnet.plots import show_images
-from d2lmini.gluon.data.vision import transforms
 
 
 def get_dataloader_workers() -> int:
@@ -31,23 +30,15 @@ def get_dataloader_workers() -> int:
     return 0
 
 
-def synthetic_data(w: Any, b: float, num_examples: int) -> tuple[Any, Any]:
+def synthetic_data(w: Any, b: Any, num_examples: int, noise: float = 0.01) -> tuple[Any, Any]:
     """X and y = X w + b + noise, y as a column."""
-    X = np.random.normal(0, 1, (num_examples, len(w)))
-    y = np.dot(X, w) + b
-    y += np.random.normal(0, 0.01, y.shape)
-    return X, y.reshape((-1, 1))
-
-
-def load_array(data_arrays: Iterable[Any], batch_size: int, is_train: bool = True) -> Any:
-    """Batches of arrays, shuffled for training."""
-    dataset = gluon.data.ArrayDataset(*data_arrays)
-    return gluon.data.DataLoader(dataset, batch_size, shuffle=is_train)
+    X = np.random.randn(num_examples, len(w))
+    return X, np.dot(X, w.reshape((-1, 1))) + b + np.random.randn(num_examples, 1) * noise
 
 
 def get_data_ch11(batch_size: int = 10, n: int = 1500) -> tuple[Any, int]:
     """Batches of n measurements of airfoil noise, and the number of features."""
-    features, labels = (x.as_np_ndarray() for x in get_data_ch7())
+    features, labels = (x.as_np_ndarray() for x in first.get_data_ch7())
     return load_array((features[:n], labels[:n]), batch_size, is_train=True), features.shape[1]
 
 
@@ -60,23 +51,17 @@ class SyntheticRegressionData(DataModule):
     ):  # fmt: skip
         super().__init__()
         self.save_hyperparameters()
-        n = num_train + num_val
-        self.X = np.random.randn(n, len(w))
-        self.y = np.dot(self.X, w.reshape((-1, 1))) + b + np.random.randn(n, 1) * noise
+        self.X, self.y = synthetic_data(w, b, num_train + num_val, noise)
 
     def get_dataloader(self, train: bool) -> Any:
         """Batches of the first `num_train` examples, or of the others."""
-        first = self.num_train  # type: ignore[attr-defined]
-        return self.get_tensorloader(
-            (self.X, self.y), train, slice(0, first) if train else slice(first, None)
-        )
+        return self._part((self.X, self.y), train)
 
 
-def _pictures(train: bool, resize: tuple[int, int]) -> Any:
+def _pictures(train: bool, resize: Any) -> Any:
     """A data set of Fashion-MNIST, or of digits if its files can't be had."""
-    steps = transforms.Compose([transforms.Resize(resize), transforms.ToTensor()])
     try:
-        return gluon.data.vision.FashionMNIST(train=train).transform_first(steps)
+        return first.read_fashion_mnist(train, resize)
     except ConnectionError as problem:
         warnings.warn(
             f"Fashion-MNIST is replaced by scikit-learn's handwritten digits. {problem}",
@@ -98,12 +83,12 @@ class FashionMNIST(DataModule):
 
     def text_labels(self, indices: Iterable[Any]) -> list[str]:
         """The names of the classes."""
-        return _labels_of(indices)
+        return first.get_fashion_mnist_labels(indices)
 
     def get_dataloader(self, train: bool) -> Any:
         """Batches; shuffled for training."""
         data = self.train if train else self.val
-        return gluon.data.DataLoader(data, self.batch_size, shuffle=train)  # type: ignore[attr-defined]
+        return gluon.data.DataLoader(data, self.batch_size, shuffle=train)
 
     def visualize(self, batch: Any, nrows: int = 1, ncols: int = 8, labels: Any = ()) -> None:
         """Draw the first pictures of a batch."""
@@ -115,12 +100,5 @@ def load_data_fashion_mnist(batch_size: int, resize: Any = None) -> tuple[Any, A
     """Loaders for training and test; resize: the side length of the pictures, if another is
     wanted."""
     size = (resize, resize) if isinstance(resize, int) else tuple(resize or (28, 28))
-    return tuple(  # type: ignore[return-value]
-        gluon.data.DataLoader(_pictures(train, size), batch_size, shuffle=train)
-        for train in (True, False)
-    )
-
-
-def get_fashion_mnist_labels(labels: Iterable[Any]) -> list[str]:
-    """The names of the classes 0 to 9."""
-    return _labels_of(labels)
+    data = FashionMNIST(batch_size, size)
+    return data.train_dataloader(), data.val_dataloader()

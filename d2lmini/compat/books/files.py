@@ -1,9 +1,9 @@
-"""Files that the book downloads: found in a folder of this machine, never fetched by themselves.
+"""Files that the books download: found in a folder of this machine, never fetched by themselves.
 
     DATA_HUB["time_machine"] = (DATA_URL + "timemachine.txt", "090b5e7e...")
     download("time_machine")      # ../data/timemachine.txt, data/timemachine.txt, or in $D2L_DATA
 
-A file that is not there is an error with the address and the places that were looked at.
+A file that is not there is an error with its source and the places that were looked at.
 """
 
 from __future__ import annotations
@@ -19,6 +19,22 @@ DATA_URL = "http://d2l-data.s3-accelerate.amazonaws.com/"
 DATA_HUB: dict[str, tuple[str, str]] = {}
 
 
+def find_file(name: str, source: str, folder: str = "../data") -> Path:
+    """The file of that name in the folder, in `../data` or `data`, as the books' programs expect,
+    or where the environment variable D2L_DATA says. FileNotFoundError tells the source, which is
+    a sentence: "Fetch ADDRESS"."""
+    folders = dict.fromkeys([folder, "../data", "data", os.environ.get("D2L_DATA") or "data"])
+    for place in folders:
+        path = Path(place) / name
+        if path.is_file():
+            return path
+    looked = ", ".join(str(Path(place).resolve()) for place in folders)
+    raise FileNotFoundError(
+        f"{name} is not here, and d2lmini fetches nothing by itself. {source} and put the file "
+        f"into one of {looked}, or let D2L_DATA name its folder"
+    )
+
+
 def download(url: str, folder: str = "../data", sha1_hash: str | None = None) -> str:
     """The path of the file of an address, or of a name in DATA_HUB. FileNotFoundError if the file
     is in none of the places; ValueError if its SHA-1 is another."""
@@ -26,19 +42,10 @@ def download(url: str, folder: str = "../data", sha1_hash: str | None = None) ->
         if url not in DATA_HUB:
             raise ValueError(f"download: {url!r} is no address and no name in DATA_HUB")
         url, sha1_hash = DATA_HUB[url]
-    name = url.rsplit("/", 1)[-1]
-    folders = [folder, "../data", "data", *filter(None, [os.environ.get("D2L_DATA")])]
-    for place in dict.fromkeys(folders):
-        path = Path(place) / name
-        if path.is_file():
-            if sha1_hash and hashlib.sha1(path.read_bytes()).hexdigest() != sha1_hash:
-                raise ValueError(f"{path} has another SHA-1 than {sha1_hash}: fetch it from {url}")
-            return str(path)
-    looked = ", ".join(str(Path(place).resolve()) for place in dict.fromkeys(folders))
-    raise FileNotFoundError(
-        f"{name} is not here, and d2lmini fetches nothing by itself. Fetch {url} and put the file "
-        f"into one of {looked}, or let D2L_DATA name its folder"
-    )
+    path = find_file(url.rsplit("/", 1)[-1], f"Fetch {url}", folder)
+    if sha1_hash and hashlib.sha1(path.read_bytes()).hexdigest() != sha1_hash:
+        raise ValueError(f"{path} has another SHA-1 than {sha1_hash}: fetch it from {url}")
+    return str(path)
 
 
 def extract(filename: str, folder: str | None = None) -> None:
@@ -57,9 +64,8 @@ def extract(filename: str, folder: str | None = None) -> None:
 def download_extract(name: str, folder: str | None = None) -> str:
     """`download` and `extract`; the path of what was unpacked."""
     filename = download(name)
-    base = os.path.dirname(filename)
     extract(filename)
-    return os.path.join(base, folder) if folder else os.path.splitext(filename)[0]
+    return os.path.join(os.path.dirname(filename), folder or Path(filename).stem)
 
 
 def download_all() -> None:

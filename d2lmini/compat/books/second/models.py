@@ -1,11 +1,9 @@
 """Models by the second edition's names.
 
 >>> from d2lmini import np
->>> from d2lmini.d2l.mxnet.models import resnet18
->>> net = resnet18(10)
->>> net.initialize()
->>> net(np.ones((1, 1, 8, 8))).shape
-(1, 10)
+>>> from d2lmini.compat.books.second.models import LinearRegressionScratch
+>>> LinearRegressionScratch(num_inputs=2, lr=0.03)(np.ones((4, 2))).shape
+(4, 1)
 """
 
 from __future__ import annotations
@@ -13,10 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import gluon, init, np, npx
-from d2lmini.d2l.models import Residual as Residual
-from d2lmini.d2l.models import resnet18 as resnet18
-from d2lmini.d2l.mxnet.oop import Classifier, Module
-from d2lmini.d2l.mxnet.training import SGD
+from d2lmini.compat.books.characters import write
+from d2lmini.compat.books.models import linreg, squared_loss
+from d2lmini.compat.books.second.oop import Classifier, Module
 from d2lmini.gluon import nn, rnn
 
 
@@ -32,16 +29,6 @@ def check_shape(a: Any, shape: Any) -> None:
     )
 
 
-def corr2d(X: Any, K: Any) -> Any:
-    """Cross-correlation of the matrix X with the kernel K, element by element."""
-    h, w = K.shape
-    Y = np.zeros((X.shape[0] - h + 1, X.shape[1] - w + 1))
-    for i in range(Y.shape[0]):
-        for j in range(Y.shape[1]):
-            Y[i, j] = (X[i : i + h, j : j + w] * K).sum()
-    return Y
-
-
 class LinearRegressionScratch(Module):
     """Linear regression on arrays."""
 
@@ -54,13 +41,10 @@ class LinearRegressionScratch(Module):
         self.b.attach_grad()
 
     def forward(self, X: Any) -> Any:
-        return np.dot(X, self.w) + self.b
+        return linreg(X, self.w, self.b)
 
     def loss(self, y_hat: Any, y: Any) -> Any:
-        return ((y_hat - y) ** 2 / 2).mean()
-
-    def configure_optimizers(self) -> Any:
-        return SGD([self.w, self.b], self.lr)  # type: ignore[attr-defined]
+        return squared_loss(y_hat, y).mean()
 
 
 class LinearRegression(Module):
@@ -72,14 +56,8 @@ class LinearRegression(Module):
         self.net: Any = nn.Dense(1)
         self.net.initialize(init.Normal(sigma=0.01))
 
-    def forward(self, X: Any) -> Any:
-        return self.net(X)
-
     def loss(self, y_hat: Any, y: Any) -> Any:
         return gluon.loss.L2Loss()(y_hat, y).mean()
-
-    def configure_optimizers(self) -> Any:
-        return gluon.Trainer(self.collect_params(), "sgd", {"learning_rate": self.lr})  # type: ignore[attr-defined]
 
     def get_w_b(self) -> tuple[Any, Any]:
         """Weight and bias."""
@@ -125,7 +103,7 @@ class RNNScratch(Module):
 
     def forward(self, inputs: Any, state: Any = None) -> tuple[list[Any], Any]:
         if state is None:
-            size = (inputs.shape[1], self.num_hiddens)  # type: ignore[attr-defined]
+            size = (inputs.shape[1], self.num_hiddens)
             state = np.zeros(size, ctx=inputs.ctx)
         elif isinstance(state, (list, tuple)):
             (state,) = state
@@ -172,25 +150,20 @@ class RNNLMScratch(Classifier):
 
     def init_params(self) -> None:
         """Weights of the output layer."""
-        hiddens, size = self.rnn.num_hiddens, self.vocab_size  # type: ignore[attr-defined]
+        hiddens, size = self.rnn.num_hiddens, self.vocab_size
         self.W_hq = np.random.randn(hiddens, size) * self.rnn.sigma
         self.b_q = np.zeros(size)
         for param in self.get_scratch_params():
             param.attach_grad()
 
-    def training_step(self, batch: Any) -> Any:
-        """The loss of a batch; draws the perplexity."""
-        l = self.loss(self(*batch[:-1]), batch[-1])
-        self.plot("ppl", np.exp(l), train=True)
-        return l
+    def _plot_loss(self, l: Any, train: bool) -> None:
+        self.plot("ppl", np.exp(l), train)
 
-    def validation_step(self, batch: Any) -> None:
-        """Draw the perplexity of a batch."""
-        self.plot("ppl", np.exp(self.loss(self(*batch[:-1]), batch[-1])), train=False)
+    validation_step = Module.validation_step
 
     def one_hot(self, X: Any) -> Any:
         """(N, T) -> (T, N, vocab_size)"""
-        return npx.one_hot(X.T, self.vocab_size)  # type: ignore[attr-defined]
+        return npx.one_hot(X.T, self.vocab_size)
 
     def output_layer(self, rnn_outputs: Any) -> Any:
         """Scores for the outputs of all steps."""
@@ -203,16 +176,13 @@ class RNNLMScratch(Classifier):
 
     def predict(self, prefix: str, num_preds: int, vocab: Any, device: Any = None) -> str:
         """`prefix` and the `num_preds` characters that the model expects after it."""
-        state, outputs = None, [vocab[prefix[0]]]
-        for i in range(len(prefix) + num_preds - 1):
-            X = np.array([[outputs[-1]]], ctx=device)
-            rnn_outputs, state = self.rnn(self.one_hot(X), state)
-            if i < len(prefix) - 1:
-                outputs.append(vocab[prefix[i + 1]])
-            else:
-                scores = self.output_layer(rnn_outputs)
-                outputs.append(int(scores.argmax(axis=2).reshape(1)))
-        return "".join([vocab.idx_to_token[i] for i in outputs])
+
+        def next_scores(last: int, state: Any) -> tuple[Any, Any]:
+            outputs, state = self.rnn(self.one_hot(np.array([[last]], ctx=device)), state)
+            return self.output_layer(outputs), state
+
+        indices = write([vocab[char] for char in prefix], num_preds, next_scores, None)
+        return "".join(vocab.idx_to_token[i] for i in indices)
 
 
 class RNNLM(RNNLMScratch):
@@ -220,7 +190,7 @@ class RNNLM(RNNLMScratch):
 
     def init_params(self) -> None:
         """The output layer."""
-        self.linear = nn.Dense(self.vocab_size, flatten=False)  # type: ignore[attr-defined]
+        self.linear = nn.Dense(self.vocab_size, flatten=False)
         self.initialize()
 
     def output_layer(self, rnn_outputs: Any) -> Any:

@@ -6,18 +6,17 @@ kept, and nothing is shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from d2lmini.d2l.figures import as_numpy, pyplot
-from d2lmini.d2l.figures import bbox_to_rect as bbox_to_rect
-from d2lmini.d2l.figures import set_figsize as set_figsize
-from d2lmini.d2l.figures import use_svg_display as use_svg_display
+from d2lmini import np
+from d2lmini.compat.books import figures
+from d2lmini.compat.books.figures import as_numpy, pyplot, set_figsize, use_svg_display
 
 
 def set_axes(
     axes: Any, xlabel: Any, ylabel: Any, xlim: Any, ylim: Any, xscale: str, yscale: str,
-    legend: Any,
+    legend: Any, grid: bool = True,
 ) -> None:  # fmt: skip
     """Labels, limits, scales and legend of a diagram."""
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
@@ -27,7 +26,7 @@ def set_axes(
         axes.set_ylim(ylim)
     if legend:
         axes.legend(legend)
-    axes.grid()
+    axes.grid(grid)
 
 
 def plot(
@@ -40,14 +39,12 @@ def plot(
     serves all."""
     set_figsize(figsize)
     axes = axes or pyplot().gca()
-    if Y is None:
-        curves = [(None, y) for y in _curves(X)]
-    else:
-        ys, xs = _curves(Y), _curves(X)
-        curves = list(zip(xs * len(ys) if len(xs) == 1 else xs, ys))
+    curves = [_curves(values) for values in (X, Y) if values is not None]
+    count = max(map(len, curves))
     axes.cla()
-    for (x, y), fmt in zip(curves, list(fmts) * len(curves)):
-        axes.plot(y, fmt) if x is None else axes.plot(x, y, fmt)
+    columns = [one * count if len(one) == 1 else one for one in curves]
+    for *curve, fmt in zip(*columns, list(fmts) * count):
+        axes.plot(*curve, fmt)
     set_axes(axes, xlabel, ylabel, xlim, ylim, xscale, yscale, legend)
 
 
@@ -64,16 +61,12 @@ def show_images(
     imgs: Any, num_rows: int, num_cols: int, titles: Any = None, scale: float = 1.5
 ) -> Any:
     """Draw pictures in a grid."""
-    _, axes = pyplot().subplots(
-        num_rows, num_cols, figsize=(num_cols * scale, num_rows * scale), squeeze=False
-    )
-    flat = axes.flatten()
-    for i, (place, img) in enumerate(zip(flat, imgs)):
-        place.imshow(as_numpy(img))
-        place.axis("off")
-        if titles:
-            place.set_title(titles[i])
-    return flat
+    return figures.show_images(imgs, num_rows, num_cols, scale, titles).flatten()
+
+
+def show_trace_2d(f: Callable[..., Any], results: Iterable[tuple[Any, Any]]) -> None:
+    """Draw the path of `train_2d` over the contours of f."""
+    figures.show_trace_2d(f, results, np)
 
 
 def show_heatmaps(
@@ -88,14 +81,13 @@ def show_heatmaps(
         rows, columns, figsize=figsize, sharex=True, sharey=True, squeeze=False
     )
     for i in range(rows):
+        axes[i][0].set_ylabel(ylabel)
         for j in range(columns):
             picture = axes[i][j].imshow(values[i, j], cmap=cmap)
-            if i == rows - 1:
-                axes[i][j].set_xlabel(xlabel)
-            if j == 0:
-                axes[i][j].set_ylabel(ylabel)
             if titles:
                 axes[i][j].set_title(titles[j])
+    for bottom in axes[-1]:
+        bottom.set_xlabel(xlabel)
     figure.colorbar(picture, ax=axes, shrink=0.6)
 
 
@@ -121,8 +113,9 @@ def _in_notebook() -> bool:
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-def show_curves(board: Any) -> None:
-    """Draw a ProgressBoard anew."""
+def redraw(board: Any, curves: Iterable[Any], legend: Any, grid: bool) -> None:
+    """In a notebook, draw the curves of a ProgressBoard or an Animator anew: tuples of arguments
+    for `axes.plot`, the last of them its keywords."""
     if not _in_notebook():
         return
     from IPython import display
@@ -130,36 +123,11 @@ def show_curves(board: Any) -> None:
     use_svg_display()
     if board.fig is None:
         board.fig = pyplot().figure(figsize=board.figsize)
-    axes = board.axes or pyplot().gca()
+    axes = board.axes or board.fig.gca()
     axes.cla()
-    for (_, curve), style, color in zip(board.data.items(), board.ls, board.colors):
-        axes.plot([p.x for p in curve], [p.y for p in curve], linestyle=style, color=color)
-    if board.xlim:
-        axes.set_xlim(board.xlim)
-    if board.ylim:
-        axes.set_ylim(board.ylim)
-    axes.set(xlabel=board.xlabel, ylabel=board.ylabel, xscale=board.xscale, yscale=board.yscale)
-    axes.legend(list(board.data))
+    for *arguments, style in curves:
+        axes.plot(*arguments, **style)
+    limits = board.xlim, board.ylim, board.xscale, board.yscale
+    set_axes(axes, board.xlabel, board.ylabel, *limits, legend, grid)
     display.display(board.fig)
-    display.clear_output(wait=True)
-
-
-def show_animation(animator: Any) -> None:
-    """Draw an Animator anew."""
-    if not _in_notebook():
-        return
-    from IPython import display
-
-    use_svg_display()
-    if not hasattr(animator, "fig"):
-        animator.fig, axes = pyplot().subplots(
-            animator.nrows, animator.ncols, figsize=animator.figsize, squeeze=False
-        )
-        animator.axes = list(axes.flatten())
-    axes = animator.axes[0]
-    axes.cla()
-    for x, y, fmt in zip(animator.X, animator.Y, animator.fmts):
-        axes.plot(x, y, fmt)
-    set_axes(axes, **animator.axes_options, legend=animator.legend)
-    display.display(animator.fig)
     display.clear_output(wait=True)

@@ -1,10 +1,12 @@
-"""The book's small models: linear regression, a convolution by hand, ResNet-18, a recurrent net.
+"""Small models of both editions: linear regression, a convolution by hand, ResNet-18.
 
 >>> from d2lmini import d2l, nd
 >>> net = d2l.resnet18(10)
 >>> net.initialize()
 >>> net(nd.ones((2, 1, 28, 28))).shape
 (2, 10)
+
+They take arrays of `nd` or of `np`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,9 @@ from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.gluon import nn
-from d2lmini.ndarray import NDArray
 
 
-def linreg(X: NDArray, w: NDArray, b: NDArray) -> Any:
+def linreg(X: Any, w: Any, b: Any) -> Any:
     """Linear regression: X w + b."""
     return nd.dot(X, w) + b
 
@@ -26,10 +27,10 @@ def squared_loss(y_hat: Any, y: Any) -> Any:
     return (y_hat - y.reshape(y_hat.shape)) ** 2 / 2
 
 
-def corr2d(X: Any, K: Any) -> NDArray:
+def corr2d(X: Any, K: Any) -> Any:
     """Cross-correlation of the matrix X with the kernel K, element by element."""
     h, w = K.shape
-    Y = nd.zeros((X.shape[0] - h + 1, X.shape[1] - w + 1))
+    Y = nd.zeros_like(X[: X.shape[0] - h + 1, : X.shape[1] - w + 1])
     for i in range(Y.shape[0]):
         for j in range(Y.shape[1]):
             Y[i, j] = (X[i : i + h, j : j + w] * K).sum()
@@ -66,40 +67,11 @@ def resnet18(num_classes: int) -> Any:
     """ResNet-18 for small images: four stages of two Residuals with 64 to 512 channels, each stage
     but the first halving height and width."""
     net = nn.Sequential()
-    net.add(
-        nn.Conv2D(64, kernel_size=3, strides=1, padding=1),
-        nn.BatchNorm(),
-        nn.Activation("relu"),
-    )
-    for stage, num_channels in enumerate((64, 128, 256, 512)):
-        block = nn.Sequential()
-        if stage == 0:
-            block.add(Residual(num_channels))
-        else:
-            block.add(Residual(num_channels, use_1x1conv=True, strides=2))
-        block.add(Residual(num_channels))
-        net.add(block)
+    net.add(nn.Conv2D(64, kernel_size=3, strides=1, padding=1), nn.BatchNorm())
+    net.add(nn.Activation("relu"))
+    for strides, num_channels in [(1, 64), (2, 128), (2, 256), (2, 512)]:
+        stage = nn.Sequential()
+        stage.add(Residual(num_channels, strides > 1, strides), Residual(num_channels))
+        net.add(stage)
     net.add(nn.GlobalAvgPool2D(), nn.Dense(num_classes))
     return net
-
-
-class RNNModel(nn.Block):
-    """A recurrent layer on one-hot characters, and a dense layer that scores the next character.
-
-    forward(inputs (N, T), state) -> (scores (T * N, vocab_size), state).
-    """
-
-    def __init__(self, rnn_layer: Any, vocab_size: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.rnn = rnn_layer
-        self.vocab_size = vocab_size
-        self.dense = nn.Dense(vocab_size)
-
-    def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        X = nd.one_hot(inputs.T, self.vocab_size)  # (T, N, vocab_size)
-        Y, state = self.rnn(X, state)
-        return self.dense(Y.reshape((-1, Y.shape[-1]))), state
-
-    def begin_state(self, *args: Any, **kwargs: Any) -> Any:
-        """The state before the first character."""
-        return self.rnn.begin_state(*args, **kwargs)

@@ -8,8 +8,8 @@ import numpy
 import pytest
 
 from d2lmini import np, npx
+from d2lmini.compat.books.second import plots
 from d2lmini.d2l import mxnet as d2l
-from d2lmini.d2l.mxnet import plots
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -105,14 +105,6 @@ def test_a_path_over_contours():
     d2l.show_trace_2d(lambda x1, x2: x1**2 + 2 * x2**2, [(-5, -2), (np.array(-2.5), -1)])
     assert lines()[0] == [(-5, -2), (-2.5, -1)]
     assert (pyplot.gca().get_xlabel(), pyplot.gca().get_ylabel()) == ("x1", "x2")
-
-
-def test_a_box():
-    box = d2l.bbox_to_rect([1, 2, 4, 6], "blue")
-    assert (box.get_xy(), box.get_width(), box.get_height()) == ((1, 2), 3, 4)
-    d2l.set_figsize((5, 2))
-    assert pyplot.rcParams["figure.figsize"] == [5, 2] and d2l.plt is pyplot
-    d2l.use_svg_display()
 
 
 @pytest.fixture

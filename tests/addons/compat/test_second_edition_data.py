@@ -180,7 +180,8 @@ def time_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("D2L_DATA", str(tmp_path))
     address = d2l.DATA_URL + "timemachine.txt"
     monkeypatch.setattr(
-        "d2lmini.d2l.mxnet.text._TIME_MACHINE", (address, hashlib.sha1(TEXT.encode()).hexdigest())
+        "d2lmini.compat.books.second.text._TIME_MACHINE",
+        (address, hashlib.sha1(TEXT.encode()).hexdigest()),
     )
 
 
@@ -269,12 +270,12 @@ def test_translations_are_read_from_the_archive(tmp_path, monkeypatch):
         archive.writestr("fra-eng/fra.txt", "Go.\tVa !\nGo.\tVa !\n")
     monkeypatch.setenv("D2L_DATA", str(tmp_path))
     address = d2l.DATA_URL + "fra-eng.zip"
-    monkeypatch.setattr("d2lmini.d2l.mxnet.text._FRA_ENG", (address, None))
+    monkeypatch.setattr("d2lmini.compat.books.second.text._FRA_ENG", (address, None))
     data = d2l.MTFraEng(batch_size=2)
     assert data.tgt_vocab.idx_to_token == ["!", "<bos>", "<eos>", "<pad>", "<unk>", "va"]
 
 
-# -- download.py -----------------------------------------------------------------------------------
+# -- files.py --------------------------------------------------------------------------------------
 
 
 def test_files_by_name_and_archives(tmp_path, monkeypatch):

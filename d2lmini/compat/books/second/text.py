@@ -1,6 +1,6 @@
 """Text as numbers, by the second edition's names.
 
->>> from d2lmini.d2l.mxnet.text import Vocab, bleu, tokenize
+>>> from d2lmini.compat.books.second.text import Vocab, bleu, tokenize
 >>> tokens = tokenize(["the time machine", "the end"])
 >>> vocab = Vocab(tokens, reserved_tokens=["<pad>"])
 >>> vocab[["the", "moon"]], vocab.to_tokens([2, 5]), vocab.token_freqs[0]
@@ -8,7 +8,7 @@
 >>> bleu("the time machine", "the time machine", k=2)
 1.0
 
-The texts of the book are read from local files (`files.py`). A subclass that defines `_download`
+The texts of the book are read from local files (`../files.py`). A subclass that defines `_download`
 reads another text:
 
     class Letters(TimeMachine):
@@ -29,9 +29,9 @@ from typing import Any
 import numpy
 
 from d2lmini import np
-from d2lmini.d2l.mxnet.files import DATA_URL, download
-from d2lmini.d2l.mxnet.oop import DataModule
-from d2lmini.d2l.text import data_iter_consecutive, data_iter_random
+from d2lmini.compat.books.characters import data_iter_consecutive, data_iter_random
+from d2lmini.compat.books.files import DATA_URL, download
+from d2lmini.compat.books.second.oop import DataModule
 
 #: Files of these classes: (address, SHA-1).
 _TIME_MACHINE = (DATA_URL + "timemachine.txt", "090b5e7e70c295757f55df93cb0a180b9691891a")
@@ -107,7 +107,7 @@ class TimeMachine(DataModule):
 
     def _download(self) -> str:
         address, sha1 = _TIME_MACHINE
-        return Path(download(address, self.root, sha1)).read_text("utf-8")  # type: ignore[attr-defined]
+        return Path(download(address, self.root, sha1)).read_text("utf-8")
 
     def _preprocess(self, text: str) -> str:
         """Lower-case letters; one space for anything else."""
@@ -125,9 +125,7 @@ class TimeMachine(DataModule):
 
     def get_dataloader(self, train: bool) -> Any:
         """Batches from the first `num_train` places of the text, or from the next `num_val`."""
-        first, count = self.num_train, self.num_val  # type: ignore[attr-defined]
-        places = slice(0, first) if train else slice(first, first + count)
-        return self.get_tensorloader([self.X, self.Y], train, places)
+        return self._part([self.X, self.Y], train)
 
 
 class _Sequences:
@@ -169,7 +167,7 @@ class MTFraEng(DataModule):
 
     def _download(self) -> str:
         address, sha1 = _FRA_ENG
-        path = download(address, self.root, sha1)  # type: ignore[attr-defined]
+        path = download(address, self.root, sha1)
         with zipfile.ZipFile(path) as archive:
             return archive.read("fra-eng/fra.txt").decode("utf-8")
 
@@ -190,9 +188,9 @@ class MTFraEng(DataModule):
     def _build_arrays(
         self, raw_text: str, src_vocab: Vocab | None = None, tgt_vocab: Vocab | None = None
     ) -> tuple[tuple[Any, ...], Vocab, Vocab]:
-        num_examples = self.num_train + self.num_val  # type: ignore[attr-defined]
+        num_examples = self.num_train + self.num_val
         src, tgt = self._tokenize(self._preprocess(raw_text), num_examples)
-        num_steps = self.num_steps  # type: ignore[attr-defined]
+        num_steps = self.num_steps
         src = [truncate_pad(sentence, num_steps, "<pad>") for sentence in src]
         tgt = [["<bos>", *truncate_pad(sentence, num_steps, "<pad>")] for sentence in tgt]
         marks = ["<eos>", "<pad>"]
@@ -210,11 +208,8 @@ class MTFraEng(DataModule):
         return self._build_arrays("\n".join(lines), self.src_vocab, self.tgt_vocab)[0]
 
     def get_dataloader(self, train: bool) -> Any:
-        """Batches of the first `num_train` sentences, or of the others."""
-        first = self.num_train  # type: ignore[attr-defined]
-        return self.get_tensorloader(
-            self.arrays, train, slice(0, first) if train else slice(first, None)
-        )
+        """Batches of the first `num_train` sentences, or of the next `num_val`."""
+        return self._part(self.arrays, train)
 
 
 def truncate_pad(line: Sequence[Any], num_steps: int, padding_token: Any) -> list[Any]:

@@ -23,7 +23,7 @@ def np_mode():
     npx.reset_np()
 
 
-# -- hyperparameters.py, oop.py --------------------------------------------------------------------
+# -- oop.py ----------------------------------------------------------------------------------------
 
 
 def test_arguments_become_attributes():
@@ -185,8 +185,6 @@ def test_shapes_are_checked():
 def test_blocks_for_pictures():
     X = np.ones((2, 4, 6, 6))
     for net, shape in [
-        (d2l.Residual(4), (2, 4, 6, 6)),
-        (d2l.Residual(8, True, 2), (2, 8, 3, 3)),
         (d2l.ResNeXtBlock(4, 2, 1), (2, 4, 6, 6)),
         (d2l.ResNeXtBlock(8, 4, 0.5, True, 2), (2, 8, 3, 3)),
         (d2l.resnet18(10), (2, 10)),
@@ -197,9 +195,8 @@ def test_blocks_for_pictures():
     block.initialize()
     block(np.ones((1, 32, 4, 4)))
     assert block.conv2.weight.shape == (32, 16, 3, 3)  # groups of 16 channels
-    assert d2l.corr2d(np.arange(9).reshape(3, 3), np.array([[0, 1], [2, 3]])).tolist() == [
-        [19, 25], [37, 43],
-    ]  # fmt: skip
+    corr = d2l.corr2d(np.arange(9).reshape(3, 3), np.array([[0, 1], [2, 3]]))
+    assert isinstance(corr, np.ndarray) and corr.tolist() == [[19, 25], [37, 43]]
 
 
 # -- training.py -----------------------------------------------------------------------------------
@@ -326,23 +323,13 @@ def test_two_variables(capsys):
     assert capsys.readouterr().out == "epoch 2, x1: -1.250000, x2: -0.500000\n"
 
 
-# -- devices.py ------------------------------------------------------------------------------------
+# -- devices -------------------------------------------------------------------------------------
 
 
 def test_devices():
-    assert d2l.try_gpu() == d2l.try_gpu(3) == cpu() and d2l.try_all_gpus() == [cpu()]
     assert d2l.num_gpus() == 0 and d2l.cpu(1) == cpu(1) and d2l.gpu(1) == gpu(1)
     with virtual_gpus(2):
-        assert d2l.try_gpu(1) == gpu(1) and d2l.try_gpu(2) == cpu()
-        assert d2l.try_all_gpus() == [gpu(0), gpu(1)] and d2l.num_gpus() == 2
-
-
-def test_a_batch_in_parts():
-    with pytest.raises(ValueError, match="4 features and 3 labels"):
-        d2l.split_batch(np.ones((4, 1)), np.ones(3), [cpu()])
-    with virtual_gpus(2):
-        Xs, ys = d2l.split_batch(np.arange(10).reshape(5, 2), np.arange(5), d2l.try_all_gpus())
-        assert [X.shape[0] for X in Xs] == [3, 2] and [y.ctx for y in ys] == [gpu(0), gpu(1)]
+        assert d2l.num_gpus() == 2 and d2l.try_all_gpus() == [gpu(0), gpu(1)]
 
 
 def test_two_devices_make_the_step_of_one():

@@ -5,18 +5,52 @@
     trainer.fit(Net(lr=0.1), d2l.FashionMNIST(batch_size=256))
 
 A `Module` says what a step is, a `DataModule` where batches come from, the `Trainer` repeats.
+Arguments of their constructors become attributes:
+
+>>> class Model(HyperParameters):
+...     def __init__(self, lr, steps=2):
+...         self.save_hyperparameters(ignore=["steps"])
+>>> Model(0.1).lr, hasattr(Model(0.1), "steps")
+(0.1, False)
 """
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import autograd, gluon, np, npx
-from d2lmini.d2l.mxnet.devices import gpu
-from d2lmini.d2l.mxnet.hyperparameters import HyperParameters
+from d2lmini.compat.books import loops
+from d2lmini.compat.books.second.plots import redraw
 from d2lmini.gluon import nn
+
+
+def add_to_class(Class: type) -> Callable[[Any], None]:
+    """A decorator that makes a function a method of `Class`."""
+    return lambda function: setattr(Class, function.__name__, function)
+
+
+class HyperParameters:
+    """A class whose constructor's arguments become attributes."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def save_hyperparameters(self, ignore: Sequence[str] = ()) -> None:
+        """Store the arguments and variables of the calling constructor as attributes, and all
+        in `hparams`; those in `ignore` and names that begin with _ are left out."""
+        frame = inspect.currentframe()
+        assert frame is not None and frame.f_back is not None
+        self.hparams = {
+            name: value
+            for name, value in frame.f_back.f_locals.items()
+            if name not in {"self", *ignore} and not name.startswith("_")
+        }
+        for name, value in self.hparams.items():
+            setattr(self, name, value)
 
 
 class Point(NamedTuple):
@@ -47,16 +81,26 @@ class ProgressBoard(HyperParameters):
         points.append(Point(x, y))
         if len(points) < every_n:
             return
-        curve = self.data.setdefault(label, [])
-        curve.append(Point(
-            sum(point.x for point in points) / len(points),
-            sum(point.y for point in points) / len(points),
-        ))  # fmt: skip
+        mean = Point(*(sum(values) / len(points) for values in zip(*points)))
+        self.data.setdefault(label, []).append(mean)
         points.clear()
-        if self.display:  # type: ignore[attr-defined]
-            from d2lmini.d2l.mxnet.plots import show_curves
+        if self.display:
+            curves = [
+                (*zip(*points), {"linestyle": style, "color": color})
+                for points, style, color in zip(self.data.values(), self.ls, self.colors)
+            ]
+            redraw(self, curves, list(self.data), grid=False)
 
-            show_curves(self)
+
+class SGD(HyperParameters):
+    """Stochastic gradient descent on a list of arrays."""
+
+    def __init__(self, params: Any, lr: float):
+        self.save_hyperparameters()
+
+    def step(self, _: int = 1) -> None:
+        """One step, in place."""
+        loops.sgd(self.params, self.lr, 1)
 
 
 class Module(nn.Block, HyperParameters):
@@ -83,31 +127,32 @@ class Module(nn.Block, HyperParameters):
         trainer = self.trainer
         if train:
             x = trainer.train_batch_idx / trainer.num_train_batches
-            n = trainer.num_train_batches / self.plot_train_per_epoch  # type: ignore[attr-defined]
+            n = trainer.num_train_batches / self.plot_train_per_epoch
         else:
             x = trainer.epoch + 1
-            n = trainer.num_val_batches / self.plot_valid_per_epoch  # type: ignore[attr-defined]
+            n = trainer.num_val_batches / self.plot_valid_per_epoch
         label = ("train_" if train else "val_") + key
         self.board.draw(x, float(value), label, every_n=max(1, int(n)))
 
+    def _plot_loss(self, l: Any, train: bool) -> None:
+        self.plot("loss", l, train)
+
     def training_step(self, batch: Sequence[Any]) -> Any:
-        """The loss of a batch: inputs, then the labels."""
+        """The loss of a batch (inputs, then the labels); draws it."""
         l = self.loss(self(*batch[:-1]), batch[-1])
-        self.plot("loss", l, train=True)
+        self._plot_loss(l, train=True)
         return l
 
     def validation_step(self, batch: Sequence[Any]) -> None:
         """Draw the loss of a batch."""
-        self.plot("loss", self.loss(self(*batch[:-1]), batch[-1]), train=False)
+        self._plot_loss(self.loss(self(*batch[:-1]), batch[-1]), train=False)
 
     def configure_optimizers(self) -> Any:
         """The optimizer: SGD with rate `lr`, of the Parameters or of the arrays of the model."""
         params = self.parameters()
         if isinstance(params, list):
-            from d2lmini.d2l.mxnet.training import SGD
-
-            return SGD(params, self.lr)  # type: ignore[attr-defined]
-        return gluon.Trainer(params, "sgd", {"learning_rate": self.lr})  # type: ignore[attr-defined]
+            return SGD(params, self.lr)
+        return gluon.Trainer(params, "sgd", {"learning_rate": self.lr})
 
     def get_scratch_params(self) -> list[Any]:
         """The arrays among the attributes of this model and of its parts."""
@@ -123,9 +168,7 @@ class Module(nn.Block, HyperParameters):
     def parameters(self) -> Any:
         """The Parameters, or, if there are none, a list of the arrays."""
         params = self.collect_params()
-        if isinstance(params, gluon.ParameterDict) and len(params.keys()):
-            return params
-        return self.get_scratch_params()
+        return params if params.keys() else self.get_scratch_params()
 
     def set_scratch_params_device(self, device: Any) -> None:
         """Move the arrays among the attributes to a device."""
@@ -135,12 +178,9 @@ class Module(nn.Block, HyperParameters):
                 moved = value.as_in_ctx(device)
                 moved.attach_grad()
                 setattr(self, name, moved)
-            if isinstance(value, Module):
-                value.set_scratch_params_device(device)
-            if isinstance(value, list):
-                for item in value:
-                    if isinstance(item, Module):
-                        item.set_scratch_params_device(device)
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, Module):
+                    part.set_scratch_params_device(device)
 
 
 class DataModule(HyperParameters):
@@ -165,9 +205,13 @@ class DataModule(HyperParameters):
         self, tensors: Sequence[Any], train: bool, indices: Any = slice(0, None)
     ) -> Any:
         """Batches of arrays, cut to `indices`; shuffled for training."""
-        parts = tuple(array[indices] for array in tensors)
-        dataset = gluon.data.ArrayDataset(*parts)
-        return gluon.data.DataLoader(dataset, self.batch_size, shuffle=train)  # type: ignore[attr-defined]
+        return loops.load_array([array[indices] for array in tensors], self.batch_size, train)
+
+    def _part(self, tensors: Sequence[Any], train: bool) -> Any:
+        """Batches of the first `num_train` examples, or of the next `num_val`."""
+        first = self.num_train
+        places = slice(0, first) if train else slice(first, first + self.num_val)
+        return self.get_tensorloader(tensors, train, places)
 
 
 class Trainer(HyperParameters):
@@ -175,7 +219,7 @@ class Trainer(HyperParameters):
 
     def __init__(self, max_epochs: int, num_gpus: int = 0, gradient_clip_val: float = 0):
         self.save_hyperparameters()
-        self.gpus = [gpu(i) for i in range(min(num_gpus, npx.num_gpus()))]
+        self.gpus = [npx.gpu(i) for i in range(min(num_gpus, npx.num_gpus()))]
 
     def prepare_data(self, data: Any) -> None:
         """Make the loaders and count their batches."""
@@ -187,7 +231,7 @@ class Trainer(HyperParameters):
     def prepare_model(self, model: Any) -> None:
         """Tell the model its trainer, and move it to the GPU if there is one."""
         model.trainer = self
-        model.board.xlim = [0, self.max_epochs]  # type: ignore[attr-defined]
+        model.board.xlim = [0, self.max_epochs]
         if self.gpus:
             model.collect_params().reset_ctx(self.gpus[0])
             model.set_scratch_params_device(self.gpus[0])
@@ -204,7 +248,7 @@ class Trainer(HyperParameters):
         self.optim = model.configure_optimizers()
         self.epoch = self.train_batch_idx = self.val_batch_idx = 0
         # After the last epoch `epoch` keeps that epoch's number, as programs expect that go on.
-        for epoch in range(self.max_epochs):  # type: ignore[attr-defined]
+        for epoch in range(self.max_epochs):
             self.epoch = epoch
             self.fit_epoch()
 
@@ -214,8 +258,8 @@ class Trainer(HyperParameters):
             with autograd.record():
                 loss = self.model.training_step(self.prepare_batch(batch))
             loss.backward()
-            if self.gradient_clip_val > 0:  # type: ignore[attr-defined]
-                self.clip_gradients(self.gradient_clip_val, self.model)  # type: ignore[attr-defined]
+            if self.gradient_clip_val > 0:
+                self.clip_gradients(self.gradient_clip_val, self.model)
             self.optim.step(1)
             self.train_batch_idx += 1
         if self.val_dataloader is None:
@@ -229,10 +273,7 @@ class Trainer(HyperParameters):
         params = model.parameters()
         if not isinstance(params, list):
             params = [param.data() for param in params.values()]
-        norm = np.sqrt(sum((param.grad**2).sum() for param in params))
-        if norm > grad_clip_val:
-            for param in params:
-                param.grad[:] *= grad_clip_val / norm
+        loops.grad_clipping(params, grad_clip_val)
 
 
 class Classifier(Module):
@@ -261,6 +302,6 @@ class Classifier(Module):
     def layer_summary(self, X_shape: tuple[int, ...]) -> None:
         """Print the shape that each layer of `net` makes of an input of this shape."""
         X = np.random.randn(*X_shape)
-        for layer in self.net:  # type: ignore[attr-defined]
+        for layer in self.net:
             X = layer(X)
             print(layer.__class__.__name__, "output shape:\t", X.shape)

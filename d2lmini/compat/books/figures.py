@@ -1,9 +1,9 @@
-"""The book's figures: curves, paths of optimizers, images, boxes.
+"""Figures of both editions: curves, paths of optimizers, images, boxes.
 
     d2l.semilogy(range(1, 101), train_losses, "epochs", "loss")
 
-They are drawn with `matplotlib.pyplot`, as the book's programs expect (`d2l.plt` is it), which is
-imported when one is drawn. `plot.py` has those of the chapters, which leave pyplot alone.
+They are drawn with `matplotlib.pyplot`, as the books' programs expect (`d2l.plt` is it), which is
+imported when one is drawn.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-
-from d2lmini.d2l.data import get_fashion_mnist_labels
-from d2lmini.ndarray import NDArray
 
 
 def pyplot() -> Any:
@@ -26,7 +23,7 @@ def pyplot() -> Any:
 
 def as_numpy(x: Any) -> Any:
     """An array as NumPy has it; waits."""
-    return x.asnumpy() if isinstance(x, NDArray) else x
+    return x.asnumpy() if hasattr(x, "asnumpy") else x
 
 
 def use_svg_display() -> None:
@@ -47,15 +44,10 @@ def set_figsize(figsize: tuple[float, float] = (3.5, 2.5)) -> None:
 
 
 def semilogy(
-    x_vals: Sequence[float],
-    y_vals: Sequence[float],
-    x_label: str,
-    y_label: str,
-    x2_vals: Sequence[float] | None = None,
-    y2_vals: Sequence[float] | None = None,
-    legend: Sequence[str] | None = None,
-    figsize: tuple[float, float] = (3.5, 2.5),
-) -> None:
+    x_vals: Sequence[float], y_vals: Sequence[float], x_label: str, y_label: str,
+    x2_vals: Sequence[float] | None = None, y2_vals: Sequence[float] | None = None,
+    legend: Sequence[str] | None = None, figsize: tuple[float, float] = (3.5, 2.5),
+) -> None:  # fmt: skip
     """One or two curves over a logarithmic y axis; the second is dotted."""
     set_figsize(figsize)
     plt = pyplot()
@@ -71,44 +63,35 @@ def semilogy(
 def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
     """Losses taken at equal distances over the epochs."""
     set_figsize()
-    plt = pyplot()
-    plt.plot(np.linspace(0, num_epochs, len(losses)), losses)
-    plt.xlabel("epoch")
-    plt.ylabel("loss")
+    pyplot().plot(np.linspace(0, num_epochs, len(losses)), losses)
+    pyplot().xlabel("epoch")
+    pyplot().ylabel("loss")
 
 
-def show_trace_2d(f: Callable[..., Any], res: Iterable[tuple[Any, Any]]) -> None:
-    """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it."""
+def show_trace_2d(f: Callable[..., Any], results: Iterable[tuple[Any, Any]], xp: Any = np) -> None:
+    """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it; `xp` makes
+    the arrays that f takes."""
     set_figsize()
     plt = pyplot()
-    places = np.array([[float(x1), float(x2)] for x1, x2 in res])
-    plt.plot(places[:, 0], places[:, 1], "-o", color="#ff7f0e")
-    x1, x2 = np.meshgrid(np.arange(-5.5, 1.0, 0.1), np.arange(-3.0, 1.0, 0.1))
-    plt.contour(x1, x2, f(x1, x2), colors="#1f77b4")
+    plt.plot(*zip(*[(float(x1), float(x2)) for x1, x2 in results]), "-o", color="#ff7f0e")
+    x1, x2 = xp.meshgrid(xp.arange(-5.5, 1.0, 0.1), xp.arange(-3.0, 1.0, 0.1))
+    plt.contour(as_numpy(x1), as_numpy(x2), as_numpy(f(x1, x2)), colors="#1f77b4")
     plt.xlabel("x1")
     plt.ylabel("x2")
 
 
-def show_images(imgs: Sequence[Any], num_rows: int, num_cols: int, scale: float = 2) -> Any:
-    """Images in a grid, row by row; returns its axes."""
+def show_images(
+    imgs: Iterable[Any], num_rows: int, num_cols: int, scale: float = 2, titles: Any = None
+) -> Any:
+    """Images in a grid, row by row, under their titles; returns its axes."""
     size = (num_cols * scale, num_rows * scale)
     _, axes = pyplot().subplots(num_rows, num_cols, figsize=size, squeeze=False)
-    for ax, image in zip(axes.flat, imgs):
+    for i, (ax, image) in enumerate(zip(axes.flat, imgs)):
         ax.imshow(as_numpy(image))
         ax.set_axis_off()
+        if titles:
+            ax.set_title(titles[i])
     return axes
-
-
-def show_fashion_mnist(images: Iterable[Any], labels: Iterable[Any]) -> None:
-    """Images (28 x 28 numbers each) in a row, under their labels (names or numbers)."""
-    use_svg_display()
-    images = list(images)
-    names = [x if isinstance(x, str) else get_fashion_mnist_labels([x])[0] for x in labels]
-    _, axes = pyplot().subplots(1, len(images), figsize=(12, 12), squeeze=False)
-    for ax, image, name in zip(axes.flat, images, names):
-        ax.imshow(as_numpy(image).reshape((28, 28)))
-        ax.set_title(name)
-        ax.set_axis_off()
 
 
 def bbox_to_rect(bbox: Sequence[float], color: str) -> Any:
@@ -120,11 +103,9 @@ def bbox_to_rect(bbox: Sequence[float], color: str) -> Any:
 
 
 def show_bboxes(
-    axes: Any,
-    bboxes: Sequence[Any],
-    labels: str | Sequence[str] | None = None,
+    axes: Any, bboxes: Sequence[Any], labels: str | Sequence[str] | None = None,
     colors: str | Sequence[str] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Draw boxes over an image, each with its label; colours repeat."""
     palette = [colors] if isinstance(colors, str) else list(colors or "bgrmc")
     words = [labels] if isinstance(labels, str) else list(labels or [])

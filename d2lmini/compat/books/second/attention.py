@@ -1,7 +1,7 @@
 """Attention, and nets of an encoder and a decoder, by the second edition's names.
 
 >>> from d2lmini import np
->>> from d2lmini.d2l.mxnet.attention import DotProductAttention
+>>> from d2lmini.compat.books.second.attention import DotProductAttention
 >>> attention = DotProductAttention(dropout=0)
 >>> keys = np.ones((1, 4, 2))                             # four keys, of which two count
 >>> values = np.arange(4).reshape(1, 4, 1)
@@ -20,8 +20,8 @@ import math
 from typing import Any
 
 from d2lmini import gluon, init, np, npx
-from d2lmini.d2l.mxnet.models import GRU
-from d2lmini.d2l.mxnet.oop import Classifier, Module
+from d2lmini.compat.books.second.models import GRU
+from d2lmini.compat.books.second.oop import Classifier, Module
 from d2lmini.gluon import nn
 
 # -- attention -------------------------------------------------------------------------------------
@@ -97,10 +97,9 @@ class MultiHeadAttention(Module):
             )
         self.num_heads = num_heads
         self.attention = DotProductAttention(dropout)
-        self.W_q = nn.Dense(num_hiddens, use_bias=use_bias, flatten=False)
-        self.W_k = nn.Dense(num_hiddens, use_bias=use_bias, flatten=False)
-        self.W_v = nn.Dense(num_hiddens, use_bias=use_bias, flatten=False)
-        self.W_o = nn.Dense(num_hiddens, use_bias=use_bias, flatten=False)
+        self.W_q, self.W_k, self.W_v, self.W_o = (
+            nn.Dense(num_hiddens, use_bias=use_bias, flatten=False) for _ in range(4)
+        )
 
     def forward(self, queries: Any, keys: Any, values: Any, valid_lens: Any) -> Any:  # type: ignore[override]
         queries = self.transpose_qkv(self.W_q(queries))  # (N * heads, Q, H / heads)
@@ -278,7 +277,7 @@ class Seq2Seq(EncoderDecoder):
 
     def configure_optimizers(self) -> Any:
         """Adam."""
-        return gluon.Trainer(self.parameters(), "adam", {"learning_rate": self.lr})  # type: ignore[attr-defined]
+        return gluon.Trainer(self.parameters(), "adam", {"learning_rate": self.lr})
 
     def loss(self, Y_hat: Any, Y: Any, averaged: bool = True) -> Any:
         """The mean cross-entropy of the steps that count; of all steps, one value for each,
@@ -286,5 +285,5 @@ class Seq2Seq(EncoderDecoder):
         l = super().loss(Y_hat, Y, averaged=False)
         if not averaged:
             return l
-        mask = (Y.reshape(-1) != self.tgt_pad).astype(np.float32)  # type: ignore[attr-defined]
+        mask = (Y.reshape(-1) != self.tgt_pad).astype(np.float32)
         return (l * mask).sum() / mask.sum()

@@ -1,0 +1,285 @@
+"""Training loops and their instruments, by the second edition's names.
+
+>>> from d2lmini.compat.books.second.training import Accumulator
+>>> total = Accumulator(2)
+>>> total.add(1, 2), total.add(3, 4)
+(None, None)
+>>> total[0], total[1]
+(4.0, 6.0)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from d2lmini import gluon, init, np, npx
+from d2lmini.compat.books import loops
+from d2lmini.compat.books.loops import Batches, Net
+from d2lmini.compat.books.second.oop import HyperParameters
+from d2lmini.compat.books.second.plots import redraw
+from d2lmini.context import Context
+from d2lmini.d2l import accuracy as core
+from d2lmini.d2l import benchmark
+from d2lmini.d2l.accuracy import Split, split_batch
+from d2lmini.d2l.context import try_all_gpus, try_gpu
+from d2lmini.gluon import nn
+
+cpu, gpu, num_gpus = npx.cpu, npx.gpu, npx.num_gpus
+
+
+class Timer:
+    """A stopwatch that keeps all its times, in seconds."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.start()
+
+    def start(self) -> None:
+        """Begin anew."""
+        self.tik = time.time()
+
+    def stop(self) -> float:
+        """Keep the time since `start`, and return it."""
+        self.times.append(time.time() - self.tik)
+        return self.times[-1]
+
+    def avg(self) -> float:
+        """The mean of the times."""
+        return sum(self.times) / len(self.times)
+
+    def sum(self) -> float:
+        """The sum of the times."""
+        return sum(self.times)
+
+    def cumsum(self) -> list[float]:
+        """The running sums of the times."""
+        return [sum(self.times[: i + 1]) for i in range(len(self.times))]
+
+
+class Benchmark(benchmark.Benchmark):
+    """`d2lmini.Benchmark`, which prints `description: 0.1234 sec`."""
+
+    def __init__(self, description: str | None = "Done", **options: Any):
+        super().__init__(description, **options)
+        self.description = self.prefix
+
+    def _print(self, note: str = "") -> None:
+        if not self.quiet:
+            print(f"{self.description}: {self.elapsed:.4f} sec{note}")
+
+
+class Accumulator:
+    """Sums over n variables."""
+
+    def __init__(self, n: int):
+        self.data = [0.0] * n
+
+    def add(self, *args: Any) -> None:
+        """Add a number to each; waits for those that are arrays."""
+        self.data = [total + float(x) for total, x in zip(self.data, args)]
+
+    def reset(self) -> None:
+        """Set all to zero."""
+        self.data = [0.0] * len(self.data)
+
+    def __getitem__(self, idx: int) -> float:
+        return self.data[idx]
+
+
+class Animator(HyperParameters):
+    """Curves that grow; drawn in a notebook, kept in `X` and `Y` everywhere."""
+
+    def __init__(
+        self, xlabel: str | None = None, ylabel: str | None = None,
+        legend: Sequence[str] | None = None, xlim: Any = None, ylim: Any = None,
+        xscale: str = "linear", yscale: str = "linear",
+        fmts: Sequence[str] = ("-", "m--", "g-.", "r:"), nrows: int = 1, ncols: int = 1,
+        figsize: tuple[float, float] = (3.5, 2.5),
+    ):  # fmt: skip
+        self.save_hyperparameters()
+        self.fig = self.axes = None
+        self.X: list[list[Any]] = []
+        self.Y: list[list[Any]] = []
+
+    def add(self, x: Any, y: Any) -> None:
+        """Add a point to each curve, none where the value is None; waits for arrays."""
+        ys = list(y) if hasattr(y, "__len__") else [y]
+        xs = list(x) if hasattr(x, "__len__") else [x] * len(ys)
+        while len(self.X) < len(ys):
+            self.X.append([])
+            self.Y.append([])
+        for i, (a, b) in enumerate(zip(xs, ys)):
+            if a is not None and b is not None:
+                self.X[i].append(float(a))
+                self.Y[i].append(float(b))
+        curves = zip(self.X, self.Y, self.fmts)
+        redraw(self, ((*curve, {}) for curve in curves), self.legend, grid=True)
+
+
+def grad_clipping(net: Any, theta: float) -> None:
+    """Scale the gradients so that their common norm is at most `theta`."""
+    is_block = isinstance(net, nn.Block)
+    params = [p.data() for p in net.collect_params().values()] if is_block else net.params
+    loops.grad_clipping(params, theta)
+
+
+# -- classifiers -----------------------------------------------------------------------------------
+
+
+def accuracy(y_hat: Any, y: Any) -> float:
+    """The number of right predictions: scores, one row for each label, or classes."""
+    if len(y_hat.shape) > 1 and y_hat.shape[1] > 1:
+        return float(core.count_hits([y_hat], [y]))
+    return float((y_hat.astype(y.dtype) == y).sum())
+
+
+def evaluate_accuracy(net: Net, data_iter: Batches) -> float:
+    """The share of right predictions."""
+    return core.evaluate_accuracy(data_iter, net, split=loops.keep_whole)
+
+
+def evaluate_accuracy_gpu(net: Any, data_iter: Batches, device: Context | None = None) -> float:
+    """The share of right predictions, computed on `device` (None: where the net is)."""
+    return core.evaluate_accuracy(data_iter, net, device or loops.devices_of(net)[0])
+
+
+def evaluate_loss(net: Net, data_iter: Batches, loss: Net) -> float:
+    """The mean loss."""
+    metric = Accumulator(2)
+    for X, y in data_iter:
+        l = loss(net(X), y)
+        metric.add(l.sum(), l.size)
+    return metric[0] / metric[1]
+
+
+def train_epoch_ch3(net: Net, train_iter: Batches, loss: Net, updater: Any) -> tuple[float, float]:
+    """One pass: (mean loss, share of right predictions). updater: a Gluon Trainer, or a function
+    of the batch size."""
+    step = updater.step if isinstance(updater, gluon.Trainer) else updater
+    return loops.train_epoch(net, train_iter, loss, step, [cpu()], loops.keep_whole)[:2]
+
+
+def train_ch3(
+    net: Net, train_iter: Batches, test_iter: Batches, loss: Net, num_epochs: int, updater: Any
+) -> None:
+    """Train a classifier, and draw its progress."""
+    animator = _animator(num_epochs, [0.3, 0.9])
+    for epoch in range(num_epochs):
+        train_metrics = train_epoch_ch3(net, train_iter, loss, updater)
+        animator.add(epoch + 1, (*train_metrics, evaluate_accuracy(net, test_iter)))
+
+
+def train_ch6(
+    net: Any, train_iter: Any, test_iter: Batches, num_epochs: int, lr: float,
+    device: Context | None = None,
+) -> None:  # fmt: skip
+    """Train a classifier on one device (None: the first GPU, if there is one) with SGD; draws and
+    prints its progress."""
+    device = device or try_gpu()
+    net.initialize(force_reinit=True, ctx=device, init=init.Xavier())
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": lr})
+    _train(net, train_iter, test_iter, loss, trainer.step, num_epochs, device, split_batch, None)
+
+
+def train_batch_ch13(
+    net: Any, features: Any, labels: Any, loss: Net, trainer: Any, devices: list[Context],
+    split_f: Split = split_batch,
+) -> tuple[float, float]:  # fmt: skip
+    """One step: (the sum of the losses, the number of right predictions)."""
+    step = partial(trainer.step, ignore_stale_grad=True)
+    l, hits = loops.train_batch(net, features, labels, loss, step, devices, split_f)
+    return float(l), float(hits)
+
+
+def train_ch13(
+    net: Any, train_iter: Any, test_iter: Batches, loss: Net, trainer: Any, num_epochs: int,
+    devices: list[Context] | None = None, split_f: Split = split_batch,
+) -> None:  # fmt: skip
+    """Train a classifier on all `devices` (None: all GPUs); draws and prints its progress."""
+    devices = devices or try_all_gpus()
+    step = partial(trainer.step, ignore_stale_grad=True)
+    _train(net, train_iter, test_iter, loss, step, num_epochs, devices, split_f, [0, 1])
+
+
+def _train(
+    net: Any, train_iter: Any, test_iter: Batches, loss: Net, step: Net, num_epochs: int,
+    ctx: Context | list[Context], split_f: Split, ylim: Any,
+) -> None:  # fmt: skip
+    """The loop of both functions. The clock runs while a batch is computed."""
+    devices = [ctx] if isinstance(ctx, Context) else ctx
+    timer, num_batches, metric = Timer(), len(train_iter), Accumulator(3)
+    animator = _animator(num_epochs, ylim)
+    for epoch in range(num_epochs):
+        metric.reset()
+        for i, (X, y) in enumerate(train_iter, start=1):
+            timer.start()
+            l, hits = loops.train_batch(net, X, y, loss, step, devices, split_f)
+            metric.add(l, hits, y.shape[0])
+            timer.stop()
+            train_metrics = metric[0] / metric[2], metric[1] / metric[2]
+            if i % max(1, num_batches // 5) == 0 or i == num_batches:
+                animator.add(epoch + i / num_batches, (*train_metrics, None))
+        test_acc = core.evaluate_accuracy(test_iter, net, devices, split_f)
+        animator.add(epoch + 1, (None, None, test_acc))
+    mean_loss, train_acc = train_metrics
+    print(f"loss {mean_loss:.3f}, train acc {train_acc:.3f}, test acc {test_acc:.3f}")
+    print(f"{metric[2] * num_epochs / timer.sum():.1f} examples/sec on {ctx!s}")
+
+
+def _animator(num_epochs: int, ylim: Any) -> Animator:
+    """The curves of a classifier."""
+    legend = ["train loss", "train acc", "test acc"]
+    return Animator(xlabel="epoch", xlim=[1, num_epochs], ylim=ylim, legend=legend)
+
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+
+def train_ch11(
+    trainer_fn: Net, states: Any, hyperparams: dict[str, Any], data_iter: Any, feature_dim: int,
+    num_epochs: int = 2,
+) -> tuple[list[float], list[float]]:  # fmt: skip
+    """Linear regression by an optimizer written by hand; `trainer_fn(params, states, hyperparams)`
+    makes a step. Returns the times and the losses."""
+    w, b = np.random.normal(scale=0.01, size=(feature_dim, 1)), np.zeros(1)
+    return _regress(
+        loops.regress_by_hand(w, b, trainer_fn, states, hyperparams), data_iter, num_epochs
+    )
+
+
+def train_concise_ch11(
+    tr_name: str, hyperparams: dict[str, Any], data_iter: Any, num_epochs: int = 2
+) -> None:
+    """Linear regression by one of Gluon's optimizers."""
+    _regress(loops.regress_by_name(tr_name, hyperparams), data_iter, num_epochs)
+
+
+def _regress(
+    regression: loops.Regression, data_iter: Any, num_epochs: int
+) -> tuple[list[float], list[float]]:
+    """Steps over the batches; draws the loss after each 200 examples."""
+    net, loss, _ = regression
+    animator = Animator(xlabel="epoch", ylabel="loss", xlim=[0, num_epochs], ylim=[0.22, 0.35])
+    timer = Timer()
+    for epoch, i, n in loops.optimize(regression, data_iter, num_epochs):
+        if n % 200 == 0:
+            timer.stop()
+            animator.add(epoch + i / len(data_iter), (evaluate_loss(net, data_iter, loss),))
+            timer.start()
+    print(f"loss: {animator.Y[0][-1]:.3f}, {timer.sum() / num_epochs:.3f} sec/epoch")
+    return timer.cumsum(), animator.Y[0]
+
+
+def train_2d(
+    trainer: Net, steps: int = 20, f_grad: Callable[..., Any] | None = None
+) -> list[tuple[Any, Any]]:
+    """Minimize a function of two variables from (-5, -2): `trainer(x1, x2, s1, s2[, f_grad])`
+    makes a step. Returns the path."""
+    results = loops.descend_2d(trainer, steps, *filter(None, [f_grad]))
+    x1, x2 = results[-1]
+    print(f"epoch {steps}, x1: {float(x1):f}, x2: {float(x2):f}")
+    return results
