@@ -3,7 +3,7 @@
 A line counts when it holds at least one token of code; a token is what Python's tokenizer calls
 one, except line ends and indentation. Packing lines therefore wins nothing: the tokens stay.
 `measure` is also what `tests/repository/test_layout.py` holds every file of the library to, and
-`tests/repository/test_size_budget.py` every folder: to the lines that `size_budget.txt` beside it gives.
+`tests/repository/test_size_budget.py` every folder: to the lines that `size_budget.txt` gives it.
 
 >>> measure('x = 1  # one\\n\\ndef f():\\n    "Doc."\\n    return x\\n')
 Size(lines=3, tokens=10)
