@@ -196,8 +196,7 @@ class HybridBlock(Block):
         Earlier compiled programs are dropped. Memory is always planned for each shape; with
         static_alloc the memory of intermediate results is kept between calls, whatever its size.
         With static_alloc and static_shape, calls on CUDA GPUs run as CUDA graphs where possible
-        (see `cuda_graphs`), and `engine.bulk` around a training step makes the whole step one CUDA
-        graph.
+        (see `cuda_graphs`).
 
         With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment) forward
         keeps the fewest bytes for backward from which backward can compute what it reads by cheap
@@ -247,12 +246,11 @@ class HybridBlock(Block):
         return list(self._compiled().guards.misses)
 
     def cuda_graphs(self) -> list[str]:
-        """One line for each program meant to run as CUDA graphs, and for each bulk segment that
-        begins with that program: the number of CUDA graphs, or why the program runs op by op. Empty
-        unless the Block is hybridized with static_alloc and static_shape and runs on a CUDA GPU."""
+        """One line for each program meant to run as CUDA graphs: the number of CUDA graphs, or why
+        the program runs op by op. Empty unless the Block is hybridized with static_alloc and
+        static_shape and runs on a CUDA GPU."""
         found = [program.replays for program in programs_of(self._compiled())]
-        replays = [graphs for graphs in found if graphs is not None]
-        return [str(graphs) for one in replays for graphs in (one, *one.segments.values())]
+        return [str(graphs) for graphs in found if graphs is not None]
 
     def program(self, *inputs: Any) -> Programs:
         """The programs compiled so far, forward and backward; they print as Python. With `inputs`,

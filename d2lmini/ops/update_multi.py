@@ -101,13 +101,11 @@ def run(
     steps: Sequence[UpdateStep],
     groups: list[tuple],
     outs: Sequence[Any],
-    numbers: Any = None,
 ) -> None:
     """Run all steps, in blocks, on all cores. groups: the arrays of each step, weight first;
-    outs: the destination of each new weight; numbers: on a GPU, an array from which the steps read
-    the numbers in their formulas (`numbers_of`)."""
+    outs: the destination of each new weight."""
     if xp is not np:
-        run.kernels[kind_of(xp)](xp, steps, groups, outs, numbers)
+        run.kernels[kind_of(xp)](xp, steps, groups, outs)
         return
     flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
     places = [out.reshape(-1) for out in outs]
@@ -165,11 +163,10 @@ def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tup
 
 
 @op(infer=_infer_steps, outputs=0, mutates=_written, flops=0, grad=None)
-def _fused_update(xp, *data, steps, numbers=None):
-    """Run each of `steps` in place, on its arrays; no output. A CUDA graph reads the `numbers` of
-    the steps, which change from step to step, from memory."""
+def _fused_update(xp, *data, steps):
+    """Run each of `steps` in place, on its arrays; no output."""
     groups = groups_of(steps, data)
-    run(xp, steps, groups, [arrays[0] for arrays in groups], numbers)
+    run(xp, steps, groups, [arrays[0] for arrays in groups])
     return ()
 
 
