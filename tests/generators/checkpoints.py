@@ -30,7 +30,7 @@ ODD: list[Any] = [
 KINDS: list[tuple[str, dict, dict, str, bool]] = [
     ("sgd", {"momentum": 0.9}, {}, "rollover", True),
     ("adam", {"lr_scheduler": "factor"}, {"update_on_kvstore": False}, "keep", True),
-    ("sgld", {}, {"update_on_kvstore": False}, "discard", False),
+    ("lamb", {}, {"update_on_kvstore": False}, "discard", False),
     ("sgd", {}, {"compression_params": {"type": "2bit", "threshold": 0.01}}, "rollover", False),
 ]
 

@@ -65,21 +65,6 @@ def signum(w, g, wd, mom, lr, momentum, wd_lh):
     return (1 - lr * wd_lh) * w + lr * np.sign(mom)
 
 
-@outside
-def dcasgd(w, g, wd, previous, lr, lamda):
-    return w - lr * (g + wd * w + lamda * g * g * (w - previous))
-
-
-@outside
-def dcasgd_mom(w, g, wd, mom, previous, lr, momentum, lamda):
-    return w + momentum * mom - lr * (g + wd * w + lamda * g * g * (w - previous))
-
-
-@outside
-def sgld(w, g, wd, noise, lr):
-    return w - lr / 2 * (g + wd * w) + noise
-
-
 @inside
 def adam(w, h, mean, var, lr, beta1, beta2, epsilon):
     mean = beta1 * mean + (1 - beta1) * h
@@ -130,13 +115,6 @@ def adamax(w, h, mean, largest, lr, beta1, beta2):
 
 
 @inside
-def nadam(w, h, mean, var, lr, ahead, along, correction):
-    mean = 0.9 * mean + 0.1 * h
-    var = 0.999 * var + 0.001 * h * h
-    return w - lr * (ahead * h + along * mean) / (np.sqrt(var / correction) + 1e-8)
-
-
-@inside
 def ftml(w, h, d, v, z, lr, t, beta1=0.6, beta2=0.999, epsilon=1e-8):
     v = beta2 * v + (1 - beta2) * h * h
     e = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
@@ -178,9 +156,6 @@ RULES = [
     ("nag_mom_update", nag_mom, (MOM,), MOMENTUM),
     ("signsgd_update", signsgd, (), {"lr": 0.1}),
     ("signum_update", signum, (MOM,), {**MOMENTUM, "wd_lh": 0.02}),
-    ("_dcasgd_update", dcasgd, (MEAN,), {"lr": 0.1, "lamda": 0.04}),
-    ("_dcasgd_mom_update", dcasgd_mom, (MOM, MEAN), {**MOMENTUM, "lamda": 0.04}),
-    ("_sgld_update", sgld, (MOM,), {"lr": 0.1}),
     ("adam_update", adam, (MEAN, VAR), {"lr": 0.1, **BETAS}),
     ("_decoupled_adam_update", decoupled, (MEAN, VAR), {"lr": 0.1, "rate": 0.2, **BETAS}),
     ("_adagrad_update", adagrad, (VAR,), {"lr": 0.1, "epsilon": 1e-3}),
@@ -199,10 +174,6 @@ RULES = [
     ),
     ("_adadelta_update", adadelta, (VAR, MORE), {"rho": 0.9, "epsilon": 1e-3}),
     ("_adamax_update", adamax, (MEAN, VAR), {"lr": 0.1, "beta1": 0.9, "beta2": 0.99}),
-    (
-        "_nadam_update", nadam, (MEAN, VAR),
-        {"lr": 0.1, "ahead": 0.7, "along": 0.6, "correction": 0.1},
-    ),
     ("ftml_update", ftml_row, (VAR, MORE, MOM), {"lr": 0.1, "t": 3}),
     ("ftrl_update", ftrl, (MOM, VAR), {"lr": 0.1, "lamda1": 0.5, "beta": 1.0}),
     ("lamb_update_phase1", lamb1, (MEAN, VAR), {"t": 3, "wd": 0.0, **BETAS}),

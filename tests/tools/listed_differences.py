@@ -262,13 +262,6 @@ LISTED = [
         words=r"Incompatible attr in node .*float(16|32|64), got float(16|32|64)",
     ),
     Listed(
-        "DCASGD with momentum works; MXNet refuses it",
-        "optimizer.DCASGD",
-        kind="allowed here",
-        program=r"[( ]momentum=",
-        words="The truth value of an NDArray",
-    ),
-    Listed(
         "`TopKAccuracy` of more than there are classes: all of them",
         "metric.TopKAccuracy",
         kind="allowed here",

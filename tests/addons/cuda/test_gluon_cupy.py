@@ -47,7 +47,7 @@ def test_a_gpu_says_what_the_cpu_says(row: Row):
 
 # -- optimizers ------------------------------------------------------------------------------------
 
-OPTIMIZERS = sorted({*optimizer.Optimizer.opt_registry} - {"sgld"})  # which adds noise
+OPTIMIZERS = sorted(optimizer.Optimizer.opt_registry)
 
 
 def trained(name: str, ctx, dtype: str = "float32", **options) -> list[np.ndarray]:
