@@ -36,7 +36,7 @@ from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
-from d2lmini.graph.ir import Node, Watch
+from d2lmini.graph.ir import Node
 from d2lmini.graph.program_cache import ProgramCache
 from d2lmini.graph.symbolic_trace import (
     FallbackToEager,
@@ -187,13 +187,10 @@ class PlacedTrace:
                 for name, array in taken + given if monitor_all else given:
                     callback(name, node.op.name, array)
 
-        return self.unflatten(self.op_by_op(flat, watch))
-
-    def op_by_op(self, flat: Sequence[NDArray | None], watch: Watch) -> list[NDArray]:
-        """The values of the graph, uncompiled; `watch` sees each op."""
         values = dict(zip(self.op.variables, self.arrays_for(flat)))
         keys = self.trace.keys(self.trace.draws(modes.training), self.ctx)
-        return evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
+        results = evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
+        return self.unflatten(results)
 
 
 class CompiledForward:

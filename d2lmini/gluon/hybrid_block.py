@@ -36,7 +36,6 @@ from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.compare_hybrid import Comparison, compare
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.graphs import complete_shapes, complete_types, export
@@ -259,12 +258,6 @@ class HybridBlock(Block):
         if inputs:
             self(*inputs)
         return programs_of(compiled)
-
-    def compare_hybrid(self, *inputs: Any, train: bool = False, **tolerance: float) -> Comparison:
-        """Run the Block eagerly and compiled and report the first node that differs, gradients
-        included. train: run in training mode. tolerance: rtol=1e-4, atol=1e-5. See
-        `compare_hybrid.py`."""
-        return compare(self, inputs, train, **tolerance)
 
     def optimize_for(
         self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any
