@@ -240,10 +240,6 @@ class HybridBlock(Block):
         self._op_hooks.append((callback, monitor_all))
         self._drop_programs()
 
-    def guard_misses(self) -> list[str]:
-        """The reason for each recompilation after the first compilation, as text; the last 100."""
-        return list(self._compiled().guards.misses)
-
     def cuda_graphs(self) -> list[str]:
         """One line for each program meant to run as CUDA graphs: the number of CUDA graphs, or why
         the program runs op by op. Empty unless the Block is hybridized with static_alloc and

@@ -32,7 +32,7 @@ FORGOTTEN = """
     _np_reshape col2im cumsum im2col lamb_update_phase1 lamb_update_phase2 mp_lamb_update_phase1
     mp_lamb_update_phase2 mp_nag_mom_update multi_lars multi_sum_sq nag_mom_update
     preloaded_multi_mp_sgd_mom_update preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update
-    preloaded_multi_sgd_update reset_arrays""".split()
+    preloaded_multi_sgd_update""".split()
 
 
 def test_the_lists_are_those_of_mxnet(mxnet: Oracle):

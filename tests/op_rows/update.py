@@ -318,14 +318,12 @@ ROWS += [
 
 ASKS_FOR_OUT = "MXNet cannot infer the outputs without out="
 W2, G2, M2 = draw((5,), seed=6), draw((5,), seed=7), draw((5,), seed=8)
-LRS, WDS = (0.1, 0.2), (0.0, 0.05)
-RATES = (np.float32(LRS), np.float32(WDS))
+RATES = (np.float32((0.1, 0.2)), np.float32((0.0, 0.05)))
 
 
 def many(expect, width):
-    def each(*data, num_weights, lrs=None, wds=None, **attrs):
-        if lrs is None:
-            *data, lrs, wds = data
+    def each(*data, num_weights, **attrs):
+        *data, lrs, wds = data
         return [
             expect(*data[i * width : i * width + width], lr=lrs[i], wd=wds[i], **attrs)
             for i in range(num_weights)
@@ -354,10 +352,7 @@ for name, expect, first, second, attrs in SETS:
         close |= {"rtol": 1e-3, "atol": 1e-3}
     for options in ({}, {"rescale_grad": 0.5, "clip_gradient": 0.3}):
         given = {"num_weights": 2, **attrs, **options}
-        ROWS += [
-            Case(f"multi_{name}", first + second, both, {"lrs": LRS, "wds": WDS, **given}, **close),
-            Case(f"preloaded_multi_{name}", first + second + RATES, both, given, **close),
-        ]
+        ROWS.append(Case(f"preloaded_multi_{name}", first + second + RATES, both, given, **close))
 
 
 def one(value):

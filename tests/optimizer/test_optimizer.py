@@ -373,20 +373,17 @@ def test_every_state_moves(name: str, n_states: int, attrs: dict):
 def test_several_weights_at_once():
     w, g, m = ([nd.ones(s) * k for s in SHAPES] for k in (1, 2, 3))
     row = [x for each in zip(w, g, m, strict=True) for x in each]
-    nd.multi_sgd_mom_update(
-        *row, lrs=(0.5, 0.25, 0), wds=(0, 0, 0), momentum=0.5, num_weights=3, out=w
-    )
+    rates = nd.array([0.5, 0.25, 0]), nd.zeros(3)
+    nd.preloaded_multi_sgd_mom_update(*row, *rates, momentum=0.5, num_weights=3, out=w)
     assert [x.asnumpy().ravel()[0] for x in w] == [1.5, 2.0, 2.5]
     assert [x.asnumpy().ravel()[0] for x in m] == [0.5, 1.0, 1.5]
-    nd.reset_arrays(*w, *m, num_arrays=6)
-    assert all(not x.asnumpy().any() for x in w + m)
 
 
 def test_mixed_precision_ops_move_the_copy():
     half = nd.ones((2,), dtype="float16")
     grad, wide, mom = half * 2, nd.ones((2,)), nd.zeros((2,))
-    row = (half, grad, mom, wide)
-    nd.multi_mp_sgd_mom_update(*row, lrs=(1e-4,), wds=(0,), momentum=0.9, num_weights=1, out=[half])
+    row = (half, grad, mom, wide, nd.array([1e-4]), nd.zeros(1))
+    nd.preloaded_multi_mp_sgd_mom_update(*row, momentum=0.9, num_weights=1, out=[half])
     assert wide.asnumpy().tolist() == pytest.approx([0.9998, 0.9998])
     assert half.asnumpy().tolist() == [np.float16(0.9998)] * 2
 
@@ -423,8 +420,7 @@ def test_chained_all_finite():
         (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "states and weight32 are float32"),
         (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
         (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "r1 and r2 are"),
-        (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1,), wds=(0,), num_weights=2), "take 4"),
-        (lambda w, h: nd.multi_sgd_update(w, w, lrs=(1, 2), wds=(0,), num_weights=1), "lrs has"),
+        (lambda w, h: nd.preloaded_multi_sgd_update(w, w, w, w, num_weights=2), "take 6"),
         (lambda w, h: nd.multi_sum_sq(w, num_arrays=2), "num_arrays=2"),
         (lambda w, h: nd.multi_lars(w, w, w, nd.ones((3,)), eta=1, eps=0), "must have one spec"),
     ],

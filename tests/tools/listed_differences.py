@@ -359,7 +359,7 @@ LISTED = [
 NOT_DRAWN = {
     f"nd.{name}"
     for name in "save load load_frombuffer from_dlpack to_dlpack_for_read to_dlpack_for_write "
-    "from_numpy NDArray imdecode waitall reset_arrays".split()
+    "from_numpy NDArray imdecode waitall".split()
 } | {
     f"nd.NDArray.{name}"
     for name in "to_dlpack_for_read to_dlpack_for_write wait_to_read handle writable "
