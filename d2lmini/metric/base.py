@@ -37,10 +37,7 @@ Names = list[str] | None
 _registry: dict[str, Callable[..., EvalMetric]] = {}
 
 #: Metrics of MXNet that d2lmini leaves out, and what to use instead.
-LEFT_OUT = {
-    "Caffe": "Loss(name='caffe') does the same",
-    "Torch": "Loss(name='torch') does the same",
-}
+LEFT_OUT = dict.fromkeys(("Caffe", "Torch"), "Loss does the same, with another name=")
 
 #: Largest number of batches whose results stay on the device.
 _MOST_PENDING = 512

@@ -171,7 +171,6 @@ def explain_missing(where: str, name: str, module: Any, names: Iterable[str]) ->
     """The error for a name that a module of `np` does not have; `module`: NumPy's module."""
     if hasattr(module, name):
         return AttributeError(
-            f"{where}.{name} is left out of d2lmini, NumPy has it: compute np.array("
-            f"{module.__name__}.{name}(...)) with x.asnumpy() in place of an array x"
+            f"{where}.{name} is left out of d2lmini, NumPy has it: compute with x.asnumpy()"
         )
     return missing_attribute(where, name, names)
