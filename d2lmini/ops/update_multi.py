@@ -217,14 +217,14 @@ def _declare(rule: Op) -> None:
         signature, f"`{rule.name}` of ({', '.join(own.inputs)}) ..., lrs, wds; the new weights."
     )
     def _(xp, *data, num_weights=1, out=None, **attrs):
-        *data, lrs, wds = data
+        *arrays, lrs, wds = data
         if xp is np:
             lrs, wds = map(float, lrs), map(float, wds)
         steps = [
             UpdateStep(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)
         ]
-        groups = groups_of(steps, data)
-        outs = [xp.empty_like(arrays[0]) for arrays in groups] if out is None else out
+        groups = groups_of(steps, arrays)
+        outs = [xp.empty_like(group[0]) for group in groups] if out is None else out
         run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
         return outs
 

@@ -210,12 +210,12 @@ class _Normalize(autograd.Function):
         return (dx * _beside(gamma, x)).astype(x.dtype, copy=False), dgamma, dbeta
 
 
-def _wide(x: NDArray) -> NDArray:
+def _wide(x: NDArray) -> Any:
     """float16 as float32, in which sums are computed."""
     return x.astype(np.promote_types(x.dtype, "float32"), copy=False)
 
 
-def _beside(values: NDArray, x: NDArray) -> NDArray:
+def _beside(values: NDArray, x: NDArray) -> Any:
     """One value per channel, in a shape that broadcasts with `x`."""
     return values.reshape((1, -1) + (1,) * (x.ndim - 2))
 
