@@ -189,7 +189,7 @@ ALIASES = {
         x[:] | x[()]
     """,
     ("np", "same", "same"): """
-        x.astype('float32', copy=False)
+        x.astype('float32', copy=False) | mod.nan_to_num(x, copy=False)
     """,
     ("np", "same", ""): """
         x.as_in_ctx(mx.cpu()) | x.as_np_ndarray()
@@ -208,26 +208,28 @@ ALIASES = {
         mod.reshape(x, (4, 2)) | mod.ravel(x) | mod.expand_dims(x, 0) | mod.transpose(x)
         mod.swapaxes(x, 0, 1) | mod.moveaxis(x, 0, 0) | mod.split(x, 2) | mod.split(x, 1)
         mod.split(x, 2, axis=1) | mod.split(x, [1]) | mod.array_split(x, 2) | mod.array_split(x, 1)
-        mod.flip(x, 0) | mod.flip(x, ()) | mod.trim_zeros(x[0])
+        mod.vsplit(x, 2) | mod.vsplit(x, 1) | mod.hsplit(x, 2) | mod.hsplit(x, 1)
+        mod.dsplit(x.reshape((2, 2, 2)), 2) | mod.atleast_3d(x) | mod.atleast_2d(x[0])
+        mod.flip(x, 0) | mod.flip(x, ()) | mod.rot90(x, 0) | mod.flipud(x) | mod.trim_zeros(x[0])
     """,
     ("np", "copy", "copy"): """
         x[[0, 1]] | x[True] | x[x>-9] | x.flatten() | x.repeat(1) | x.take(mod.array([0, 1]))
         x.clip(-100, 100) | x.round() | x.copy() | x.astype('float32')
         x.astype('float64', copy=False) | mod.array(x) | mod.concatenate([x]) | mod.stack([x])
-        mod.vstack([x]) | mod.hstack([x])
-        mod.tile(x, 1) | mod.tile(x, (1, 1))
-        mod.repeat(x, 1) | mod.clip(x, -100, 100)
-        mod.full_like(x, 1) | mod.copy(x) | mod.meshgrid(x[0])
+        mod.vstack([x]) | mod.hstack([x]) | mod.dstack([x]) | mod.column_stack([x])
+        mod.append(x, mod.zeros((0, 4)), axis=0) | mod.tile(x, 1) | mod.tile(x, (1, 1))
+        mod.repeat(x, 1) | mod.roll(x, 0) | mod.roll(x, 0, 0) | mod.clip(x, -100, 100)
+        mod.full_like(x, 1) | mod.copy(x) | mod.meshgrid(x[0]) | mod.diagflat(x) | mod.nan_to_num(x)
         mod.around(x) | x+0 | mod.where(x>-9, x, x) | mod.maximum(x, x) | mod.unique(x)
         mod.resize(x, (2, 4)) | copy.copy(x) | copy.deepcopy(x) | pickle.loads(pickle.dumps(x))
     """,
     ("np", "copy", "same"): """
-        x.squeeze() | mod.squeeze(x)
+        x.squeeze() | mod.squeeze(x) | mod.atleast_1d(x) | mod.atleast_2d(x)
     """,
     ("np", "copy", ""): """
         x.broadcast_to((2, 4)) | x.copyto(mx.cpu()) | x.as_in_ctx(mx.cpu(1))
-        mod.broadcast_to(x, (2, 4)) | mod.diag(x)
-        npx.reshape_like(x, mod.zeros((4, 2))) | npx.cast(x, 'float32')
+        mod.broadcast_to(x, (2, 4)) | mod.diag(x) | npx.reshape(x, (4, 2))
+        npx.reshape(x, (-2, -2)) | npx.reshape_like(x, mod.zeros((4, 2))) | npx.cast(x, 'float32')
         npx.slice(x, (0, 0), (2, 4)) | npx.dropout(x) | mx.gluon.utils.split_data(x, 2)
         mx.gluon.utils.split_data(x, 1) | mx.gluon.utils.split_data(x, 2, batch_axis=1)
         mx.gluon.utils.split_data(x, 2, even_split=False)
