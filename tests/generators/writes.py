@@ -156,7 +156,7 @@ class Story:
         elif shape:
             table += [
                 (f"np.split(X, {shape[0]})[0]", (1, *shape[1:])), ("X.reshape_view(-1)", (size,)),
-                ("np.concatenate([X])", shape),
+                ("np.concatenate([X])", shape), ("np.atleast_2d(X)", None),
                 (f"np.array_split(X, 2, axis={len(shape) - 1})[0]", None), ("np.ravel(X)", (size,)),
                 (f"np.broadcast_to(X, {shape})", shape), ("X.as_in_ctx(mx.cpu())", shape),
                 ("mx.gluon.utils.split_data(X, 1)[0]", shape),
