@@ -54,6 +54,7 @@ from d2lmini.ops import squared_error  # a difference, its square, the mean, in 
 from d2lmini.ops import ctc  # CTCLoss
 from d2lmini.ops import nn  # FullyConnected, Dropout, LRN, UpSampling
 from d2lmini.ops import normalization  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
+from d2lmini.ops import synced_norm  # BatchNorm in steps, for several devices
 from d2lmini.ops import conv  # Convolution, Deconvolution
 from d2lmini.ops import im2col  # im2col, col2im
 from d2lmini.ops import pool  # Pooling

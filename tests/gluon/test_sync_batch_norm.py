@@ -142,19 +142,6 @@ def test_dtypes(dtype, tolerance):
     np.testing.assert_allclose(got[0], want[0], rtol=tolerance, atol=tolerance)
 
 
-def test_arrays_of_np_stay_what_they_are(pair):
-    net, parts = pair
-    want = train(net, parts)
-    net.collect_params().reset_ctx([cpu(0), cpu(1)])
-    with d2lmini.util.np_array():
-        found = train(net, [x.as_np_ndarray() for x in parts])
-        y = alone(net[0], parts[0].as_np_ndarray())
-    assert type(y) is d2lmini.np.ndarray
-    for ours, before in zip(found, want):
-        assert (ours == before).all()
-    engine.cancel_pending()
-
-
 def test_an_empty_part_counts_nothing(kind):
     x = nd.array(X[:4])
     whole, parted = nn.BatchNorm(in_channels=5), SyncBatchNorm(in_channels=5)

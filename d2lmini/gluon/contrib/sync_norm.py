@@ -33,7 +33,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from d2lmini import autograd, engine, forks
-from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.storage import Chunk, pool_of
@@ -43,7 +42,7 @@ from d2lmini.graph.symbolic_trace import FallbackToEager, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import wrap
-from d2lmini.ops.core import modes
+from d2lmini.ops.core import modes, registry
 from d2lmini.signatures import with_parameters_of
 
 #: Number of calls of a layer by which a device may be ahead of the others.
@@ -179,62 +178,36 @@ class _Normalize(autograd.Function):
 
     def __init__(self, meets: _Round, layer: SyncBatchNorm, moving: tuple[NDArray, NDArray]):
         self.meets = meets
-        self.moving = [array.as_nd_ndarray() for array in moving]
-        self.how = layer._kwargs
+        self.moving = moving
+        options = layer._kwargs
+        self.how: dict[str, Any] = {"axis": options["axis"], "eps": options["eps"]}
+        self.fixed: dict[str, Any] = {"fix_gamma": options["fix_gamma"]}
+        self.momentum = options["momentum"]
 
-    def forward(self, *inputs: Any) -> Any:
-        x, gamma, beta = (array.as_nd_ndarray() for array in inputs)
+    def forward(self, x: Any, gamma: Any, beta: Any) -> Any:
         # Other devices wait for this result, so it runs before tasks that are not urgent.
         with engine.prioritized(1):
-            moments = self.meets.forward.add(_moments(x), _per_channel(x))
+            own = registry["_channel_moments"](x, axis=self.how["axis"])
+            moments = self.meets.forward.add(own, _per_channel(x, self.how["axis"]))
         self.save_for_backward(x, gamma, moments)
-        momentum = self.how["momentum"]
-        for moving, now in zip(self.moving, moments):
-            moving[:] = momentum * moving + (1 - momentum) * now.astype(moving.dtype)
-        y = nd.BatchNorm(x, gamma, beta, *moments, **{**self.how, "use_global_stats": True})
-        return y.as_np_ndarray() if inputs[0].is_np else y
+        return registry["_normalize_by"](
+            x, gamma, beta, *self.moving, moments, momentum=self.momentum, **self.how, **self.fixed
+        )
 
     def backward(self, dy: Any) -> Any:
         x, gamma, moments = self.saved_tensors
         with engine.prioritized(1):
-            g, x_wide = _wide(dy.as_nd_ndarray()), _wide(x)
-            mean, var = (_beside(moment, x) for moment in moments)
-            inverse = 1 / nd.sqrt(var + self.how["eps"])
-            h = (x_wide - mean) * inverse
-            sums = nd.stack(_per_channel_sum(g), _per_channel_sum(g * h))
-            of_g, of_gh = self.meets.backward(x.context).add(sums, _per_channel(x))
-        dx = (g - _beside(of_g, x) - h * _beside(of_gh, x)) * inverse
-        dbeta, dgamma = sums.astype(gamma.dtype, copy=False)
-        if self.how["fix_gamma"]:
-            return dx.astype(x.dtype, copy=False), None, dbeta
-        return (dx * _beside(gamma, x)).astype(x.dtype, copy=False), dgamma, dbeta
+            sums = registry["_norm_sums"](dy, x, moments, **self.how)
+            gathering = self.meets.backward(x.context)
+            means = gathering.add(sums, _per_channel(x, self.how["axis"]))
+        dx = registry["_norm_gradient"](dy, x, gamma, moments, means, **self.how, **self.fixed)
+        sums = sums.astype(gamma.dtype, copy=False)
+        return dx, None if self.fixed["fix_gamma"] else sums[1], sums[0]
 
 
-def _wide(x: NDArray) -> Any:
-    """float16 as float32, in which sums are computed."""
-    return x.astype(np.promote_types(x.dtype, "float32"), copy=False)
-
-
-def _beside(values: NDArray, x: NDArray) -> Any:
-    """One value per channel, in a shape that broadcasts with `x`."""
-    return values.reshape((1, -1) + (1,) * (x.ndim - 2))
-
-
-def _moments(x: NDArray) -> NDArray:
-    """Mean and (biased) variance of each channel: (2, C). Both are 0 for empty data."""
-    wide = _wide(x)
-    if not x.size:
-        return nd.zeros((2, x.shape[1]), x.context, wide.dtype)
-    return nd.stack(*nd.moments(wide, axes=[i for i in range(x.ndim) if i != 1]))
-
-
-def _per_channel_sum(x: NDArray) -> NDArray:
-    return nd.sum(x, axis=1, exclude=True)
-
-
-def _per_channel(x: NDArray) -> int:
-    """The number of values of each channel."""
-    return x.size // x.shape[1] if x.shape[1] else 0
+def _per_channel(x: NDArray, axis: int) -> int:
+    channels = x.shape[axis]
+    return x.size // channels if channels else 0
 
 
 class _Rounds:
