@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as _numpy
 
+from d2lmini.base import missing_attribute
 from d2lmini.np.arrays import ndarray
 from d2lmini.np.protocol import FUNCTIONS
-from d2lmini.np.values import explain_missing
 
 e, inf, nan, newaxis, pi = _numpy.e, _numpy.inf, _numpy.nan, None, _numpy.pi
 NAN = NaN = nan
@@ -56,4 +56,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"np.{name} is left out of d2lmini, NumPy has no financial functions any more"
         )
-    raise explain_missing("np", name, _numpy, globals())
+    if hasattr(_numpy, name):
+        raise AttributeError(f"d2lmini.np has no {name!r}; NumPy has it: compute with x.asnumpy()")
+    raise missing_attribute("d2lmini.np", name, globals())

@@ -159,6 +159,15 @@ def linspace(
     return (result, step) if retstep else result
 
 
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0,
+    dtype: Any = None, axis: int = 0, ctx: Context | None = None,
+) -> Any:  # fmt: skip
+    """`base` to the powers of `linspace`."""
+    powers = linspace(start, stop, num, endpoint, False, None, axis, ctx)
+    return as_type(base**powers, dtype)
+
+
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = "float32", ctx: Context | None = None
 ) -> Any:
@@ -191,15 +200,30 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     return grids
 
 
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays, numbers or lists repeated to their common shape."""
+    arrays: list[Any] = [x if isinstance(x, Value) else array(x) for x in args]
+    shape = onp.broadcast_shapes(*[x.shape for x in arrays])
+    return [broadcast_to(x, shape) for x in arrays]
+
+
 def copy(a: Any, out: Any = None) -> Any:
     """A copy."""
     return fill(out, registry["_copy"](check_array("copy", a)))
+
+
+def _window(name: str) -> Callable[..., Any]:
+    def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
+        return array(getattr(onp, name)(M), _default(dtype), ctx)
+
+    return named(function, "d2lmini.np", name, f"The {name} window of M points.")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         array, zeros, ones, empty, full, zeros_like, ones_like, empty_like, full_like, arange,
-        linspace, eye, identity, meshgrid, copy,
+        linspace, logspace, eye, identity, meshgrid, broadcast_arrays, copy,
     )
 }  # fmt: skip
+FUNCTIONS |= {name: _window(name) for name in ("blackman", "hamming", "hanning")}

@@ -202,6 +202,33 @@ def around(x: Any, decimals: int = 0, out: Any = None) -> Any:
     return fill(out, registry["rint"](x) if not decimals else registry["rint"](x * scale) / scale)
 
 
+def isposinf(x: Any, out: Any = None) -> Any:
+    """True where an element is +inf."""
+    return fill(out, FUNCTIONS["equal"](check_array("isposinf", x), onp.inf))
+
+
+def isneginf(x: Any, out: Any = None) -> Any:
+    """True where an element is -inf."""
+    return fill(out, FUNCTIONS["equal"](check_array("isneginf", x), -onp.inf))
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """nan replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest floats)."""
+    if dtype_of(check_array("nan_to_num", x)).kind != "f":
+        return x
+    limits = onp.finfo(dtype_of(x))
+    where, zero, result = registry["where"], registry["zeros_like"](x), x
+    for test, value in (
+        (registry["_contrib_isnan"](x), nan),
+        (FUNCTIONS["equal"](x, onp.inf), float(limits.max) if posinf is None else posinf),
+        (FUNCTIONS["equal"](x, -onp.inf), float(limits.min) if neginf is None else neginf),
+    ):
+        result = where(as_type(test, dtype_of(x)), zero + value, result)
+    return result if copy else fill(x, result)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _binary(name, FAMILIES[family]) for name, family in BINARY.items()},
     **{name: _unary(name, op, False) for name, op in UNARY.items()},
@@ -210,4 +237,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bitwise_not": _unary("bitwise_not", "_bitwise_not", False),
     "invert": _unary("invert", "_bitwise_not", False),
     "clip": clip, "around": around, "round": around, "round_": around,
+    "isposinf": isposinf, "isneginf": isneginf,
+    "nan_to_num": nan_to_num,
 }  # fmt: skip

@@ -57,14 +57,13 @@ NAMES = """
     choose compress copysign corrcoef
     correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod extract
     flatnonzero float_power frexp gradient heaviside histogram histogram2d
-    histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin isneginf isposinf ix_
+    histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_
     lcm ldexp lexsort median min_scalar_type modf nanargmax nanargmin nancumprod nancumsum
-    nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndim
-    packbits partition
+    nanmax nanmedian nanmin nanpercentile nanquantile nanstd nanvar ndim packbits partition
     piecewise poly polyadd polydiv polyfit polyint polymul polysub positive
     promote_types ptp real resize result_type rollaxis roots searchsorted select
-    setdiff1d setxor1d signbit size spacing take_along_axis tril_indices tril_indices_from
-    trim_zeros triu_indices triu_indices_from union1d unpackbits unravel_index unwrap vander
+    setdiff1d setxor1d signbit size spacing tril_indices tril_indices_from trim_zeros
+    triu_indices triu_indices_from union1d unpackbits unravel_index unwrap vander
 """.split()
 
 

@@ -8,15 +8,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as onp
 
 from d2lmini.np import reductions
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.fallback import by_numpy
-from d2lmini.np.shapes import expand_dims, moveaxis, squeeze, swapaxes
-from d2lmini.np.values import as_float, check_array, drop_axes, explain_missing
+from d2lmini.np.products import matmul
+from d2lmini.np.selection import where
+from d2lmini.np.shapes import expand_dims, moveaxis, ravel, squeeze, swapaxes
+from d2lmini.np.values import as_float, check_array, drop_axes
 from d2lmini.ops.core import registry
 from d2lmini.ops.signature import named
 
@@ -104,9 +106,44 @@ def eigh(a: Any, UPLO: str = "L") -> tuple[Any, Any]:
     return values, swapaxes(vectors, -1, -2)
 
 
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    """The eigenvalues of symmetric matrices in ascending order."""
+    return eigh(a, UPLO)[0]
+
+
+def solve(a: Any, b: Any) -> Any:
+    """x with a x = b, for square matrices."""
+    a, b = as_float(check_array("linalg.solve", a)), as_float(check_array("linalg.solve", b))
+    vector = len(b.shape) == len(a.shape) - 1
+    x = matmul(inv(a), expand_dims(b, -1) if vector else b)
+    return x[..., 0] if vector else x
+
+
+def pinv(a: Any, rcond: float = 1e-15, hermitian: bool = False) -> Any:
+    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0."""
+    if a.shape[-2] > a.shape[-1]:
+        return swapaxes(pinv(swapaxes(a, -1, -2), rcond, hermitian), -1, -2)
+    U, values, V = svd(a)
+    above = values > rcond * values[..., :1]
+    inverse = where(above, 1 / where(above, values, 1), 0)
+    return matmul(swapaxes(V, -1, -2) * inverse[..., None, :], swapaxes(U, -1, -2))
+
+
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse for `tensordot(a, x, ind)`."""
+    shape = tuple(a.shape)
+    size = int(onp.prod(shape[:ind]))
+    return inv(a.reshape(size, -1)).reshape(shape[ind:] + shape[:ind])
+
+
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """x with tensordot(a, x, x.ndim) = b."""
+    if axes is not None:
+        raise NotImplementedError("np.linalg.tensorsolve: axes is not supported; transpose a first")
+    rest = tuple(a.shape[len(b.shape) :])
+    size = int(onp.prod(b.shape))
+    return solve(a.reshape(size, size), ravel(b)).reshape(rest)
+
+
 for _name in """cond eig eigvals lstsq matrix_power matrix_rank multi_dot qr""".split():
     globals()[_name] = by_numpy(getattr(onp.linalg, _name), module=__name__)
-
-
-def __getattr__(name: str) -> NoReturn:
-    raise explain_missing("np.linalg", name, onp.linalg, globals())

@@ -104,10 +104,33 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
     return fill(out, reshape_to(registry["batch_dot"](*flat), shape))
 
 
+def inner(a: Any, b: Any) -> Any:
+    """The product over the last axes."""
+    if is_number(a) or is_number(b) or not a.shape or not b.shape:
+        return multiply(a, b)
+    return tensordot(a, b, ([len(a.shape) - 1], [len(b.shape) - 1]))
+
+
 def outer(a: Any, b: Any) -> Any:
     """All products of an element of `a` with one of `b`."""
     a, b = _pair("outer", a, b)
     return tensordot(ravel(a), ravel(b), 0)
+
+
+def vdot(a: Any, b: Any) -> Any:
+    """The sum of the products of the elements."""
+    return dot(ravel(a), ravel(b))
+
+
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: each element of `a` times all of `b`."""
+    a, b = _pair("kron", a, b)
+    ndim = max(len(a.shape), len(b.shape))
+    left = (1,) * (ndim - len(a.shape)) + tuple(a.shape)
+    right = (1,) * (ndim - len(b.shape)) + tuple(b.shape)
+    a = reshape_to(a, tuple(size for n in left for size in (n, 1)))
+    b = reshape_to(b, tuple(size for n in right for size in (1, n)))
+    return reshape_to(multiply(a, b), tuple(m * n for m, n in zip(left, right)))
 
 
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, out: Any = None) -> Any:
@@ -206,9 +229,18 @@ def _aligned(x: Any, labels: list[str], wanted: list[str]) -> Any:
     return reshape_to(_ordered(x, order), shape)
 
 
+def polyval(p: Any, x: Any) -> Any:
+    """The polynomial with these coefficients, the highest power first, at `x` (Horner's rule)."""
+    p, x = promote("polyval", check_array("polyval", p), check_array("polyval", x))
+    y = p[0] + registry["zeros_like"](x)
+    for i in range(1, p.size):
+        y = y * x + p[i]
+    return y
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        dot, tensordot, matmul, outer, trace, einsum,
+        dot, tensordot, matmul, inner, outer, vdot, kron, trace, einsum, polyval,
     )
 }  # fmt: skip

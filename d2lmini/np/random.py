@@ -10,14 +10,15 @@ broadcast. `seed` is that of `d2lmini.random`.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as onp
 
 from d2lmini.ndarray import random as nd
-from d2lmini.np.creation import array
+from d2lmini.np.creation import array, full
 from d2lmini.np.elementwise import FUNCTIONS
-from d2lmini.np.values import as_type, drop_axes, explain_missing, fill, full_shape, is_array
+from d2lmini.np.shapes import broadcast_to
+from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import modes, registry
 from d2lmini.random_state import seed as seed
 from d2lmini.symbol import random as sym
@@ -96,9 +97,52 @@ def randint(
     return fill(out, _draw("randint", _shape(size), dtype or "int64", ctx, low, high))
 
 
+def gamma(
+    shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """Gamma with this shape and scale."""
+    whole = _shape(size, shape, scale)
+    if is_array(shape):
+        alpha = as_type(broadcast_to(shape, whole), "float32")
+        ones = full(whole, 1.0, ctx=shape.ctx)
+        drawn = registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
+    else:
+        drawn = _draw("gamma", whole, dtype or "float32", ctx, shape, 1.0)
+    return fill(out, drawn * scale)
+
+
 def exponential(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Exponential with mean `scale`."""
     return fill(out, -scale * FUNCTIONS["log"](1 - uniform(0, 1, _shape(size, scale), ctx=ctx)))
+
+
+def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> Any:
+    """Beta with parameters a and b."""
+    whole = _shape(size, a, b)
+    x, y = gamma(a, 1.0, whole, dtype, ctx), gamma(b, 1.0, whole, dtype, ctx)
+    return x / (x + y)
+
+
+def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> Any:
+    """Chi-squared with df degrees of freedom."""
+    return gamma(df / 2, 2.0, _shape(size, df), dtype, ctx)
+
+
+def lognormal(
+    mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
+    """The exponential of `normal`."""
+    return FUNCTIONS["exp"](normal(mean, sigma, size, dtype, ctx), out)
+
+
+def logistic(
+    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
+) -> Any:
+    """Logistic with this location and scale."""
+    u = uniform(0, 1, _shape(size, loc, scale), ctx=ctx)
+    return fill(out, loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u)))
 
 
 def gumbel(
@@ -108,6 +152,26 @@ def gumbel(
     return fill(
         out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
     )
+
+
+def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
+    """Rayleigh with this scale."""
+    return fill(out, scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx)))
+
+
+def weibull(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
+    """Weibull with shape a and scale 1."""
+    return fill(out, exponential(1.0, _shape(size, a), ctx) ** (1 / a))
+
+
+def pareto(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
+    """Pareto II (Lomax) with shape a."""
+    return fill(out, FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a))
+
+
+def power(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
+    """Numbers in [0, 1] with density a x^(a-1)."""
+    return fill(out, (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a))
 
 
 def choice(
@@ -147,10 +211,23 @@ def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
     return found.sum(axis=len(whole))
 
 
+def multivariate_normal(
+    mean: Any, cov: Any, size: Any = None, check_valid: Any = None, tol: Any = None
+) -> Any:
+    """Gaussian vectors with this mean and covariance."""
+    whole = _shape(size) if size is not None else ()
+    noise = normal(0.0, 1.0, (*whole, *mean.shape), ctx=mean.ctx)
+    factor = registry["_linalg_potrf"](cov)
+    return mean + (factor * noise[..., None, :]).sum(-1)
+
+
 def shuffle(x: Any) -> None:
     """Put the rows of `x` in random order, in place."""
     x[...] = registry["_shuffle"](x)
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise explain_missing("np.random", name, onp.random, globals())
+def permutation(x: Any) -> Any:
+    """The rows of `x`, or the numbers below `x`, in random order."""
+    if isinstance(x, (int, onp.integer)):
+        return choice(x, x, replace=False)
+    return registry["_shuffle"](x)

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as onp
+
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.values import (
+    FLOAT32,
     as_float,
     as_type,
     at_least_1d,
@@ -129,6 +132,27 @@ def std(
     return fill(out, registry["sqrt"](var(a, axis, dtype, None, ddof, keepdims)))
 
 
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, out: Any = None
+) -> Any:
+    """The mean weighted by `weights`, of the shape of `a` or, along one `axis`, a vector;
+    `returned`: also the sum of the weights."""
+    check_array("average", a)
+    if weights is None:
+        result = mean(a, axis)
+        total = divide(sum(registry["ones_like"](as_float(a)), axis), 1)
+    else:
+        if weights.shape != a.shape:
+            shape = [1] * len(a.shape)
+            shape[normalized(axis, len(a.shape))[0]] = weights.shape[0]
+            weights = reshape_to(weights, tuple(shape))
+            weights = registry["broadcast_to"](weights, shape=a.shape)
+        total = sum(weights, axis)
+        result = divide(sum(multiply(a, weights), axis), total)
+    result = fill(out, result)
+    return (result, total) if returned else result
+
+
 def _position(name: str) -> Callable[..., Any]:
     def function(a: Any, axis: int | None = None, out: Any = None, keepdims: bool = False) -> Any:
         a = check_array(name, a)
@@ -174,8 +198,34 @@ def _of_truth(name: str, reduction: str) -> Callable[..., Any]:
 any, all = _of_truth("any", "max"), _of_truth("all", "min")
 
 
+def _of_nan(name: str, neutral: float) -> Callable[..., Any]:
+    base: Callable[..., Any] = {"nansum": sum, "nanprod": prod}[name]
+
+    def function(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        clean = ELEMENTWISE["nan_to_num"](
+            check_array(name, a), nan=neutral, posinf=onp.inf, neginf=-onp.inf
+        )
+        return base(clean, axis, dtype, out=out, keepdims=keepdims)
+
+    means = f"`{name[3:]}` of the elements that are not nan."
+    return named(function, "d2lmini.np", name, means)
+
+
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False
+) -> Any:
+    """`mean` of the elements that are not nan."""
+    a = as_float(check_array("nanmean", a))
+    known = as_type(ELEMENTWISE["logical_not"](ELEMENTWISE["isnan"](a)), dtype or FLOAT32)
+    total = FUNCTIONS["nansum"](a, axis, dtype, None, keepdims)
+    return fill(out, divide(total, sum(known, axis, keepdims=keepdims)))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": sum, "prod": prod, "product": prod, "mean": mean, "max": max, "min": min, "amax": max,
-    "amin": min, "var": var, "std": std, "argmax": argmax, "argmin": argmin,
+    "amin": min, "var": var, "std": std, "average": average, "argmax": argmax, "argmin": argmin,
     "cumsum": cumsum, "any": any, "all": all, "sometrue": any, "alltrue": all,
+    "nansum": _of_nan("nansum", 0.0), "nanprod": _of_nan("nanprod", 1.0), "nanmean": nanmean,
 }  # fmt: skip

@@ -20,18 +20,20 @@ import numpy as onp
 
 from d2lmini.np.creation import array
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
-from d2lmini.np.shapes import broadcast_to, ravel
+from d2lmini.np.shapes import broadcast_to, concatenate, ravel
 from d2lmini.np.values import (
     as_type,
     at_least_1d,
     check_array,
     constant,
     drop_axes,
+    dtype_of,
     fill,
     is_number,
     promote,
     reshape_to,
 )
+from d2lmini.ops.chunking import along
 from d2lmini.ops.core import Value, normalize_axis, registry, with_axis
 from d2lmini.ops.signature import named
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
@@ -71,6 +73,18 @@ def take(
     if not indices.shape:
         result = reshape_to(result, with_axis(a.shape, axis))
     return fill(out, result)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None) -> Any:
+    """Elements of each line along `axis` at the positions in `indices`."""
+    check_array("take_along_axis", arr)
+    if axis is None:
+        return take(ravel(arr), indices)
+    axis = normalize_axis(axis, len(arr.shape))
+    size = arr.shape[axis]
+    positions = as_type(indices, "int64")
+    positions = where(positions < 0, positions + size, positions)
+    return registry["_take_along"](arr, positions, axis=axis)
 
 
 def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
@@ -125,6 +139,11 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return registry["diag"](check_array("diagonal", a), k=offset, axis1=axis1, axis2=axis2)
 
 
+def diagflat(array_like: Any, k: int = 0) -> Any:
+    """A matrix with the flat elements on diagonal k."""
+    return diag(ravel(array_like), k)
+
+
 def _triangle(name: str) -> Callable[..., Any]:
     def function(m: Any, k: int = 0) -> Any:
         check_array(name, m)
@@ -139,9 +158,61 @@ def _triangle(name: str) -> Callable[..., Any]:
 tril, triu = _triangle("tril"), _triangle("triu")
 
 
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = "float32", ctx: Any = None) -> Any:
+    """Ones on and below diagonal k."""
+    return array(onp.tri(N, M, k), dtype=dtype, ctx=ctx)
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    """Without the elements at `obj` (an int, a slice, a list) along `axis` or, flat, without."""
+    check_array("delete", arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    obj = read(obj, "delete").astype(int) if isinstance(obj, Value) else obj
+    kept = onp.delete(onp.arange(arr.shape[axis]), obj)
+    return arr[along(normalize_axis(axis, len(arr.shape)), kept)]
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along `axis`, n times."""
+    if prepend is not None or append is not None:
+        raise NotImplementedError(
+            "np.diff: prepend and append are not supported; concatenate first"
+        )
+    axis = normalize_axis(axis, len(check_array("diff", a).shape))
+    for _ in range(n):
+        later, earlier = (a[along(axis, part)] for part in (slice(1, None), slice(None, -1)))
+        a = ELEMENTWISE["subtract"](later, earlier)
+    return a
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """`diff` of the flat array, between `to_begin` and `to_end`."""
+    parts = [diff(ravel(check_array("ediff1d", ary)))]
+    for place, more in ((0, to_begin), (len(parts), to_end)):
+        if more is not None:
+            more = more if isinstance(more, Value) else array(more, dtype_of(ary), ary.ctx)
+            parts.insert(place if not place else len(parts), ravel(more))
+    return concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def indices(dimensions: Any, dtype: Any = "int32", ctx: Any = None) -> Any:
+    """The coordinates of each element of a grid: shape (number of axes, *dimensions)."""
+    return array(onp.indices(tuple(dimensions)), dtype=dtype, ctx=ctx)
+
+
 def genfromtxt(*args: Any, **kwargs: Any) -> Any:
     """`numpy.genfromtxt` as an array."""
     return array(onp.genfromtxt(*args, **kwargs))
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number occurs, or the sum of its weights; waits."""
+    places = read(x, "bincount")
+    if weights is None:
+        return array(onp.bincount(places, minlength=minlength), ctx=x.ctx)
+    sums = onp.bincount(places, read(weights, "bincount"), minlength)
+    return array(sums, dtype_of(weights), x.ctx)
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -157,7 +228,8 @@ def may_share_memory(a: Any, b: Any, max_work: int | None = None) -> bool:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        where, take, sort, argsort, nonzero, unique, diag, diagonal, tril, triu, genfromtxt, shape,
+        where, take, take_along_axis, sort, argsort, nonzero, unique, diag, diagonal, diagflat,
+        tril, triu, tri, delete, diff, ediff1d, indices, genfromtxt, bincount, shape,
         may_share_memory,
     )
 }  # fmt: skip

@@ -19,7 +19,10 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.np.values import (
+    as_type,
     check_array,
+    constant,
+    dtype_of,
     fill,
     full_shape,
     infer_size,
@@ -124,6 +127,11 @@ def concatenate(seq: Any, axis: int | None = 0, out: Any = None) -> Any:
     return fill(out, registry["concat"](*arrays, dim=normalize_axis(axis, len(arrays[0].shape))))
 
 
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """`values` joined to `arr`, both flat without `axis`."""
+    return concatenate([arr, values], axis)
+
+
 def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
     """Arrays joined along a new axis. ValueError if their shapes differ."""
     found = _arrays("stack", arrays)
@@ -141,6 +149,16 @@ def hstack(arrays: Any) -> Any:
     """Columns joined: along the second axis; vectors along their only one."""
     found = [_at_least(1, x) for x in arrays]
     return concatenate(found, 0 if len(found[0].shape) == 1 else 1)
+
+
+def dstack(arrays: Any) -> Any:
+    """Arrays joined along the third axis."""
+    return concatenate([_at_least(3, x) for x in arrays], 2)
+
+
+def column_stack(tup: Any) -> Any:
+    """Vectors as columns, matrices as they are, joined along the second axis."""
+    return concatenate([x if len(x.shape) > 1 else reshape(x, (-1, 1)) for x in tup], 1)
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
@@ -168,6 +186,21 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         bounds = [0, *(min(max(c, 0), size) for c in cuts), size]
     part = registry["slice_axis"]  # not indexing, which would give views along the first axis
     return [part(ary, axis=axis, begin=i, end=max(i, j)) for i, j in pairwise(bounds)]
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along the second axis; a vector's only one."""
+    return split(ary, indices_or_sections, min(1, len(ary.shape) - 1))
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along the first axis."""
+    return split(ary, indices_or_sections, 0)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along the third axis."""
+    return split(ary, indices_or_sections, 2)
 
 
 def tile(A: Any, reps: Any) -> Any:
@@ -207,6 +240,66 @@ def flip(m: Any, axis: Any = None, out: Any = None) -> Any:
     return fill(out, m[key] if ndim else registry["_copy"](m))
 
 
+def flipud(m: Any) -> Any:
+    """Rows in reverse order."""
+    return flip(m, 0)
+
+
+def fliplr(m: Any) -> Any:
+    """Columns in reverse order."""
+    return flip(m, 1)
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Elements moved on by `shift` along the axes; what leaves at the end comes back in front."""
+    check_array("roll", a)
+    if axis is None:
+        return reshape_to(roll(ravel(a), shift, 0), tuple(a.shape))
+    axes = normalize_axes(axis, len(a.shape)) if not is_number(axis) else (axis,)
+    shifts = [shift] * len(axes) if is_number(shift) else list(shift)
+    for by, i in zip(shifts, axes):
+        i = normalize_axis(i, len(a.shape))
+        by = by % a.shape[i] if a.shape[i] else 0
+        parts = slice(a.shape[i] - by, None), slice(None, a.shape[i] - by)
+        a = concatenate([a[along(i, part)] for part in parts], i)
+    return a if axes else registry["_copy"](a)
+
+
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
+    """A quarter turn, k times, in the plane of two axes."""
+    first, second = axes
+    k %= 4
+    if k == 2:
+        return flip(flip(m, first), second)
+    if k == 0:
+        return registry["_copy"](m)
+    return flip(swapaxes(m, *axes), second if k == 3 else first)
+
+
+def pad(x: Any, pad_width: Any = None, mode: str = "constant", constant_values: Any = 0) -> Any:
+    """Elements added before and after each axis: pad_width is a number, (before, after), or one
+    pair for each axis; modes constant, maximum, minimum, edge, reflect, symmetric. ValueError
+    for others."""
+    check_array("pad", x)
+    modes = ("constant", "maximum", "minimum", "edge", "reflect", "symmetric")
+    if mode not in modes:
+        raise ValueError(f"np.pad: modes are {', '.join(modes)}; got {mode!r}")
+    widths = onp.broadcast_to(onp.asarray(pad_width, int), (len(x.shape), 2)).tolist()
+    for axis, (before, after) in enumerate(widths):
+        if mode in modes[3:]:
+            places = onp.pad(onp.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
+            x = x[along(axis, places)]
+            continue
+        if mode == "constant":
+            sums = registry["sum"](x, axis=(axis,), keepdims=True)  # for their shape
+            line = as_type(constant(constant_values, sums), dtype_of(x))
+        else:
+            line = registry[mode[:3]](x, axis=(axis,), keepdims=True)
+        added = [repeat(line, width, axis) if width else None for width in (before, after)]
+        x = concatenate([part for part in (added[0], x, added[1]) if part is not None], axis)
+    return x
+
+
 def _at_least(ndim: int, x: Any) -> Any:
     """`x` itself if it has `ndim` axes."""
     if len(x.shape) >= ndim:
@@ -214,11 +307,34 @@ def _at_least(ndim: int, x: Any) -> Any:
     return reshape(x, {0: (1,) * ndim, 1: (1, -1, 1)[:ndim]}.get(len(x.shape), (*x.shape, 1)))
 
 
+def _atleast(ndim: int, arrays: Any) -> Any:
+    found = [_at_least(ndim, check_array(f"atleast_{ndim}d", x)) for x in arrays]
+    found = [registry["_copy"](x) if x is y else x for x, y in zip(found, arrays)]
+    return found[0] if len(found) == 1 else found
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """A copy with one axis at least."""
+    return _atleast(1, arys)
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """A copy with two axes at least: vectors become rows."""
+    return _atleast(2, arys)
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """A copy with three axes at least."""
+    return _atleast(3, arys)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         reshape, ravel, transpose, swapaxes, moveaxis, expand_dims, squeeze, broadcast_to,
-        concatenate, stack, vstack, hstack, split, array_split, tile, repeat, flip,
+        concatenate, append, stack, vstack, hstack, dstack, column_stack, split,
+        array_split, hsplit, vsplit, dsplit, tile, repeat, flip, flipud, fliplr, roll, rot90, pad,
+        atleast_1d, atleast_2d, atleast_3d,
     )
 }  # fmt: skip
 FUNCTIONS["row_stack"] = vstack

@@ -14,13 +14,12 @@ what turns NumPy's rules into theirs:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeGuard
 
 import numpy as onp
 
-from d2lmini.base import missing_attribute
 from d2lmini.bfloat16 import is_float
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.fluent import NUMBERS
@@ -165,12 +164,3 @@ def infer_size(shape: Sequence[int], size: int) -> tuple[int, ...]:
     if prod(known) != size or any(n < 0 for n in known):
         raise ValueError(f"cannot reshape array of size {size} into shape {tuple(shape)}")
     return tuple(known)
-
-
-def explain_missing(where: str, name: str, module: Any, names: Iterable[str]) -> AttributeError:
-    """The error for a name that a module of `np` does not have; `module`: NumPy's module."""
-    if hasattr(module, name):
-        return AttributeError(
-            f"{where}.{name} is left out of d2lmini, NumPy has it: compute with x.asnumpy()"
-        )
-    return missing_attribute(where, name, names)

@@ -71,6 +71,5 @@ LEFT_OUT = {
         "as all of MXNet's operations for detection",
     ),
     "constraint_check": "np.all(x) and a Python `if` do the same",
-    "reshape": "np.reshape does the same, with sizes of x.shape in place of the codes",
     "get_cuda_compute_capability": "cupy.cuda.Device(i).compute_capability is the same",
 }

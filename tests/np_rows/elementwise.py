@@ -144,8 +144,9 @@ ROWS = [
     *rows("exp sin tanh cos arctan", "i(6)", "l(6)", numpy=False, grad=False),
     *rows("sqrt log cbrt", "abs(i(6)) + 1", "abs(l(6)) + 1", numpy=False, grad=False),
     *rows("exp sqrt log abs sign", "k(4) + 1", numpy=False, grad=False),
-    *rows("isnan isinf isfinite", "n(5)", "f(2, 3) / 0", "f()", "i(4)", grad=False),
-    *rows("isposinf isneginf", "n(5)", "f(2, 3) / 0", grad=False, traced=False),
+    *rows(
+        "isnan isinf isfinite isposinf isneginf", "n(5)", "f(2, 3) / 0", "f()", "i(4)", grad=False
+    ),
     *rows(
         "clip",
         "f(2, 3), -0.5, 0.5",
@@ -165,6 +166,7 @@ ROWS = [
         grad=False,
         numpy=False,
     ),
+    *rows("nan_to_num", "n(5)", "n(2, 3), nan=2.0", "n(4) / 0, posinf=9, neginf=-9", "i(3)"),
     # -- numbers -----------------------------------------------------------------------------------
     *rows("exp log sqrt sin cos log2 abs sign", "2", "0.25", grad=False),
     *rows("add power maximum equal", "2, 3", grad=False),

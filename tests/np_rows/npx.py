@@ -149,6 +149,18 @@ ROWS = [
         numpy=False,
     ),
     *rows("npx.cast", "f(3), dtype='int32'", "i(3), dtype='float32'", numpy=False, grad=False),
+    *rows(
+        "npx.reshape",
+        "f(2, 3, 4), (-2, -5)",
+        "f(2, 3, 4), (-4,)",
+        "f(2, 6), (-2, -6, 2, 3)",
+        "f(1, 3), (-3, -1)",
+        "f(2, 3, 4), (6, -1)",
+        "f(2, 3, 4), (-5, -2), reverse=True",
+        "f(2, 6), (-2, -6, -1, 3)",
+        numpy=False,
+    ),
+    *rows("npx.reshape", "f(2, 3), (-3, 2)", "f(2, 3), (-9,)", numpy=False, error="Exception"),
     *rows("npx.nonzero", "i(2, 3)", numpy=False, grad=False, traced=False),
     *rows(
         "npx.rnn",
@@ -157,4 +169,5 @@ ROWS = [
         numpy=False,
         rtol=1e-4,
     ),
+    *rows("npx.masked_softmax", "f(2, 3), b(2, 3)", numpy=False, mxnet="MXNet 1.9 has none"),
 ]

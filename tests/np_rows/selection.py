@@ -39,11 +39,7 @@ ROWS = [
         numpy=False,
     ),
     *rows(
-        "take_along_axis",
-        "f(3, 4), np.array([[0, 1, 2, 0]], dtype='int64'), 0",
-        "f(4), q(4), 0",
-        grad=False,
-        traced=False,
+        "take_along_axis", "f(3, 4), np.array([[0, 1, 2, 0]], dtype='int64'), 0", "f(4), q(4), 0"
     ),
     *rows("sort", "f(5)", "f(2, 3)", "f(2, 3), axis=0", "f(2, 3), axis=None", "i(6)", "d(4)"),
     *rows("sort", "f()", error="MXNetError"),
@@ -64,6 +60,7 @@ ROWS = [
     *rows(
         "diagonal", "f(3, 3)", "f(3, 4), 1", "f(2, 3, 4), 0, 1, 2", "f(2, 3, 4), axis1=0, axis2=2"
     ),
+    *rows("diagflat", "f(3)", "f(2, 2)", "f(2), 1"),
     *rows("tril", "f(3, 3)", "f(3, 4), 1", "f(2, 3, 3), k=-1", "i(3, 3)", "f(3)"),
     *rows(
         "triu",
@@ -74,6 +71,8 @@ ROWS = [
         "f(3)",
         mxnet="MXNet 1.9 has none",
     ),
+    *rows("delete", "f(5), 1", "f(3, 4), 1, axis=0", "f(3, 4), slice(0, 2), axis=1", "f(5), -1"),
+    *rows("delete", "f(5), [0, 2]", mxnet="MXNet refuses lists"),
     *rows(
         "insert",
         "f(5), 1, 7.0",
@@ -82,6 +81,18 @@ ROWS = [
         traced=False,
     ),
     *rows("insert", "f(2, 3), 1, 5.0, axis=0", grad=False, traced=False, mxnet="MXNet fails"),
+    *rows("diff", "f(5)", "f(2, 3)", "f(2, 3), axis=0", "f(5), n=2", "i(5)"),
+    *rows("ediff1d", "f(5)", "f(2, 3)"),
+    *rows("ediff1d", "f(5), to_end=f(2)", "f(5), to_begin=f(1), to_end=f(1)", "f(4), to_end=9.0"),
+    *rows(
+        "bincount",
+        "np.array([0, 1, 1, 3], dtype='int64')",
+        "np.array([0, 1, 1], dtype='int64'), minlength=5",
+        "np.array([0, 1, 1], dtype='int64'), weights=p(3)",
+        grad=False,
+        traced=False,
+        numpy=False,
+    ),
     *rows("flatnonzero argwhere", "i(6)", "i(2, 3)", grad=False, traced=False),
     *rows(
         "searchsorted",
