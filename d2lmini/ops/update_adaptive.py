@@ -236,6 +236,27 @@ def _adamax_update(
     return xp.subtract(weight, g, out=out)
 
 
+@update(17)
+def _nadam_update(
+    xp, weight, grad, mean, var, *, lr: float, ahead: float, along: float, correction: float = 1.0,
+    beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0,
+    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+):  # fmt: skip
+    """Means as in `adam_update`; w - lr * (ahead * h + along * mean) / (sqrt(var / correction) +
+    epsilon). After Dozat (2016); the optimizer computes the three factors from its schedule."""
+    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
+    average(xp, var, beta2, g * g)
+    average(xp, mean, beta1, g.copy())
+    g *= ahead
+    g += mean * along
+    size = var / correction
+    xp.sqrt(size, out=size)
+    size += epsilon
+    g /= size
+    g *= lr
+    return xp.subtract(weight, g, out=out)
+
+
 @update(20)
 def ftml_update(
     xp, weight, grad, d, v, z, *, lr: float, t: int, beta1: float = 0.6, beta2: float = 0.999,

@@ -13,7 +13,7 @@
 optimizer  the base class: names, learning rates, weight decay, counts of updates
 fused      base class of elementwise optimizers: one engine task for all parameters
 sgd        SGD, NAG, Signum
-adaptive   AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, FTML, Ftrl
+adaptive   AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
 layerwise  LAMB, LARS: learning rates scaled by norms of whole parameters
 updater    Updater: an optimizer with the states of its weights, and their files
 """
@@ -35,6 +35,7 @@ from d2lmini.optimizer.adaptive import (  # isort: skip
     Adamax,
     AdamW,
     Ftrl,
+    Nadam,
     RMSProp,
 )
 from d2lmini.optimizer.layerwise import LAMB, LARS  # isort: skip
@@ -42,8 +43,8 @@ from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 
 __all__ = [
     "FTML", "LAMB", "LARS", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "AdamW", "Adamax", "Ftrl",
-    "Fused", "Optimizer", "RMSProp", "Signum", "Test", "Updater", "ccSGD", "create", "get_updater",
-    "register",
+    "Fused", "Nadam", "Optimizer", "RMSProp", "Signum", "Test", "Updater", "ccSGD", "create",
+    "get_updater", "register",
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from d2lmini.ops.update_adaptive import (
     _adagrad_update,
     _adamax_update,
     _decoupled_adam_update,
+    _nadam_update,
     adam_update,
     ftml_update,
     ftrl_update,
@@ -176,6 +177,33 @@ class Adamax(Fused):
     def step(self, index: Any, lr: float, wd: float) -> Update:
         lr /= 1.0 - self.beta1 ** self._index_update_count[index]
         return _adamax_update, {"lr": lr, "beta1": self.beta1, "beta2": self.beta2}
+
+
+@register
+class Nadam(_Means):
+    """Adam with Nesterov momentum, which grows by a schedule: `_nadam_update`.
+
+    As in MXNet all parameters share one product of past momenta, which changes with each
+    parameter's update. So the order of the parameters affects the result."""
+
+    @with_parameters_of(Means.__init__)
+    def __init__(self, *, schedule_decay: float = 0.004, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.schedule_decay = schedule_decay
+        self.m_schedule = 1.0
+
+    def step(self, index: Any, lr: float, wd: float) -> Update:
+        t = self._index_update_count[index]
+        now, later = (
+            self.beta1 * (1.0 - 0.5 * 0.96 ** (k * self.schedule_decay)) for k in (t, t + 1)
+        )
+        self.m_schedule *= now
+        return _nadam_update, {
+            **self._attrs(lr),
+            "ahead": (1.0 - now) / (1.0 - self.m_schedule),
+            "along": later / (1.0 - self.m_schedule * later),
+            "correction": 1.0 - self.beta2**t,
+        }
 
 
 @register

@@ -42,7 +42,6 @@ from d2lmini.ndarray import NDArray, zeros
 LEFT_OUT = {
     "DCASGD": "no gradient is late here as on MXNet's servers: SGD takes its place",
     "LBSGD": "LARS and a warmup of lr_scheduler take its place",
-    "Nadam": "Adam takes its place",
     "SGLD": "SGD at half the rate does the same if nd.random.normal(0, lr**0.5, w.shape) is added "
     "to each weight w after the step",
 }

@@ -115,6 +115,13 @@ def adamax(w, h, mean, largest, lr, beta1, beta2):
 
 
 @inside
+def nadam(w, h, mean, var, lr, ahead, along, correction):
+    mean = 0.9 * mean + 0.1 * h
+    var = 0.999 * var + 0.001 * h * h
+    return w - lr * (ahead * h + along * mean) / (np.sqrt(var / correction) + 1e-8)
+
+
+@inside
 def ftml(w, h, d, v, z, lr, t, beta1=0.6, beta2=0.999, epsilon=1e-8):
     v = beta2 * v + (1 - beta2) * h * h
     e = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
@@ -174,6 +181,10 @@ RULES = [
     ),
     ("_adadelta_update", adadelta, (VAR, MORE), {"rho": 0.9, "epsilon": 1e-3}),
     ("_adamax_update", adamax, (MEAN, VAR), {"lr": 0.1, "beta1": 0.9, "beta2": 0.99}),
+    (
+        "_nadam_update", nadam, (MEAN, VAR),
+        {"lr": 0.1, "ahead": 0.7, "along": 0.6, "correction": 0.1},
+    ),
     ("ftml_update", ftml_row, (VAR, MORE, MOM), {"lr": 0.1, "t": 3}),
     ("ftrl_update", ftrl, (MOM, VAR), {"lr": 0.1, "lamda1": 0.5, "beta": 1.0}),
     ("lamb_update_phase1", lamb1, (MEAN, VAR), {"t": 3, "wd": 0.0, **BETAS}),

@@ -33,6 +33,7 @@ OWN = {
     "adadelta": ({}, {"rho": 0.8, "epsilon": 1e-3}),
     "ftrl": ({}, {"lamda1": 0.1, "beta": 2}),
     "adamax": ({}, {"beta1": 0.8, "beta2": 0.9}),
+    "nadam": ({}, {"beta1": 0.8, "schedule_decay": 0.1}),
     "ftml": ({}, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-4}),
     "lamb": (
         {},
@@ -153,6 +154,7 @@ def trainers(mx):
         ("sgd", {"learning_rate": 0.1, "momentum": 0.9}, two, {"update_on_kvstore": False}),
         ("adam", {"learning_rate": 0.1}, two, {"kvstore": "local"}),
         ("adam", {"learning_rate": 0.1}, two, {"update_on_kvstore": False, "kvstore": "local"}),
+        ("nadam", {"learning_rate": 0.1}, one, {}),
     ]
     for k, (name, options, contexts, more) in enumerate(rows):
         net = net_on(contexts)

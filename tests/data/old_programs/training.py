@@ -41,6 +41,7 @@ for name, hyperparams in [
     ("ftrl", {}),
     ("signum", {"learning_rate": 0.01}),
     ("adamax", {}),
+    ("nadam", {}),
     ("ftml", {}),
     ("lamb", {}),
 ]:
