@@ -5,7 +5,8 @@
 True
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,25 @@ def suggest(name: str, names: Iterable[str], otherwise: str = "") -> str:
     return f"; did you mean {listed}?" if listed else otherwise
 
 
+def explain_left_out(where: str, name: str, reasons: Mapping[str, str]) -> str:
+    """The message for a name in `reasons`, those that d2lmini leaves out, in any case; else ""."""
+    for known, reason in reasons.items():
+        if known.lower() == name.lower():
+            return f"{where}.{known} is left out of d2lmini, {reason}"
+    return ""
+
+
 def missing_attribute(
-    where: str, name: str, names: Iterable[str], otherwise: str = ""
+    where: str,
+    name: str,
+    names: Iterable[str],
+    otherwise: str = "",
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> AttributeError:
-    """The error for a name that `where` does not have; see `suggest`."""
-    text = f"{where} has no {name!r}{suggest(name, names, otherwise)}"
+    """The error for a name that `where` does not have; see `suggest`. `left_out`: names that are
+    left out on purpose, and what to use instead."""
+    text = explain_left_out(where, name, left_out)
+    text = text or f"{where} has no {name!r}{suggest(name, names, otherwise)}"
     # Python would add a suggestion of its own if it knew the object.
     return AttributeError(text, name=name, obj=None)
 

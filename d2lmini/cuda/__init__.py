@@ -7,7 +7,7 @@ must be kept a second time on the device, by events.
 Read the modules in this order: `module` (where CuPy comes from), `streams` (marks on streams, and
 which stream waits for which), `memory` (the memory pool), `staging` (pinned host memory),
 `stream_worker` (a stream and its worker), `device` (the complete device), `nccl` (sums over GPUs),
-`capture` (CUDA graphs), `cuda_graph` and `replay_tasks` (calls of a program as CUDA graphs).
+`capture` (CUDA graphs), `cuda_graph` (calls of a program as CUDA graphs).
 `nccl_multiprocess` sums over the GPUs of several processes.
 
 `kernels` holds the CUDA C; `ops` registers the kernels with the ops; `emit_cuda` writes the

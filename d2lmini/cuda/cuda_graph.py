@@ -7,8 +7,7 @@ lies:
 
     an input    If it is the same array at every call (a parameter), or the result of another graph
                 (an activation that backward reads), this graph contains the address of the array.
-                Otherwise (a batch, or the numbers of an optimizer's step, which lie on the host)
-                the input is first copied to memory of this graph.
+                Otherwise (a batch) the input is first copied to memory of this graph.
     an output   If it has a given place (a gradient), the graph writes there. Otherwise the graph
                 writes to its own memory, and the result is an array in that memory.
 
@@ -26,18 +25,16 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
+from d2lmini.context import Context
 from d2lmini.cuda import stream_worker
 from d2lmini.cuda.capture import GraphCapture, Workspace, capture, workspace_of
 from d2lmini.cuda.memory import Block
 from d2lmini.graph.arena import Run
+from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.program import Program
-
-if TYPE_CHECKING:
-    from d2lmini.cuda.replay_tasks import SegmentProgram
+from d2lmini.ndarray import NDArray
 
 #: Graphs of a program at a time: the results of this many calls may be alive at once.
 MAX_GRAPHS = 4
@@ -129,12 +126,10 @@ class CapturedGraphs:
 
     reason    why the program is not recorded; None as long as it may be recorded
     replayed  number of calls that were replays
-    segments  graphs of the bulk segments that begin with this program, by key (`replay_tasks`)
     """
 
-    def __init__(self, program: Program | SegmentProgram):
-        self.program: Any = program
-        self.segments: dict[tuple, CapturedGraphs] = {}
+    def __init__(self, program: Program):
+        self.program = program
         self.reason: str | None = None
         if len(program.parts) > 1:
             self.reason = "it runs in parts, so that its first results can be copied meanwhile"
@@ -164,10 +159,10 @@ class CapturedGraphs:
     ) -> list[Any]:
         """The outputs, as by `Program.run`; by a replay where possible. `chunks()` gives the chunks
         of `arrays` and `places`."""
-        results = self.replay(arrays, places, keys, chunks)
+        results = self._replay(arrays, places, keys, chunks)
         return self.program.run(arrays, places, keys) if results is None else results
 
-    def replay(
+    def _replay(
         self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
     ) -> list[Any] | None:
         """The outputs by a replay or a new recording; None if neither is possible."""
@@ -176,7 +171,7 @@ class CapturedGraphs:
             if lane is not self._lane:  # the first call, or a call in another `logical_gpus`
                 self._free_graphs()
                 self._lane, self._function = lane, None
-            inputs = [0 if isinstance(x, np.ndarray) else x.data.ptr for x in arrays]
+            inputs = [x.data.ptr for x in arrays]
             outputs = [0 if place is None else place.data.ptr for place in places]
             for graph in self._graphs:
                 if graph.fits(inputs, outputs):
@@ -193,7 +188,7 @@ class CapturedGraphs:
 
     def _remember(self, chunks: Sequence[Any]) -> None:
         for earlier, chunk in zip(self._earlier, chunks):
-            if chunk is not None and chunk.block not in earlier:
+            if chunk.block not in earlier:
                 earlier.append(chunk.block)
 
     def _may_record(self, addresses: Sequence[int]) -> bool:
@@ -225,8 +220,7 @@ class CapturedGraphs:
         xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
         all_chunks = chunks()
         is_fixed = [
-            bool(address)
-            and (chunk.block in earlier or address in workspace.result_addresses)
+            (chunk.block in earlier or address in workspace.result_addresses)
             and i not in self._copied_inputs
             for i, (address, chunk, earlier) in enumerate(
                 zip(input_addresses, all_chunks, self._earlier)
@@ -298,3 +292,33 @@ class CapturedGraphs:
 def _free_all(graphs: list[CapturedGraph]) -> None:
     while graphs:
         graphs.pop().free()
+
+
+class ReplayTask(ProgramTask):
+    """A call of a program that may be a replay."""
+
+    __slots__ = ()
+
+    fills = False  # results without memory get memory where they are computed
+
+    def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
+        replays = self.program.replays
+        assert replays is not None
+        return replays.run(arrays, places, self.keys, self._chunks)
+
+    def _chunks(self) -> list[Any]:
+        return [operand[0] for operand in (*self.inputs, *self.outputs)]
+
+
+def push_replayed(
+    program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
+    outs: Sequence[Any] = (),
+) -> list[NDArray]:  # fmt: skip
+    """Push a call, to be replayed where possible."""
+    return push(program, inputs, ctx, keys, outs, ReplayTask)
+
+
+def replay_calls(program: Program) -> Callable[..., list[NDArray]] | None:
+    """The function that pushes replayed calls of a program; None if it cannot be replayed."""
+    program.replays = CapturedGraphs(program)
+    return push_replayed if program.replays.reason is None else None

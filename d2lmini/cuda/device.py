@@ -96,7 +96,7 @@ class CudaDevice(Device):
 
     def replay_calls(self, program: Any) -> Callable[..., Any] | None:
         # Imported here: to find out whether there are GPUs, no compiler is needed.
-        from d2lmini.cuda.replay_tasks import replay_calls
+        from d2lmini.cuda.cuda_graph import replay_calls
 
         return replay_calls(program)
 

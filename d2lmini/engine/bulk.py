@@ -10,8 +10,7 @@ waits for everything. MXNet calls the same thing bulk execution.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Iterable
 
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var
@@ -21,12 +20,7 @@ OPEN = 1 << 30
 
 
 class BulkSegment(Task):
-    """A batch of tasks, claimed and run as one, in push order. A task leaves it after running.
-
-    as_one  a task that does the work of all, where the device has one (`cuda.replay_tasks`)
-    """
-
-    as_one: ClassVar[Callable[[BulkSegment], Any]] = lambda segment: None
+    """A batch of tasks, claimed and run as one, in push order. A task leaves it after running."""
 
     __slots__ = ("lane", "open", "parts")
 

@@ -305,14 +305,12 @@ class Scheduler:
     def _run(self, task: Task, worker: str) -> None:
         """Run a granted task, or the tasks of a segment one by one, and release its Vars."""
         if isinstance(task, BulkSegment):
-            together = self._run_as_one(task, worker)
             while task.parts:
-                outcome = together or self._execute(task.parts[0], worker)
+                outcome = self._execute(task.parts[0], worker)
                 with self.lock:
                     self._settle(task.parts[0], *outcome)
                     del outcome  # only the Vars keep a failure alive
                     task.parts.popleft()
-            del together
             with self.lock:
                 self._finish(task)
         else:
@@ -321,17 +319,6 @@ class Scheduler:
                 self._settle(task, *outcome)
                 del outcome
                 self._finish(task)
-
-    def _run_as_one(self, segment: BulkSegment, worker: str) -> tuple[Failure | None, bool] | None:
-        """Run all tasks of a segment as one task, where the device can; returns the outcome of
-        each, as `_execute` does. None: nothing was done."""
-        if segment.ctx.is_cpu or instrument.listeners:  # listeners hear of each task
-            return None
-        one = BulkSegment.as_one(segment)
-        if one is None:
-            return None
-        outcome = self._execute(one, worker)
-        return outcome if one.ran else None
 
     def _run_here(self, task: Task) -> None:
         """Run a ready task on a user's thread. Ctrl-C waits until a task of the library has ended.

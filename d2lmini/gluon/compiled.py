@@ -28,15 +28,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from d2lmini import callsite
-from d2lmini.autograd.tape import history
 from d2lmini.base import loaders
 from d2lmini.context import Context
 from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.guards import Guards
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled
-from d2lmini.graph.ir import Node, Watch
+from d2lmini.graph.ir import Node
 from d2lmini.graph.program_cache import ProgramCache
 from d2lmini.graph.symbolic_trace import (
     FallbackToEager,
@@ -56,15 +54,9 @@ _told: set[callsite.Site] = set()
 
 
 class _TrackedCachedOp(CachedOp):
-    """A CachedOp that calls back when it compiles and when its last program is dropped."""
+    """A CachedOp that calls back when its last program is dropped."""
 
-    noted: Callable[..., None]
     emptied: Callable[[], None]
-
-    def _compile(self, inputs: Any, *how: Any) -> Any:
-        compiled = super()._compile(inputs, *how)
-        self.noted(inputs)
-        return compiled
 
     def _forget(self, by_value: tuple) -> None:
         super()._forget(by_value)
@@ -87,7 +79,7 @@ class PlacedTrace:
     """
 
     def __init__(
-        self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, flags: Any, guards: Guards,
+        self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, flags: Any,
         kept: ProgramCache, emptied: Callable[[], None],
     ):  # fmt: skip
         self.trace = trace
@@ -111,12 +103,6 @@ class PlacedTrace:
         self.training = modes.training
         # A call reads this tuple once; another thread may replace the whole tuple meanwhile.
         self.last: Last = (object(), [], None, None, False)
-        known = [(n, node.name, i) for n, (node, i) in enumerate(zip(trace.inputs, self.places))
-                 if node is not None and i is not None]  # fmt: skip
-        self.op.noted = lambda inputs: guards.note(
-            {n: (name, inputs[i]._spec) for n, name, i in known},
-            modes.recording and any(map(history, inputs)), ctx,
-        )  # fmt: skip
 
     def _fill(self) -> Last:
         """Collect all arrays of the graph except the inputs of the call."""
@@ -187,13 +173,10 @@ class PlacedTrace:
                 for name, array in taken + given if monitor_all else given:
                     callback(name, node.op.name, array)
 
-        return self.unflatten(self.op_by_op(flat, watch))
-
-    def op_by_op(self, flat: Sequence[NDArray | None], watch: Watch) -> list[NDArray]:
-        """The values of the graph, uncompiled; `watch` sees each op."""
         values = dict(zip(self.op.variables, self.arrays_for(flat)))
         keys = self.trace.keys(self.trace.draws(modes.training), self.ctx)
-        return evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
+        results = evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
+        return self.unflatten(results)
 
 
 class CompiledForward:
@@ -202,7 +185,6 @@ class CompiledForward:
     def __init__(self, block: Any, flags: Any = ()):
         self._block = weakref.ref(block)
         self.flags = flags
-        self.guards = Guards()
         self.kept = ProgramCache(CachedOp.flag(flags, "static_alloc"))
         self.traces: dict[Any, tuple[SymbolicTrace, Any]] = {}
         self.placed: dict[Any, PlacedTrace] = {}
@@ -324,9 +306,7 @@ class CompiledForward:
                 compiled._forget(key, ctx)
 
         name = block.name or type(block).__name__.lower()
-        found = PlacedTrace(
-            trace, outputs, ctx, name, self.flags, self.guards, self.kept, emptied
-        )  # fmt: skip
+        found = PlacedTrace(trace, outputs, ctx, name, self.flags, self.kept, emptied)
         self.traces[key] = trace, outputs
         self.placed[key, ctx] = found
         if trace.general:

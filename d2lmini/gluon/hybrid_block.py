@@ -36,7 +36,6 @@ from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.compare_hybrid import Comparison, compare
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.graphs import complete_shapes, complete_types, export
@@ -196,8 +195,7 @@ class HybridBlock(Block):
         Earlier compiled programs are dropped. Memory is always planned for each shape; with
         static_alloc the memory of intermediate results is kept between calls, whatever its size.
         With static_alloc and static_shape, calls on CUDA GPUs run as CUDA graphs where possible
-        (see `cuda_graphs`), and `engine.bulk` around a training step makes the whole step one CUDA
-        graph.
+        (see `cuda_graphs`).
 
         With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment) forward
         keeps the fewest bytes for backward from which backward can compute what it reads by cheap
@@ -242,17 +240,12 @@ class HybridBlock(Block):
         self._op_hooks.append((callback, monitor_all))
         self._drop_programs()
 
-    def guard_misses(self) -> list[str]:
-        """The reason for each recompilation after the first compilation, as text; the last 100."""
-        return list(self._compiled().guards.misses)
-
     def cuda_graphs(self) -> list[str]:
-        """One line for each program meant to run as CUDA graphs, and for each bulk segment that
-        begins with that program: the number of CUDA graphs, or why the program runs op by op. Empty
-        unless the Block is hybridized with static_alloc and static_shape and runs on a CUDA GPU."""
+        """One line for each program meant to run as CUDA graphs: the number of CUDA graphs, or why
+        the program runs op by op. Empty unless the Block is hybridized with static_alloc and
+        static_shape and runs on a CUDA GPU."""
         found = [program.replays for program in programs_of(self._compiled())]
-        replays = [graphs for graphs in found if graphs is not None]
-        return [str(graphs) for one in replays for graphs in (one, *one.segments.values())]
+        return [str(graphs) for graphs in found if graphs is not None]
 
     def program(self, *inputs: Any) -> Programs:
         """The programs compiled so far, forward and backward; they print as Python. With `inputs`,
@@ -261,12 +254,6 @@ class HybridBlock(Block):
         if inputs:
             self(*inputs)
         return programs_of(compiled)
-
-    def compare_hybrid(self, *inputs: Any, train: bool = False, **tolerance: float) -> Comparison:
-        """Run the Block eagerly and compiled and report the first node that differs, gradients
-        included. train: run in training mode. tolerance: rtol=1e-4, atol=1e-5. See
-        `compare_hybrid.py`."""
-        return compare(self, inputs, train, **tolerance)
 
     def optimize_for(
         self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any

@@ -3,7 +3,7 @@
 base       `Initializer`: the meaning of parameter names; `register`, `create`
 values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: fixed values
 draws      `Uniform`, `Normal`, `Xavier`, `MSRAPrelu`, `Orthogonal`: drawn by `nd.random`
-choices    `Mixed`, `Load`, `FusedRNN`: initializers that delegate to others or to a file
+choices    `Mixed`, `Load`: initializers that delegate to others or to a file
 
 >>> from d2lmini import init, nd
 >>> weight = nd.zeros((3, 4))
@@ -23,16 +23,30 @@ Init dense0_weight (3, 4)
 """
 
 # isort: off
-from d2lmini.initializer.base import InitDesc, Initializer, alias, create, register
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
+from d2lmini.initializer.base import (
+    LEFT_OUT,
+    InitDesc,
+    Initializer,
+    alias,
+    create,
+    register,
+)
 from d2lmini.initializer.values import Bilinear, Constant, LSTMBias, One, Zero
 from d2lmini.initializer.draws import MSRAPrelu, Normal, Orthogonal, Uniform, Xavier
-from d2lmini.initializer.choices import FusedRNN, Load, Mixed
+from d2lmini.initializer.choices import Load, Mixed
 
 #: The names in later versions of MXNet.
 Zeros, Ones = Zero, One
 
 __all__ = [
-    "Bilinear", "Constant", "FusedRNN", "InitDesc", "Initializer", "LSTMBias", "Load", "MSRAPrelu",
-    "Mixed", "Normal", "One", "Ones", "Orthogonal", "Uniform", "Xavier", "Zero", "Zeros", "alias",
-    "create", "register",
+    "Bilinear", "Constant", "InitDesc", "Initializer", "LSTMBias", "Load", "MSRAPrelu", "Mixed",
+    "Normal", "One", "Ones", "Orthogonal", "Uniform", "Xavier", "Zero", "Zeros", "alias", "create",
+    "register",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("initializer", name, __all__, left_out=LEFT_OUT)

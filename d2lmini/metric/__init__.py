@@ -15,7 +15,17 @@ custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined
 """
 
 # isort: off
-from d2lmini.metric.base import EvalMetric, alias, check_label_shapes, create, register
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
+from d2lmini.metric.base import (
+    LEFT_OUT,
+    EvalMetric,
+    alias,
+    check_label_shapes,
+    create,
+    register,
+)
 from d2lmini.metric.classes import (
     Accuracy,
     CrossEntropy,
@@ -24,11 +34,15 @@ from d2lmini.metric.classes import (
     TopKAccuracy,
 )
 from d2lmini.metric.tables import F1, MCC, PCC
-from d2lmini.metric.values import MAE, MSE, RMSE, Caffe, Loss, PearsonCorrelation, Torch
+from d2lmini.metric.values import MAE, MSE, RMSE, Loss, PearsonCorrelation
 from d2lmini.metric.custom import CompositeEvalMetric, CustomMetric, np
 
 __all__ = [
-    "Accuracy", "Caffe", "CompositeEvalMetric", "CrossEntropy", "CustomMetric", "EvalMetric", "F1",
-    "Loss", "MAE", "MCC", "MSE", "NegativeLogLikelihood", "PCC", "PearsonCorrelation", "Perplexity",
-    "RMSE", "TopKAccuracy", "Torch", "alias", "check_label_shapes", "create", "np", "register",
+    "Accuracy", "CompositeEvalMetric", "CrossEntropy", "CustomMetric", "EvalMetric", "F1", "Loss",
+    "MAE", "MCC", "MSE", "NegativeLogLikelihood", "PCC", "PearsonCorrelation", "Perplexity", "RMSE",
+    "TopKAccuracy", "alias", "check_label_shapes", "create", "np", "register",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("metric", name, __all__, left_out=LEFT_OUT)

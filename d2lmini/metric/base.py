@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import numpy
 
 from d2lmini import ndarray as nd
+from d2lmini.base import explain_left_out
 from d2lmini.ndarray import NDArray
 
 #: The named arrays that an update uses; None: all.
@@ -34,6 +35,9 @@ Names = list[str] | None
 
 #: Metric classes by each of their names, in lower case.
 _registry: dict[str, Callable[..., EvalMetric]] = {}
+
+#: Metrics of MXNet that d2lmini leaves out, and what to use instead.
+LEFT_OUT = dict.fromkeys(("Caffe", "Torch"), "Loss does the same, with another name=")
 
 #: Largest number of batches whose results stay on the device.
 _MOST_PENDING = 512
@@ -270,6 +274,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
             ) from None
     if metric.lower() not in _registry:
         raise ValueError(
-            f"no metric is registered as {metric[:100]!r}; there are {', '.join(sorted(_registry))}"
+            explain_left_out("metric", metric, LEFT_OUT)
+            or f"no metric is registered as {metric[:100]!r}; there are "
+            f"{', '.join(sorted(_registry))}"
         )
     return _registry[metric.lower()](*args, **kwargs)

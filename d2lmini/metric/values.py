@@ -139,17 +139,3 @@ class Loss(EvalMetric):
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
             pred = as_array(pred)
             self._add(pred.sum(), pred.size)
-
-
-@register
-class Torch(Loss):
-    """`Loss` under an old name."""
-
-    __init__ = with_defaults(Loss.__init__, name="torch")
-
-
-@register
-class Caffe(Loss):
-    """`Loss` under an old name."""
-
-    __init__ = with_defaults(Loss.__init__, name="caffe")

@@ -27,7 +27,9 @@ LEFT_OUT = {
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
+        multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
+    "x[:] = 0 for each array does the same": "reset_arrays",
     "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
     "as all of MXNet's custom operators": "Custom",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",

@@ -70,6 +70,6 @@ from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuff
 from d2lmini.ops import update  # sgd_update, nag_mom_update, signum_update
 from d2lmini.ops import update_adaptive  # adam_update, rmsprop_update, ftrl_update
 from d2lmini.ops import update_norms  # lamb_update_phase1, multi_lars, all_finite
-from d2lmini.ops import update_multi  # multi_sgd_update; one task for all parameters
+from d2lmini.ops import update_multi  # one task for all parameters
 
 from d2lmini.ops import fluent  # operators, functions and methods of values

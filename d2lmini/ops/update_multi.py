@@ -9,12 +9,12 @@ steps in sequence. It processes chunks whose boundaries depend on sizes alone.
     steps   [Step(sgd_mom_update, {"lr": 0.1, "momentum": 0.9}), Step(sgd_mom_update, ...)]
     data    weight0, grad0, mom0, weight1, grad1, mom1
 
-The `multi_` and `preloaded_multi_` ops are MXNet's own ops of this kind.
+The `preloaded_multi_` ops are MXNet's own ops of this kind; LARS uses them.
 
 >>> from d2lmini import nd
->>> w = [nd.ones(2), nd.ones(3)]
->>> _ = nd.multi_sgd_update(w[0], nd.ones(2), w[1], nd.ones(3), lrs=(0.5, 1.0), wds=(0.0, 0.0),
-...                         num_weights=2, out=w)
+>>> w, lrs, wds = [nd.ones(2), nd.ones(3)], nd.array([0.5, 1]), nd.zeros(2)
+>>> _ = nd.preloaded_multi_sgd_update(w[0], nd.ones(2), w[1], nd.ones(3), lrs, wds, num_weights=2,
+...                                   out=w)
 >>> w[1]
 <BLANKLINE>
 [0. 0. 0.]
@@ -101,13 +101,11 @@ def run(
     steps: Sequence[UpdateStep],
     groups: list[tuple],
     outs: Sequence[Any],
-    numbers: Any = None,
 ) -> None:
     """Run all steps, in blocks, on all cores. groups: the arrays of each step, weight first;
-    outs: the destination of each new weight; numbers: on a GPU, an array from which the steps read
-    the numbers in their formulas (`numbers_of`)."""
+    outs: the destination of each new weight."""
     if xp is not np:
-        run.kernels[kind_of(xp)](xp, steps, groups, outs, numbers)
+        run.kernels[kind_of(xp)](xp, steps, groups, outs)
         return
     flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
     places = [out.reshape(-1) for out in outs]
@@ -165,11 +163,10 @@ def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tup
 
 
 @op(infer=_infer_steps, outputs=0, mutates=_written, flops=0, grad=None)
-def _fused_update(xp, *data, steps, numbers=None):
-    """Run each of `steps` in place, on its arrays; no output. A CUDA graph reads the `numbers` of
-    the steps, which change from step to step, from memory."""
+def _fused_update(xp, *data, steps):
+    """Run each of `steps` in place, on its arrays; no output."""
     groups = groups_of(steps, data)
-    run(xp, steps, groups, [arrays[0] for arrays in groups], numbers)
+    run(xp, steps, groups, [arrays[0] for arrays in groups])
     return ()
 
 
@@ -177,100 +174,63 @@ def _fused_update(xp, *data, steps, numbers=None):
 
 
 def _states(width: int) -> Any:
-    """The positions of the states when each weight has `width` arrays. Two arrays of rates and
-    decays may follow."""
+    """The positions of the states when each weight has `width` arrays, before rates and decays."""
     return lambda n, attrs: [i for i in range(n - n % width) if i % width > 1]
 
 
-def _numbers(name: str, values: Any, n: int) -> list[float]:
-    values = list(values) if isinstance(values, (tuple, list)) else [values]
-    if len(values) != n:
-        raise MXNetError(f"{name} has {len(values)} numbers, but there are {n} weights")
-    return [float(v) for v in values]
-
-
 def _infer(rule: Op) -> Any:
-    """Outputs of `rule` on each of the weights; lrs and wds may follow as two arrays."""
+    """Outputs of `rule` on each of the weights; lrs and wds follow as two arrays."""
     width = len(rule.input_names)
 
-    def infer(*data: Spec, lrs: Any = None, wds: Any = None, num_weights: int, **_attrs: Any):
-        extra = 2 if lrs is None else 0
-        if len(data) != width * num_weights + extra:
+    def infer(*data: Spec, num_weights: int, **_attrs: Any) -> list[Spec]:
+        if len(data) != width * num_weights + 2:
             raise MXNetError(
-                f"num_weights={num_weights} weights take {width * num_weights + extra} arrays, "
+                f"num_weights={num_weights} weights take {width * num_weights + 2} arrays, "
                 f"got {len(data)}"
             )
-        if lrs is not None:
-            _numbers("lrs", lrs, num_weights)
-            _numbers("wds", wds, num_weights)
         return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
 
     return infer
 
 
-def _many(xp: Any, rule: Op, data: Any, lrs: Any, wds: Any, out: Any, **attrs: Any) -> Any:
-    if lrs is None:
-        *data, lrs, wds = data
-    if xp is np or isinstance(lrs, (tuple, list)):
-        lrs, wds = map(float, lrs), map(float, wds)
-    steps = [
-        UpdateStep(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)
-    ]
-    groups = groups_of(steps, data)
-    outs = [xp.empty_like(arrays[0]) for arrays in groups] if out is None else out
-    run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
-    return outs
-
-
-def _count(*, num_weights: int, **_attrs: Any) -> int:
-    return num_weights
-
-
-def _declare(rule: Op, preloaded: bool) -> None:
-    """`multi_RULE`: the rule on many weights. preloaded: rates and decays are the two last arrays,
+def _declare(rule: Op) -> None:
+    """`preloaded_multi_RULE`: the rule on many weights. Rates and decays are the two last arrays,
     which need not be computed yet (see `multi_lars`)."""
     own = signature_of(rule.compute).without("lr", "wd", "lazy_update", "out")
-    width, inputs = len(own.inputs), ", ".join(own.inputs)
-    if preloaded:
-        name = f"preloaded_multi_{rule.name}"
-        doc = f"`multi_{rule.name}` of ({inputs}) ..., lrs, wds."
-    else:
-        name = f"multi_{rule.name}"
-        doc = f"`{rule.name}` of ({inputs}) ..., with a rate and a decay for each; the new weights."
+    width = len(own.inputs)
     signature = Signature(
-        ("data",), (*(() if preloaded else ("lrs", "wds")), *own.words, "num_weights", "out"),
-        {**own.defaults, "num_weights": 1}, {**own.annotations, "num_weights": "int"},
-        variadic=True,
+        ("data",), (*own.words, "num_weights", "out"), {**own.defaults, "num_weights": 1},
+        {**own.annotations, "num_weights": "int"}, variadic=True,
     )  # fmt: skip
 
     def names(attrs: dict[str, Any]) -> list[str]:
         each = [f"{what}_{i}" for i in range(attrs["num_weights"]) for what in own.inputs]
-        return [*each, *(("lrs", "wds") if preloaded else ())]
+        return [*each, "lrs", "wds"]
 
     @op(
-        name, infer=_infer(rule), outputs=_count, mutates=_states(width) if width > 2 else (),
-        elementwise=True, flops=rule.flops, grad=None, counted_inputs=names,
-        symbolic=rule is not sgd_mom_update, free_dtypes=("data",) if preloaded else (),
+        f"preloaded_multi_{rule.name}", infer=_infer(rule),
+        outputs=lambda *, num_weights, **_: num_weights,
+        mutates=_states(width) if width > 2 else (), elementwise=True, flops=rule.flops, grad=None,
+        counted_inputs=names, symbolic=rule is not sgd_mom_update, free_dtypes=("data",),
     )  # fmt: skip
-    @with_signature(signature, doc)
-    def _(xp, *data, lrs=None, wds=None, num_weights=1, out=None, **attrs):
-        return _many(xp, rule, data, lrs, wds, out, **attrs)
+    @with_signature(
+        signature, f"`{rule.name}` of ({', '.join(own.inputs)}) ..., lrs, wds; the new weights."
+    )
+    def _(xp, *data, num_weights=1, out=None, **attrs):
+        *arrays, lrs, wds = data
+        if xp is np:
+            lrs, wds = map(float, lrs), map(float, wds)
+        steps = [
+            UpdateStep(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)
+        ]
+        groups = groups_of(steps, arrays)
+        outs = [xp.empty_like(group[0]) for group in groups] if out is None else out
+        run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
+        return outs
 
 
 for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
-    for _preloaded in (False, True):
-        _declare(_rule, _preloaded)
-
-
-@op(
-    infer=lambda *data, num_arrays: (), outputs=0, mutates=lambda n, attrs: range(n), flops=0,
-    grad=None, always_written=("num_arrays",),
-)  # fmt: skip
-def reset_arrays(xp, *data, num_arrays: int):
-    """Set all the arrays to zero; no output."""
-    for x in data:
-        x.fill(0)
-    return ()
+    _declare(_rule)
 
 
 def _one_factor(factor: Spec, *data: Spec) -> tuple:

@@ -12,7 +12,7 @@
 
 optimizer  the base class: names, learning rates, weight decay, counts of updates
 fused      base class of elementwise optimizers: one engine task for all parameters
-sgd        SGD, NAG, Signum, SGLD, DCASGD
+sgd        SGD, NAG, Signum
 adaptive   AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
 layerwise  LAMB, LARS: learning rates scaled by norms of whole parameters
 updater    Updater: an optimizer with the states of its weights, and their files
@@ -20,10 +20,13 @@ updater    Updater: an optimizer with the states of its weights, and their files
 
 from __future__ import annotations
 
-from d2lmini.optimizer.optimizer import Optimizer, Test, create, register
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
+from d2lmini.optimizer.optimizer import LEFT_OUT, Optimizer, Test, create, register
 
 from d2lmini.optimizer.fused import Fused  # isort: skip
-from d2lmini.optimizer.sgd import DCASGD, NAG, SGD, SGLD, Signum, ccSGD  # isort: skip
+from d2lmini.optimizer.sgd import NAG, SGD, Signum, ccSGD  # isort: skip
 from d2lmini.optimizer.adaptive import (  # isort: skip
     FTML,
     AdaDelta,
@@ -39,7 +42,11 @@ from d2lmini.optimizer.layerwise import LAMB, LARS  # isort: skip
 from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 
 __all__ = [
-    "DCASGD", "FTML", "LAMB", "LARS", "NAG", "SGD", "SGLD", "AdaDelta", "AdaGrad", "Adam", "AdamW",
-    "Adamax", "Ftrl", "Fused", "Nadam", "Optimizer", "RMSProp", "Signum", "Test", "Updater",
-    "ccSGD", "create", "get_updater", "register",
+    "FTML", "LAMB", "LARS", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "AdamW", "Adamax", "Ftrl",
+    "Fused", "Nadam", "Optimizer", "RMSProp", "Signum", "Test", "Updater", "ccSGD", "create",
+    "get_updater", "register",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("optimizer", name, __all__, left_out=LEFT_OUT)

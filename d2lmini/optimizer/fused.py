@@ -89,14 +89,14 @@ class Fused(Optimizer):
             if mixed and self._is_mixed(w):
                 steps.append(UpdateStep(op, attrs, True))
                 master, inner = self._split(s)
-                data += (*self._inputs(inner, w), master)
+                data += (*self._inputs(inner), master)
             else:
                 steps.append(UpdateStep(op, attrs))
-                data += self._inputs(s, w)
+                data += self._inputs(s)
         if data:
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)
 
-    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
+    def _inputs(self, state: Any) -> tuple[NDArray, ...]:
         """The inputs of the op after weight and gradient."""
         if state is None:
             return ()

@@ -142,5 +142,5 @@ class LARS(_StateWithMasterLast):
         data: list[NDArray] = []
         for w, g, s in zip(weight, grad, state, strict=True):
             master, inner = self._split(s) if mixed else (None, s)
-            data += (w, g, *self._inputs(inner, w), *((master,) if mixed else ()))
+            data += (w, g, *self._inputs(inner), *((master,) if mixed else ()))
         _call(name + "_update", *data, scaled, decays, out=list(weight), **attrs)

@@ -34,8 +34,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d2lmini import callsite
+from d2lmini.base import explain_left_out
 from d2lmini.bfloat16 import is_half
 from d2lmini.ndarray import NDArray, zeros
+
+#: Optimizers of MXNet that d2lmini leaves out, and what to use instead.
+LEFT_OUT = {
+    "DCASGD": "no gradient is late here as on MXNet's servers: SGD takes its place",
+    "LBSGD": "LARS and a warmup of lr_scheduler take its place",
+    "SGLD": "SGD at half the rate does the same if nd.random.normal(0, lr**0.5, w.shape) is added "
+    "to each weight w after the step",
+}
 
 
 class Optimizer:
@@ -119,7 +128,10 @@ class Optimizer:
         klass = Optimizer.opt_registry.get(name.lower())
         if klass is None:
             known = ", ".join(sorted(Optimizer.opt_registry))
-            raise ValueError(f"Cannot find optimizer {name}; there are {known}")
+            raise ValueError(
+                explain_left_out("optimizer", name, LEFT_OUT)
+                or f"Cannot find optimizer {name}; there are {known}"
+            )
         return klass(**kwargs)
 
     # -- what subclasses fill in -------------------------------------------------------------------

@@ -7,18 +7,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from d2lmini import environment
-from d2lmini.ndarray import NDArray, random
+from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Op
 from d2lmini.ops.update import (
-    _dcasgd_mom_update,
-    _dcasgd_update,
-    _sgld_update,
     nag_mom_update,
     sgd_mom_update,
     sgd_update,
@@ -47,9 +43,9 @@ class Momentum(Fused):
             return self.with_momentum, {"lr": lr, "momentum": self.momentum}
         return self.without, {"lr": lr}
 
-    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
+    def _inputs(self, state: Any) -> tuple[NDArray, ...]:
         # A momentum that the user has set to 0 leaves the states unused.
-        return super()._inputs(state, weight) if self.momentum else ()
+        return super()._inputs(state) if self.momentum else ()
 
 
 class _StateWithMasterLast(Momentum):
@@ -112,41 +108,3 @@ class Signum(Momentum):
         if self.momentum and self.wd_lh:
             attrs["wd_lh"] = self.wd_lh
         return op, attrs
-
-
-@register
-class SGLD(Fused):
-    """Stochastic gradient Langevin dynamics: half a gradient step plus noise of variance lr, which
-    makes the weights sample the posterior. `_sgld_update`."""
-
-    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
-        self._deviation = math.sqrt(lr)
-        return _sgld_update, {"lr": lr}
-
-    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
-        dtype = np.float32 if self._is_mixed(weight) else weight.dtype
-        noise = random.normal(0, self._deviation, weight.shape, dtype, weight.context)
-        return (noise,)
-
-
-@register
-class DCASGD(Momentum):
-    """SGD for delayed gradients, corrected by the change of the weight since the gradient was
-    computed. State: (momentum or None, previous weight). `_dcasgd_update`."""
-
-    with_momentum = _dcasgd_mom_update
-    without = _dcasgd_update
-
-    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any):
-        super().__init__(momentum, **kwargs)
-        self.lamda = lamda
-
-    def create_state(self, index: Any, weight: NDArray) -> Any:
-        return super().create_state(index, weight), weight.copy()
-
-    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
-        op, attrs = super().step(index, lr, wd)
-        return op, {**attrs, "lamda": self.lamda}
-
-    def _inputs(self, state: Any, weight: NDArray) -> tuple[NDArray, ...]:
-        return tuple(state) if self.momentum else (state[1],)

@@ -30,7 +30,7 @@ ODD: list[Any] = [
 KINDS: list[tuple[str, dict, dict, str, bool]] = [
     ("sgd", {"momentum": 0.9}, {}, "rollover", True),
     ("adam", {"lr_scheduler": "factor"}, {"update_on_kvstore": False}, "keep", True),
-    ("sgld", {}, {"update_on_kvstore": False}, "discard", False),
+    ("lamb", {}, {"update_on_kvstore": False}, "discard", False),
 ]
 
 _made: dict[int, Path] = {}

@@ -104,7 +104,6 @@ OWN = {
     "sgd": {"momentum": (0.0, 0.5, 0.9, 1.0)},
     "nag": {"momentum": (0.0, 0.5, 0.9)},
     "signum": {"momentum": (0.5, 0.9), "wd_lh": (0.0, 0.1)},
-    "dcasgd": {"momentum": (0.0, 0.5, 0.9), "lamda": (0.0, 0.04, 1.0)},
     "adam": {"beta1": (0.0, 0.5, 0.9), "beta2": (0.5, 0.999), "epsilon": (1e-14, 1e-8, 1.0)},
     "adamw": {
         "beta1": (0.0, 0.9), "beta2": (0.5, 0.999), "epsilon": (1e-14,),
@@ -132,7 +131,7 @@ OWN = {
 
 
 #: Those that MXNet computes in float16 then, in part or wholly.
-_NOT_MIXED = ("dcasgd", "adadelta", "adamax", "nadam", "ftml", "lars", "lamb")
+_NOT_MIXED = ("adadelta", "adamax", "nadam", "ftml", "lars", "lamb")
 
 
 def optimizer(rng: random.Random, seed: int) -> Optimizer:
@@ -183,8 +182,6 @@ def optimizer(rng: random.Random, seed: int) -> Optimizer:
 def _not_in_mxnet(name: str, common: dict, own: dict) -> str:
     if name == "adamw":
         return "it has no optimizer of that name"
-    if name == "dcasgd" and own["momentum"]:
-        return "its dcasgd asks `if momentum` of an array"
     if name == "nag" and common["wd"] and own["momentum"]:
         return "in place it takes the new weight for the decay in nag's momentum"
     if name in ("ftrl", "ftml") and _starts_at_0(common):

@@ -64,8 +64,7 @@ RECURRENT = "gluon.rnn.{cell}(4, num_layers={layers}, dropout={p})"
 
 INITS = ("'xavier'", "init.Normal(0.5)", "init.Uniform(0.5)", "init.Orthogonal()", "'ones'")
 
-OPTIMIZERS = ("'sgd', {'learning_rate': 0.01}", "'sgld', {'learning_rate': 1e-4}",
-              "'adam', {'learning_rate': 0.01}")  # fmt: skip
+OPTIMIZERS = ("'sgd', {'learning_rate': 0.01}", "'adam', {'learning_rate': 0.01}")
 
 STEPS = {
     "train": """

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import resume_job
-from resume_job import Job
+from resume_job import Job, Noisy
 
 from d2lmini import MXNetError, autograd, cpu, gluon, gpu, lr_scheduler, nd, random, virtual_gpus
 from d2lmini.gluon import data as gdata
@@ -42,8 +42,9 @@ def interrupted(folder, *stops, **options):
         {"hybridize": True, "num_workers": 2},
         {"optimizer": ("adam", {}), "contexts": TWO},
         {"contexts": TWO, "options": {"update_on_kvstore": False}},
-        {"contexts": TWO, "optimizer": ("sgld", {}), "options": {"update_on_kvstore": False}},
-        {"optimizer": ("sgld", {}), "last_batch": "rollover"},
+        {"contexts": TWO, "optimizer": (Noisy, {}), "options": {"update_on_kvstore": False}},
+        {"optimizer": (Noisy, {}), "last_batch": "rollover"},
+        {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
         {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
     ],
     ids=str,
@@ -140,9 +141,8 @@ def test_copies_and_states_that_differ_by_device(tmp_path):
         net = gluon.nn.Dense(2, in_units=3)
         net.cast("float16")
         net.initialize(ctx=TWO)
-        options = {"learning_rate": 0.01, "multi_precision": True}
-        how = {"update_on_kvstore": False}
-        trainer = gluon.Trainer(net.collect_params(), "sgld", options, **how)
+        noisy = Noisy(learning_rate=0.01, multi_precision=True)
+        trainer = gluon.Trainer(net.collect_params(), noisy, update_on_kvstore=False)
         checkpoint = gluon.Checkpoint(folder, net, trainer)
         for step in range(checkpoint.restore() or 0, until):
             with autograd.record():

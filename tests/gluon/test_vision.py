@@ -428,20 +428,10 @@ def test_sizes_and_places():
     assert np.array_equal(T.CropResize(1, 2, 5, 3)(x).asnumpy(), COLOUR[2:5, 1:6])
     assert T.CropResize(1, 2, 5, 3, size=(7, 4), interpolation=0)(x).shape == (4, 7, 3)
     assert T.CenterCrop((16, 4))(x).shape == (4, 16, 3)  # the middle 8 x 2, enlarged
-    assert T.RandomCrop(4, pad=2, pad_value=9)(x).shape == (4, 4, 3)
-    grown = T.RandomCrop((10, 8), pad=1, pad_value=9)(x).asnumpy()  # one place only
-    assert np.array_equal(grown[1:-1, 1:-1], COLOUR) and (grown[0] == 9).all()
 
 
 def test_random_crops_are_parts_of_the_image():
     places = np.arange(48, dtype="float32").reshape(6, 8, 1)
-    seen = set()
-    for _ in range(60):
-        part = T.RandomCrop((3, 2))(picture(places)).asnumpy()[..., 0]
-        first = int(part[0, 0])
-        assert np.array_equal(part, places[first // 8 :, first % 8 :][:2, :3, 0])
-        seen.add(first)
-    assert len(seen) > 15  # of 30
     for _ in range(30):
         part = T.RandomResizedCrop(5, scale=(0.2, 0.6))(picture(places)).asnumpy()
         assert part.shape == (5, 5, 1) and part.min() >= 0 and part.max() <= 47
@@ -504,9 +494,6 @@ def test_other_random_transforms():
     shift = y - COLOUR
     np.testing.assert_allclose(shift, np.broadcast_to(shift[0, 0], shift.shape), atol=1e-4)
     assert np.array_equal(T.RandomLighting(0)(x).asnumpy(), COLOUR)
-    grey = T.RandomGray(1)(x).asnumpy()
-    assert (grey[..., 0] == grey[..., 1]).all() and (grey[..., 0] == grey[..., 2]).all()
-    assert np.array_equal(T.RandomGray(0)(x).asnumpy(), COLOUR)
     assert T.RandomApply([T.Cast()], p=0)(x) is x
     assert T.RandomApply(T.Cast("float16"), p=1)(x).dtype == np.float16
 

@@ -214,13 +214,12 @@ WAYS = {
     "eager": None,
     "compiled": {},
     "CUDA graphs": {"static_alloc": True, "static_shape": True},
-    "one CUDA graph": {"static_alloc": True, "static_shape": True},
 }
 
 
 def training(ctx: Context, batch: int = 256, width: int = 1024, repeats: int = 20) -> Iterator[Row]:
-    """A training step of each net: as it is written, compiled, replayed, and replayed as a whole.
-    The figures of the last two stand only if they were graphs."""
+    """A training step of each net: as it is written, compiled, and replayed. The figures of the
+    last stand only if they were graphs."""
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     for what, (layers, shape) in NETS.items():
         x, y = nd.random.uniform(shape=(batch, *shape), ctx=ctx), nd.zeros((batch,), ctx=ctx)
@@ -232,14 +231,11 @@ def training(ctx: Context, batch: int = 256, width: int = 1024, repeats: int = 2
                 net.hybridize(**options)
             trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
 
-            bulk = 100 if name == "one CUDA graph" else 0
-
-            def step(net=net, trainer=trainer, x=x, y=y, bulk=bulk) -> None:
-                with engine.bulk(bulk):
-                    with autograd.record():
-                        total = loss(net(x), y)
-                    total.backward()
-                    trainer.step(batch)
+            def step(net=net, trainer=trainer, x=x, y=y) -> None:
+                with autograd.record():
+                    total = loss(net(x), y)
+                total.backward()
+                trainer.step(batch)
                 nd.waitall()
 
             for _ in range(3):  # until they are recorded

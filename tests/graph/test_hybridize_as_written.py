@@ -15,7 +15,6 @@ import pytest
 
 from d2lmini import MXNetError, autograd, init, nd, random
 from d2lmini.gluon import HybridBlock, compiled, nn
-from d2lmini.graph import program_node
 
 
 class Tenfold(autograd.Function):
@@ -234,34 +233,6 @@ def test_eager_and_hybridized_agree(name: str, kind: str, order: list[str], monk
 @pytest.mark.parametrize("function", IN_PLACE)
 def test_writes_into_what_others_see(function, kind):
     check(lambda: KINDS[kind](function), ["predict"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", AS_WRITTEN)
-@pytest.mark.filterwarnings("ignore:(.|\n)*not compiled")
-def test_compare_hybrid_agrees(name: str, kind: str):
-    net = KINDS[kind](AS_WRITTEN[name])
-    net.initialize(init.Xavier())
-    net.hybridize()
-    for train in (False, True):
-        assert net.compare_hybrid(nd.ones((2, 4)), train=train)
-
-
-def test_compare_hybrid_sees_gradients(monkeypatch):
-    """A program whose outputs are right, and whose gradients are not."""
-    net = nn.Dense(3, in_units=2)
-    net.initialize()
-    net.hybridize()
-    assert net.compare_hybrid(nd.ones((2, 2)))
-    right = program_node.ProgramNode.gradients
-
-    def wrong(self, *how):
-        return [None if g is None else g * 2 for g in right(self, *how)]
-
-    monkeypatch.setattr(program_node.ProgramNode, "placing", False)
-    monkeypatch.setattr(program_node.ProgramNode, "gradients", wrong)
-    found = net.compare_hybrid(nd.ones((2, 2)))
-    assert not found and all(what.startswith("gradient of ") for what in found.differences)
 
 
 def test_a_net_that_runs_as_written_has_compiled_children(monkeypatch):

@@ -76,18 +76,6 @@ def test_a_hybrid_forward_is_traced_for_the_first_arguments():
         assert y.asnumpy().tolist() == (ARGUMENTS[words][0] * 2).asnumpy().tolist()
 
 
-def test_misses_name_inputs_that_come_and_go():
-    net = Plain()
-    net.hybridize()
-    for words in ("x", "x, x", "x", "z, x"):
-        net(*ARGUMENTS[words])
-    net = Plain()
-    net.hybridize()
-    for words in ("x, x", "x"):
-        net(*ARGUMENTS[words])
-    assert net.guard_misses() == ["input 1 was given in all calls before"]
-
-
 # -- many shapes -----------------------------------------------------------------------------------
 
 
@@ -116,8 +104,6 @@ def test_what_is_kept_of_many_shapes_is_bounded(kind, monkeypatch):
     assert len(compiled.kept._programs) == program_cache.LEAST
     assert len(linecache.cache) - files <= len(programs) + 2
     assert len(compiled.traces) <= len(programs) and len(compiled.placed) <= len(programs)
-    assert len(compiled.guards.misses) == 100
-    assert max(map(len, compiled.guards.misses)) < 400
     # One that was forgotten is compiled again.
     before = net(nd.ones((119, 2))).asnumpy()
     for n in (1, 119, 2, 119):
@@ -174,19 +160,6 @@ def test_arenas_of_calls_at_once_are_apart():
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_misses_are_told_in_a_few_words():
-    net = nn.Dense(1, in_units=1, flatten=False)
-    net.initialize()
-    net.hybridize()
-    for n in range(1, 15):
-        net(nd.ones((n, 1)))
-    assert net.guard_misses()[-1] == (
-        "input 0 (data): shape (14, 1) was not seen before (have 5 others, "
-        + ", ".join(f"({n}, 1)" for n in range(6, 14))
-        + ")"
-    )
 
 
 # -- errors name the line in the Block -------------------------------------------------------------

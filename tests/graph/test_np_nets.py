@@ -187,7 +187,7 @@ def test_np_arrays_have_the_fast_path(make):
             net(*inputs)
     after = engine.stats()
     assert after.inline - before.inline == 10 == after.pushed - before.pushed
-    assert len(net.program()) == 1 and net.guard_misses() == []
+    assert len(net.program()) == 1
 
 
 def test_tiny_operations_run_inline():
@@ -248,14 +248,10 @@ def test_in_place_operations():
     same(net(data()), eager)
 
 
-def test_compare_hybrid_and_summary(capsys):
+def test_summary(capsys):
     net = tiny_net(4, 2)
     net.summary(np.ones((2, 3)))
     assert "Total params: 26" in capsys.readouterr().out
-    net.hybridize()
-    net(np.ones((2, 3)))
-    for train in (False, True):
-        assert str(net.compare_hybrid(np.ones((2, 3)), train=train)).startswith("equal")
 
 
 def test_symbol_of_recorded_np_operations():

@@ -142,8 +142,7 @@ def test_create_says_what_there_is():
     [init.Zero(), init.One(), init.Constant(2.5), init.Constant([1, 2]), init.Uniform(0.3),
      init.Constant(nd.array([1, 2])), init.Constant(np.float32(3)), init.Normal(0.5),
      init.Orthogonal(2, "normal"), init.Xavier("gaussian", "in", 2.34),
-     init.MSRAPrelu("out", 0.1), init.Bilinear(), init.LSTMBias(2.0),
-     init.FusedRNN("xavier", 3, 2, "lstm", True)],
+     init.MSRAPrelu("out", 0.1), init.Bilinear(), init.LSTMBias(2.0)],
     ids=lambda made: type(made).__name__,
 )  # fmt: skip
 def test_dumps_and_create_go_round(made):
@@ -340,51 +339,6 @@ def test_load(tmp_path, caplog):
     nd.save(path, [nd.ones(1)])
     with pytest.raises(TypeError, match="dict"):
         init.Load(path)
-
-
-@pytest.mark.parametrize(
-    ("mode", "gates"), [("lstm", "ifco"), ("gru", "rzo"), ("rnn_tanh", [""]), ("rnn_relu", [""])]
-)
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_fused_rnn_fills_part_by_part(mode, gates, bidirectional):
-    H, L, n_in = 3, 2, 2
-    D, rows = 1 + bidirectional, len(gates) * H
-    size = D * rows * (n_in + H + 2) + (L - 1) * D * rows * (D * H + H + 2)
-    seen = []
-
-    class Spy(init.Initializer):
-        def _init_weight(self, name, arr):
-            seen.append((str(name), arr.shape))
-            arr[:] = len(seen)
-
-        def _init_bias(self, name, arr):
-            arr[:] = -1
-
-    values = filled(init.FusedRNN(Spy(), H, L, mode, bidirectional, forget_bias=7), (size,))
-    assert seen[0][1] == (H, n_in) and seen[-1][1] == (H, H)
-    assert (H, D * H) in [shape for _, shape in seen]
-    names = [name for name, _ in seen]
-    assert names[: len(gates)] == [f"l0_i2h_{g}_weight".replace("__", "_") for g in gates]
-    assert len(set(names)) == len(names) == 2 * L * D * len(gates)
-    weights = size - 2 * L * D * rows
-    expected = np.concatenate([np.full(np.prod(shape), i + 1) for i, (_, shape) in enumerate(seen)])
-    assert (values[:weights] == expected).all()
-    biases = values[weights:].reshape(-1, len(gates), H)
-    forget = gates.index("f") if mode == "lstm" else None
-    for gate in range(len(gates)):
-        assert (biases[:, gate] == (7 if gate == forget else -1)).all()
-
-
-def test_fused_rnn_falls_back_on_the_initializer_of_all_and_checks_the_size():
-    fused = init.FusedRNN(None, 2, 1, "gru")
-    size = 3 * 2 * (4 + 2 + 2)
-    assert (filled(fused, (size,), global_init=init.One())[: 3 * 2 * 6] == 1).all()
-    with pytest.raises(ValueError, match="no init"):
-        filled(fused, (size,))
-    with pytest.raises(ValueError, match=f"{size + 1} numbers"):
-        filled(fused, (size + 1,), global_init=init.One())
-    with pytest.raises(ValueError, match="mode is one of"):
-        init.FusedRNN("xavier", 2, 1, "transformer")
 
 
 def test_verbosity(caplog):

@@ -54,12 +54,6 @@ def initialize(mx):
     fill("exact mixed", init.Mixed(["b_", ".*"], [init.Zero(), init.One()]), (2,))
     fill("exact mixed b", init.Mixed(["b_", ".*"], [init.Zero(), init.One()]), (2,), "b_weight")
     fill("exact load", init.Load({"arg:a_weight": nd.array([5, 6])}), (2,))
-    for mode, gates in (("lstm", 4), ("gru", 3), ("rnn_tanh", 1), ("rnn_relu", 1)):
-        for D in (1, 2):
-            size = D * gates * 3 * (2 + 3 + 2) + D * gates * 3 * (D * 3 + 3 + 2)
-            made = init.FusedRNN(init.Constant(2), 3, 2, mode, D == 2, forget_bias=7.0)
-            fill(f"exact fused {mode} {D}", made, (size,))
-            texts[f"fused {mode} {D}"] = made.dumps()
 
     big = (200, 60, 5, 2)
     for scale in (0.07, 1.5):

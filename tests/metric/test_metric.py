@@ -124,13 +124,12 @@ def test_create():
     assert type(metric.create('["crossentropy", {"eps": 0.5}]')) is metric.CrossEntropy
     for described in ({"metric": "acc", "name": "mine"}, '{"metric": "acc", "name": "mine"}'):
         assert metric.create(described).name == "mine"
-    assert [metric.Torch().name, metric.Caffe().name, metric.Caffe("x").name] == [
-        "torch", "caffe", "x",
-    ]  # fmt: skip
     several = metric.create(["acc", "mae", made, lambda label, pred: 1.0])
     assert [m.name for m in several.metrics] == ["accuracy", "mae", "mae", "custom(<lambda>)"]
     with pytest.raises(ValueError, match=r"'foo'; there are.*accuracy"):
         metric.create("foo")
+    with pytest.raises(ValueError, match="Caffe is left out of d2lmini, Loss does the same"):
+        metric.create("caffe")
     with pytest.raises(TypeError, match="its name"):
         metric.create(3)
     with pytest.raises(ValueError, match="Accuracy"):
@@ -402,7 +401,6 @@ MXNET_ROWS = [
     ("metric.create('pearsonr')", "vector matrix"),
     ("metric.PearsonCorrelation(average='micro')", "vector matrix"),
     ("metric.create('loss')", "vector turned matrix"),
-    ("metric.create('torch')", "vector"),
     ("metric.create(['acc', 'ce', hits])", "classes"),
     ("metric.CompositeEvalMetric([metric.MAE(), 'mse'])", "vector"),
     ("metric.np(hits)", "binary classes"),

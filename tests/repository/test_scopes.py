@@ -85,7 +85,6 @@ LEFT_OUT = {
     "d2l.benchmark.Benchmark": "changes nothing but itself",
     "compat.books.second.training.Benchmark": "changes nothing but itself",
     "d2l.training_memory.": "the parts of a function that analyses a net",
-    "gluon.compare_hybrid.": "the parts of a function that compares two runs",
     "compat.test_utils.environment.discard_stderr": "of a test, which Ctrl-C ends",
     "contrib.amp.loss_scaler.scale_loss": "restores nothing",
     "files.replace_atomically": "tests/repository/test_files.py",

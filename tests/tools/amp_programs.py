@@ -15,7 +15,6 @@ OPTIONS = [
     {"excluded_sym_names": ["fc", "conv"]},
     {"target_dtype_ops": ["relu"], "fp32_ops": ["FullyConnected"]},
     {"conditional_fp32_ops": [("Activation", "act_type", ["relu"])]},
-    {"data_names": ["x"], "cast_optional_params": True},
 ]
 
 
@@ -59,12 +58,11 @@ def compose(mx):
         return [table(symbol) for symbol in symbols(mx)]
 
 
-def convert(mx):
+def convert(mx, convert_symbol=None):
     """The tables of the converted symbols, by options and symbol."""
-    amp = amp_of(mx)
+    convert_symbol = convert_symbol or amp_of(mx).convert_symbol
     return [
-        [table(amp.convert_symbol(symbol, **options)) for symbol in symbols(mx)]
-        for options in OPTIONS
+        [table(convert_symbol(symbol, **options)) for symbol in symbols(mx)] for options in OPTIONS
     ]
 
 

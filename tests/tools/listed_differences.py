@@ -262,13 +262,6 @@ LISTED = [
         words=r"Incompatible attr in node .*float(16|32|64), got float(16|32|64)",
     ),
     Listed(
-        "DCASGD with momentum works; MXNet refuses it",
-        "optimizer.DCASGD",
-        kind="allowed here",
-        program=r"[( ]momentum=",
-        words="The truth value of an NDArray",
-    ),
-    Listed(
         "`TopKAccuracy` of more than there are classes: all of them",
         "metric.TopKAccuracy",
         kind="allowed here",
@@ -366,7 +359,7 @@ LISTED = [
 NOT_DRAWN = {
     f"nd.{name}"
     for name in "save load load_frombuffer from_dlpack to_dlpack_for_read to_dlpack_for_write "
-    "from_numpy NDArray imdecode waitall reset_arrays".split()
+    "from_numpy NDArray imdecode waitall".split()
 } | {
     f"nd.NDArray.{name}"
     for name in "to_dlpack_for_read to_dlpack_for_write wait_to_read handle writable "

@@ -49,7 +49,7 @@ SPACES = {
     "Metrics": "metric",
     "Data as batches": "io",
     "KVStore": "kvstore",
-    "Gluon": """gluon gluon.utils gluon.loss gluon.compare_hybrid:Comparison""",
+    "Gluon": "gluon gluon.utils gluon.loss",
     "Gluon: layers": "gluon.nn gluon.rnn gluon.contrib.nn",
     "Gluon: data": """gluon.data gluon.data.batchify gluon.data.vision
         gluon.data.vision.transforms gluon.contrib.data""",

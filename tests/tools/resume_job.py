@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from d2lmini import autograd, cpu, gluon, kvstore, nd, random
+from d2lmini import autograd, cpu, gluon, kvstore, nd, optimizer, random
 
 X = np.random.default_rng(1).normal(size=(22, 3)).astype("float32")
 Y = X.sum(axis=1, keepdims=True)
@@ -43,6 +43,15 @@ def net_of(contexts, seed=0, hybridize=False):
     return net
 
 
+class Noisy(optimizer.Optimizer):
+    """Gradient descent with noise, which is different on each device."""
+
+    def update(self, index, weight, grad, state):
+        self._update_count(index)
+        noise = nd.random.normal(0, 0.1, weight.shape, weight.dtype, weight.context)
+        weight -= self._get_lr(index) * grad + noise
+
+
 class Job:
     """A training with checkpoints, built anew in each life of the program."""
 
@@ -51,12 +60,13 @@ class Job:
         every=2, keep=2, options=None, sampler=None, **loading,
     ):  # fmt: skip
         np.random.seed(4)
-        name, attributes = optimizer
+        kind, attributes = optimizer
+        attributes = {"learning_rate": 0.05, **attributes}
+        if not isinstance(kind, str):
+            kind, attributes = kind(**attributes), None
         self.contexts = list(contexts)
         self.net = net_of(contexts, hybridize=hybridize)
-        self.trainer = gluon.Trainer(
-            self.net.collect_params(), name, {"learning_rate": 0.05, **attributes}, **options or {}
-        )
+        self.trainer = gluon.Trainer(self.net.collect_params(), kind, attributes, **options or {})
         loading = loading if sampler is None else {**loading, "sampler": sampler}
         shuffle = {} if sampler is not None else {"shuffle": True}
         self.loader = gluon.data.DataLoader(

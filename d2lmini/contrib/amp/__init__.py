@@ -3,7 +3,7 @@
 lists           which precision each op gets
 casts           `init`: casts before ops
 loss_scaler     `init_trainer`, `scale_loss`, `unscale`: gradients that float16 can hold
-convert         `convert_symbol`, `convert_model`, `convert_hybrid_block`: for prediction
+convert         `convert_hybrid_block`: a net for prediction
 
 >>> from d2lmini import autograd, gluon, nd
 >>> from d2lmini.contrib import amp
@@ -23,10 +23,11 @@ np.float32(-0.0625)
 After `mxnet.contrib.amp`.
 """
 
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
 from d2lmini.contrib.amp.casts import init as init
 from d2lmini.contrib.amp.convert import convert_hybrid_block as convert_hybrid_block
-from d2lmini.contrib.amp.convert import convert_model as convert_model
-from d2lmini.contrib.amp.convert import convert_symbol as convert_symbol
 from d2lmini.contrib.amp.lists import list_conditional_fp32_ops as list_conditional_fp32_ops
 from d2lmini.contrib.amp.lists import list_fp32_ops as list_fp32_ops
 from d2lmini.contrib.amp.lists import list_loss_output_functions as list_loss_output_functions
@@ -37,3 +38,12 @@ from d2lmini.contrib.amp.lists import list_widest_type_cast as list_widest_type_
 from d2lmini.contrib.amp.loss_scaler import init_trainer as init_trainer
 from d2lmini.contrib.amp.loss_scaler import scale_loss as scale_loss
 from d2lmini.contrib.amp.loss_scaler import unscale as unscale
+
+_LEFT_OUT = dict.fromkeys(
+    ("convert_model", "convert_symbol"),
+    "gluon.SymbolBlock makes a net of a symbol, and convert_hybrid_block converts the net",
+)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("contrib.amp", name, globals(), left_out=_LEFT_OUT)

@@ -6,8 +6,7 @@ parameter r.
 
 The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the
 ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
-step, become parameters of the kernel: the text stays the same, and is compiled once. A CUDA graph
-fixes a launch's arguments, so there the kernel reads its numbers from memory.
+step, become parameters of the kernel: the text stays the same, and is compiled once.
 
     formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
     update(cupy, "adam_update", formula, groups, weights)
@@ -56,25 +55,22 @@ def update(
     formula: Formula,
     groups: Sequence[Sequence[Any]],
     outs: Sequence[Any],
-    numbers: Any = None,
 ) -> None:
     """Compute `formula` for each group of arrays into its place in `outs`. `name`: the kernel's
-    name. `numbers`: an array of float64 that holds the formula's numbers, instead of its own
-    numbers.
+    name.
 
     All arrays are C-contiguous, and all groups have the same dtypes. Either every group's `out` is
     its first array, or no group's `out` is one of its arrays.
     """
     in_place = outs[0] is groups[0][0]
-    values = formula.numbers if numbers is None else [numbers]
     for begin in range(0, len(groups), MAX_PARAMETERS):
         part, places = groups[begin : begin + MAX_PARAMETERS], outs[begin : begin + MAX_PARAMETERS]
         sizes = [out.size for out in places]
         args: list[Any] = []
         for arrays, out in zip(part, places):
             args += [*arrays, *([] if in_place else [out]), out.size]
-        kernel = _kernel(name, formula.text, len(part), index_type(sizes), numbers is not None)
-        kernel(xp, max(sizes), *args, *values, rows=len(part))
+        kernel = _kernel(name, formula.text, len(part), index_type(sizes))
+        kernel(xp, max(sizes), *args, *formula.numbers, rows=len(part))
 
 
 class _Text(NamedTuple):
@@ -119,16 +115,15 @@ class Formula:
 
 
 @lru_cache(maxsize=256)
-def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -> Kernel:
+def _kernel(name: str, step: _Text, count: int, index: str) -> Kernel:
     """The kernel for `count` parameters. Its arguments: the arrays and the size of each parameter,
-    then the numbers, or the array of the numbers if `from_memory`."""
+    then the numbers."""
     arrays, body, numbers = step
     mine = [(a.pointer, a.name) for a in arrays]
     types = [f"const {kind} {word}" for kind, word in numbers]
     parts = [*mine, (f"const {index}", "n")]
     given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in parts]
-    given += ["const double* numbers"] if from_memory else types
-    read = [f"{typed} = numbers[{i}];" for i, typed in enumerate(types)] if from_memory else []
+    given += types
     choice = [
         f"case {r}: " + " ".join(f"{word} = {word}_{r};" for _, word in parts) + " break;"
         for r in range(count)
@@ -147,7 +142,6 @@ def _kernel(name: str, step: _Text, count: int, index: str, from_memory: bool) -
         "    switch (blockIdx.y) {",
         *(f"        {line}" for line in choice),
         "    }",
-        *(f"    {line}" for line in read),
         f"    const {index} threads = gridDim.x * blockDim.x;",
         f"    for ({index} i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads)",
         *broken("        element(", values),

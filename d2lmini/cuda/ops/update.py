@@ -8,16 +8,13 @@ from functools import partial
 from typing import Any
 
 from d2lmini.cuda import kernels
-from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable
 from d2lmini.ops.update import with_master
-from d2lmini.ops.update_multi import UpdateStep, groups_of, run, take_step
+from d2lmini.ops.update_multi import UpdateStep, run, take_step
 
 
 @run.kernel("cuda")
-def _(
-    xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any], numbers: Any
-) -> None:
+def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any]) -> None:
     """On a GPU: steps that differ only in their arrays are one launch."""
     ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
                for arrays, out in zip(groups, outs, strict=True)]  # fmt: skip
@@ -27,9 +24,7 @@ def _(
                 take_step(xp, steps[i], groups[i], outs[i])
             continue
         parts = [groups[i] for i in members], [outs[i] for i in members]
-        kernels.updates.update(xp, name, formula, *parts, numbers)
-        if numbers is not None:
-            numbers = numbers[len(formula.numbers) :]
+        kernels.updates.update(xp, name, formula, *parts)
 
 
 def _launches(
@@ -53,14 +48,3 @@ def _launches(
             formula = kernels.updates.Formula(compute, steps[members[0]].attrs, dtypes, place)
         launches.append((members, rule.name.strip("_"), formula))
     return launches
-
-
-def numbers_of(steps: Sequence[UpdateStep], data: Sequence[Spec]) -> tuple[Any, list[float]] | None:
-    """The formulas that a GPU runs for `_fused_update` of arrays of these specs, without their
-    numbers, and the numbers; None if the GPU does not read them from memory."""
-    groups = groups_of(steps, data)
-    launches = _launches(steps, groups, [specs[0] for specs in groups], [True] * len(steps))
-    if any(formula is None for _, _, formula in launches):
-        return None
-    key = tuple((*members, name, formula.text) for members, name, formula in launches)
-    return key, [float(x) for _, _, formula in launches for x in formula.numbers]

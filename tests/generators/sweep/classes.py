@@ -14,7 +14,7 @@ METRICS = """
     acc accuracy ce f1 mae mcc mse nll_loss pearsonr perplexity rmse top_k_accuracy loss top_k_acc
     composite nope""".split()
 OPTIMIZERS = """
-    sgd adam adagrad adadelta rmsprop nag ftrl adamax nadam signum ftml lamb lars dcasgd sgld test
+    sgd adam adagrad adadelta rmsprop nag ftrl adamax nadam signum ftml lamb lars test
     nope""".split()
 CELL = "gluon.rnn.{}(3)"
 
@@ -264,8 +264,6 @@ def initializer(mx, rng, module, name):
         text = "init.Mixed(['bias', '.*'], [init.Zero(), init.Constant(2)])"
     elif name == "Load":
         text = "init.Load({'arg:a_weight': nd.ones((2, 3))}, init.Zero())"
-    elif name == "FusedRNN":
-        text = "init.FusedRNN(init.One(), 3, 1, 'lstm')"
     elif name == "InitDesc":
         return (
             "d = init.InitDesc('a_weight', {'__init__': 'x'})\n"

@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 import pytest
 
-from d2lmini import autograd, engine, gluon, gpu, nd
+from d2lmini import autograd, gluon, gpu, nd
 from d2lmini.ops.reduce import reduce_into
 
 
@@ -127,33 +127,3 @@ def test_pinned_memory_is_copied_from_and_to_directly():
     assert asked["memcpyAsync"] == 1 and asked["memcpyAsync-PAGEABLE-d2h"] == 0
     assert (back.asnumpy() == values).all()
     assert asked["hostAlloc"] == 0
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_training_step_in_bulk_is_one_graph_launch(optimizer):
-    """Of three layers. Besides, the batch and the optimizer's numbers are copied."""
-    net = gluon.nn.HybridSequential()
-    layers = [gluon.nn.Dense(n, activation="relu") for n in (64, 32)]
-    net.add(*layers, gluon.nn.Dense(10))
-    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
-    net.initialize(ctx=gpu(0))
-    for block in (net, loss_of):
-        block.hybridize(static_alloc=True, static_shape=True)
-    batches = [nd.array(np.random.rand(16, 20), ctx=gpu(0)) for _ in range(8)]
-    net(batches[0])
-    y = nd.zeros((16,), ctx=gpu(0))
-    trainer = gluon.Trainer(net.collect_params(), optimizer)
-    found = []
-    for i, x in enumerate(batches):
-        nd.waitall()
-        asked = Asked()
-        trainer.set_learning_rate(0.1 / (i + 1))
-        with engine.bulk(100):
-            with autograd.record():
-                loss = loss_of(net(x), y)
-            loss.backward()
-            trainer.step(16)
-        nd.waitall()
-        names = ("graphLaunch", "launch", "memcpyAsync", "streamSynchronize")
-        found.append([asked[name] for name in names] + [asked["cublas:cublasGemmEx"]])
-    assert found[-1] == [1, 0, 2, 0, 0], found

@@ -148,20 +148,6 @@ def cropped(xp, data, *, x: int, y: int, width: int, height: int):
     return data[..., y : y + height, x : x + width, :].copy()
 
 
-def _infer_pad(data: Spec, *, pad: int, value: float) -> Spec:
-    H, W, _ = _sizes(data)
-    return _with_sizes(data, H + 2 * pad, W + 2 * pad)
-
-
-@image_op(_infer_pad, flops=0)
-def padded(xp, data, *, pad: int, value: float):
-    """`pad` pixels of `value` on each side."""
-    H, W, C = data.shape[-3:]
-    y = xp.full((*data.shape[:-3], H + 2 * pad, W + 2 * pad, C), value, data.dtype)
-    y[..., pad : pad + H, pad : pad + W, :] = data
-    return y
-
-
 def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
     """The largest (width, height) that fits the image, at most `size`, with size's aspect ratio."""
     w, h = size
@@ -199,17 +185,6 @@ def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng
             return cut_and_resize(xp, data, x, y, w, h, size, interpolation)
     w, h = scale_down((W, H), size)
     return cut_and_resize(xp, data, (W - w) // 2, (H - h) // 2, w, h, size, interpolation)
-
-
-@image_op(_infer_window, flops=8)
-def random_crop(xp, data, *, size, interpolation: int, rng):
-    """A part of `size` at a random position. From a smaller image, the largest part with the aspect
-    ratio of `size`, enlarged."""
-    random = rng.generator(0)
-    H, W, _ = data.shape
-    w, h = scale_down((W, H), size)
-    x, y = random.integers(0, W - w + 1), random.integers(0, H - h + 1)
-    return cut_and_resize(xp, data, x, y, w, h, size, interpolation)
 
 
 def _infer_random(data: Spec, **_: Any) -> Spec:
@@ -295,12 +270,3 @@ def random_lighting(xp, data, *, alpha: float, rng):
         return data.copy()
     amounts = rng.generator(0).normal(0, alpha, 3).astype(np.float32)
     return as_dtype(xp, data + xp.asarray(EIGENVECTORS @ (amounts * EIGENVALUES)), data.dtype)
-
-
-@image_op(_infer_random, flops=6)
-def random_gray(xp, data, *, p: float, rng):
-    """Convert to grey with probability p; the number of channels stays the same."""
-    if data.shape[-1] != 3 or rng.generator(0).random() >= p:
-        return data.copy()
-    grey = xp.broadcast_to(luma(xp, data), data.shape)
-    return as_dtype(xp, xp.ascontiguousarray(grey), data.dtype)

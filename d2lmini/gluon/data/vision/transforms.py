@@ -31,9 +31,9 @@ from d2lmini.random_state import next_key
 
 __all__ = [
     "Compose", "RandomApply", "Cast", "ToTensor", "Normalize", "Resize", "CenterCrop", "CropResize",
-    "RandomCrop", "RandomResizedCrop", "RandomFlipLeftRight", "RandomFlipTopBottom",
+    "RandomResizedCrop", "RandomFlipLeftRight", "RandomFlipTopBottom",
     "RandomBrightness", "RandomContrast", "RandomSaturation", "RandomHue", "RandomColorJitter",
-    "RandomLighting", "RandomGray", "RandomRotation", "Rotate",
+    "RandomLighting", "RandomRotation", "Rotate",
 ]  # fmt: skip
 
 
@@ -212,24 +212,6 @@ def _crop(data: Any, x: int, y: int, w: int, h: int, size: tuple, interpolation:
     return ops.resized(part, width=size[0], height=size[1], interpolation=interpolation)
 
 
-class RandomCrop(Block):
-    """A part of this size at a random position. From a smaller image, the largest part with this
-    aspect ratio, enlarged. pad: first add this many pixels of `pad_value` on each side. (pad is
-    MXNet 2's; 1.9 has none.)"""
-
-    def __init__(
-        self, size: Any, pad: int | None = None, pad_value: float = 0, interpolation: int = 1
-    ):
-        super().__init__()
-        self._how: dict[str, Any] = {"size": _pair(size), "interpolation": interpolation}
-        self._padding: dict[str, Any] = {"pad": pad or 0, "value": pad_value}
-
-    def forward(self, x: Any) -> Any:
-        if self._padding["pad"]:
-            x = ops.padded(x, **self._padding)
-        return ops.random_crop(x, **self._how)
-
-
 class RandomResizedCrop(Block):
     """A part of random size, aspect ratio and position, resized to `size`.
 
@@ -342,17 +324,6 @@ class RandomLighting(HybridBlock):
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return ops.random_lighting(x, alpha=self._alpha)
-
-
-class RandomGray(HybridBlock):
-    """Converts to grey with probability p. (MXNet 2's; 1.9 has none.)"""
-
-    def __init__(self, p: float = 0.5):
-        super().__init__()
-        self._p = float(p)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return ops.random_gray(x, p=self._p)
 
 
 # -- left out --------------------------------------------------------------------------------------
