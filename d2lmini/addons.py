@@ -12,7 +12,7 @@ a program first asks for it:
 
 >>> from d2lmini import addons, io
 >>> addons.find("kvstore.dist")
-<class 'd2lmini.distributed.dist.DistKVStore'>
+<function create at ...>
 >>> io.__name__
 'd2lmini.compat.io'
 
@@ -35,7 +35,7 @@ HOOKS = {
     "gpu": "d2lmini.cuda.device",
     "emit_cuda": "d2lmini.cuda.emit_cuda",
     "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
-    "kvstore.dist": "d2lmini.distributed.dist:DistKVStore",
+    "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx.block:export_onnx",
     "Symbol.bind": "d2lmini.compat.bind",
@@ -58,7 +58,7 @@ NAMES = {
     ("d2lmini.d2l", "d2lmini.compat.books.loops"): "evaluate_accuracy_gpus grad_clipping sgd",
     ("d2lmini.d2l", "d2lmini.compat.books.models"): "Residual corr2d linreg resnet18 squared_loss",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
-    ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore",
+    ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
         set_state start stop""",

@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError
-from d2lmini.distributed.throttle import read_link
+from d2lmini.distributed import throttle
 from d2lmini.engine.core import Var
 
 #: The kind of exchange, a verb; then (name, dtype and shape) of each array.
@@ -58,6 +58,9 @@ class World:
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()  # private: messages of the program cannot mix in
         self._side = mpi.COMM_WORLD.Dup()  # notices of ended programs: number of exchanges
+        self.served = mpi.COMM_WORLD.Dup()  # requests to the server of `dist_async`
+        self.server: Any = None  # the server, on rank 0 of `dist_async`
+        self.status = mpi.Status
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
         self.order = Var()
@@ -66,44 +69,49 @@ class World:
         self._gone: dict[int, int] = {}  # rank -> number of exchanges it had begun when it ended
         self._room: dict[int, np.ndarray] = {}
         self._unfinished: list[Any] = []
-        self.link = read_link()
+        self._link = throttle.current()
         self._rounds = (self.size - 1).bit_length()  # rounds until one message has reached all
 
     def agree(self, plan: Plan) -> None:
         """Wait for all processes with this plan; MXNetError if one differs, or is gone."""
-        self._plan = plan
+        self._plan, self._link = plan, throttle.current()
         self._begun += 1
         if self.size == 1:
             return
         mine = int.from_bytes(blake2b(repr(plan).encode(), digest_size=7).digest(), "big")
         least, ours = np.empty(2, np.int64), np.array([mine, -mine])
-        self._until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
-        self.link.hold(time.monotonic(), ours.nbytes, self._rounds)  # all start now
+        self.until(self._comm.Iallreduce(ours, least, self._mpi.MIN), SLEEP_S)
+        self._link.hold(time.monotonic(), ours.nbytes, self._rounds)  # all start now
         if least[0] != -least[1]:
             raise MXNetError(_difference(self._comm.allgather(plan)))
 
     def all_reduce(
-        self, sources: Sequence[np.ndarray], targets: Sequence[Sequence[np.ndarray]]
+        self, sources: Sequence[np.ndarray], targets: Sequence[Sequence[np.ndarray]], half: bool
     ) -> None:
         """Every target becomes the sum of its source over all processes, in the order of ranks.
-        All sources have one dtype; float16 is added up as float32."""
+
+        All sources have one dtype. `half`: floats travel as float16 and are added up as float32;
+        float16 arrays are also added up as float32.
+        """
         dtype, n = sources[0].dtype, self.size
+        wire = dtype_on_wire(dtype, half)
         share = -(-sum(x.size for x in sources) // n)
-        mine = self._space(0, n * share, dtype)
+        mine = self.space(0, n * share, wire)
         end = 0
         for x in sources:
             mine[end : end + x.size] = x.reshape(-1)
             end += x.size
         mine[end:] = 0
-        total = self._reduce_scatter(mine, np.float32 if dtype == np.float16 else dtype)
-        self._all_gather(total.astype(dtype, copy=False), mine)
+        exact = np.promote_types(dtype, np.float32) if wire == np.float16 else dtype
+        total = self.reduce_scatter(mine, exact)
+        self.all_gather(total.astype(wire, copy=False), mine)
         end = 0
         for x, copies in zip(sources, targets):
             for target in copies:
                 np.copyto(target, mine[end : end + x.size].reshape(target.shape))
             end += x.size
 
-    def _reduce_scatter(self, mine: np.ndarray, exact: Any) -> np.ndarray:
+    def reduce_scatter(self, mine: np.ndarray, exact: Any) -> np.ndarray:
         """This process's share of the sum of `mine` over all processes, in the order of ranks.
 
         mine: one-dimensional, its size a multiple of the number of processes; exact: the dtype in
@@ -111,14 +119,14 @@ class World:
         """
         n = self.size
         share = mine.size // n
-        parts = self._space(1, mine.size, mine.dtype)
+        parts = self.space(1, mine.size, mine.dtype)
         self._move(self._comm.Ialltoall, mine, parts, share * mine.itemsize * (n - 1))
         total = parts[:share].astype(exact)
         for r in range(1, n):
             total += parts[r * share : (r + 1) * share]
         return total
 
-    def _all_gather(self, share: np.ndarray, whole: np.ndarray) -> None:
+    def all_gather(self, share: np.ndarray, whole: np.ndarray) -> None:
         """Write the shares of all processes into `whole`, in the order of ranks."""
         self._move(self._comm.Iallgather, share, whole, share.nbytes * (self.size - 1))
 
@@ -133,8 +141,8 @@ class World:
         for x in arrays:
             if x.size:
                 begun = time.monotonic()
-                self._until(self._comm.Ibcast(x.reshape(-1).view(np.uint8), 0))
-                self.link.hold(begun, x.nbytes, self._rounds)
+                self.until(self._comm.Ibcast(x.reshape(-1).view(np.uint8), 0))
+                self._link.hold(begun, x.nbytes, self._rounds)
 
     def leave(self) -> None:
         """At the end of the program: finish what was pushed, and notify the other processes."""
@@ -147,6 +155,9 @@ class World:
         for r in range(self.size):
             if r != self.rank:
                 self._side.Isend(done, r).Wait()  # a few bytes are sent at once
+        if self.server is not None:
+            wait_until(self._are_all_gone, SLEEP_S)
+            self.server.finish()
 
     def abort(self, status: int = 1) -> None:
         """End all processes of the job, including this one."""
@@ -161,30 +172,21 @@ class World:
     def _move(self, call: Any, source: np.ndarray, target: np.ndarray, nbytes: int) -> None:
         """Exchange arrays by a function of MPI; `nbytes` leave this process."""
         begun = time.monotonic()
-        self._until(call(source.view(np.uint8), target.view(np.uint8)))
+        self.until(call(source.view(np.uint8), target.view(np.uint8)))
         if nbytes:
-            self.link.hold(begun, nbytes)
+            self._link.hold(begun, nbytes)
 
-    def _until(self, request: Any, sleep_s: float = MOVING_S) -> None:
-        """Wait until the request is complete; MXNetError if a process is gone. (MPI's own waits
-        would keep a core busy, which others need if there are more processes than cores.)"""
+    def until(self, request: Any, sleep_s: float = MOVING_S) -> None:
+        """Wait until the request is complete; MXNetError if a process is gone."""
         try:
-            begun = time.monotonic()
-            while not request.Test():
-                waited = time.monotonic() - begun
-                if waited > SPIN_S:
-                    self._look_who_is_gone()
-                time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
+            wait_until(request.Test, sleep_s, self._look_who_is_gone)
         except BaseException:
             # Keep the request and so its arrays alive, because MPI may still write into them.
             self._unfinished.append(request)
             raise
 
     def _look_who_is_gone(self) -> None:
-        status, done = self._mpi.Status(), np.empty(1, np.int64)
-        while self._side.Iprobe(status=status):
-            self._side.Recv(done, status.source)
-            self._gone[status.source] = int(done[0])
+        self._note_who_is_gone()
         for rank, last in self._gone.items():
             if last < self._begun:
                 raise MXNetError(
@@ -192,7 +194,17 @@ class World:
                     f"to {_describe_plan(self._plan)}; all ranks must take the same number of steps"
                 )
 
-    def _space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
+    def _note_who_is_gone(self) -> None:
+        status, done = self.status(), np.empty(1, np.int64)
+        while self._side.Iprobe(status=status):
+            self._side.Recv(done, status.source)
+            self._gone[status.source] = int(done[0])
+
+    def _are_all_gone(self) -> bool:
+        self._note_who_is_gone()
+        return len(self._gone) == self.size - 1
+
+    def space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
         """Memory to send from or receive in, kept for reuse."""
         nbytes = size * dtype.itemsize
         if self._unfinished:  # MPI may still write into the kept memory
@@ -200,6 +212,25 @@ class World:
         if which not in self._room or self._room[which].size < nbytes:
             self._room[which] = np.empty(nbytes, np.uint8)
         return self._room[which][:nbytes].view(dtype)
+
+
+def wait_until(
+    done: Callable[[], bool], sleep_s: float = MOVING_S, meanwhile: Callable[[], None] | None = None
+) -> None:
+    """Wait until `done()`; calls `meanwhile` if that takes long. MPI's own waits would keep a core
+    busy, which others need if there are more processes than cores."""
+    begun = time.monotonic()
+    while not done():
+        waited = time.monotonic() - begun
+        if waited > SPIN_S and meanwhile is not None:
+            meanwhile()
+        time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
+
+
+def dtype_on_wire(dtype: Any, half: bool) -> np.dtype:
+    """The dtype in which an array travels; `half`: floats as float16."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float16) if half and dtype.kind == "f" else dtype
 
 
 def _difference(plans: Sequence[Plan]) -> str:

@@ -158,6 +158,7 @@ class Checkpoint:
         for i, data in enumerate(states):
             if apart or data != states[0]:
                 own[f"states {i}"] = nd.array(np.frombuffer(data, np.uint8), dtype=np.uint8)
+        own |= {f"residual {key} {i}": x for (key, i), x in self._residuals().items()}
         if own:
             nd.save(folder / f"rank-{rank}.params", own)
         state = {
@@ -237,10 +238,16 @@ class Checkpoint:
             if kind == "states":
                 self._updaters()[int(numbers[0])].set_states(x.asnumpy().tobytes())
                 continue
-            here = copies[name]
+            if kind == "residual":
+                key, i = map(int, numbers)
+                here = self._trainer._params[key].list_grad()[i]  # type: ignore[union-attr]
+                self._residuals()[key, i] = x
+            else:
+                here = copies[name]
             if x._spec is not here._spec:
                 raise ValueError(f"{name!r} was saved as {x._spec}, here it is {here._spec}")
-            here[:] = x.as_in_context(here.context)
+            if kind != "residual":
+                here[:] = x.as_in_context(here.context)
         state = json.loads((folder / f"rank-{rank}.json").read_text())
         if state.get("copies", len(copies)) != len(copies):
             raise MXNetError(
@@ -300,6 +307,11 @@ class Checkpoint:
         alone = self._trainer is None or self._trainer._update_on_kvstore
         return [] if alone else self._trainer._updaters  # type: ignore[union-attr]
 
+    def _residuals(self) -> dict[Any, NDArray]:
+        """Residuals of gradient compression that were not sent yet, by key and device number."""
+        compression = getattr(getattr(self._trainer, "_kvstore", None), "_compression", None)
+        return {} if compression is None else compression._residuals
+
     # -- the other processes -----------------------------------------------------------------------
 
     def _place(self) -> tuple[int, int]:
@@ -308,6 +320,11 @@ class Checkpoint:
             return 0, 1
         self._trainer._prepare()
         store = self._trainer._kvstore
+        if getattr(store, "is_async", False) and store.num_workers > 1:
+            raise MXNetError(
+                "Checkpoint: with 'dist_async' the ranks are at different steps, and runs are not "
+                "repeatable: use 'dist_sync', or save_parameters and save_states on rank 0"
+            )
         return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
 
     def _meet(self) -> None:

@@ -25,7 +25,8 @@ device updates its own copies; the copies stay equal, because all devices get th
 With `kvstore="dist_sync"` all processes of a job (`distributed`) take each step together. The
 processes start from the weights of rank 0, and the sums cover the devices of all processes.
 `step(batch_size)` takes the batch size of its own process and divides by the global batch size,
-`batch_size` times the number of processes.
+`batch_size` times the number of processes. With "dist_async" the weights live on rank 0, which
+applies each process's gradients separately.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Trainer:
     name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name, a KVStore or a
     KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
     KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
-    NCCL does not sum the gradients. compression_params: for the `set_gradient_compression` of a
-    KVStoreBase of your own; d2lmini's stores refuse it.
+    NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
+    'device' (`kvstore.compression`), or {'type': 'fp16'} between processes.
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
@@ -149,9 +150,13 @@ class Trainer:
                 f"Please set update_on_kvstore=False when training with {type(self._kvstore)}: it "
                 "does not run optimizers"
             )
+        if getattr(self._kvstore, "is_async", False):
+            if on_kvstore is False:
+                raise ValueError("Please set update_on_kvstore=True when training in async mode.")
+            on_kvstore = True
         if on_kvstore is None:
             on_kvstore = able and environment.read("MXNET_UPDATE_ON_KVSTORE")
-            if isinstance(self._kvstore, kv.KVStore):
+            if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
                 on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
         if self._kvstore is not None:
@@ -252,7 +257,7 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def _rescale(self, batch_size: float) -> None:
-        workers = self._kvstore.num_workers if self._spans_processes else 1
+        workers = self._kvstore.batches if self._spans_processes else 1
         self._optimizer.rescale_grad = float(self._scale / (batch_size * workers))
 
     def _refuse_on_kvstore(self, what: str) -> None:
@@ -374,7 +379,8 @@ class Trainer:
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            if isinstance(self._kvstore, kv.KVStore):
+            serves = getattr(self._kvstore, "is_async", False)  # with a copy of the optimizer
+            if isinstance(self._kvstore, kv.KVStore) and not serves:
                 self._optimizer = self._kvstore._updater.optimizer
         else:
             with open(fname, "rb") as file:

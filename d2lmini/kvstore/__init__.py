@@ -9,7 +9,7 @@
 >>> out.asnumpy().tolist()
 [2.0, 2.0]
 
-`local` is the KVStore of one process. That of several processes is in the add-on `distributed`.
+`local` is the KVStore of one process. Those of several processes are in the add-on `distributed`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,19 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.kvstore.base import KVStoreBase
+from d2lmini.kvstore.compression import Compression
 from d2lmini.kvstore.factory import create
 from d2lmini.kvstore.local import KVStore
 
-__all__ = ["DistKVStore", "KVStore", "KVStoreBase", "create"]
+__all__ = [
+    "AsyncKVStore",
+    "Compression",
+    "DistKVStore",
+    "KVStore",
+    "KVStoreBase",
+    "create",
+    "thin_link",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,14 +10,11 @@ from d2lmini.callsite import warn
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
-#: Names of the stores that sum over all processes of a job.
-DIST = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync")
-
 
 def create(name: str = "local") -> Any:
     """A KVStore: 'local' sums on the CPU, 'device' and 'nccl' on the devices (see `local`);
-    'dist_sync' over all processes of a job (in the add-on `distributed`). Or the name of a
-    registered class (`KVStoreBase.register`).
+    'dist_sync' over all processes of a job, 'dist_async' keeps the weights on rank 0 (both are in
+    the add-on `distributed`). Or the name of a registered class (`KVStoreBase.register`).
 
     Another name warns and gives a store that works as 'local', as in MXNet. MXNetError if something
     that the store needs is missing.
@@ -27,12 +24,14 @@ def create(name: str = "local") -> Any:
     kind = name.lower()
     if kind in KVStoreBase.kv_registry:
         return KVStoreBase.kv_registry[kind]()
-    if kind in DIST:
-        return addons.find("kvstore.dist")(kind)
+    if kind.startswith("dist"):
+        store = addons.find("kvstore.dist")(kind)
+        if store is not None:
+            return store
     if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
         raise MXNetError(
-            f"KVStore {name!r} is left out of d2lmini, or unknown; 'dist_sync' sums over the "
-            "processes of a job, 'local' and 'device' over the devices of one process"
+            f"KVStore {name!r} is unknown; 'dist_sync' and 'dist_async' train past one machine, "
+            "'local' and 'device' over the devices of one process"
         )
     if kind == "nccl" and not _has_nccl():
         raise MXNetError(

@@ -71,5 +71,6 @@ from d2lmini.ops import update  # sgd_update, nag_mom_update, signum_update
 from d2lmini.ops import update_adaptive  # adam_update, rmsprop_update, ftrl_update
 from d2lmini.ops import update_norms  # lamb_update_phase1, multi_lars, all_finite
 from d2lmini.ops import update_multi  # one task for all parameters
+from d2lmini.ops import compress  # gradients in 2 bits
 
 from d2lmini.ops import fluent  # operators, functions and methods of values

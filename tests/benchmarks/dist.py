@@ -7,8 +7,8 @@
 Three kinds of work compute the gradients, of a Trainer's parameters all of them. `sleep`: layers
 that sleep, as if a device of their own computed them, so that cores and link are idle: a third of
 the time forward, the rest backward. `net`: a net of Dense layers, on the cores that the exchange
-uses too; `compiled`: the same, hybridized. The links are throttled
-(`distributed.throttle`): what a rank sends takes its time asleep.
+uses too; `compiled`: the same, hybridized. The links are `kvstore.thin_link`s,
+which take their time asleep.
 
 Overlap: a step, beside the longer of computing alone and communicating alone. Buckets: the sums of
 many small tensors, in the library's buckets beside one message for each. All that is compared
@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from report import Figure, quartiles, ratio
 
 from d2lmini import autograd, engine, gluon, kvstore, nd
 from d2lmini.distributed import dist, mpi
-from d2lmini.distributed.throttle import Link
 
 #: GB/s; at these the exchange takes about 1/4 to 4 times what `sleep` computes.
 LINKS = (0.2, 0.1, 0.05, 0.025, 0.0125)
@@ -157,21 +157,22 @@ def measure(wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "step": steps_of(model, "dist_sync"),
         }
         for gb_s in wanted["links"]:
-            throttle(gb_s, LATENCY_S)
-            seconds = turns(calls, wanted["rounds"], wanted["times"])
+            with link_of(gb_s, LATENCY_S):
+                seconds = turns(calls, wanted["rounds"], wanted["times"])
             yield {"what": "overlap", "work": work, "link": gb_s, **seconds}
     for gb_s, latency_s in wanted["bucket links"]:
         arrays = [nd.zeros(ELEMENTS) for _ in range(TENSORS)]
         calls = {"buckets": sums_of(arrays), "one each": sums_of(arrays, alone=True)}
-        throttle(gb_s, latency_s)
-        seconds = turns(calls, wanted["rounds"], min(2, wanted["times"]))
+        with link_of(gb_s, latency_s):
+            seconds = turns(calls, wanted["rounds"], min(2, wanted["times"]))
         yield {"what": "buckets", "link": gb_s, "latency_s": latency_s, **seconds}
 
 
-def throttle(gb_s: float | None, latency_s: float) -> None:
-    """Make the link a thin one; not, if there is a real wire."""
-    engine.waitall()
-    mpi.world().link = Link(gb_s, latency_s if gb_s else 0.0)
+@contextmanager
+def link_of(gb_s: float | None, latency_s: float) -> Iterator[None]:
+    """A thin link; none, if there is a real wire."""
+    with kvstore.thin_link(gb_s, latency_s if gb_s else 0.0):
+        yield
 
 
 def run_job(wanted: dict[str, Any], results: Path) -> None:

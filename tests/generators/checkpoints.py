@@ -31,6 +31,7 @@ KINDS: list[tuple[str, dict, dict, str, bool]] = [
     ("sgd", {"momentum": 0.9}, {}, "rollover", True),
     ("adam", {"lr_scheduler": "factor"}, {"update_on_kvstore": False}, "keep", True),
     ("lamb", {}, {"update_on_kvstore": False}, "discard", False),
+    ("sgd", {}, {"compression_params": {"type": "2bit", "threshold": 0.01}}, "rollover", False),
 ]
 
 _made: dict[int, Path] = {}
@@ -189,10 +190,10 @@ def _change_arrays(rng: random.Random, path: Path) -> str:
         elif how == "drop":
             del entries[i], names[i : i + 1]
         elif how == "name":
-            names[i] = rng.choice(["x", "0 x", "states x", "states 9", "1", ""])
+            names[i] = rng.choice(["x", "0 x", "residual x", "residual 9 9", "states 9", "1", ""])
         else:
             entries.append(entries[i])
-            names.append(rng.choice(["x", "7 0.weight", "states 1", "99"]))
+            names.append(rng.choice(["x", "7 0.weight", "residual 0 9", "states 1", "99"]))
     if i < len(entries) and not words.endswith(", drop"):
         entries[i] = (np.ascontiguousarray(array), device)
     serialize.save(path, entries, names)

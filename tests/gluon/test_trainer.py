@@ -455,17 +455,13 @@ def test_weights_set_from_outside_reach_the_kvstore():
     assert values(params) == [-1, 4] and values(params, TWO[1]) == [-1, 4]
 
 
-def test_gradient_compression_is_refused_where_a_kvstore_would_do_it():
-    compress = {"compression_params": {"type": "2bit", "threshold": 0.5}}
+def test_compression_reaches_the_kvstore():
     params = parameters(TWO)
-    trainer = Trainer(params, "sgd", **compress)
-    back(params)
-    with pytest.raises(MXNetError, match="left out of d2lmini: drop compression_params"):
-        trainer.step(1)
-    params = parameters(TWO[:1])  # one device needs no KVStore, as in MXNet
-    trainer = Trainer(params, "sgd", **compress)
+    trainer = Trainer(params, "sgd", compression_params={"type": "2bit", "threshold": 0.5})
     back(params)
     trainer.step(1)
+    assert repr(trainer._kvstore._compression) == "<compression 2bit, threshold 0.5>"
+    assert values(params) == pytest.approx([0.99, 0.99])  # 1 and 2 were sent as 0.5 each
 
 
 # -- files ---------------------------------------------------------------------------------------

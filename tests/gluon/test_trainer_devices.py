@@ -90,6 +90,20 @@ def test_without_a_kvstore_devices_go_their_own_ways(gpu_kind):
         assert any((a != b).any() for a, b in apart)
 
 
+@pytest.mark.parametrize("kind", ["2bit", "fp16"])
+def test_compressed_training_ends_near_the_plain_one(gpu_kind, kind):
+    """Not equal, but nearer than where it began; and on all devices, in all runs, the same."""
+    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
+        begin, plain = train(gpus, steps=1), train(gpus, steps=30)
+        params = {"type": kind, "threshold": 0.5}
+        sent, again = (train(gpus, steps=30, compression_params=params) for _ in range(2))
+    way = sum(np.abs(a[0] - b[0]).sum() for a, b in zip(begin, plain, strict=True))
+    off = sum(np.abs(a[0] - b[0]).sum() for a, b in zip(sent, plain, strict=True))
+    assert 0 < off < way * (0.5 if kind == "2bit" else 0.01)
+    for a, b in zip(sent, again, strict=True):
+        assert (a[0] == a[1]).all() and (a[0] == b[0]).all()
+
+
 # -- parts of a step -------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links
 from d2lmini.device import blas, devices, scratch
+from d2lmini.distributed import server, throttle
 from d2lmini.engine import scheduler, signals
 from d2lmini.gluon import naming as block_naming
 from d2lmini.gluon import rnn
@@ -52,6 +53,8 @@ SCOPES: dict[str, Callable[[], object]] = {
     "device.blas._SingleThreadScope": blas.alone,
     "device.scratch.loan": lambda: scratch.loan((2,), "float32"),
     "device.virtual_device.virtual_gpus": lambda: mx.virtual_gpus(1),
+    "distributed.server.suspend_bound": server.suspend_bound,
+    "distributed.throttle.thin_link": lambda: throttle.thin_link(1.0),
     "engine.bulk": lambda: engine.bulk(4),
     "engine.prioritized": lambda: engine.prioritized(1),
     "engine.signals.held": signals.held,
@@ -154,6 +157,7 @@ def state() -> dict[str, object]:
         "lazy": (lazy_recorder.thread_state.scope, lazy_recorder.recorder.scopes.copy()),
         "lint": lint._current,
         "devices": devices.state(),
+        "link": throttle.current(),
         "blas": blas._inside.copy(),
         "hooks": len(_net._forward_hooks),
         "cell": _cell.base_cell._modified,

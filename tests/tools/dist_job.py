@@ -21,10 +21,11 @@ from d2lmini import (
     kvstore,
     nd,
     optimizer,
+    profile,
     random,
     virtual_gpus,
 )
-from d2lmini.distributed import mpi
+from d2lmini.distributed import throttle
 
 SIZES = (3, 5, 2)
 ALONE = (cpu(),)
@@ -62,7 +63,7 @@ def bits(array):
 
 
 def store_calls(kv):
-    """push, pull, pushpull, an updater, float16, buckets: what came of each."""
+    """push, pull, pushpull, an updater, float16 on the wire, buckets: what came of each."""
     r, found = kv.rank, {}
     kv.init(["a", "b"], [nd.full(3, 7.0 + r), nd.full((2, 2), r)])
     a, b = nd.zeros(3), nd.zeros((2, 2))
@@ -80,15 +81,35 @@ def store_calls(kv):
     found["buckets"] = kv.buckets_sent - sent
     found["big"] = sorted({float(x.asnumpy().min()) for x in big})
     kv.barrier()
-    small, half = nd.full(3, 2.0**-11 * (r > 0) + (r == 0), dtype="float16"), nd.zeros(3)
-    kv.init("half", nd.zeros(3, dtype="float16"))
-    kv.pushpull("half", small, out=half)  # added up in float16, one such term would be lost
-    found["fp16"] = half.asnumpy().tolist()
+    kv.set_gradient_compression({"type": "fp16"})
+    kv.pushpull("a", nd.full(3, 1 + 2.0**-11 * (r == 0)), out=a)  # the second term is cut off
+    found["fp16"] = a.asnumpy().tolist()
     kv.set_optimizer(optimizer.SGD(learning_rate=1.0))
     kv.broadcast("b", nd.zeros((2, 2)), b)
     kv.pushpull("b", nd.ones((2, 2)), out=b)
     found["updater"] = b.asnumpy().tolist()
     return found
+
+
+def shards(kv):
+    """A sum in shards, gathered again: its values, the bytes of each exchange, and errors."""
+    x = nd.arange(16).reshape((8, 2)) * (kv.rank + 1)
+    with profile() as trace:
+        own = kv.reduce_scatter(x)
+        whole = kv.all_gather(own)
+    rows = slice(len(own) * kv.rank, len(own) * (kv.rank + 1))
+    assert (own.asnumpy() == whole.asnumpy()[rows]).all()
+    errors = []
+    for call, wrong in (
+        (kv.reduce_scatter, nd.ones((8 * kv.num_workers + 1,))),
+        (kv.all_gather, nd.array(np.ones(()))),
+    ):
+        try:
+            call(wrong)
+        except ValueError as problem:
+            errors.append(str(problem))
+    sent = {operation.name: operation.nbytes for operation in trace.operations}
+    return [whole.asnumpy().reshape(-1).tolist(), sent, errors]
 
 
 def succeed(folder):
@@ -102,10 +123,12 @@ def succeed(folder):
         "two devices": bits(train("dist_device_sync", part, (cpu(0), cpu(1)))[0]),
         "updated there": bits(train("dist_sync_device", part, update_on_kvstore=True)[0]),
         "own store": bits(train(kvstore.create("dist_sync"), part, seed=kv.rank)[0]),
+        "half": bits(train("dist_sync", part, compression_params={"type": "fp16"})[0]),
         "virtual GPUs": on_virtual_gpus(part),
         "unused": unused(kv),
         "wide": wide(kv),
         "calls": store_calls(kv),
+        "shards": shards(kv),
         "threads": os.environ["OMP_NUM_THREADS"],
     }  # fmt: skip
     (folder / f"{kv.rank}.json").write_text(json.dumps(found))
@@ -113,11 +136,11 @@ def succeed(folder):
 
 
 def thin(folder):
-    """Seconds of a sum, a broadcast and a barrier on the environment's link."""
+    """Seconds of a sum, a broadcast and a barrier on the environment's link, then without any."""
     kv = kvstore.create("dist_sync")
     x = nd.ones(1000 * kv.num_workers)
     kv.broadcast("x", x, x)
-    found = {"link": repr(mpi.world().link)}
+    found = {"link": repr(throttle.current())}
     calls = {
         "sum": lambda: kv.pushpull("x", x),
         "broadcast": lambda: kv.broadcast("x", x, x),
@@ -129,6 +152,9 @@ def thin(folder):
         call()
         kv.barrier()
         found[name] = time.monotonic() - begun
+    with kvstore.thin_link() as link:
+        found["none"] = repr(link)
+        kv.pushpull("x", x)
     found["value"] = float(x[0].asscalar())
     (folder / f"{kv.rank}.json").write_text(json.dumps(found))
 

@@ -156,6 +156,7 @@ def store(mx, rng, module, name):
         lambda: ["kv._set_updater(lambda k, g, v: v.__iadd__(g * 2))"],
         lambda: [f"kv.init({key()}, x)"],
         lambda: ["kv._barrier()"],
+        lambda: ["kv.set_gradient_compression({'type': '2bit', 'threshold': 0.5})"],
         lambda: ["keep('capable', kv.is_capable('optimizer'))"],
     ]
     for _ in range(rng.choice([2, 3, 5])):
