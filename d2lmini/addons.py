@@ -121,8 +121,8 @@ def _explain(what: str, problem: ModuleNotFoundError) -> str:
 class _SecondNames:
     """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
 
-    This finder comes first, because the usual finder would look for "d2lmini.test_utils.checks" in
-    the folder of the package `test_utils`, and would load that file a second time. (The class has
+    This finder comes first, because the usual finder would look for "d2lmini.mxnet_alias.runner" in
+    the folder of the package `mxnet_alias`, and would load that file a second time. (The class has
     the methods of `importlib.abc`'s classes, but does not import that module, which is slow.)
     """
 

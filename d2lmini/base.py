@@ -6,9 +6,11 @@ True
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+
+from d2lmini.left_out import reason_of
 
 
 class MXNetError(RuntimeError):
@@ -59,10 +61,26 @@ def suggest(name: str, names: Iterable[str], otherwise: str = "") -> str:
 def missing_attribute(
     where: str, name: str, names: Iterable[str], otherwise: str = ""
 ) -> AttributeError:
-    """The error for a name that `where` does not have; see `suggest`."""
-    text = f"{where} has no {name!r}{suggest(name, names, otherwise)}"
+    """The error for a name that `where` does not have: left out on purpose (`left_out.py`), or
+    unknown (see `suggest`)."""
+    path = f"{where.removeprefix('d2lmini.')}.{name}"
+    reason = reason_of(path)
+    if reason:
+        text = f"{path} is left out of d2lmini, {reason}"
+    else:
+        text = f"{where} has no {name!r}{suggest(name, names, otherwise)}"
     # Python would add a suggestion of its own if it knew the object.
     return AttributeError(text, name=name, obj=None)
+
+
+class LeftOut:
+    """A method of MXNet that is left out: access raises an error with the reason."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise missing_attribute(owner.__name__, self.name, dir(owner))
 
 
 class Alias:
@@ -92,6 +110,11 @@ string_types = (str,)
 loaders: dict[str, Callable[[], Any]] = {}
 
 
-def py_str(text: bytes) -> str:
-    """A bytes string of C as a str."""
-    return text.decode("utf-8")
+def _as_list(values: Any) -> Any:
+    """A list or tuple as it is, and a single value as a list of one."""
+    return values if isinstance(values, (list, tuple)) else [values]
+
+
+def py_str(text: bytes | str) -> str:
+    """A string of C, which Python may have decoded already, as a str."""
+    return text.decode("utf-8") if isinstance(text, bytes) else text

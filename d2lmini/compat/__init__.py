@@ -3,7 +3,7 @@
 mxnet_alias          `import mxnet` gets this library (`install_as_mxnet`); runs old notebooks
 io                   `mx.io`: data iterators from before Gluon
 bind, executor       `Symbol.bind`: a Symbol bound to arrays
-checkpoint           `mx.model`: load_checkpoint, save_checkpoint, load_params
+model                `mx.model`: load_checkpoint, save_checkpoint, load_params
 mx_profiler, mx_profiler_objects
                      `mx.profiler`: set_config, dump, dumps; Task, Counter, ...
 test_utils           `mx.test_utils`: helpers for the tests of user programs

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
+from d2lmini.base import missing_attribute
+from d2lmini.compat.left_out import stand_in
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
@@ -267,22 +269,8 @@ def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDA
     return [(k, v if isinstance(v, NDArray) else nd.array(v)) for k, v in sorted(data.items())]
 
 
-def _left_out(name: str, instead: str) -> type:
-    """A class that raises on use, because it is left out."""
-
-    def __init__(self: Any, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(f"io.{name} is left out of d2lmini; {instead}")
-
-    return type(name, (DataIter,), {"__init__": __init__, "__doc__": f"Left out: {instead}."})
-
-
-_images = "gluon.data.vision.ImageFolderDataset reads image files"
-PrefetchingIter = _left_out("PrefetchingIter", "gluon.data.DataLoader fetches batches ahead")
-ResizeIter = _left_out("ResizeIter", "itertools.cycle and islice make epochs of any length")
-CSVIter = _left_out("CSVIter", "np.loadtxt reads CSV files, NDArrayIter makes batches of them")
-LibSVMIter = _left_out("LibSVMIter", "sklearn.datasets.load_svmlight_file reads such files")
-MNISTIter = _left_out("MNISTIter", "gluon.data.vision.MNIST reads the same files")
-ImageRecordIter = _left_out("ImageRecordIter", _images)
-ImageDetRecordIter = _left_out("ImageDetRecordIter", _images)
-ImageRecordUInt8Iter = _left_out("ImageRecordUInt8Iter", _images)
-ImageRecordInt8Iter = _left_out("ImageRecordInt8Iter", _images)
+def __getattr__(name: str) -> Any:
+    found = None if name.startswith("__") else stand_in(f"io.{name}")
+    if found is None:
+        raise missing_attribute("io", name, __all__, f"; it has {', '.join(__all__)}")
+    return found

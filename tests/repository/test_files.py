@@ -321,7 +321,6 @@ BY_THEMSELVES = {
     "gluon/data/vision/datasets.py": "unpacks, beside",
     "gluon/checkpoint.py": "in a folder that takes its name when it is whole",
     "d2l/claims.py": "appends a line",
-    "compat/test_utils/environment.py": "the null device",
     "cli/external_checks.py": "programs for a check, in a temporary folder",
 }
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import NamedTuple, TypeAlias
 
-from d2lmini.compat.mxnet_alias.ask import listed, short
+from d2lmini.compat.left_out import Missing
 
 #: Packages whose names are looked up: MXNet, and the packages of its books.
 TOPS = ("mxnet", "d2lzh", "d2l")
@@ -75,7 +76,8 @@ class Reader(ast.NodeVisitor):
                 return scope[name]
         if not hasattr(builtins, name):
             for module in self.star_modules:
-                if name in listed().get(short(module).partition(".")[2], ()):
+                place = import_module(module)
+                if not isinstance(place, Missing) and hasattr(place, name):
                     return (f"{module}.{name}",)
         return ()
 
