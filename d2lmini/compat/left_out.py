@@ -30,7 +30,7 @@ LEFT_OUT = {
     "as all of MXNet's custom operators; d2lmini.ops.core.op makes operators in Python": """
         operator rtc library tvmop torch""",
     "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
-        callback executor_manager model module mod monitor mon rnn set_monitor_callback
+        callback executor_manager model module mod mon rnn
         BatchEndParam FeedForward DataParallelExecutorManager LogValidationMetricsCallback
         SKLEARN_INSTALLED""",
     "as are MXNet's parameter servers; kvstore 'dist_sync' needs none":

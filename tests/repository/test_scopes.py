@@ -20,7 +20,6 @@ from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
 from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, streams, util
-from d2lmini.compat import mx_profiler_objects
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links, recorder
@@ -43,7 +42,6 @@ _cell = rnn.ZoneoutCell(rnn.RNNCell(2))
 
 SCOPES: dict[str, Callable[[], object]] = {
     "autograd.scopes.scope": autograd.record,
-    "compat.mx_profiler_objects.scope": lambda: mx_profiler_objects.scope("s"),
     "context.Context": lambda: mx.cpu(1),
     "contrib.amp.casts.Scope": amp.init,
     "d2l.dry_run.dry_run": dry_run.dry_run,
