@@ -107,25 +107,23 @@ def simple_bind(
 def _to_list(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
     """Arrays in the order of `names`, from a list or a dict."""
     if isinstance(given, Mapping):
-        for name in names:
-            if name not in given and not missing:
-                raise ValueError(f"key `{name}` is missing in `{what}`")
-        arrays = [given.get(name) for name in names]
-    elif isinstance(given, (list, tuple)):
-        if len(given) != len(names):
-            raise ValueError(
-                f"Length of {what} does not match the number of arguments: {len(given)} for {names}"
-            )
-        arrays = list(given)
-    else:
+        absent = [name for name in names if name not in given]
+        if absent and not missing:
+            raise ValueError(f"key `{absent[0]}` is missing in `{what}`")
+        given = [given.get(name) for name in names]
+    elif not isinstance(given, (list, tuple)):
+        kind = type(given).__name__
         raise TypeError(
-            f"{what}: Only accept list of NDArrays or dict of str to NDArray, got "
-            f"{type(given).__name__}"
+            f"{what}: Only accept list of NDArrays or dict of str to NDArray, got {kind}"
         )
-    for name, x in zip(names, arrays):
+    if len(given) != len(names):
+        raise ValueError(
+            f"Length of {what} does not match the number of arguments: {len(given)} for {names}"
+        )
+    for name, x in zip(names, given):
         if not isinstance(x, NDArray) and not (x is None and missing):
             raise TypeError(f"{what}: {name} must be an NDArray, got {type(x).__name__}")
-    return arrays
+    return list(given)
 
 
 def _requests(names: Sequence[str], grad_req: Any) -> list[str]:

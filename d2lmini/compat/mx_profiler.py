@@ -22,8 +22,9 @@ from __future__ import annotations
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
 
 from d2lmini import engine, instrument
 from d2lmini.base import MXNetError
@@ -40,7 +41,8 @@ OPTIONS = {
 }  # fmt: skip
 
 
-class Figures(NamedTuple):
+@dataclass(frozen=True)
+class Figures:
     """A row of the table: milliseconds, or kB; for a counter the total is its last value."""
 
     count: int
@@ -70,7 +72,7 @@ class _Profiler:
         """True if the profiler is recording now."""
         return self.running and not self.paused
 
-    def lists(self) -> list[list[Any]]:
+    def lists(self) -> list[Sequence[Any]]:
         """Operations, waits, changes of memory, and marks."""
         trace = self.trace
         return [trace.operations, trace.waits, trace.memory, self.marks] if trace else [[]] * 4
@@ -151,8 +153,8 @@ def dumps(
         return ""
 
     def sort(rows: dict[str, Figures]) -> dict[str, Figures]:
-        by = Figures._fields.index(sort_by)
-        return dict(sorted(rows.items(), key=lambda row: row[1][by], reverse=not ascending))
+        by = lambda row: getattr(row[1], sort_by)  # noqa: E731
+        return dict(sorted(rows.items(), key=by, reverse=not ascending))
 
     times = {section: sort(rows) for section, rows in sorted(_times().items())}
     memory = sort(_memory())
@@ -182,7 +184,7 @@ def _figures(values: Iterable[float]) -> Figures:
     return Figures(len(known), total, min(known), max(known), total / len(known))
 
 
-def _recent(place: int, *options: str) -> list[Any]:
+def _recent(place: int, *options: str) -> Sequence[Any]:
     """The records of one of `lists` since the reset, if one of the options asks for them."""
     wanted = any(profiler.options[name] for name in ("profile_all", *options))
     return profiler.lists()[place][profiler.since[place] :] if wanted else []
@@ -209,7 +211,7 @@ def _times() -> Sections:
         for section, rows in found.items()
     }
     for (domain, name), value in last.items():
-        figures[domain][name] = figures[domain][name]._replace(total=value)
+        figures[domain][name] = replace(figures[domain][name], total=value)
     return figures
 
 
@@ -242,7 +244,8 @@ def _as_table(times: Sections, memory: dict[str, Figures]) -> str:
 def _section(title: str, head: tuple[str, ...], rows: dict[str, Figures]) -> list[str]:
     lines = [title, "=================", _line("Name", head)]
     lines.append(_line("----", ["-" * len(word) for word in head]))
-    for name, (count, *values) in rows.items():
+    for name, row in rows.items():
+        count, *values = astuple(row)
         shown = values if head is _TIME else values[1:]
         lines.append(_line(name, [str(count), *(f"{value:.4f}" for value in shown)]))
     return [*lines, ""]
@@ -256,7 +259,7 @@ def _line(name: str, words: Iterable[str]) -> str:
 def _as_json(times: Sections, memory: dict[str, Figures]) -> str:
     def named(rows: dict[str, Figures], without: str = "") -> dict[str, dict[str, float]]:
         return {
-            name: {k.title(): round(v, 4) for k, v in row._asdict().items() if k != without}
+            name: {k.title(): round(v, 4) for k, v in asdict(row).items() if k != without}
             for name, row in rows.items()
         }
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.compat.mx_profiler import profiler
@@ -58,7 +59,7 @@ class _Object:
     kind = ""
     section = "{}"  # of the table, for the domain
 
-    def __init__(self, domain: Domain, name: str):
+    def __init__(self, domain: Any, name: str):
         if not isinstance(domain, Domain):
             kind = type(self).__name__
             raise TypeError(f"{kind}: its domain is {domain!r}; give it a profiler.Domain")

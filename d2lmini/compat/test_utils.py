@@ -23,6 +23,7 @@ from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ops.checks import check_storage
 from d2lmini.symbol import Symbol
+from d2lmini.util import use_np as use_np
 
 #: dtype -> relative and absolute tolerance; other dtypes are compared exactly.
 _TOLERANCES = {"float16": (1e-2, 1e-1), "float32": (1e-4, 1e-3), "float64": (1e-5, 1e-20)}
@@ -140,7 +141,7 @@ def check_numeric_gradient(
     with autograd.record(use_forward_train):
         outputs = call(*inputs.values())
         weights = [np.random.uniform(0.5, 1.5, y.shape).astype(dtype) for y in outputs]
-        total = sum((array(w, ctx, dtype) * y).sum() for w, y in zip(weights, outputs))
+        total: Any = sum((y * array(w, ctx, dtype)).sum() for w, y in zip(weights, outputs))
     total.backward(train_mode=use_forward_train)
 
     def value_at(name: Any, x: np.ndarray) -> float:
@@ -164,7 +165,7 @@ def check_numeric_gradient(
 
 def _function(
     sym: Any, location: Any, aux_states: Any, ctx: Context | None, dtype: Any
-) -> tuple[Callable[..., list[NDArray]], dict[Any, NDArray]]:
+) -> tuple[Callable[..., list[Any]], dict[Any, NDArray]]:
     """A Symbol, function or Block as a function that returns a list of outputs; and its inputs as
     NDArrays, in order, by position or by name."""
     names: Sequence[Any] = range(len(location))
@@ -178,7 +179,7 @@ def _function(
         for i, name in enumerate(known)
     ]
 
-    def call(*values: NDArray) -> list[NDArray]:
+    def call(*values: NDArray) -> list[Any]:
         outputs = sym(*values, *arrays[len(names) :])
         return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 

@@ -40,7 +40,7 @@ from typing import Any
 
 import d2lmini
 from d2lmini.base import alias
-from d2lmini.compat.left_out import LEFT_OUT, Missing, stand_in
+from d2lmini.compat.left_out import Missing, stand_in
 from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
@@ -130,8 +130,7 @@ class _MXNet(ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        left_out = [name for names in LEFT_OUT.values() for name in names.split()]
-        return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *left_out, *vars(self)})
+        return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *vars(self)})
 
 
 def _child(parent: str, name: str) -> Any:
@@ -225,7 +224,7 @@ def _find(name: str) -> Any:
     if found is None:
         found = stand_in(short(name).partition(".")[2])
         if found is not None and path == "libinfo":  # programs read the release from it
-            found.__version__ = VERSION
+            vars(found)["__version__"] = VERSION
     elif found is not above:
         _open(found)
     if found is not None:

@@ -17,7 +17,6 @@ import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from d2lmini.base import LeftOut
 from d2lmini.compat.mxnet_alias import install_as_mxnet, short
@@ -153,34 +152,15 @@ def _first_missing(use: Use) -> tuple[str, str] | None:
     return None
 
 
-class _Row(NamedTuple):
-    keyword: str
-    row: Difference
-
-
-@functools.cache
-def _rows() -> dict[str, list[_Row]]:
-    """The known differences by name."""
-    rows: dict[str, list[_Row]] = {}
-    for row in DIFFERENCES:
-        for name, keyword in re.findall(r"([\w.]+)(?:\((\w+)\))?", row.names):
-            rows.setdefault(f"mxnet.{name}", []).append(_Row(keyword, row))
-    return rows
-
-
 def _differences(use: Use) -> list[Difference]:
-    return [
-        row
-        for keyword, row in _rows().get(short(use.paths[0]), ())
-        if not keyword or keyword in use.keywords
-    ]
+    """The rows about the name, or about a keyword of its call."""
+    name = short(use.paths[0]).removeprefix("mxnet.")
+    asked = {name, *(f"{name}({keyword})" for keyword in use.keywords)}
+    return [row for row in DIFFERENCES if asked & set(row.names.split())]
 
 
 @functools.cache
 def _missing_methods() -> dict[str, tuple[str, str]]:
     """The methods of arrays that are left out, by their own names."""
-    found = {}
-    for name in (name for name, method in vars(NDArray).items() if isinstance(method, LeftOut)):
-        path = f"NDArray.{name}"
-        found[name] = path, f"left out: {reason_of(path)}"
-    return found
+    names = [name for name, method in vars(NDArray).items() if isinstance(method, LeftOut)]
+    return {name: (f"NDArray.{name}", f"left out: {reason_of(name)}") for name in names}

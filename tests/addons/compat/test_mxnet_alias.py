@@ -159,7 +159,7 @@ def test_the_parts_can_be_looked_up_and_listed(mxnet):
     assert importlib.util.find_spec("mxnet").name == "mxnet"
     assert importlib.util.find_spec("mxnet.image") is not None
     assert importlib.util.find_spec("mxnet.nothing") is None
-    assert {"nd", "gluon", "cpu", "sym", "image"} <= set(dir(mxnet))
+    assert {"nd", "gluon", "cpu", "sym"} <= set(dir(mxnet))
 
 
 def test_what_old_programs_ask_for_before_they_begin(mxnet):
