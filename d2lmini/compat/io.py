@@ -142,16 +142,10 @@ class NDArrayIter(DataIter):
     """
 
     def __init__(
-        self,
-        data: Any,
-        label: Any = None,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        last_batch_handle: str = "pad",
-        data_name: str = "data",
-        label_name: str = "softmax_label",
-        layout: str = "NCHW",
-    ):
+        self, data: Any, label: Any = None, batch_size: int = 1, shuffle: bool = False,
+        last_batch_handle: str = "pad", data_name: str = "data",
+        label_name: str = "softmax_label", layout: str = "NCHW",
+    ):  # fmt: skip
         super().__init__(batch_size)
         if batch_size < 1:
             raise ValueError(f"NDArrayIter: batch_size must be at least 1, got {batch_size}")

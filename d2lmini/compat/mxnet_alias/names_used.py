@@ -255,10 +255,7 @@ class Reader(ast.NodeVisitor):
 
 def _local_names(node: Function, body: Sequence[ast.AST]) -> Iterator[str]:
     """The parameters of a function, and the variables that it sets."""
-    arguments = node.args
-    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-        yield argument.arg
-    yield from (star.arg for star in (arguments.vararg, arguments.kwarg) if star)
+    yield from (part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg))
     outside: set[str] = set()
     found: set[str] = set()
     for inner in _own_nodes(body):
