@@ -41,7 +41,7 @@ LEFT_OUT = {
     "as all of MXNet's densities": "*random_pdf_*",
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
-        interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray LBSGD
+        interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
         replace_file *.*adamw_update""",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
         "set_monitor_callback monitor Monitor",
@@ -50,6 +50,16 @@ LEFT_OUT = {
     "np.histogram(x.asnumpy()) does the same": "histogram",
     "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
     "gluon.contrib.nn.SyncBatchNorm, the layer, does it": "SyncBatchNorm",
+    "no gradient is late here as on MXNet's servers: optimizer.SGD takes its place": "DCASGD",
+    "optimizer.LARS and a warmup of lr_scheduler take its place": "LBSGD",
+    "optimizer.Adam takes its place": "Nadam",
+    "optimizer.SGD at half the rate, with nd.random.normal(0, lr**0.5, w.shape) added to each w":
+        "SGLD",
+    "metric.Loss does the same, with another name=": "Caffe Torch",
+    "the layers of gluon.rnn initialize their parameters; LSTMBias sets that of the forget gate":
+        "FusedRNN",
+    "gluon.SymbolBlock makes a net of a symbol, contrib.amp.convert_hybrid_block converts it":
+        "convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "np.all(x) and a Python `if` do the same": "constraint_check",

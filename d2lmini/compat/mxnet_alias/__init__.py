@@ -258,9 +258,12 @@ def _open(module: ModuleType) -> None:
             value = own(wanted)
             open_child(wanted, value)
             return value
-        except AttributeError:
+        except AttributeError as problem:
             if wanted.startswith("__"):
                 raise
+            _, left_out, reason = str(problem).partition("is left out of d2lmini, ")
+            if left_out:
+                return Missing(short(f"mxnet.{path}.{wanted}"), reason)
             found = _elsewhere(path, wanted)
             if found is None:
                 raise
