@@ -13,10 +13,12 @@ NotImplementedError and not an MXNetError, because programs catch MXNetError to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
 from d2lmini import left_out
+from d2lmini.base import missing_attribute
 
 #: The rows of the core, and those of the modules that only old programs import. A program that
 #: imports what MXNet's files import from its C library has no use for it here.
@@ -95,3 +97,11 @@ def stand_in(path: str) -> Missing | None:
     """What stands for a name of MXNet with this path below `mxnet`; None if no row has the name."""
     reason = left_out.reason_of(path, LEFT_OUT)
     return None if reason is None else Missing(f"mxnet.{path}", reason)
+
+
+def find_stand_in(where: str, name: str, names: Sequence[str] = ()) -> Missing:
+    """What stands for a name that a module does not have; AttributeError if no row has the name."""
+    found = None if name.startswith("__") else stand_in(f"{where}.{name}")
+    if found is None:
+        raise missing_attribute(where, name, names)
+    return found

@@ -14,7 +14,7 @@ arguments. After `mxnet.npx`.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any
 
 from d2lmini.base import missing_attribute
 from d2lmini.context import (
@@ -51,5 +51,5 @@ __all__ = [
 globals().update(FUNCTIONS)
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
     raise missing_attribute("d2lmini.npx", name, __all__, f"; it has {', '.join(sorted(__all__))}")
