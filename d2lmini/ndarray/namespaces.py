@@ -19,7 +19,7 @@ class Namespace(ModuleType):
     """Ops under one of the prefixes, without the prefix; several prefixes are tried in turn."""
 
     def __init__(self, name: str, *prefixes: str):
-        super().__init__(name)
+        super().__init__(name, type(self).__doc__)
         self._prefixes = prefixes or ("",)
 
     def __getattr__(self, name: str) -> Any:
