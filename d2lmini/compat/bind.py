@@ -15,35 +15,30 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.compat.executor import Executor
+from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
+from d2lmini.graph.ir import Node
 from d2lmini.ndarray import NDArray, zeros
-from d2lmini.symbol import Symbol
+from d2lmini.symbol import Symbol, lists
 from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
-
-#: Options that are left out, and what to use instead.
-_LEFT_OUT = {
-    "group2ctx": "a Gluon net moves arrays to other devices with as_in_context",
-    "shared_arg_names": "bind takes the arrays of another Executor",
-    "shared_exec": "bind takes the arrays of another Executor",
-    "shared_buffer": "all memory comes from one pool",
-}
 
 
 def bind(
     self: Symbol, ctx: Context, args: Any, args_grad: Any = None, grad_req: Any = "write",
-    aux_states: Any = None, group2ctx: Any = None, shared_exec: Executor | None = None,
+    aux_states: Any = None, group2ctx: Mapping[str, Context] | None = None,
+    shared_exec: Executor | None = None,
 ) -> Executor:  # fmt: skip
     """The Symbol bound to arrays on `ctx`.
 
     args, aux_states: lists in the order of `list_arguments` and `list_auxiliary_states`, or dicts.
     args_grad: arrays for the gradients; a gradient without an array is not computed. grad_req:
-    'write', 'add' or 'null' for all, or a list or dict of these. shared_exec is accepted and
-    ignored: all memory comes from one pool.
+    'write', 'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each
+    `ctx_group` label (see `placement.py`); then the graph runs op by op. shared_exec is accepted
+    and ignored: all memory comes from one pool.
 
-    ValueError for missing arrays; MXNetError for shapes that do not fit; NotImplementedError for
-    contexts of groups.
+    ValueError for missing arrays; MXNetError for shapes that do not fit, and for a group without a
+    context.
     """
-    _refuse("bind", {"group2ctx": group2ctx})
     names, states = self.list_arguments(), self.list_auxiliary_states()
     arrays = _to_list("args", names, args)
     grads = _to_list("args_grad", names, {} if args_grad is None else args_grad, missing=True)
@@ -51,12 +46,13 @@ def bind(
     for name, x, g in zip(names, arrays, grads):
         if g is not None and g._spec != x._spec:
             raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
-    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux)
+    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux, group2ctx)
 
 
 def simple_bind(
     self: Symbol, ctx: Context, grad_req: Any = "write", type_dict: Mapping[str, Any] | None = None,
-    stype_dict: Mapping[str, str] | None = None, **kwargs: Any,
+    stype_dict: Mapping[str, str] | None = None,
+    group2ctx: Mapping[str, Context] | None = None, **kwargs: Any,
 ) -> Executor:  # fmt: skip
     """The Symbol bound to new arrays, filled with zeros, for given shapes of its inputs.
 
@@ -64,10 +60,15 @@ def simple_bind(
     name, float32 where none can be inferred. grad_req: as in `bind`; a name that a dict does not
     contain gets no gradient.
 
-    RuntimeError if the shapes do not suffice or do not fit, and for a wrong grad_req; MXNetError
-    for sparse storage; NotImplementedError for contexts of groups and memory of another Executor.
+    RuntimeError if the shapes do not suffice or do not fit, for a wrong grad_req, and for a group
+    without a context; MXNetError for sparse storage; NotImplementedError for memory of another
+    Executor (`shared_exec` and its like).
     """
-    _refuse("simple_bind", kwargs)
+    for name in kwargs:
+        if name.startswith("shared_"):
+            raise NotImplementedError(
+                f"simple_bind: {name} is left out of d2lmini; bind takes arrays of another Executor"
+            )
     for name, stype in (stype_dict or {}).items():
         if stype != "default":
             raise MXNetError(f"simple_bind: {name} of storage type {stype!r}: there is 'default'")
@@ -76,6 +77,7 @@ def simple_bind(
     try:
         found = infer_shape_partial(self, **known)
         types = infer_type_partial(self, **(type_dict or {}))
+        places = place_nodes(self, ctx, group2ctx)
     except (MXNetError, TypeError, ValueError) as problem:
         raise RuntimeError(f"simple_bind error. Arguments:\n{kwargs}\n{problem}") from None
     try:
@@ -89,18 +91,17 @@ def simple_bind(
             f"or more of the others: {', '.join(missing)}"
         )
 
-    args = [zeros(s, ctx, dtype=t or np.float32) for s, t in zip(found[0], types[0])]
-    aux = [zeros(s, ctx, dtype=t or np.float32) for s, t in zip(found[2], types[2])]
-    grads = [None if r == "null" else zeros(x.shape, ctx, x.dtype) for r, x in zip(reqs, args)]
-    return Executor(self, ctx, args, grads, reqs, aux)
+    def new(shape: tuple[int, ...], dtype: Any, node: Node) -> NDArray:
+        return zeros(shape, places.get(node, ctx), dtype=dtype or np.float32)
 
-
-def _refuse(who: str, options: Mapping[str, Any]) -> None:
-    """NotImplementedError for an option of MXNet that is left out."""
-    for name, value in options.items():
-        instead = _LEFT_OUT.get(name)
-        if instead and value is not None:
-            raise NotImplementedError(f"{who}: {name} is left out of d2lmini, {instead}")
+    nodes = lists.arguments(self._entries)
+    args = list(map(new, found[0], types[0], nodes))
+    aux = list(map(new, found[2], types[2], lists.auxiliary_states(self._entries)))
+    grads = [
+        None if req == "null" else zeros(x.shape, x.context, dtype=x.dtype)
+        for req, x in zip(reqs, args)
+    ]
+    return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
 
 
 def _to_list(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:

@@ -27,11 +27,13 @@ import numpy as np
 from d2lmini import autograd
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import LeftOut, MXNetError
+from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import Node
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol, lists
+from d2lmini.symbol.evaluate import evaluate
 from d2lmini.symbol.infer import infer_shape, infer_type
 
 Arrays = Sequence[Any]
@@ -48,11 +50,13 @@ class Executor:
 
     def __init__(
         self, symbol: Symbol, ctx: Context, args: Arrays, grads: Arrays, reqs: Sequence[str],
-        aux: Arrays,
+        aux: Arrays, group2ctx: Mapping[str, Context] | None = None,
     ):  # fmt: skip
         self._symbol = symbol
         self._ctx = ctx
         self._reqs = list(reqs)
+        self._group2ctx = group2ctx
+        self._places = place_nodes(symbol, ctx, group2ctx)
         self.arg_arrays = list(args)
         self.grad_arrays = list(grads)
         self.aux_arrays = list(aux)
@@ -79,15 +83,20 @@ class Executor:
 
     def _own(self, x: NDArray, node: Node) -> NDArray:
         alias = x._alias(None)
-        alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
+        if not self._places:
+            alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
         return alias
+
+    def _place(self, node: Node) -> Context:
+        return self._places.get(node, self._ctx)
 
     def _outputs(self) -> list[NDArray]:
         """Arrays for the outputs. MXNetError if the inputs do not fit."""
         known = {**self.arg_dict, **self.aux_dict}
         shapes = infer_shape(self._symbol, **{n: x.shape for n, x in known.items()})[1]
         types = infer_type(self._symbol, **{n: x.dtype for n, x in known.items()})[1]
-        return [zeros(s, self._ctx, dtype=t) for s, t in zip(shapes, types)]
+        heads = [node for node, _ in self._symbol._entries]
+        return [zeros(s, self._place(n), dtype=t) for n, s, t in zip(heads, shapes, types)]
 
     @property
     def output_dict(self) -> dict[str, NDArray]:
@@ -121,9 +130,19 @@ class Executor:
     def _compute(self, training: bool, recording: bool) -> None:
         self._heads = None
         with scope(recording, training):
-            self._op(*self._inputs, out=self.outputs)
+            if not self._places:
+                self._op(*self._inputs, out=self.outputs)
+                results = self.outputs
+            else:
+                values = dict(zip(self._op.variables, self._inputs))
+                results = evaluate(
+                    self._symbol._entries, values, ctx=self._ctx, places=self._places
+                )
+                with autograd.pause():
+                    for y, result in zip(self.outputs, results):
+                        result.copyto(y)
         if recording:
-            self._heads = [y._alias(y._node) for y in self.outputs]
+            self._heads = [y._alias(result._node) for y, result in zip(self.outputs, results)]
             for y in self.outputs:
                 y._node = None
 
@@ -169,7 +188,7 @@ class Executor:
                     f"{self.outputs[i].shape}"
                 )
             else:
-                g = g.astype(self.outputs[i].dtype, copy=False).as_in_context(self._ctx)
+                g = g.astype(self.outputs[i].dtype, copy=False).as_in_context(self._place(node))
                 given[i] = self._own(g, node)
         return given
 
@@ -229,7 +248,7 @@ class Executor:
         args = [fitted(*row) for row in zip(names, self.arg_arrays, shapes)]
         grads = [fitted(*row) for row in zip(names, self.grad_arrays, shapes)]
         aux = [fitted(*row) for row in zip(states, self.aux_arrays, aux_shapes)]
-        return Executor(symbol, self._ctx, args, grads, self._reqs, aux)
+        return Executor(symbol, self._ctx, args, grads, self._reqs, aux, self._group2ctx)
 
     def debug_str(self) -> str:
         """The compiled programs so far as text."""

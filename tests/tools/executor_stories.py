@@ -106,6 +106,22 @@ def story_dtypes(mx):
     return [np.dtype(x.dtype).name for x in ex.arg_arrays + ex.grad_arrays + ex.outputs]
 
 
+def story_groups(mx):
+    with mx.AttrScope(ctx_group="first"):
+        hidden = mx.sym.var("x") * 2
+    with mx.AttrScope(ctx_group="second"):
+        net = hidden + mx.sym.var("y")
+    groups = {"first": mx.cpu(0), "second": mx.cpu(1)}
+    args = {"x": mx.nd.ones(2), "y": mx.nd.ones(2, ctx=mx.cpu(1))}
+    ex = net.bind(mx.cpu(0), args, group2ctx=groups)
+    seen = [told(ex.forward())]
+    try:
+        net.bind(mx.cpu(0), args, group2ctx={"first": mx.cpu(0)})
+    except mx.base.MXNetError:
+        seen.append("not found")
+    return seen
+
+
 def story_errors(mx):
     net = dense(mx)
     ex = bound(mx, net, x=(4, 2))
@@ -278,6 +294,32 @@ def story_names_of_arrays(mx):
         try:
             told(ex.arg_dict) if call() is None else None
             seen.append(told(ex.arg_dict["x"]))
+        except Exception as problem:
+            seen.append(type(problem).__name__)
+    return seen
+
+
+def story_placement(mx):
+    """Groups of contexts: where arguments, gradients and outputs are."""
+    with mx.AttrScope(ctx_group="first"):
+        hidden = mx.sym.FullyConnected(mx.sym.var("x"), num_hidden=3, name="a")
+    with mx.AttrScope(ctx_group="second"):
+        net = mx.sym.FullyConnected(hidden, num_hidden=2, name="b")
+    both = mx.sym.Group([hidden, net, mx.sym.exp(net)])
+    seen = []
+    for groups in (
+        {"first": mx.cpu(1), "second": mx.cpu(2)}, {"first": mx.cpu(1)}, {}, None,
+        {"first": mx.cpu(1), "second": mx.cpu(2), "third": mx.cpu(3)},
+    ):  # fmt: skip
+        try:
+            ex = bound(mx, both, group2ctx=groups, x=(4, 2))
+            ex.forward(is_train=True)
+            ex.backward([mx.nd.ones(y.shape, ctx=y.context) for y in ex.outputs])
+            seen.append([
+                {n: str(a.context) for n, a in ex.arg_dict.items()},
+                {n: str(a.context) for n, a in ex.grad_dict.items()},
+                [str(y.context) for y in ex.outputs], told(ex.outputs), told(ex.grad_dict),
+            ])  # fmt: skip
         except Exception as problem:
             seen.append(type(problem).__name__)
     return seen

@@ -87,10 +87,8 @@ def test_what_is_left_out_says_so():
     ex = bound(mx, dense(mx), x=(4, 2))
     with pytest.raises(AttributeError, match=r"set_monitor_callback is left out .* Block"):
         ex.set_monitor_callback(print)
-    with pytest.raises(NotImplementedError, match=r"shared_exec is left out .* bind takes"):
+    with pytest.raises(NotImplementedError, match=r"shared_exec is left out .* bind takes arrays"):
         dense(mx).simple_bind(cpu(), shared_exec=ex, x=(4, 2))
-    with pytest.raises(NotImplementedError, match=r"group2ctx is left out .* as_in_context"):
-        dense(mx).bind(cpu(), ex.arg_dict, group2ctx={"a": cpu(1)})
 
 
 def test_debug_str_is_the_program():
@@ -100,6 +98,27 @@ def test_debug_str_is_the_program():
     ex.backward(nd.ones((4, 3)))
     text = ex.debug_str()
     assert text.count("def run(arrays, places, keys):") == 2 and "tanh" in text
+
+
+def test_layers_on_two_devices():
+    with mx.AttrScope(ctx_group="first"):
+        hidden = sym.FullyConnected(sym.var("x"), num_hidden=3, name="a")
+    with mx.AttrScope(ctx_group="second"):
+        net = sym.FullyConnected(sym.tanh(hidden), num_hidden=2, name="b")
+    found = []
+    with mx.virtual_gpus(2):
+        for groups in (None, {"first": mx.gpu(0), "second": mx.gpu(1)}):
+            ex = bound(mx, net, group2ctx=groups, x=(4, 2))
+            ex.forward(is_train=True)
+            ex.backward(nd.array(numbers((4, 2)), ctx=ex.outputs[0].context))
+            found.append([y.asnumpy() for y in (*ex.outputs, *ex.grad_arrays)])
+        assert [str(ex.arg_dict[f"{layer}_weight"].context) for layer in "ab"] == [
+            "gpu(0)",
+            "gpu(1)",
+        ]
+        assert str(ex.outputs[0].context) == "gpu(1)"
+    for plain, placed in zip(*found):
+        np.testing.assert_allclose(plain, placed, rtol=1e-6)
 
 
 def test_gradients_are_like_their_arguments():
