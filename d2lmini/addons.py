@@ -61,9 +61,9 @@ NAMES = {
     ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
-        set_state start stop""",
+        set_state""",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler_objects"): """
-        Counter Domain Event Frame Marker Task scope""",
+        Counter Domain Event Frame Marker Task""",
 }  # fmt: skip
 
 #: Modules of an add-on with a public name, under which programs import them.
@@ -132,8 +132,8 @@ def _explain(what: str, problem: ModuleNotFoundError) -> str:
 class _SecondNames:
     """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
 
-    This finder comes first, because the usual finder would look for "d2lmini.test_utils.checks" in
-    the folder of the package `test_utils`, and would load that file a second time. (The class has
+    This finder comes first, because the usual finder would look for "d2lmini.mxnet_alias.runner" in
+    the folder of the package `mxnet_alias`, and would load that file a second time. (The class has
     the methods of `importlib.abc`'s classes, but does not import that module, which is slow.)
     """
 

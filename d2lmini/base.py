@@ -5,11 +5,12 @@
 True
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 import numpy as np
+
+from d2lmini.left_out import reason_of
 
 
 class MXNetError(RuntimeError):
@@ -57,27 +58,31 @@ def suggest(name: str, names: Iterable[str], otherwise: str = "") -> str:
     return f"; did you mean {listed}?" if listed else otherwise
 
 
-def explain_left_out(where: str, name: str, reasons: Mapping[str, str]) -> str:
-    """The message for a name in `reasons`, those that d2lmini leaves out, in any case; else ""."""
-    for known, reason in reasons.items():
-        if known.lower() == name.lower():
-            return f"{where}.{known} is left out of d2lmini, {reason}"
-    return ""
+def explain_left_out(path: str) -> str:
+    """The message for a name of MXNet, by its path, that is left out, with the reason; else ""."""
+    reason = reason_of(path)
+    return f"{path} is left out of d2lmini, {reason}" if reason else ""
 
 
 def missing_attribute(
-    where: str,
-    name: str,
-    names: Iterable[str],
-    otherwise: str = "",
-    left_out: Mapping[str, str] = MappingProxyType({}),
+    where: str, name: str, names: Iterable[str], otherwise: str = ""
 ) -> AttributeError:
-    """The error for a name that `where` does not have; see `suggest`. `left_out`: names that are
-    left out on purpose, and what to use instead."""
-    text = explain_left_out(where, name, left_out)
+    """The error for a name that `where` does not have: left out on purpose (`left_out.py`), or
+    unknown (see `suggest`)."""
+    text = explain_left_out(f"{where.removeprefix('d2lmini.')}.{name}")
     text = text or f"{where} has no {name!r}{suggest(name, names, otherwise)}"
     # Python would add a suggestion of its own if it knew the object.
     return AttributeError(text, name=name, obj=None)
+
+
+class LeftOut:
+    """A method of MXNet that is left out: access raises an error with the reason."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise missing_attribute(owner.__name__, self.name, dir(owner))
 
 
 class Alias:
@@ -107,6 +112,11 @@ string_types = (str,)
 loaders: dict[str, Callable[[], Any]] = {}
 
 
-def py_str(text: bytes) -> str:
-    """A bytes string of C as a str."""
-    return text.decode("utf-8")
+def _as_list(values: Any) -> Any:
+    """A list or tuple as it is, and a single value as a list of one."""
+    return values if isinstance(values, (list, tuple)) else [values]
+
+
+def py_str(text: bytes | str) -> str:
+    """A string of C, which Python may have decoded already, as a str."""
+    return text.decode("utf-8") if isinstance(text, bytes) else text

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.compat.executor import Executor, resize
+from d2lmini.compat.executor import Executor
 from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
 from d2lmini.graph.ir import Node
@@ -52,21 +52,23 @@ def bind(
 def simple_bind(
     self: Symbol, ctx: Context, grad_req: Any = "write", type_dict: Mapping[str, Any] | None = None,
     stype_dict: Mapping[str, str] | None = None,
-    group2ctx: Mapping[str, Context] | None = None,
-    shared_arg_names: Sequence[str] | None = None, shared_exec: Executor | None = None,
-    shared_buffer: dict[str, NDArray] | None = None, **kwargs: Any,
+    group2ctx: Mapping[str, Context] | None = None, **kwargs: Any,
 ) -> Executor:  # fmt: skip
     """The Symbol bound to new arrays, filled with zeros, for given shapes of its inputs.
 
     kwargs: shapes by name; names that the Symbol does not have are ignored. type_dict: dtypes by
     name, float32 where none can be inferred. grad_req: as in `bind`; a name that a dict does not
-    contain gets no gradient. shared_buffer: arrays by
-    name whose memory is reused where it suffices, and to which new ones are added; then the
-    arguments `shared_arg_names` are the arrays of `shared_exec`.
+    contain gets no gradient.
 
     RuntimeError if the shapes do not suffice or do not fit, for a wrong grad_req, and for a group
-    without a context; MXNetError for sparse storage.
+    without a context; MXNetError for sparse storage; NotImplementedError for memory of another
+    Executor (`shared_exec` and its like).
     """
+    for name in kwargs:
+        if name.startswith("shared_"):
+            raise NotImplementedError(
+                f"simple_bind: {name} is left out of d2lmini; bind takes arrays of another Executor"
+            )
     for name, stype in (stype_dict or {}).items():
         if stype != "default":
             raise MXNetError(f"simple_bind: {name} of storage type {stype!r}: there is 'default'")
@@ -89,34 +91,15 @@ def simple_bind(
             f"or more of the others: {', '.join(missing)}"
         )
 
-    theirs: dict[str, NDArray | None] = {}  # arrays shared with `shared_exec`
-    if shared_exec is not None and shared_buffer is not None:
-        for name in shared_arg_names or ():
-            theirs[name] = shared_exec.arg_dict[name]
-            theirs[f"grad of {name}"] = shared_exec.grad_dict[name]
-
-    def new(name: str, shape: tuple[int, ...], dtype: Any, node: Node) -> NDArray:
-        """An array in shared memory, if there is enough; else a new one."""
-        dtype, place = np.dtype(dtype or np.float32), places.get(node, ctx)
-        if shared_buffer is None:
-            return zeros(shape, place, dtype=dtype)
-        x = theirs.get(name)
-        if x is not None:
-            return x
-        x = shared_buffer.get(name)
-        if x is None or x.size < np.prod(shape) or x.dtype != dtype or x.context != place:
-            x = shared_buffer[name] = zeros(shape, place, dtype=dtype)
-        return resize(x, shape)
+    def new(shape: tuple[int, ...], dtype: Any, node: Node) -> NDArray:
+        return zeros(shape, places.get(node, ctx), dtype=dtype or np.float32)
 
     nodes = lists.arguments(self._entries)
-    args = [new(*row) for row in zip(names, found[0], types[0], nodes)]
-    aux = [
-        zeros(s, places.get(node, ctx), dtype=t or np.float32)
-        for s, t, node in zip(found[2], types[2], lists.auxiliary_states(self._entries))
-    ]
+    args = list(map(new, found[0], types[0], nodes))
+    aux = list(map(new, found[2], types[2], lists.auxiliary_states(self._entries)))
     grads = [
-        None if req == "null" else new(f"grad of {name}", x.shape, x.dtype, node)
-        for name, x, req, node in zip(names, args, reqs, nodes)
+        None if req == "null" else zeros(x.shape, x.context, dtype=x.dtype)
+        for req, x in zip(reqs, args)
     ]
     return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
 
@@ -124,25 +107,23 @@ def simple_bind(
 def _to_list(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
     """Arrays in the order of `names`, from a list or a dict."""
     if isinstance(given, Mapping):
-        for name in names:
-            if name not in given and not missing:
-                raise ValueError(f"key `{name}` is missing in `{what}`")
-        arrays = [given.get(name) for name in names]
-    elif isinstance(given, (list, tuple)):
-        if len(given) != len(names):
-            raise ValueError(
-                f"Length of {what} does not match the number of arguments: {len(given)} for {names}"
-            )
-        arrays = list(given)
-    else:
+        absent = [name for name in names if name not in given]
+        if absent and not missing:
+            raise ValueError(f"key `{absent[0]}` is missing in `{what}`")
+        given = [given.get(name) for name in names]
+    elif not isinstance(given, (list, tuple)):
+        kind = type(given).__name__
         raise TypeError(
-            f"{what}: Only accept list of NDArrays or dict of str to NDArray, got "
-            f"{type(given).__name__}"
+            f"{what}: Only accept list of NDArrays or dict of str to NDArray, got {kind}"
         )
-    for name, x in zip(names, arrays):
+    if len(given) != len(names):
+        raise ValueError(
+            f"Length of {what} does not match the number of arguments: {len(given)} for {names}"
+        )
+    for name, x in zip(names, given):
         if not isinstance(x, NDArray) and not (x is None and missing):
             raise TypeError(f"{what}: {name} must be an NDArray, got {type(x).__name__}")
-    return arrays
+    return list(given)
 
 
 def _requests(names: Sequence[str], grad_req: Any) -> list[str]:

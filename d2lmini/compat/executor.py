@@ -19,14 +19,14 @@ After `mxnet.executor.Executor`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from d2lmini import autograd
 from d2lmini.autograd.scopes import scope
-from d2lmini.base import MXNetError
+from d2lmini.base import LeftOut, MXNetError
 from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
@@ -35,7 +35,6 @@ from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol, lists
 from d2lmini.symbol.evaluate import evaluate
 from d2lmini.symbol.infer import infer_shape, infer_type
-from d2lmini.symbol.lists import output_name
 
 Arrays = Sequence[Any]
 
@@ -65,8 +64,6 @@ class Executor:
         self.grad_dict = _by_name(symbol.list_arguments(), self.grad_arrays)
         self.aux_dict = _by_name(symbol.list_auxiliary_states(), self.aux_arrays)
         self._op = CachedOp(symbol, name=symbol.name or "executor")
-        self._watch: tuple[Callable[..., Any], bool] | None = None
-        self._told: set[Node] = set()  # variables that the monitor has seen in this forward
         self._heads: list[NDArray] | None = None
         self._inputs = self._list_arrays()
         self.outputs: list[NDArray] = self._outputs()
@@ -133,14 +130,14 @@ class Executor:
     def _compute(self, training: bool, recording: bool) -> None:
         self._heads = None
         with scope(recording, training):
-            if self._watch is None and not self._places:
+            if not self._places:
                 self._op(*self._inputs, out=self.outputs)
                 results = self.outputs
             else:
-                self._told = set()
                 values = dict(zip(self._op.variables, self._inputs))
-                watch = None if self._watch is None else self._tell
-                results = evaluate(self._symbol._entries, values, watch, self._ctx, self._places)
+                results = evaluate(
+                    self._symbol._entries, values, ctx=self._ctx, places=self._places
+                )
                 with autograd.pause():
                     for y, result in zip(self.outputs, results):
                         result.copyto(y)
@@ -195,24 +192,7 @@ class Executor:
                 given[i] = self._own(g, node)
         return given
 
-    def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
-        """Call `callback(name, array)` in each forward for each output of each op, and with
-        monitor_all also for its inputs. Then the graph runs node by node. None ends that."""
-        self._watch = None if callback is None else (callback, monitor_all)
-
-    def _tell(self, node: Node, inputs: list[Any], outputs: list[Any]) -> None:
-        assert self._watch is not None and node.op is not None
-        callback, monitor_all = self._watch
-        if monitor_all:
-            for name, entry, x in zip(lists.monitored_inputs(node), node.inputs, inputs):
-                if entry is None:
-                    continue
-                if entry[0].op is None and entry[0] not in self._told:
-                    self._told.add(entry[0])
-                    callback(entry[0].name, x)
-                callback(name, x)
-        for i, y in enumerate(outputs[: node.n_outputs]):
-            callback(output_name((node, i)), y)
+    set_monitor_callback = LeftOut()
 
     # -- the arrays --------------------------------------------------------------------------------
 
@@ -255,7 +235,7 @@ class Executor:
                     f"{shape}; allow that with partial_shaping=True"
                 )
             if np.prod(shape) <= x.size:
-                return resize(x, shape)
+                return x.reshape(-1)[: int(np.prod(shape))].reshape(shape)
             if not allow_up_sizing:
                 raise MXNetError(
                     f"reshape: new shape of arg: {name} is larger than original, {shape} after "
@@ -276,11 +256,6 @@ class Executor:
         for kind in self._op._compiled.values():
             programs += [kind.forward, *(backward.program for backward in kind._backward.values())]
         return "\n\n".join(map(str, programs)) or self._symbol.debug_str()
-
-
-def resize(x: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """The first elements of `x` in another shape."""
-    return x if x.shape == shape else x.reshape(-1)[: int(np.prod(shape))].reshape(shape)
 
 
 def _by_name(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
+from d2lmini.compat.left_out import find_stand_in
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
@@ -140,16 +141,10 @@ class NDArrayIter(DataIter):
     """
 
     def __init__(
-        self,
-        data: Any,
-        label: Any = None,
-        batch_size: int = 1,
-        shuffle: bool = False,
-        last_batch_handle: str = "pad",
-        data_name: str = "data",
-        label_name: str = "softmax_label",
-        layout: str = "NCHW",
-    ):
+        self, data: Any, label: Any = None, batch_size: int = 1, shuffle: bool = False,
+        last_batch_handle: str = "pad", data_name: str = "data",
+        label_name: str = "softmax_label", layout: str = "NCHW",
+    ):  # fmt: skip
         super().__init__(batch_size)
         if batch_size < 1:
             raise ValueError(f"NDArrayIter: batch_size must be at least 1, got {batch_size}")
@@ -267,22 +262,5 @@ def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDA
     return [(k, v if isinstance(v, NDArray) else nd.array(v)) for k, v in sorted(data.items())]
 
 
-def _left_out(name: str, instead: str) -> type:
-    """A class that raises on use, because it is left out."""
-
-    def __init__(self: Any, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(f"io.{name} is left out of d2lmini; {instead}")
-
-    return type(name, (DataIter,), {"__init__": __init__, "__doc__": f"Left out: {instead}."})
-
-
-_images = "gluon.data.vision.ImageFolderDataset reads image files"
-PrefetchingIter = _left_out("PrefetchingIter", "gluon.data.DataLoader fetches batches ahead")
-ResizeIter = _left_out("ResizeIter", "itertools.cycle and islice make epochs of any length")
-CSVIter = _left_out("CSVIter", "np.loadtxt reads CSV files, NDArrayIter makes batches of them")
-LibSVMIter = _left_out("LibSVMIter", "sklearn.datasets.load_svmlight_file reads such files")
-MNISTIter = _left_out("MNISTIter", "gluon.data.vision.MNIST reads the same files")
-ImageRecordIter = _left_out("ImageRecordIter", _images)
-ImageDetRecordIter = _left_out("ImageDetRecordIter", _images)
-ImageRecordUInt8Iter = _left_out("ImageRecordUInt8Iter", _images)
-ImageRecordInt8Iter = _left_out("ImageRecordInt8Iter", _images)
+def __getattr__(name: str) -> Any:
+    return find_stand_in("io", name, __all__)

@@ -17,24 +17,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.compat.mx_profiler import profiler
 from d2lmini.profiler.chrome import Mark
-from d2lmini.scopes import contextmanager
 
 #: The scope of a marker -> the letter of the file format.
 SCOPES = {"global": "g", "marker": "t", "process": "p", "task": "t", "thread": "t"}
-
-
-def _tell(
-    kind: str, domain: str, name: str, begin_ns: int, value: int = 0, scope: str = ""
-) -> None:
-    if profiler.records:
-        thread = threading.current_thread().name
-        end_ns = time.perf_counter_ns()
-        profiler.marks.append(Mark(kind, domain, name, thread, begin_ns, end_ns, value, scope))
 
 
 class Domain:
@@ -63,69 +53,70 @@ class Domain:
         return self.name
 
 
-def _name_of(domain: Domain, what: str) -> str:
-    if not isinstance(domain, Domain):
-        raise TypeError(f"{what}: its domain is {domain!r}; give it a profiler.Domain")
-    return domain.name
-
-
-class _Span:
-    """The time from `start` to `stop`; a stop without a start records nothing."""
+class _Object:
+    """What a program records in a domain, under a name."""
 
     kind = ""
+    section = "{}"  # of the table, for the domain
 
-    def __init__(self, section: str, name: str):
+    def __init__(self, domain: Any, name: str):
+        if not isinstance(domain, Domain):
+            kind = type(self).__name__
+            raise TypeError(f"{kind}: its domain is {domain!r}; give it a profiler.Domain")
+        self.domain = domain
         self.name = name
-        self._section = section
-        self._begin_ns = 0
-
-    def start(self) -> None:
-        """Begin the span now."""
-        self._begin_ns = time.perf_counter_ns()
-
-    def stop(self) -> None:
-        """End the span now."""
-        if self._begin_ns:
-            _tell(self.kind, self._section, self.name, self._begin_ns)
-            self._begin_ns = 0
 
     def __str__(self) -> str:
         return self.name
 
+    def _record(self, begin_ns: int, value: int = 0, scope: str = "") -> None:
+        if profiler.records:
+            section = self.section.format(self.domain)
+            thread, end_ns = threading.current_thread().name, time.perf_counter_ns()
+            mark = Mark(self.kind, section, self.name, thread, begin_ns, end_ns, value, scope)
+            profiler.marks.append(mark)
 
-class Task(_Span):
-    """A piece of work of a domain; several may run at once."""
+
+class Task(_Object):
+    """A piece of work of a domain, from `start` to `stop`; several may run at once. A stop without
+    a start records nothing."""
 
     kind = "task"
+    _begin_ns = 0
 
-    def __init__(self, domain: Domain, name: str):
-        super().__init__(_name_of(domain, "Task"), name)
+    def start(self) -> None:
+        """Begin now."""
+        self._begin_ns = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """End now."""
+        if self._begin_ns:
+            self._record(self._begin_ns)
+            self._begin_ns = 0
 
 
-class Frame(_Span):
+class Frame(Task):
     """A repeated step, such as a batch."""
 
-    kind = "frame"
-
-    def __init__(self, domain: Domain, name: str):
-        super().__init__(f"{_name_of(domain, 'Frame')},frame", name)
+    kind, section = "frame", "{},frame"
 
 
-class Event(_Span):
+class Event(Task):
     """A piece of work without a domain."""
 
     kind = "event"
 
     def __init__(self, name: str):
-        super().__init__("event", name)
+        super().__init__(Domain("event"), name)
 
 
-class Counter:
+class Counter(_Object):
     """An integer that changes, with `+=`, `-=` or `set_value`."""
 
+    kind = "counter"
+
     def __init__(self, domain: Domain, name: str, value: int | None = None):
-        self.name = name
-        self._section = _name_of(domain, "Counter")
+        super().__init__(domain, name)
         self._value = 0
         if value is not None:
             self.set_value(value)
@@ -133,7 +124,7 @@ class Counter:
     def set_value(self, value: int) -> None:
         """Set the counter to `value`."""
         self._value = int(value)
-        _tell("counter", self._section, self.name, time.perf_counter_ns(), self._value)
+        self._record(time.perf_counter_ns(), self._value)
 
     def increment(self, delta: int = 1) -> None:
         """Add `delta`."""
@@ -151,35 +142,16 @@ class Counter:
         self.decrement(delta)
         return self
 
-    def __str__(self) -> str:
-        return self.name
 
-
-class Marker:
+class Marker(_Object):
     """A point in time."""
 
-    def __init__(self, domain: Domain, name: str):
-        self.name = name
-        self.domain = domain
-        self._section = f"{_name_of(domain, 'Marker')},instant_marker"
+    kind, section = "marker", "{},instant_marker"
 
     def mark(self, scope: str = "process") -> None:
         """Record the marker now; `scope`: global, process, thread, task or marker (MXNetError for
         any other)."""
         if scope not in SCOPES:
-            raise MXNetError(
-                f"Invalid Input: '{scope}', valid values are: "
-                + "{" + ", ".join(f"'{name}'" for name in sorted(SCOPES)) + "}"
-            )  # fmt: skip
-        _tell("marker", self._section, self.name, time.perf_counter_ns(), scope=SCOPES[scope])
-
-
-@contextmanager
-def scope(name: str) -> Iterator[Task]:
-    """A Task of the domain "scope" that lasts as long as the `with` block."""
-    task = Task(Domain("scope"), name)
-    task.start()
-    try:
-        yield task
-    finally:
-        task.stop()
+            known = ", ".join(map(repr, SCOPES))
+            raise MXNetError(f"Invalid Input: '{scope}', valid values are: {{{known}}}")
+        self._record(time.perf_counter_ns(), scope=SCOPES[scope])

@@ -60,10 +60,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"d2lmini.gluon.{_CLASSES[name]}"), name)
     elif name in _MODULES:
         value = importlib.import_module(f"d2lmini.gluon.{name}")
-    elif name == "model_zoo":
-        raise AttributeError(
-            "gluon.model_zoo is left out of d2lmini, as all of MXNet's pretrained networks"
-        )
     else:
         raise missing_attribute("gluon", name, __all__, f"; it has {', '.join(__all__)}")
     globals()[name] = value

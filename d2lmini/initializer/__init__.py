@@ -27,7 +27,6 @@ from typing import NoReturn
 
 from d2lmini.base import missing_attribute
 from d2lmini.initializer.base import (
-    LEFT_OUT,
     InitDesc,
     Initializer,
     alias,
@@ -49,4 +48,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing_attribute("initializer", name, __all__, left_out=LEFT_OUT)
+    raise missing_attribute("initializer", name, __all__)

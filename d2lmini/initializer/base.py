@@ -33,12 +33,6 @@ from d2lmini.ndarray import NDArray
 #: Initializer classes by each of their names, in lower case.
 _registry: dict[str, type[Initializer]] = {}
 
-#: Initializers of MXNet that d2lmini leaves out, and what to use instead.
-LEFT_OUT = {
-    "FusedRNN": "the layers of gluon.rnn initialize each of their parameters; LSTMBias sets the "
-    "bias of the forget gate",
-}
-
 #: The end of a name, and the method that fills a parameter with this end.
 _BY_END = {
     "weight": "_init_weight",
@@ -220,7 +214,7 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
             return _from_json(initializer, args)
         if initializer.lower() not in _registry:
             raise ValueError(
-                explain_left_out("initializer", initializer, LEFT_OUT)
+                explain_left_out(f"initializer.{initializer}")
                 or _UNKNOWN.format(initializer[:100], ", ".join(sorted(_registry)))
             )
         return _registry[initializer.lower()](*args, **kwargs)

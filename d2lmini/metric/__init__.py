@@ -19,7 +19,6 @@ from typing import NoReturn
 
 from d2lmini.base import missing_attribute
 from d2lmini.metric.base import (
-    LEFT_OUT,
     EvalMetric,
     alias,
     check_label_shapes,
@@ -45,4 +44,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing_attribute("metric", name, __all__, left_out=LEFT_OUT)
+    raise missing_attribute("metric", name, __all__)

@@ -36,9 +36,6 @@ Names = list[str] | None
 #: Metric classes by each of their names, in lower case.
 _registry: dict[str, Callable[..., EvalMetric]] = {}
 
-#: Metrics of MXNet that d2lmini leaves out, and what to use instead.
-LEFT_OUT = dict.fromkeys(("Caffe", "Torch"), "Loss does the same, with another name=")
-
 #: Largest number of batches whose results stay on the device.
 _MOST_PENDING = 512
 
@@ -274,7 +271,7 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
             ) from None
     if metric.lower() not in _registry:
         raise ValueError(
-            explain_left_out("metric", metric, LEFT_OUT)
+            explain_left_out(f"metric.{metric}")
             or f"no metric is registered as {metric[:100]!r}; there are "
             f"{', '.join(sorted(_registry))}"
         )

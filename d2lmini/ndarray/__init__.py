@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.base import loaders
+from d2lmini.base import loaders, missing_attribute
 from d2lmini.ndarray.creation import (
     arange,
     array,
@@ -43,7 +43,6 @@ from d2lmini.ndarray.creation import (
 from d2lmini.ndarray.namespaces import Namespace, public_names
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ndarray.selection import boolean_mask, onehot_encode
-from d2lmini.ndarray.unsupported import explain
 
 from d2lmini.ndarray import random, sparse, updates  # isort: skip
 from d2lmini.ops.core import Op
@@ -76,7 +75,7 @@ vars(globals()["contrib"]).update(
 def __getattr__(name: str) -> Any:
     if name in ("CachedOp", "np", "npx"):  # defined in a higher layer
         return loaders[name]()
-    raise explain("nd", name, __dir__())
+    raise missing_attribute("nd", name, __dir__(), "; dir(nd) lists the names")
 
 
 def __dir__() -> list[str]:

@@ -7,18 +7,19 @@ True
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
-from d2lmini.ndarray.unsupported import explain
+from d2lmini.base import missing_attribute
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import FUNCTIONS
 
 
-class Namespace:
+class Namespace(ModuleType):
     """Ops under one of the prefixes, without the prefix; several prefixes are tried in turn."""
 
     def __init__(self, name: str, *prefixes: str):
-        self.__name__ = name
+        super().__init__(name, type(self).__doc__)
         self._prefixes = prefixes or ("",)
 
     def __getattr__(self, name: str) -> Any:
@@ -28,7 +29,8 @@ class Namespace:
                 value = self._wrap_op(found, name)
                 setattr(self, name, value)
                 return value
-        raise explain(self.__name__, name, dir(self))
+        where = self.__name__
+        raise missing_attribute(where, name, dir(self), f"; dir({where}) lists the names")
 
     def _wrap_op(self, op: Op, name: str) -> Any:
         """The object under the op's name: here the op itself."""

@@ -29,7 +29,7 @@ import numpy as np
 
 from d2lmini import autograd, engine, instrument
 from d2lmini.autograd import tape
-from d2lmini.base import ArgumentValueError, MXNetError, alias, loaders
+from d2lmini.base import ArgumentValueError, LeftOut, MXNetError, alias, loaders
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
@@ -38,7 +38,6 @@ from d2lmini.ndarray import dispatch, exchange, indexing, transfer
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, hand_over, wrap
 from d2lmini.ndarray.plan import plan_of
-from d2lmini.ndarray.unsupported import LeftOut
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed

@@ -52,10 +52,6 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"d2lmini.np.{name}")
-    if name in ("mirr", "npv", "ppmt", "pv", "rate"):
-        raise AttributeError(
-            f"np.{name} is left out of d2lmini, NumPy has no financial functions any more"
-        )
     if hasattr(_numpy, name):
         raise AttributeError(f"d2lmini.np has no {name!r}; NumPy has it: compute with x.asnumpy()")
     raise missing_attribute("d2lmini.np", name, globals())

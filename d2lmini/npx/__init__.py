@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.base import suggest
+from d2lmini.base import missing_attribute
 from d2lmini.context import (
     Context,
     cpu,
@@ -52,24 +52,4 @@ globals().update(FUNCTIONS)
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(explain(name))
-
-
-def explain(name: str) -> str:
-    """Why `npx` has no such name."""
-    if name in LEFT_OUT:
-        return f"npx.{name} is left out of d2lmini, {LEFT_OUT[name]}"
-    listed = f"; it has {', '.join(sorted(__all__))}"
-    return f"d2lmini.npx has no {name!r}{suggest(name, __all__, listed)}"
-
-
-#: MXNet's names that are not here, and why.
-LEFT_OUT = {
-    "image": "as all of MXNet's image operations",
-    **dict.fromkeys(
-        ("multibox_prior", "multibox_target", "multibox_detection", "roi_pooling"),
-        "as all of MXNet's operations for detection",
-    ),
-    "constraint_check": "np.all(x) and a Python `if` do the same",
-    "get_cuda_compute_capability": "cupy.cuda.Device(i).compute_capability is the same",
-}
+    raise missing_attribute("d2lmini.npx", name, __all__, f"; it has {', '.join(sorted(__all__))}")

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.optimizer.optimizer import LEFT_OUT, Optimizer, Test, create, register
+from d2lmini.optimizer.optimizer import Optimizer, Test, create, register
 
 from d2lmini.optimizer.fused import Fused  # isort: skip
 from d2lmini.optimizer.sgd import NAG, SGD, Signum, ccSGD  # isort: skip
@@ -49,4 +49,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing_attribute("optimizer", name, __all__, left_out=LEFT_OUT)
+    raise missing_attribute("optimizer", name, __all__)

@@ -38,14 +38,6 @@ from d2lmini.base import explain_left_out
 from d2lmini.bfloat16 import is_half
 from d2lmini.ndarray import NDArray, zeros
 
-#: Optimizers of MXNet that d2lmini leaves out, and what to use instead.
-LEFT_OUT = {
-    "DCASGD": "no gradient is late here as on MXNet's servers: SGD takes its place",
-    "LBSGD": "LARS and a warmup of lr_scheduler take its place",
-    "SGLD": "SGD at half the rate does the same if nd.random.normal(0, lr**0.5, w.shape) is added "
-    "to each weight w after the step",
-}
-
 
 class Optimizer:
     """Base class: learning rates, weight decays, counts of updates; see this module.
@@ -129,7 +121,7 @@ class Optimizer:
         if klass is None:
             known = ", ".join(sorted(Optimizer.opt_registry))
             raise ValueError(
-                explain_left_out("optimizer", name, LEFT_OUT)
+                explain_left_out(f"optimizer.{name}")
                 or f"Cannot find optimizer {name}; there are {known}"
             )
         return klass(**kwargs)

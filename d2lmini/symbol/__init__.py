@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.base import loaders
-from d2lmini.ndarray.unsupported import explain
+from d2lmini.base import loaders, missing_attribute
 from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import variable
@@ -59,7 +58,7 @@ def __getattr__(name: str) -> Any:
         return getattr(globals()["op"], name)
     if name in ("np", "npx"):  # defined in a higher layer
         return loaders[name]()
-    raise explain("sym", name, __dir__())
+    raise missing_attribute("sym", name, __dir__(), "; dir(sym) lists the names")
 
 
 def __dir__() -> list[str]:

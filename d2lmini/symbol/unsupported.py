@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from d2lmini import addons
 from d2lmini.base import MXNetError
+from d2lmini.left_out import reason_of
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
@@ -29,7 +30,9 @@ class NotImplementedForSymbol(MXNetError, NotImplementedError):
 
 def explain(kind: str, name: str) -> str:
     """The message for a name that Symbols do not have."""
-    hint = ""
+    hint, reason = "", reason_of(f"{kind}.{name}")
+    if reason:
+        return f"{kind}.{name} is left out of d2lmini, {reason}"
     if name in ("shape", "dtype", "size", "ndim", "context", "ctx"):
         hint = (
             ": what it is like is not known before it runs. In hybrid_forward use operations that "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import migration_table
+import mxnet_names
 import np_table
 import pytest
 
@@ -20,7 +21,7 @@ def test_a_name_without_rows_is_missed(monkeypatch):
 
 @pytest.mark.parametrize("space", np_table.SPACES)
 def test_a_refusal_names_what_is_left_out(space):
-    left_out = migration_table.look_up(space, migration_table.listed()[space]).left_out
+    left_out = migration_table.look_up(space, mxnet_names.stored()[space]).left_out
     assert space not in ("np", "npx") or left_out
     for name, reason in left_out.items():
         assert len(reason) > 10, name

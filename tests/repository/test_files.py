@@ -320,7 +320,6 @@ BY_THEMSELVES = {
     "gluon/utils.py": "a download, beside",
     "gluon/data/vision/datasets.py": "unpacks, beside",
     "gluon/checkpoint.py": "in a folder that takes its name when it is whole",
-    "compat/test_utils/environment.py": "the null device",
 }
 
 

@@ -20,8 +20,6 @@ from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
 from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, util
-from d2lmini.compat import mx_profiler_objects
-from d2lmini.compat.test_utils import environment
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links
@@ -44,8 +42,6 @@ _cell = rnn.ZoneoutCell(rnn.RNNCell(2))
 
 SCOPES: dict[str, Callable[[], object]] = {
     "autograd.scopes.scope": autograd.record,
-    "compat.mx_profiler_objects.scope": lambda: mx_profiler_objects.scope("s"),
-    "compat.test_utils.environment.environment": lambda: environment("D2LMINI_X", "1"),
     "context.Context": lambda: mx.cpu(1),
     "contrib.amp.casts.Scope": amp.init,
     "d2l.dry_run.dry_run": dry_run.dry_run,
@@ -88,7 +84,6 @@ LEFT_OUT = {
     "d2l.benchmark.Benchmark": "changes nothing but itself",
     "compat.books.second.training.Benchmark": "changes nothing but itself",
     "d2l.training_memory.": "the parts of a function that analyses a net",
-    "compat.test_utils.environment.discard_stderr": "of a test, which Ctrl-C ends",
     "contrib.amp.loss_scaler.scale_loss": "restores nothing",
     "files.replace_atomically": "tests/repository/test_files.py",
     "gluon.data.vision.datasets._Unpacked": "an open file",

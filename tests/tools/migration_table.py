@@ -1,23 +1,25 @@
 """Which of MXNet's names are here, what differs, and which small programs answer alike: the tables
 of docs/migration.md (see `computed_docs.py`).
 
-`mxnet_alias/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name
-that is not here says so when it is asked for, and why: by that it is counted.
+`data/mxnet_names.txt` has the names of MXNet 1.9.1, as `mxnet_names.py` found them. A name that is
+not here says so when it is asked for, and why: by that it is counted.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections import defaultdict
-from typing import Any, NamedTuple
+from pkgutil import resolve_name
+from typing import NamedTuple
 
 import listed_differences
+import mxnet_names
 import nd_programs
 import small_programs
 
-import d2lmini as mx
-from d2lmini.compat.mxnet_alias.ask import listed, why_missing
+from d2lmini import install_as_mxnet, nd, np, sym
+from d2lmini.compat.left_out import Missing
+from d2lmini.compat.mxnet_alias import ask, uninstall
 from d2lmini.compat.mxnet_alias.differences import DIFFERENCES
 
 #: What a program that is no part of MXNet has no use for.
@@ -32,28 +34,27 @@ class Found(NamedTuple):
 
     total: int
     left_out: dict[str, str]  # name -> why
-    missing: list[str]
 
 
 def look_up(path: str, names: list[str]) -> Found:
-    """Ask the library for each."""
-    place: Any = mx
-    for part in path.split("."):
-        found = getattr(place, part, None)
-        place = found or importlib.import_module(f"{place.__name__}.{part}")
-    if path == "nd.NDArray":
-        place = mx.nd.ones(1)  # an instance explains what it lacks
-    if path == "np.ndarray":
-        place = mx.np.ones(1)
-    left_out, missing = {}, []
+    """Ask the library for each. AssertionError for a missing name that no row explains."""
+    install_as_mxnet()
+    values = {"nd.NDArray": nd.ones(1), "np.ndarray": np.ones(1), "sym.Symbol": sym.var("x")}
+    left_out = {}  # a value explains what it lacks, its class does not
     names = [name for name in names if not INNER.fullmatch(name)]
     for name in names:
-        reason = why_missing(place, name)
-        if reason:
-            left_out[name] = reason.partition(";")[0].partition(". ")[0]
-        elif reason is not None:
-            missing.append(name)
-    return Found(len(names), left_out, missing)
+        try:
+            place = values[path] if path in values else resolve_name(f"mxnet.{path}")
+            value = getattr(place, name)
+            message = value.__doc__ if isinstance(value, Missing) else None
+        except AttributeError as problem:
+            message = str(problem)
+        if message is not None:
+            reason = ask.left_out(message)
+            assert reason is not None, f"{path}.{name}: {message}"
+            left_out[name] = reason.removeprefix("left out: ").partition(";")[0]
+    uninstall()
+    return Found(len(names), left_out)
 
 
 def differences() -> str:
@@ -65,17 +66,13 @@ def differences() -> str:
 def tables() -> str:
     """How many names of each module are here, why the others are not, how many small programs
     answer as in MXNet, and which answers of the sweep differ, as Markdown."""
-    rows, reasons, missing = [], defaultdict(list), []
-    for path, names in listed().items():
-        found = look_up(path, names)
-        here = found.total - len(found.left_out) - len(found.missing)
-        rows.append(f"| `{path}` | {found.total} | {here} |")
+    rows, reasons = [], defaultdict(list)
+    for path in mxnet_names.SPACES:
+        found = look_up(path, mxnet_names.stored()[path])
+        rows.append(f"| `{path}` | {found.total} | {found.total - len(found.left_out)} |")
         for name, reason in found.left_out.items():
             reasons[reason].append(f"{path}.{name}")
-        missing += [f"{path}.{name}" for name in found.missing]
-    by_reason = [f"| {reason} | {shown(names)} |" for reason, names in sorted(reasons.items())] + [
-        f"| nobody has asked for them yet | {shown(missing)} |"
-    ]
+    by_reason = [f"| {reason} | {shown(names)} |" for reason, names in sorted(reasons.items())]
     head = ["| module | names in MXNet 1.9.1 | here |", "| --- | --- | --- |"]
     why = ["", "| not here | which |", "| --- | --- |"]
     words = (

@@ -1,12 +1,19 @@
-"""The public names of MXNet 1.9, by module: written to `mxnet_alias/mxnet_names.txt`, from which
-docs/migration.md counts. Run by an interpreter that has MXNet:
+"""The public names of MXNet 1.9, by module: written to `tests/data/mxnet_names.txt`, from which
+docs/migration.md counts, and `test_mxnet_imports.py` imports. Run by an interpreter that has MXNet:
 
-    python tests/tools/mxnet_names.py > d2lmini/compat/mxnet_alias/mxnet_names.txt
+    python tests/tools/mxnet_names.py > tests/data/mxnet_names.txt
+
+First come the names that programs use, by the short names of their modules; then, by "import" and
+the full name, what each public module has that its own package defines.
 """
 
+import importlib
 import pkgutil
 import re
 import types
+from pathlib import Path
+
+NAMES = Path(__file__).resolve().parents[1] / "data" / "mxnet_names.txt"
 
 SPACES = """
     nd nd.NDArray nd.random nd.linalg nd.contrib sym sym.Symbol autograd gluon gluon.Block
@@ -51,15 +58,41 @@ def names_of(mx, path):
 
 
 def modules(mx):
-    """The public modules; what fails to import is left out."""
-    found = pkgutil.walk_packages(mx.__path__, "mxnet.", onerror=lambda name: None)
-    names = [module.name.partition(".")[2] for module in found]
-    return sorted(n for n in names if not re.search(r"(^|\.)(_|gen_|libmxnet)", n))
+    """The public modules by name. Left out is what fails to import, as a setup script does."""
+    found = {}
+    for module in pkgutil.walk_packages(mx.__path__, "mxnet.", onerror=lambda name: None):
+        if not re.search(r"\.(_|gen_|libmxnet|setup$)", module.name):
+            try:
+                found[module.name] = importlib.import_module(module.name)
+            except ImportError:
+                continue
+    return found
+
+
+def own_names(name, module):
+    """The public names that a module, or another module of its package, defines."""
+    above = name.rpartition(".")[0]
+    package = name if hasattr(module, "__path__") or above == "mxnet" else above
+    found = []
+    for own in dir(module):
+        value = getattr(module, own, None)
+        home = getattr(value, "__module__", None) or package
+        if not own.startswith("_") and not isinstance(value, (types.ModuleType, type(None))):
+            found += [own] * home.startswith(package)
+    return found
 
 
 def table(mx):
-    lines = [f"{path}: {' '.join(names_of(mx, path))}\n" for path in SPACES]
-    return "".join(lines) + f"modules: {' '.join(modules(mx))}\n"
+    lines = [f"{path}: {' '.join(names_of(mx, path))}" for path in SPACES]
+    for name, module in sorted(modules(mx).items()):
+        lines.append(f"import {name}: {' '.join(own_names(name, module))}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def stored():
+    """The names in the file: {"gluon.nn": ["Activation", ...], "import mxnet.base": [...]}."""
+    pairs = [line.partition(":") for line in NAMES.read_text(encoding="utf-8").splitlines()]
+    return {path: names.split() for path, _, names in pairs}
 
 
 if __name__ == "__main__":

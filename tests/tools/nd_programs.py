@@ -38,20 +38,8 @@ SECOND = """
 
 #: The functions of `test_utils` whose parameters are compared.
 SIGNATURES = """
-    DummyIter almost_equal assert_allclose assert_almost_equal assert_almost_equal_ignore_nan
-    assert_almost_equal_with_err assert_exception assign_each assign_each2 checkShapes
-    check_consistency check_numeric_gradient check_speed check_symbolic_backward
-    check_symbolic_forward chi_square_check collapse_sum_like compare_ndarray_tuple
-    compare_optimizer create_2d_tensor create_vector default_atols default_context default_dtype
-    default_numeric_eps default_rtols discard_stderr download effective_dtype environment
-    gen_buckets_probs_with_ppf get_atol get_etol get_identity_mat get_identity_mat_batch get_rtol
-    get_tolerance get_tols has_tvm_ops is_aarch64_run is_cd_run is_op_runnable list_gpus
-    locationError mean_check new_matrix_with_real_eigvals_2d new_matrix_with_real_eigvals_nd
-    new_orthonormal_matrix_2d new_sym_matrix_with_real_eigvals_2d
-    new_sym_matrix_with_real_eigvals_nd np_reduce numeric_grad rand_coord_2d rand_ndarray
-    rand_shape_2d rand_shape_3d rand_shape_nd random_arrays random_sample random_uniform_arrays
-    retry same same_array same_symbol_structure set_default_context simple_forward var_check
-    verify_generator""".split()
+    almost_equal assert_almost_equal check_numeric_gradient default_context rand_ndarray
+    rand_shape_nd random_arrays same set_default_context""".split()
 
 
 def second_derivatives(call):

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 
 import migration_table
+import mxnet_names
 from np_rows import draws, stories
 from np_rows.case import Row
 from np_rows.table import ROWS
@@ -55,7 +56,7 @@ def table() -> str:
     are left out, as Markdown."""
     found, parts = uses(), []
     for space in SPACES:
-        names = migration_table.listed()[space]
+        names = mxnet_names.stored()[space]
         left_out = migration_table.look_up(space, names).left_out
         kinds: dict[str, list[str]] = defaultdict(list)
         differ: dict[str, list[str]] = defaultdict(list)
@@ -88,9 +89,7 @@ def missing() -> list[str]:
     """The names that neither a row nor a reason covers."""
     found, absent = uses(), []
     for space in SPACES:
-        names = [
-            n for n in migration_table.listed()[space] if not migration_table.INNER.fullmatch(n)
-        ]
+        names = [n for n in mxnet_names.stored()[space] if not migration_table.INNER.fullmatch(n)]
         left_out = migration_table.look_up(space, names).left_out
         absent += [
             f"{space}.{name}" for name in names

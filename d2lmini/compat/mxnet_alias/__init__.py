@@ -15,9 +15,10 @@ NotImplementedError: mxnet.image.imread is left out of d2lmini, as all of MXNet'
 How it works. Python asks the finders in `sys.meta_path` for a module it has not loaded. The finder
 of this module answers for `mxnet` and everything below it, and puts the *same* module object that
 d2lmini has into `sys.modules` under the second name, so that classes are identical under both
-names. Only `mxnet` itself is a separate module (its version is MXNet's). A part of MXNet that
-d2lmini does not have is a module whose names raise when used, not when imported: see
-`unsupported.py`.
+names. Only `mxnet` itself is a separate module (its version is MXNet's). While the alias is
+installed, a name that a module does not have is looked up where MXNet has it; a part of MXNet that
+d2lmini leaves out is an object that raises when it is used, not when it is imported: see
+`compat/left_out.py`.
 
 `d2lzh`, the package of the book these programs come from, is `d2lmini.d2l`; so is `d2l`, unless
 another package of that name is installed.
@@ -28,7 +29,9 @@ From the command line: `python -m d2lmini run FILE.py` (`runner.py`).
 from __future__ import annotations
 
 import importlib.util
+import pkgutil
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -37,9 +40,8 @@ from typing import Any
 
 import d2lmini
 from d2lmini.base import alias
-from d2lmini.compat.mxnet_alias import unsupported
+from d2lmini.compat.left_out import Missing, stand_in
 from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
-from d2lmini.compat.mxnet_alias.unsupported import LeftOutModule
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -62,37 +64,52 @@ SHORT_NAMES = {
     "numpy_extension": "npx", "symbol": "sym", "visualization": "viz",
 }  # fmt: skip
 
-# Modules that both have, and those that d2lmini will have.
+# Modules that both have.
 _MODULES = """
-    autograd base context engine gluon initializer io kvstore lr_scheduler metric ndarray np npx
-    onnx optimizer profiler random runtime symbol test_utils util visualization""".split()
+    autograd base context contrib engine gluon initializer io kvstore lr_scheduler metric ndarray np
+    npx onnx optimizer profiler random runtime symbol test_utils util visualization""".split()
 
-# Modules that have another place in MXNet.
+# Modules that have another place in MXNet; "module:name" is an object in a module.
 _ELSEWHERE = {
-    "contrib.amp": "contrib.amp", "contrib.onnx": "onnx", "executor": "compat.executor",
+    "contrib.nd": "ndarray:contrib", "contrib.ndarray": "ndarray:contrib",
+    "contrib.sym": "symbol:contrib", "contrib.symbol": "symbol:contrib",
+    "contrib.onnx": "onnx", "executor": "compat.executor", "model": "compat.model",
     "ndarray.numpy": "np", "ndarray.numpy_extension": "npx",
     "symbol.numpy": "np", "symbol.numpy_extension": "npx",
 }  # fmt: skip
-
-# What d2lmini has of modules that it leaves out otherwise: all public names of these modules.
-_PARTS = {"model": "compat.checkpoint"}
 
 # The names in `mxnet` that are not modules.
 _NAMES = """
     AttrScope Context MXNetError cpu cpu_pinned current_context gpu is_np_array is_np_shape np_array
     np_shape num_gpus set_np_shape use_np use_np_array use_np_shape""".split()
 
-# Files of MXNet's packages that programs import from, as `from mxnet.gluon.block import Block`. The
-# names are looked up in d2lmini's file of that name, if there is one, and in the package above.
+# Files of MXNet's packages that programs import from, as `from mxnet.gluon.block import Block`.
+# What the file of that name here does not have, the package above has.
 _FILES = """
-    gluon.block gluon.parameter gluon.trainer gluon.utils
+    contrib.amp.amp gluon.block gluon.parameter gluon.trainer gluon.utils
+    gluon.contrib.data.sampler gluon.contrib.nn.basic_layers
     gluon.nn.activations gluon.nn.basic_layers gluon.nn.conv_layers
     gluon.rnn.rnn_cell gluon.rnn.rnn_layer
     gluon.data.dataloader gluon.data.dataset gluon.data.sampler
     gluon.data.vision.datasets gluon.data.vision.transforms
     io.io io.utils kvstore.kvstore kvstore.base
-    ndarray.ndarray ndarray.register ndarray.utils optimizer.optimizer
+    ndarray.ndarray ndarray.register ndarray.utils
+    np.arrayprint np.fallback np.fallback_linalg np.function_base np.io np.multiarray
+    np.stride_tricks np.utils npx.utils onnx.mx2onnx optimizer.optimizer
     symbol.symbol symbol.register""".split()
+
+# Names that MXNet's files import from each other, and programs from any of these files; by the
+# module that has them.
+_SHARED = {
+    "base": "MXNetError integer_types mx_real_t numeric_types py_str string_types",
+    "context": "Context current_context",
+    "contrib.amp.loss_scaler": "LossScaler",
+    "gluon": "HybridBlock",
+    "kvstore": "KVStore",
+    "ndarray": "NDArray",
+    "symbol": "NotImplementedForSymbol Symbol",
+    "util": "is_np_array np_array np_shape use_np use_np_shape",
+}
 
 
 class _MXNet(ModuleType):
@@ -102,24 +119,28 @@ class _MXNet(ModuleType):
     __file__ = __file__
 
     def __getattr__(self, name: str) -> Any:
-        if name in _NAMES:
-            value = getattr(d2lmini, name)
-        elif name.startswith("__"):
+        if name.startswith("__"):
             raise AttributeError(f"module 'mxnet' has no attribute {name!r}")
-        else:
-            try:
-                value = import_module(f"mxnet.{name}")
-            except ModuleNotFoundError as problem:
-                if problem.name != f"mxnet.{name}":
-                    raise
-                raise AttributeError(
-                    f"mxnet has no {name!r}, neither in MXNet {VERSION} nor in d2lmini"
-                ) from None
+        value = getattr(d2lmini, name) if name in _NAMES else _child("mxnet", name)
+        if value is None:
+            raise AttributeError(
+                f"mxnet has no {name!r}, neither in MXNet {VERSION} nor in d2lmini"
+            )
         setattr(self, name, value)
         return value
 
     def __dir__(self) -> list[str]:
-        return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *unsupported.modules(), *vars(self)})
+        return sorted({*_NAMES, *_MODULES, *_OTHER_NAMES, *vars(self)})
+
+
+def _child(parent: str, name: str) -> Any:
+    """The module `parent.name` of MXNet, or what stands for a name that is left out; else None."""
+    try:
+        return import_module(f"{parent}.{name}")
+    except ModuleNotFoundError as problem:
+        if problem.name != f"{parent}.{name}":
+            raise
+        return None
 
 
 def _proper(name: str) -> tuple[str, str]:
@@ -129,7 +150,15 @@ def _proper(name: str) -> tuple[str, str]:
     return top, (_OTHER_NAMES.get(first, first) if top == "mxnet" else first) + dot + deeper
 
 
-def _ours(top: str, rest: str) -> str | None:
+def short(path: str) -> str:
+    """The path with MXNet's short names: "mxnet.ndarray.dot" -> "mxnet.nd.dot"."""
+    top, *parts = path.split(".")
+    if top == "mxnet" and parts:
+        parts[0] = SHORT_NAMES.get(parts[0], parts[0])
+    return ".".join([top, *parts])
+
+
+def _ours(top: str, rest: str) -> Any:
     """The module of d2lmini that serves `top.rest`, or None."""
     if top != "mxnet":
         path = f"{_BOOK}.{rest}" if rest and rest != "utils" else _BOOK
@@ -137,26 +166,13 @@ def _ours(top: str, rest: str) -> str | None:
         path = f"d2lmini.{_ELSEWHERE.get(rest, rest)}"
     else:
         return None
+    module, _, name = path.partition(":")
     try:
-        return path if importlib.util.find_spec(path) is not None else None
-    except ModuleNotFoundError:
+        return pkgutil.resolve_name(f"{module}:{name}")
+    except ModuleNotFoundError as problem:
+        if not (problem.name or "").startswith("d2lmini."):
+            raise
         return None
-
-
-class _File(ModuleType):
-    """A file of one of MXNet's packages: its names are those of some modules of d2lmini."""
-
-    def __init__(self, name: str, sources: list[str]):
-        super().__init__(name)
-        self._sources = sources
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):
-            for source in self._sources:
-                module = import_module(source)
-                if hasattr(module, name):
-                    return getattr(module, name)
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 
 class _Loader(Loader):
@@ -170,7 +186,7 @@ class _Loader(Loader):
         spec = module.__spec__
         assert spec is not None
         sys.modules[spec.name] = self.value
-        if isinstance(self.value, (_MXNet, LeftOutModule)):
+        if isinstance(self.value, (_MXNet, Missing)):
             self.value.__spec__ = spec
 
 
@@ -188,61 +204,94 @@ class _Finder(MetaPathFinder):
 
 
 def _find(name: str) -> Any:
-    """The object for a module of MXNet; None if MXNet has no module of this name."""
+    """The object for a module of MXNet, or for a name that is left out; None if MXNet has no such
+    name."""
     if name == "mxnet":
         module = _MXNet("mxnet", __doc__)
         module.__path__ = []  # type: ignore[attr-defined]
         return module
-    top, rest = _proper(name)
+    top, path = _proper(name)
     parent, _, last = name.rpartition(".")
-    ours = _ours(top, rest)
-    if ours is not None:
-        value = import_module(ours)
-        if top == "mxnet":
-            _complete(name, rest, value)
-        return value
-    if rest in _FILES:
-        return sys.modules[parent]
-    if last in vars(sys.modules.get(parent)):  # nd.linalg and others: namespaces, not modules
-        return vars(sys.modules[parent])[last]
-    reason = unsupported.MODULES.get(rest) if top == "mxnet" else None
-    if reason is None:
-        return None
-    absent = LeftOutModule(name, reason)
-    if rest == "libinfo":  # programs read the release from it
-        absent.__version__ = VERSION  # type: ignore[attr-defined]
-    for path, ours in _ELSEWHERE.items():  # a part of it that d2lmini has
-        above, _, child = path.rpartition(".")
-        if above == rest:
-            setattr(absent, child, import_module(f"d2lmini.{ours}"))
-    if rest in _PARTS:
-        part = import_module(f"d2lmini.{_PARTS[rest]}")
-        vars(absent).update({name: getattr(part, name) for name in part.__all__})
-    return absent
+    above = sys.modules.get(parent)
+    if isinstance(above, Missing):
+        return getattr(above, last)
+    found = _ours(top, path)
+    if top != "mxnet":
+        return found
+    if found is None:
+        inside = vars(above).get(last)  # nd.linalg and others: namespaces, not files
+        found = above if path in _FILES else inside if isinstance(inside, ModuleType) else None
+    if found is None:
+        found = stand_in(short(name).partition(".")[2])
+        if found is not None and path == "libinfo":  # programs read the release from it
+            vars(found)["__version__"] = VERSION
+    elif found is not above:
+        _open(found)
+    if found is not None:
+        _hang(above, last, found)  # as the import system does, which `uninstall` could not undo
+    return found
 
 
-# Attributes added to modules of d2lmini, for `uninstall` to remove: (module, name).
-_hung: list[tuple[ModuleType, str]] = []
+# Attributes of modules of d2lmini as they were before: (module, name, former value).
+_ABSENT = object()
+_hung: list[tuple[Any, str, Any]] = []
 
 
-def _complete(name: str, path: str, module: ModuleType) -> None:
-    """Add to a module the children that MXNet has and d2lmini has not: those left out, so that
-    `from mxnet.gluon import contrib` works, and files that d2lmini divides differently."""
-    for child in unsupported.modules(path):
-        if child not in vars(module) and _ours("mxnet", f"{path}.{child}") is None:
-            missing = LeftOutModule(f"{name}.{child}", unsupported.MODULES[f"{path}.{child}"])
-            sys.modules[missing.__name__] = missing
-            setattr(module, child, missing)
-            _hung.append((module, child))
-    for file in _FILES:
-        above, _, child = file.rpartition(".")
-        if above == path:
-            ours = _ours("mxnet", file)
-            part = _File(f"{name}.{child}", [*filter(None, [ours]), module.__name__])
-            sys.modules[part.__name__] = part
-            if ours is None:
-                setattr(module, child, part)
-                _hung.append((module, child))
+def _hang(module: Any, name: str, value: Any) -> None:
+    """Set an attribute of a module, until `uninstall`."""
+    _hung.append((module, name, vars(module).get(name, _ABSENT)))
+    setattr(module, name, value)
+
+
+def _open(module: ModuleType) -> None:
+    """Let a module of d2lmini, and those that it holds, find the names that MXNet's module has and
+    it has not."""
+    own: Callable[[str], Any] | None = getattr(module, "__getattr__", None)
+    if getattr(own, "__module__", None) == __name__:
+        return
+    path = module.__name__.removeprefix("d2lmini.").removeprefix("compat.")
+
+    def find_name(wanted: str) -> Any:
+        try:
+            if own is None:
+                raise AttributeError(f"mxnet.{path} has no {wanted!r}")
+            value = own(wanted)
+            open_child(wanted, value)
+            return value
+        except AttributeError as problem:
+            if wanted.startswith("__"):
+                raise
+            _, left_out, reason = str(problem).partition("is left out of d2lmini, ")
+            if left_out:
+                return Missing(short(f"mxnet.{path}.{wanted}"), reason)
+            found = _elsewhere(path, wanted)
+            if found is None:
+                raise
+            return found
+
+    def open_child(child: str, value: Any) -> None:
+        names = f"{module.__name__}.{child}", short(f"mxnet.{path}.{child}").removeprefix("mxnet.")
+        if isinstance(value, ModuleType) and value.__name__ in names:
+            _open(value)
+
+    for child, value in list(vars(module).items()):
+        open_child(child, value)
+    _hang(module, "__getattr__", find_name)
+    if "__path__" not in vars(module):
+        _hang(module, "__path__", [])  # a package: programs import what MXNet has below it
+
+
+def _elsewhere(path: str, name: str) -> Any:
+    """A name that MXNet's module has and ours has not: it is in another module, or left out. None
+    if MXNet has no such name."""
+    for home, names in _SHARED.items():
+        if name in names.split():
+            return pkgutil.resolve_name(f"d2lmini.{home}:{name}")
+    if path in _FILES:
+        package = import_module(f"mxnet.{path}".rpartition(".")[0])
+        if hasattr(package, name):
+            return getattr(package, name)
+    return _child(f"mxnet.{path}", name)
 
 
 _mxnet_finder = _Finder("mxnet", "d2lzh")
@@ -294,6 +343,7 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
         del sys.modules[name]
     while _hung:
-        module, name = _hung.pop()
-        if isinstance(vars(module).get(name), (LeftOutModule, _File)):
-            delattr(module, name)
+        module, name, former = _hung.pop()
+        vars(module)[name] = former
+        if former is _ABSENT:
+            del vars(module)[name]

@@ -17,21 +17,15 @@ import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import NamedTuple
 
-from d2lmini.compat.mxnet_alias import install_as_mxnet
-from d2lmini.compat.mxnet_alias.ask import (
-    IN_MXNET_ONLY,
-    ask,
-    can_import,
-    listed,
-    short,
-    why_missing,
-)
+from d2lmini.base import LeftOut
+from d2lmini.compat.mxnet_alias import install_as_mxnet, short
+from d2lmini.compat.mxnet_alias.ask import ask
 from d2lmini.compat.mxnet_alias.differences import DIFFERENCES, Difference
 from d2lmini.compat.mxnet_alias.names_used import Use, names_used
 from d2lmini.compat.mxnet_alias.notebook import Cell, is_ipython, parse, plain_python, read_cells
+from d2lmini.left_out import reason_of
+from d2lmini.ndarray import NDArray
 
 
 @dataclass
@@ -153,56 +147,20 @@ def _first_missing(use: Use) -> tuple[str, str] | None:
     """The first path that the library lacks, and why. What is left out can be imported."""
     for path in use.paths:
         reason = _ask(path)
-        if reason and not (use.is_import and can_import(path)):
+        if reason and not (use.is_import and reason.startswith("left out")):
             return short(path), reason
     return None
 
 
-class _Row(NamedTuple):
-    keyword: str
-    row: Difference
-
-
-@functools.cache
-def _rows() -> dict[str, list[_Row]]:
-    """The known differences by name."""
-    rows: dict[str, list[_Row]] = {}
-    for row in DIFFERENCES:
-        for name, keyword in re.findall(r"([\w.]+)(?:\((\w+)\))?", row.names):
-            rows.setdefault(f"mxnet.{name}", []).append(_Row(keyword, row))
-    return rows
-
-
 def _differences(use: Use) -> list[Difference]:
-    return [
-        row
-        for keyword, row in _rows().get(short(use.paths[0]), ())
-        if not keyword or keyword in use.keywords
-    ]
+    """The rows about the name, or about a keyword of its call."""
+    name = short(use.paths[0]).removeprefix("mxnet.")
+    asked = {name, *(f"{name}({keyword})" for keyword in use.keywords)}
+    return [row for row in DIFFERENCES if asked & set(row.names.split())]
 
 
 @functools.cache
 def _missing_methods() -> dict[str, tuple[str, str]]:
-    """The methods of MXNet's classes that are missing here, by their own names; only those that no
-    other class has here."""
-    mxnet = import_module("mxnet")
-    missing: dict[str, tuple[str, str]] = {}
-    here = set()
-    for path, names in listed().items():
-        module, _, last = path.rpartition(".")
-        if not last[0].isupper():
-            continue
-        # An array explains what it lacks; the class does not.
-        place = (
-            mxnet.nd.ones(1)
-            if last == "NDArray"
-            else getattr(import_module(f"mxnet.{module}"), last)
-        )
-        for name in names:
-            reason = why_missing(place, name)
-            if reason is None:
-                here.add(name)
-            else:
-                words = f"left out: {reason}" if reason else IN_MXNET_ONLY
-                missing.setdefault(name, (f"{last}.{name}", words))
-    return {name: found for name, found in missing.items() if name not in here}
+    """The methods of arrays that are left out, by their own names."""
+    names = [name for name, method in vars(NDArray).items() if isinstance(method, LeftOut)]
+    return {name: (f"NDArray.{name}", f"left out: {reason_of(name)}") for name in names}

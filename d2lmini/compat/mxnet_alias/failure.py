@@ -21,23 +21,18 @@ _IMPORTED = re.compile(r"cannot import name '(\w+)' from 'd2lmini\.([\w.]+)'")
 
 
 class Failure(NamedTuple):
-    """One error of a program: `cell` is "" in a script, `place` is "cell 3, line 2" or "line 7".
+    """One error of a program: `place` is "cell 3, line 2" or "line 7", `error` is one line, without
+    the notes below it."""
 
-    `error` is one line, without the notes below it; `advice` is "" where the error says enough.
-    """
-
-    cell: str
     place: str
     error: str
-    advice: str
-    traceback: str
 
 
 def describe(error: BaseException, file: str, cell: str) -> Failure:
     """The failure that an error in a file, or in a cell of this file name, is."""
     line = _line(error, file)
     place = ", ".join(filter(None, [cell, f"line {line}" if line else ""]))
-    return Failure(cell, place, _one_line(error), advice(error), as_python_prints(error))
+    return Failure(place, _one_line(error))
 
 
 def as_python_prints(error: BaseException) -> str:
@@ -66,9 +61,6 @@ def _line(error: BaseException, file: str) -> int | None:
 
 
 def _one_line(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        kind = "with exit status" if isinstance(error.code, int) else "by sys.exit:"
-        return f"ended {kind} {error.code}"
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg}"
     words = str(error).strip().partition("\n")[0]

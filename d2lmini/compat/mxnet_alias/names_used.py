@@ -19,15 +19,29 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import NamedTuple, TypeAlias
 
-from d2lmini.compat.mxnet_alias.ask import listed, short
+from d2lmini.compat.left_out import Missing
 
 #: Packages whose names are looked up: MXNet, and the packages of its books.
 TOPS = ("mxnet", "d2lzh", "d2l")
 
 Paths = tuple[str, ...]
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+#: The parts of a node in the order in which Python runs them, where the syntax has another order.
+_ORDER = {
+    ast.Assign: ("value", "targets"),
+    ast.For: ("iter", "target", "body", "orelse"),
+    ast.AsyncFor: ("iter", "target", "body", "orelse"),
+    ast.comprehension: ("iter", "target", "ifs"),
+    ast.ListComp: ("generators", "elt"),
+    ast.SetComp: ("generators", "elt"),
+    ast.GeneratorExp: ("generators", "elt"),
+    ast.DictComp: ("generators", "key", "value"),
+}
 
 
 class Use(NamedTuple):
@@ -75,7 +89,8 @@ class Reader(ast.NodeVisitor):
                 return scope[name]
         if not hasattr(builtins, name):
             for module in self.star_modules:
-                if name in listed().get(short(module).partition(".")[2], ()):
+                place = import_module(module)
+                if not isinstance(place, Missing) and hasattr(place, name):
                     return (f"{module}.{name}",)
         return ()
 
@@ -97,12 +112,9 @@ class Reader(ast.NodeVisitor):
         return ()
 
     def add(
-        self,
-        node: ast.AST,
-        paths: Paths,
-        is_import: bool = False,
+        self, node: ast.AST, paths: Paths, is_import: bool = False,
         keywords: frozenset[str] = frozenset(),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Note a use."""
         if paths:
             line = f"line {getattr(node, 'lineno', 1)}"
@@ -155,8 +167,15 @@ class Reader(ast.NodeVisitor):
             self.add(node.func, called, keywords=keywords)
         else:
             self.visit(node.func)
-        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+        for argument in (*node.args, *node.keywords):
             self.visit(argument)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        for name in _ORDER.get(type(node), node._fields):
+            value = getattr(node, name, None)
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, ast.AST):
+                    self.visit(part)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit_defaults(node.args)
@@ -164,18 +183,10 @@ class Reader(ast.NodeVisitor):
 
     def _visit_comprehension(self, node: ast.AST) -> None:
         self.scopes.append({})
-        for generator in getattr(node, "generators"):  # noqa: B009 (of four classes)
-            self.visit(generator)
-        for part in ("key", "value", "elt"):
-            if (expression := getattr(node, part, None)) is not None:
-                self.visit(expression)
+        self.generic_visit(node)
         self.scopes.pop()
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        for part in (node.iter, node.target, *node.ifs):
-            self.visit(part)
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -186,16 +197,8 @@ class Reader(ast.NodeVisitor):
             for target in node.targets:
                 assert isinstance(target, ast.Name)
                 self.bind(target.id, paths)
-            return
-        self.visit(node.value)
-        for target in node.targets:
-            self.visit(target)
-
-    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        for part in (node.iter, node.target, *node.body, *node.orelse):
-            self.visit(part)
-
-    visit_AsyncFor = visit_For
+        else:
+            self.generic_visit(node)
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         self.handlers += 1
@@ -203,7 +206,7 @@ class Reader(ast.NodeVisitor):
         self.handlers -= 1
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for part in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.visit(part)
         outer, self.in_class = self.in_class, True
         self.scopes.append({})
@@ -252,10 +255,7 @@ class Reader(ast.NodeVisitor):
 
 def _local_names(node: Function, body: Sequence[ast.AST]) -> Iterator[str]:
     """The parameters of a function, and the variables that it sets."""
-    arguments = node.args
-    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-        yield argument.arg
-    yield from (star.arg for star in (arguments.vararg, arguments.kwarg) if star)
+    yield from (part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg))
     outside: set[str] = set()
     found: set[str] = set()
     for inner in _own_nodes(body):

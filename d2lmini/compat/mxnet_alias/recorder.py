@@ -16,7 +16,7 @@ import importlib.util
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -95,7 +95,7 @@ class Recorder:
         files.write(path, json.dumps(self.book, indent=1, ensure_ascii=False) + "\n")
 
 
-class _Tee(io.TextIOBase):
+class _Tee:
     """A stream that writes to another, and to the recorder."""
 
     def __init__(self, stream: TextIO, name: str, recorder: Recorder):
@@ -105,17 +105,11 @@ class _Tee(io.TextIOBase):
         self._recorder.stream(self._name, text)
         return self._stream.write(text)
 
-    def __getattr__(self, name: str) -> Any:  # encoding, buffer, ...
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:  # flush, encoding, buffer, ...
         return getattr(self._stream, name)
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
 
 
 def _forms(value: object) -> dict[str, Any]:

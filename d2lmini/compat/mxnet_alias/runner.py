@@ -16,15 +16,14 @@ import builtins
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from d2lmini.compat.mxnet_alias import install_as_mxnet
-from d2lmini.compat.mxnet_alias.failure import Failure, as_python_prints, describe, own_frames
+from d2lmini.compat.mxnet_alias import failure, install_as_mxnet
 from d2lmini.compat.mxnet_alias.magics import shell_of, to_python
 from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells
 from d2lmini.compat.mxnet_alias.recorder import Recorder
@@ -33,15 +32,11 @@ from d2lmini.scopes import contextmanager
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
 
-#: Called with a cell's name when it begins ("" for a script), and once more if it fails.
-Listener = Callable[[str, Failure | None], None]
-
 
 def run(
     path: str | os.PathLike[str],
     arguments: Sequence[str] = (),
     keep_going: bool = False,
-    listener: Listener = lambda name, failure: None,
     output: str | None = None,
 ) -> int:
     """Run a .py or .ipynb file as the program; returns its exit status.
@@ -57,10 +52,9 @@ def run(
     source = b"" if notebook else Path(path).read_bytes()
     recorder = Recorder(path) if output else None
     install_as_mxnet()
-    failures: list[Failure] = []
+    failures: list[failure.Failure] = []
     with _as_main(path, arguments, notebook) as module:
         for index, cell in enumerate(cells or [Cell("", "")]):
-            listener(cell.name, None)
             file = f"{path}, {cell.name}" if cell.name else path
             try:
                 if recorder and cells:
@@ -71,17 +65,13 @@ def run(
                 else:
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
             except BaseException as error:
-                if isinstance(error, SystemExit) and not error.code:
-                    if failures:  # the program ends here, and has failed
+                if isinstance(error, SystemExit):
+                    if failures and not error.code:  # the program ends here, and has failed
                         break
                     raise
-                failures.append(describe(error, file, cell.name))
-                listener(cell.name, failures[-1])
-                if isinstance(error, SystemExit):
-                    raise
+                failures.append(failure.describe(error, file, cell.name))
+                left = len(cells) - 1 - index
                 _show(error)
-                if failures[-1].advice:
-                    print(f"Hint: {failures[-1].advice}", file=sys.stderr)
                 if isinstance(error, KeyboardInterrupt):
                     return 130
                 if not keep_going:
@@ -90,24 +80,21 @@ def run(
                 if recorder and output:
                     recorder.write(output)
     if notebook and failures:
-        _summarize(cells, failures, keep_going)
+        _summarize(len(cells), left, failures, keep_going)
     return int(bool(failures))
 
 
-def _summarize(cells: list[Cell], failures: list[Failure], keep_going: bool) -> None:
+def _summarize(cells: int, left: int, failures: list[failure.Failure], keep_going: bool) -> None:
     """Print which cells failed, or how many did not run after the first that did."""
-    sys.stdout.flush()
-    left = len(cells) - 1 - [cell.name for cell in cells].index(failures[-1].cell)
+    words = []
     if keep_going:
-        print(f"{len(failures)} of {len(cells)} code cells failed:", file=sys.stderr)
-        for failure in failures:
-            print(f"  {failure.place}: {failure.error}", file=sys.stderr)
+        words.append(f"{len(failures)} of {cells} code cells failed:")
+        words += [f"  {row.place}: {row.error}" for row in failures]
     elif left:
-        print(
-            f"{failures[0].place} failed; {left} of {len(cells)} code cells were not run "
-            "(run --keep-going runs all)",
-            file=sys.stderr,
-        )
+        words.append(f"{failures[0].place} failed; {left} of {cells} code cells were not run ")
+        words[0] += "(run --keep-going runs all)"
+    sys.stdout.flush()
+    print(*words, sep="\n", end="\n" if words else "", file=sys.stderr)
 
 
 @contextmanager
@@ -139,13 +126,15 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
 
 
 def _show(error: BaseException) -> None:
-    """Print the error, without the frames of this folder at its beginning."""
+    """Print the error, without the frames of this folder at its beginning, and what to do."""
     sys.stdout.flush()
     if sys.excepthook is sys.__excepthook__:
         # Python's own hook looks lines up in files only, and a cell is not a file before 3.13.
-        print(as_python_prints(error), end="", file=sys.stderr)
+        print(failure.as_python_prints(error), end="", file=sys.stderr)
     else:
-        sys.excepthook(type(error), error, own_frames(error))
+        sys.excepthook(type(error), error, failure.own_frames(error))
+    if hint := failure.advice(error):
+        print(f"Hint: {hint}", file=sys.stderr)
 
 
 # -- notebooks ----------------------------------------------------------------------------------

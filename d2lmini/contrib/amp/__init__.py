@@ -39,11 +39,6 @@ from d2lmini.contrib.amp.loss_scaler import init_trainer as init_trainer
 from d2lmini.contrib.amp.loss_scaler import scale_loss as scale_loss
 from d2lmini.contrib.amp.loss_scaler import unscale as unscale
 
-_LEFT_OUT = dict.fromkeys(
-    ("convert_model", "convert_symbol"),
-    "gluon.SymbolBlock makes a net of a symbol, and convert_hybrid_block converts the net",
-)
-
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing_attribute("contrib.amp", name, globals(), left_out=_LEFT_OUT)
+    raise missing_attribute("contrib.amp", name, globals())

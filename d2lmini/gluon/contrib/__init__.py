@@ -17,8 +17,4 @@ _MODULES = ("data", "nn")
 
 
 def __getattr__(name: str) -> NoReturn:
-    if name in ("cnn", "estimator", "rnn"):
-        raise AttributeError(
-            f"gluon.contrib.{name} is left out of d2lmini, as all of MXNet's contributed extras"
-        )
     raise missing_attribute("gluon.contrib", name, _MODULES, f"; it has {', '.join(_MODULES)}")

@@ -15,18 +15,25 @@
 [((2, 2), (2,)), ((1, 2), (1,))]
 """
 
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
+
 # isort: off
 from d2lmini.gluon.data import dataloader, dataset, sampler
 from d2lmini.gluon.data.sampler import (
     BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler,
 )  # fmt: skip
 from d2lmini.gluon.data.split import SplitSampler
-from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
+from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, SimpleDataset
 from d2lmini.gluon.data.dataloader import DataLoader
 from d2lmini.gluon.data import vision
 
 __all__ = [
     "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "FilterSampler", "IntervalSampler",
-    "RandomSampler", "RecordFileDataset", "Sampler", "SequentialSampler", "SimpleDataset",
-    "SplitSampler", "vision",
+    "RandomSampler", "Sampler", "SequentialSampler", "SimpleDataset", "SplitSampler", "vision",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("gluon.data", name, __all__)

@@ -23,7 +23,7 @@ from d2lmini.gluon.data.batchify import default_batchify_fn, gather, same_as_one
 from d2lmini.gluon.data.sampler import FilterSampler, Sampler, SequentialSampler
 from d2lmini.ndarray import NDArray
 
-__all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
+__all__ = ["ArrayDataset", "Dataset", "SimpleDataset"]
 
 
 class Dataset:
@@ -133,16 +133,6 @@ class ArrayDataset(Dataset):
             default_batchify_fn([data[i] for i in indices]) if part is None else part
             for data, part in zip(self._data, batch)
         ]
-
-
-class RecordFileDataset(Dataset):
-    """Left out: MXNet's RecordIO files."""
-
-    def __init__(self, filename: str):
-        raise NotImplementedError(
-            "gluon.data.RecordFileDataset is left out of d2lmini, as all of MXNet's RecordIO; "
-            "read the files with their own library and wrap the elements in a SimpleDataset"
-        )
 
 
 class _TransformFirst:

@@ -158,5 +158,10 @@ def test_an_iterator_of_ones_own():
     "PrefetchingIter",
 ])  # fmt: skip
 def test_what_is_left_out_says_so_by_name(name: str):
-    with pytest.raises(NotImplementedError, match=rf"io\.{name} is left out of d2lmini; \w+"):
+    with pytest.raises(NotImplementedError, match=rf"io\.{name} is left out of d2lmini, \w+"):
         getattr(io, name)(io.NDArrayIter(X, Y, 3))
+
+
+def test_a_name_that_mxnet_does_not_have():
+    with pytest.raises(AttributeError, match="io has no 'NDArrayIterr'; did you mean"):
+        io.NDArrayIterr

@@ -22,7 +22,7 @@ def fresh(monkeypatch, tmp_path):
     monkeypatch.setattr(mx_profiler_objects, "profiler", new)
     monkeypatch.chdir(tmp_path)
     yield
-    profiler.stop()
+    profiler.set_state("stop")
     assert new.trace not in instrument.listeners
 
 
@@ -50,9 +50,9 @@ def test_run_pause_resume_stop():
     profiler.resume()  # what was stopped is not resumed
     nd.tanh(x)
     assert counts() == {"_plus_scalar": 1, "cos": 1}
-    profiler.start()  # a new run
+    profiler.set_state("run")  # a new run
     nd.tanh(x)
-    profiler.stop()
+    profiler.set_state("stop")
     assert counts() == {"tanh": 1}
 
 
@@ -124,7 +124,7 @@ def test_what_is_refused():
         MXNetError, match="Cannot find argument 'bogus', Possible Arguments:\nprofile"
     ):
         profiler.set_config(bogus=1)
-    with pytest.raises(MXNetError, match="profile_process='nobody'"):
+    with pytest.raises(KeyError, match="nobody"):
         profiler.set_config(profile_process="nobody")
     with pytest.raises(KeyError, match="walk"):
         profiler.set_state("walk")
@@ -150,19 +150,18 @@ def test_objects_of_the_user():
     task.start()
     task.stop()
     task.stop()  # it has not begun
-    with profiler.scope("s"):
-        counter.set_value(7)
-        counter += 3
-        counter -= 1
-        counter.increment(2)
-        counter.decrement()
+    counter.set_value(7)
+    counter += 3
+    counter -= 1
+    counter.increment(2)
+    counter.decrement()
     profiler.Event("e").stop()
     domain.new_marker("m").mark()
     profiler.set_state("stop")
     times = json.loads(profiler.dumps(format="json"))["Time"]
     assert times["d"]["t"]["Count"] == 1
     assert times["d"]["c"] == {"Count": 5, "Total": 0.01, "Min": 0.007, "Max": 0.011, "Avg": 0.0094}
-    assert times["scope"]["s"]["Count"] == 1 and times["d,instant_marker"] == {}
+    assert times["d,instant_marker"] == {}
     assert "event" not in times
     for make in (profiler.Task, profiler.Frame, profiler.Counter, profiler.Marker):
         assert str(make(domain, "x").name) == "x"

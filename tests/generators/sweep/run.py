@@ -25,6 +25,7 @@ sys.path[:0] = [str(TESTS.parent), str(TESTS), str(TESTS / "tools")]
 
 import listed_differences  # noqa: E402
 import migration_table  # noqa: E402
+import mxnet_names  # noqa: E402
 from oracle import Oracle, OracleDied, OracleError  # noqa: E402
 
 from generators.sweep import calls, draw, execute  # noqa: E402
@@ -83,11 +84,11 @@ class Sweep:
 
 def names_of(module: str) -> list[str]:
     """The names of a module that are drawn: those that d2lmini has."""
-    names = migration_table.listed()[module]
+    names = mxnet_names.stored()[module]
     found = migration_table.look_up(module, names)
-    left_out = {*found.left_out, *found.missing}
+    left_out = set(found.left_out)
     if module == "sym":
-        left_out |= {name for name in names if name not in migration_table.listed()["nd"]}
+        left_out |= {name for name in names if name not in mxnet_names.stored()["nd"]}
     names = [*names, *(calls.SPECIAL if module == "nd.NDArray" else [])]
     skipped = listed_differences.NOT_DRAWN
     return [

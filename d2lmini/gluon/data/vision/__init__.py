@@ -7,13 +7,20 @@ resize      resizing of images
 idx         the file formats
 """
 
+from typing import NoReturn
+
+from d2lmini.base import missing_attribute
+
 # isort: off
 from d2lmini.gluon.data.vision import datasets, transforms
 from d2lmini.gluon.data.vision.datasets import (
-    CIFAR10, CIFAR100, MNIST, FashionMNIST, ImageFolderDataset, ImageRecordDataset,
+    CIFAR10, CIFAR100, MNIST, FashionMNIST, ImageFolderDataset,
 )  # fmt: skip
 
 __all__ = [
-    "CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset", "MNIST",
-    "datasets", "transforms",
+    "CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("gluon.data.vision", name, __all__)

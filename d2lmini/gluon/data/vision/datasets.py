@@ -29,7 +29,7 @@ from d2lmini import ndarray as nd
 from d2lmini.base import FileError, MXNetError
 from d2lmini.context import cpu
 from d2lmini.gluon.data.batchify import gather
-from d2lmini.gluon.data.dataset import Dataset, RecordFileDataset
+from d2lmini.gluon.data.dataset import Dataset
 from d2lmini.gluon.data.vision.idx import (
     MOST_BYTES,
     MOST_PER_BYTE,
@@ -41,9 +41,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.util import is_np_array
 
-__all__ = [
-    "CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset",
-]  # fmt: skip
+__all__ = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset"]
 
 #: File name -> SHA-1 of the published file.
 Files = dict[str, str]
@@ -363,15 +361,3 @@ def read_image(path: str, flag: int = 1) -> NDArray:
     except Exception as problem:  # Pillow raises a dozen types, also struct.error
         raise MXNetError(f"{path}: the image cannot be read: {problem!s:.300}") from problem
     return as_default(nd.array(pixels.reshape(*pixels.shape[:2], -1), dtype="uint8"))
-
-
-class ImageRecordDataset(RecordFileDataset):
-    """Left out: images in MXNet's RecordIO files."""
-
-    def __init__(
-        self, filename: str, flag: int = 1, transform: Callable[[Any, Any], Any] | None = None
-    ):
-        raise NotImplementedError(
-            "gluon.data.vision.ImageRecordDataset is left out of d2lmini, as all of MXNet's "
-            "RecordIO; put the images into folders and read them with ImageFolderDataset"
-        )

@@ -18,10 +18,11 @@ and draw from streams of `d2lmini.random`: the seed fixes the results for any nu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from d2lmini.base import missing_attribute
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.batchify import same_as_one_by_one
 from d2lmini.gluon.data.vision import image_ops as ops
@@ -33,7 +34,7 @@ __all__ = [
     "Compose", "RandomApply", "Cast", "ToTensor", "Normalize", "Resize", "CenterCrop", "CropResize",
     "RandomResizedCrop", "RandomFlipLeftRight", "RandomFlipTopBottom",
     "RandomBrightness", "RandomContrast", "RandomSaturation", "RandomHue", "RandomColorJitter",
-    "RandomLighting", "RandomRotation", "Rotate",
+    "RandomLighting",
 ]  # fmt: skip
 
 
@@ -326,18 +327,5 @@ class RandomLighting(HybridBlock):
         return ops.random_lighting(x, alpha=self._alpha)
 
 
-# -- left out --------------------------------------------------------------------------------------
-
-
-class Rotate(Block):
-    """Left out: rotation by any angle."""
-
-    def __init__(self, *_: Any, **__: Any):
-        raise NotImplementedError(
-            f"transforms.{type(self).__name__} is left out of d2lmini; scipy.ndimage.rotate does "
-            "it for NumPy arrays"
-        )
-
-
-class RandomRotation(Rotate):
-    """Left out: rotation by a random angle."""
+def __getattr__(name: str) -> NoReturn:
+    raise missing_attribute("gluon.data.vision.transforms", name, __all__)

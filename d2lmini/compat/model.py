@@ -2,7 +2,7 @@
 
 >>> import os, tempfile
 >>> from d2lmini import nd, sym
->>> from d2lmini.compat.checkpoint import load_checkpoint, save_checkpoint
+>>> from d2lmini.compat.model import load_checkpoint, save_checkpoint
 >>> y = sym.FullyConnected(sym.var("data"), num_hidden=2, name="fc")
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     prefix = os.path.join(folder, "net")

@@ -1,0 +1,79 @@
+"""MXNet's names that d2lmini leaves out, and why.
+
+>>> reason_of("nd.histogram")
+'np.histogram(x.asnumpy()) does the same'
+>>> reason_of("nd.contrib.box_nms")
+"as all of MXNet's operations for detection"
+
+`base.missing_attribute` makes the error for such a name. An add-on has the rows for the parts of
+MXNet that the core has nothing of (`compat/left_out.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+#: Reasons (a topic, or an alternative) and the names they cover. A name with dots is a path below
+#: `mxnet`; a name without dots covers that name in every module.
+LEFT_OUT = {
+    "as all of MXNet's image operations": """
+        image imdecode Correlation Crop GridGenerator BilinearSampler SpatialTransformer
+        AdaptiveAvgPooling2D BilinearResize2D """,
+    "as all of MXNet's operations for detection": """
+        ROIPooling roi_pooling ROIAlign RROIAlign PSROIPooling *MultiBox* multibox_* *Proposal
+        Deformable* Modulated* box_* bipartite_matching""",
+    "as all of MXNet's tools for text": "text",
+    "as all of MXNet's RecordIO; gluon.data.vision.ImageFolderDataset reads image files": """
+        recordio RecordFileDataset ImageRecordDataset""",
+    "as all of MXNet's pretrained networks; gluon.nn has the layers to build and train them":
+        "model_zoo",
+    "as all of MXNet's contributed extras": """
+        gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.rnn""",
+    "as all of MXNet's sparse arrays": """
+        SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
+        dgl_* group_adagrad_update""",
+    "the optimizers update all parameters in one task anyway": """
+        multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
+        multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
+    "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
+    "as all of MXNet's custom operators": "Custom",
+    "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
+    "as all of MXNet's densities": "*random_pdf_*",
+    "as few programs use it": """
+        IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
+        interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
+        replace_file *.*adamw_update""",
+    "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
+        "set_monitor_callback monitor Monitor",
+    "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
+    "a Python loop or if does the same": "foreach while_loop cond",
+    "np.histogram(x.asnumpy()) does the same": "histogram",
+    "x[:] = 0 for each array does the same": "reset_arrays",
+    "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
+    "gluon.contrib.nn.SyncBatchNorm, the layer, does it": "SyncBatchNorm",
+    "no gradient is late here as on MXNet's servers: optimizer.SGD takes its place": "DCASGD",
+    "optimizer.LARS and a warmup of lr_scheduler take its place": "LBSGD",
+    "optimizer.SGD at half the rate, with nd.random.normal(0, lr**0.5, w.shape) added to each w":
+        "SGLD",
+    "metric.Loss does the same, with another name=": "Caffe Torch",
+    "the layers of gluon.rnn initialize their parameters; LSTMBias sets that of the forget gate":
+        "FusedRNN",
+    "gluon.SymbolBlock makes a net of a symbol, contrib.amp.convert_hybrid_block converts it":
+        "convert_model convert_symbol",
+    "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
+    "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
+    "np.all(x) and a Python `if` do the same": "constraint_check",
+    "cupy.cuda.Device(i).compute_capability is the same": "get_cuda_compute_capability",
+}  # fmt: skip
+
+
+def reason_of(path: str, rows: Mapping[str, str] = LEFT_OUT) -> str | None:
+    """Why the rows leave out the name with this path below `mxnet`; None if they do not. Case does
+    not count: `optimizer.create("sgld")`."""
+    path = path.lower()
+    last = path.rpartition(".")[2]
+    for reason, patterns in rows.items():
+        if any(fnmatchcase(path if "." in p else last, p) for p in patterns.lower().split()):
+            return reason
+    return None
