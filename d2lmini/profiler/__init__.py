@@ -13,8 +13,7 @@ waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
 schedule_bounds    what no order of the operations beats
-critical_path    the longest chain
-peaks      measured peak rates of the machine
+critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
 replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
            the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules);
            `contention` makes bands of predictions for other workers or devices

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
+    from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.schedule_bounds import ScheduleBounds
     from d2lmini.profiler.summary import Summary
 
@@ -345,6 +346,13 @@ class Trace(OutsideRecorder):
         from d2lmini.profiler.critical_path import CriticalPath
 
         return CriticalPath(self)
+
+    def roofline(self) -> Roofline:
+        """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
+        from d2lmini.profiler.roofline import roofline_of
+
+        self.refuse("roofline")
+        return roofline_of(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name

@@ -265,7 +265,7 @@ def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(turn):
         trace = random_trace(rng)
         parts(trace, cores=rng.randint(1, 4))
         assert all(part.ns >= -1 for part in trace.account(2).parts.values()), f"seed {seed}"
-        str(trace.account()), str(trace.critical_path())
+        str(trace.account()), str(trace.critical_path()), str(trace.roofline())
 
 
 # -- programs with planted causes ------------------------------------------------------------------
@@ -435,6 +435,41 @@ def test_a_long_trace_is_accounted_in_seconds():
     str(account), str(path)
     assert time.thread_time() - began_s < 10
     assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
+
+
+# -- the roofline ----------------------------------------------------------------------------------
+
+
+def test_the_roofline_divides_what_was_predicted_by_what_was_measured():
+    a, b = nd.ones((256, 256)), nd.ones((1 << 20,))
+    nd.waitall()
+    with profile() as trace:
+        nd.dot(a, a)
+        for _ in range(3):
+            b + b
+        engine.push(lambda: time.sleep(0.001), name="sleep")
+    roofline = trace.roofline()
+    rows = {row.name: row for row in roofline.rows}
+    dot, add, other = rows["dot"], rows["broadcast_add"], rows["sleep"]
+    assert (dot.flops, dot.times, dot.place) == (2 * 256**3, 1, "cpu")
+    assert dot.roof == "arithmetic"
+    assert (add.nbytes, add.times, add.roof) == (3 * 3 * 4 * (1 << 20), 3, "memory")
+    assert add.gb_per_s == pytest.approx(add.nbytes / add.seconds / 1e9)
+    assert add.share == pytest.approx(add.gb_per_s / roofline.peaks["cpu"].gb_per_s)
+    assert other.share is None and other.flops == 0
+    text = str(roofline)
+    assert "GFLOP/s" in text and "GB/s" in text and "% (memory)" in text
+
+
+def test_a_copy_is_measured_by_its_link():
+    with virtual_gpus(1, link_gb_s=0.1):
+        x = nd.ones((100_000,))
+        nd.waitall()
+        with profile() as trace:
+            x.copyto(gpu(0))
+        (row,) = [row for row in trace.roofline().rows if row.place == "gpu(0) in"]
+    assert row.roof == "link" and row.nbytes == 400_000
+    assert 0.1 < row.share <= 1.01
 
 
 # -- off the CPU -----------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ def check_answers(trace: Trace) -> None:
     for condition in (dict(devices=2), dict(priorities=lambda operation: 0)):
         with pytest.raises(MXNetError, match="cannot tell"):
             trace.replay(**condition)
+    with pytest.raises(MXNetError, match="neither FLOPs nor bytes"):
+        trace.roofline()
 
 
 # -- recorded traces -------------------------------------------------------------------------------
