@@ -74,7 +74,7 @@ def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool 
     n = len(operations)
     if not 0 < n <= MOST:
         raise ValueError(
-            f"dependency_graph: it draws 1 to {MOST} operations, there are {n}"
+            f"graph: it draws 1 to {MOST} operations, there are {n}"
             + (f"; name some, as in graph(first=1, last={MOST})" if n else "")
         )
     several = len({operation.place for operation in operations}) > 1
