@@ -57,9 +57,11 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
     launcher is found."""
     mpiexec = _mpiexec()
     handlers = {number: signal.getsignal(number) for number in _PASSED_ON}
+    # Noted and not raised: an exception that comes up in a finalizer is lost.
+    told: list[int] = []
     for number, handler in handlers.items():
         if handler is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, _raise_told)
+            signal.signal(number, lambda number, frame: told.append(number))
     with tempfile.TemporaryDirectory() as folder:
         job = subprocess.Popen(
             [
@@ -77,30 +79,18 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
             env=_environment(n),
         )
         try:
-            status = _watch(job, Path(folder))
+            status = _watch(job, Path(folder), told)
+            if told:
+                status = 128 + told[0]
+                if _call_ranks(Path(folder), lambda rank: rank.send_signal(told[0])) == n:
+                    _wait(job, SAVE_S)
         except KeyboardInterrupt:
             status = 130
-        except _Told as told:
-            number = told.number
-            status = 128 + number
-            if _call_ranks(Path(folder), lambda rank: rank.send_signal(number)) == n:
-                _wait(job, SAVE_S)
         finally:
             _end(job, Path(folder))
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     return status
-
-
-class _Told(BaseException):
-    """This signal came."""
-
-    def __init__(self, number: int):
-        self.number = number
-
-
-def _raise_told(number: int, _frame: object) -> None:
-    raise _Told(number)
 
 
 def _mpiexec() -> list[str]:
@@ -124,16 +114,16 @@ def _environment(n: int) -> dict[str, str]:
     return environment
 
 
-def _watch(job: subprocess.Popen, folder: Path) -> int:
-    """Wait until the job ends, or a process is gone that did not end well."""
+def _watch(job: subprocess.Popen, folder: Path, told: list[int]) -> int:
+    """Wait until the job ends, a process is gone that did not end well, or a signal came."""
     known: dict[str, psutil.Process | None] = {}
-    while job.poll() is None and not _find_failed(folder, known):
+    while job.poll() is None and not told and not _find_failed(folder, known):
         time.sleep(LOOK_S)
-    failed = _find_failed(folder, known)
+    failed = [] if told else _find_failed(folder, known)
     if failed:
         _wait(job, GRACE_S)
-        told = "; ".join(f"rank {rank} {_read_reason(folder, rank)}" for rank in failed)
-        print(f"d2lmini: {told}. The job has ended", file=sys.stderr)
+        reasons = "; ".join(f"rank {rank} {_read_reason(folder, rank)}" for rank in failed)
+        print(f"d2lmini: {reasons}. The job has ended", file=sys.stderr)
     return job.returncode or bool(failed)
 
 

@@ -43,7 +43,8 @@ def test_a_pushed_function_takes_the_time_that_it_computes_or_sleeps():
 def test_a_stopwatch_counts_sleep_only_if_it_is_told():
     awake, asleep = Stopwatch(sleeps=False), Stopwatch(sleeps=True)
     time.sleep(0.02)
-    assert awake.read_us() < 20e3 <= asleep.read_us()
+    # The time without a core is taken off, and begins when the timer fires.
+    assert awake.read_us() < 18e3 <= asleep.read_us()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

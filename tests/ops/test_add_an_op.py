@@ -75,7 +75,7 @@ def run(code: str, folder: Path, *args: str) -> str:
     """What a program prints that can import the guide's module; an error if it fails."""
     (folder / "my_ops.py").write_text(MODULE, encoding="utf-8")
     (folder / "main.py").write_text(code, encoding="utf-8")
-    places = [folder, ROOT, ROOT / "tests", ROOT / "tests" / "tools"]
+    places = [folder, ROOT, *(ROOT / name for name in ("tests", "tests/tools", "chapters"))]
     done = subprocess.run(
         [sys.executable, "main.py", *args],
         cwd=folder,

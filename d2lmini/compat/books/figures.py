@@ -68,9 +68,12 @@ def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
     pyplot().ylabel("loss")
 
 
-def show_trace_2d(f: Callable[..., Any], results: Iterable[tuple[Any, Any]], xp: Any = np) -> None:
+def show_trace_2d(
+    f: Callable[..., Any], results: Iterable[tuple[Any, Any]], xp: Any = None
+) -> None:
     """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it; `xp` makes
-    the arrays that f takes."""
+    the arrays that f takes, by default NumPy."""
+    xp = xp or np
     set_figsize()
     plt = pyplot()
     plt.plot(*zip(*[(float(x1), float(x2)) for x1, x2 in results]), "-o", color="#ff7f0e")
