@@ -10,6 +10,7 @@ ROWS = [
         numpy=False,
     ),
     *rows("npx.relu npx.sigmoid npx.erf", "f()", "f(0, 2)", numpy=False),
+    *rows("npx.relu", "f(3), axis=1", numpy=False),
     *rows("npx.erfinv", "u(2, 3)", numpy=False, rtol=1e-4),
     *rows("npx.gamma npx.gammaln", "p(2, 3)", numpy=False, rtol=1e-4),
     *rows(
