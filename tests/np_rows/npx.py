@@ -147,6 +147,8 @@ ROWS = [
         "f(3, 4), begin=(0, 1), end=(2, 3)",
         "f(5), (1,), (4,), step=(2,)",
         "f(3, 4), begin=(None, 1), end=(None, None)",
+        "f(3, 4), begin=(), end=()",
+        "f(3, 4), begin=[], end=[]",
         numpy=False,
     ),
     *rows("npx.cast", "f(3), dtype='int32'", "i(3), dtype='float32'", numpy=False, grad=False),
