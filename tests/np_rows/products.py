@@ -39,6 +39,7 @@ ROWS = [
     *rows("vdot", "f(3), f(3)", "f(2, 2), f(2, 2)"),
     *rows("kron", "f(2), f(3)", "f(2, 2), f(3, 1)", mxnet="MXNet 1.9 has none"),
     *rows("trace", "f(3, 3)", "f(3, 4), 1", "f(2, 3, 3), axis1=1, axis2=2", "i(3, 3)"),
+    *rows("trace", "f(2, 3), 3", "f(2, 3), 9", "f(2, 3, 4), -5"),
     *rows(
         "tensordot",
         "f(2, 3), f(3, 4), 1",
