@@ -119,8 +119,9 @@ def solve(a: Any, b: Any) -> Any:
     return x[..., 0] if vector else x
 
 
-def pinv(a: Any, rcond: float = 1e-15, hermitian: bool = False) -> Any:
-    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0."""
+def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> Any:
+    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0.
+    `rcond` is a number, or an array with one for each matrix."""
     if a.shape[-2] > a.shape[-1]:
         return swapaxes(pinv(swapaxes(a, -1, -2), rcond, hermitian), -1, -2)
     U, values, V = svd(a)
@@ -129,6 +130,7 @@ def pinv(a: Any, rcond: float = 1e-15, hermitian: bool = False) -> Any:
     return matmul(swapaxes(V, -1, -2) * inverse[..., None, :], swapaxes(U, -1, -2))
 
 
+    rcond = rcond if is_number(rcond) else check_array("linalg.pinv", rcond)[..., None]
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse for `tensordot(a, x, ind)`."""
     shape = tuple(a.shape)
