@@ -34,8 +34,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         axis = range(len(x.shape))
     axes = [normalize_axis(i, len(x.shape)) for i in ([axis] if is_number(axis) else axis)]
     if len(set(axes)) < len(axes) or (ord is not None and len(axes) not in (1, 2)):
-        raise ValueError(f"np.linalg.norm: expected one axis or two different ones for ord={ord!r},"
-                         f" got {axes} of {x.shape}")  # fmt: skip
+        raise ValueError(f"np.linalg.norm: ord={ord!r} wants one axis or two distinct ones, not {axes}")
     if ord in (None, "fro", "f") or (ord == 2 and len(axes) == 1):
         if not axes:
             return absolute
@@ -54,8 +53,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         values = _singular_values(moveaxis(x, axes, (-2, -1)))
         found = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, -1)
         return expand_dims(found, axes) if keepdims else found
-    raise ValueError(f"np.linalg.norm: ord of a matrix norm is 'fro', 'nuc', 1, -1, 2, -2, inf or "
-                     f"-inf, got {ord!r}")  # fmt: skip
+    raise ValueError(f"np.linalg.norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf, -inf; got {ord!r}")
 
 
 def _singular_values(x: Any) -> Any:
@@ -71,8 +69,7 @@ def _vector_norm(absolute: Any, ord: Any, axis: int, keepdims: bool) -> Any:
         nonzero = (absolute != 0).astype(absolute.dtype)
         return reductions.sum(nonzero, axis, keepdims=keepdims)
     if isinstance(ord, str):
-        raise ValueError(f"np.linalg.norm: ord along one axis is a number, 'inf', '-inf' or 'fro', "
-                         f"got {ord!r}")  # fmt: skip
+        raise ValueError(f"np.linalg.norm: ord of vectors is a number, 'inf' or 'fro'; got {ord!r}")
     return reductions.sum(absolute**ord, axis, keepdims=keepdims) ** (1.0 / ord)
 
 

@@ -91,7 +91,7 @@ ROWS = [
         "f(2, 3, 4), -np.inf, (1, 0)",
         slope="MXNet's is wrong",
     ),
-    *rows("linalg.norm", "f(2, 3, 4), 1, (-1, 0)", mxnet="MXNet takes another axis"),
+    *rows("linalg.norm", "f(2, 3, 4), 1, (-1, 0)", mxnet="MXNet mixes up negative axes"),
     *rows("linalg.norm", "f(2, 3), 'inf', 1", numpy="np.linalg.norm(f(2, 3), np.inf, 1)"),
     *rows("linalg.norm", "f(3), '-inf'", numpy="np.linalg.norm(f(3), -np.inf)"),
     *rows("linalg.norm", "f(2, 3), 'inf', (1, 0)", numpy="np.linalg.norm(f(2, 3), np.inf, (1, 0))"),
