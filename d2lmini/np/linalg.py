@@ -34,7 +34,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         axis = range(len(x.shape))
     axes = [normalize_axis(i, len(x.shape)) for i in ([axis] if is_number(axis) else axis)]
     if len(set(axes)) < len(axes) or (ord is not None and len(axes) not in (1, 2)):
-        raise ValueError(f"np.linalg.norm: ord={ord!r} wants one axis or two distinct ones, not {axes}")
+        raise ValueError(f"np.linalg.norm: ord={ord!r} takes 1 axis or 2 that differ, got {axes}")
     if ord in (None, "fro", "f") or (ord == 2 and len(axes) == 1):
         if not axes:
             return absolute
