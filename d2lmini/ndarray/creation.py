@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -172,8 +173,9 @@ def eye(
 
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """An NDArray of a NumPy array; `zero_copy` shares the memory and makes the NumPy array
-    read-only, so that the program cannot write without the engine's knowledge. An array that is
-    read-only already is copied. ValueError if the array is not C-contiguous."""
+    read-only, so that the program cannot write without the engine's knowledge; calling this again
+    shares it again. An array that NumPy cannot make writable (the memory of a `bytes`) is copied.
+    ValueError if the array is not C-contiguous."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
     as_dtype(ndarray.dtype)
@@ -182,6 +184,8 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     ctx = current_context()
     if not ndarray.flags.c_contiguous:
         raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
+    with suppress(ValueError):  # an earlier call made it read-only, or the memory is
+        ndarray.flags.writeable = True
     shared = ndarray.view(np.ndarray)
     ndarray.flags.writeable = False
     return exchange.sharing(shared, ctx if ctx.is_cpu else cpu())

@@ -23,10 +23,12 @@ from d2lmini.ops.signature import named
 
 
 def by_numpy(
-    function: Callable[..., Any], name: str = "", module: str = "d2lmini.np"
-) -> Callable[..., Any]:
+    function: Callable[..., Any], name: str = "", module: str = "d2lmini.np",
+    arrays_only: bool = False,
+) -> Callable[..., Any]:  # fmt: skip
     """`function` of NumPy on copies of arrays, found as `name` in `module`. Its arrays of numbers
-    become `np.ndarray`s, on the device of the first argument."""
+    become `np.ndarray`s, on the device of the first array given. NumPy's scalars stay, or become
+    arrays of shape () if `arrays_only` and an array is given: these are ops in MXNet."""
     name = name or function.__name__
 
     def copied(x: Any) -> Any:
@@ -37,6 +39,8 @@ def by_numpy(
         return x
 
     def wrapped(result: Any, ctx: Any) -> Any:
+        if arrays_only and ctx and isinstance(result, onp.generic):
+            result = onp.asarray(result)
         if isinstance(result, onp.ndarray) and result.dtype.kind in "biuf":
             return array(result, ctx=ctx)
         if isinstance(result, (list, tuple)):
@@ -46,7 +50,8 @@ def by_numpy(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
-        return wrapped(result, next((x.ctx for x in args if isinstance(x, NDArray)), None))
+        given = (*args, *kwargs.values())
+        return wrapped(result, next((x.ctx for x in given if isinstance(x, NDArray)), None))
 
     doc = f"numpy.{name} of copies of the arrays: waits, has no gradient."
     return named(call, module, name, doc)
@@ -54,26 +59,20 @@ def by_numpy(
 
 NAMES = """
     allclose apply_along_axis apply_over_axes argpartition argwhere array_equal array_equiv
-    choose compress copysign corrcoef
+    choose compress corrcoef
     correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod extract
     flatnonzero float_power frexp gradient heaviside histogram histogram2d
     histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_
-    lcm ldexp lexsort median min_scalar_type modf nanargmax nanargmin nancumprod nancumsum
+    lexsort median min_scalar_type modf nanargmax nanargmin nancumprod nancumsum
     nanmax nanmedian nanmin nanpercentile nanquantile nanstd nanvar ndim packbits partition
     piecewise poly polyadd polydiv polyfit polyint polymul polysub positive
     promote_types ptp real resize result_type rollaxis roots searchsorted select
     setdiff1d setxor1d signbit size spacing tril_indices tril_indices_from trim_zeros
-    triu_indices triu_indices_from union1d unpackbits unravel_index unwrap vander
+    triu_indices triu_indices_from union1d unpackbits unwrap vander
 """.split()
 
-
-def _always_array(name: str) -> Callable[..., Any]:
-    function: Callable[..., Any] = getattr(onp, name)
-
-    def result(*args: Any, **kwargs: Any) -> Any:
-        return onp.asarray(function(*args, **kwargs))
-
-    return by_numpy(result, name)
+#: MXNet has ops of these, which give arrays of shape () for such arrays.
+OPS = "copysign lcm ldexp percentile quantile unravel_index".split()
 
 
 def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
@@ -86,7 +85,7 @@ def _msort(a: Any) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: by_numpy(getattr(onp, name)) for name in NAMES},
-    **{name: _always_array(name) for name in ("percentile", "quantile")},
+    **{name: by_numpy(getattr(onp, name), arrays_only=True) for name in OPS},
     # NumPy 2 has these under other names.
     "in1d": by_numpy(_in1d, "in1d"), "msort": by_numpy(_msort, "msort"),
     "trapz": by_numpy(onp.trapezoid, "trapz"),

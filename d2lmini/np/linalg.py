@@ -18,28 +18,30 @@ from d2lmini.np.fallback import by_numpy
 from d2lmini.np.products import matmul
 from d2lmini.np.selection import where
 from d2lmini.np.shapes import expand_dims, moveaxis, ravel, squeeze, swapaxes
-from d2lmini.np.values import as_float, check_array, drop_axes
-from d2lmini.ops.core import registry
+from d2lmini.np.values import as_float, check_array, drop_axes, is_number
+from d2lmini.ops.core import normalize_axis, registry
 from d2lmini.ops.signature import named
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """The norm over `axis` (all without): 2 by default; ord may be 1, 2, inf, -inf, 0, a number,
-    and 'fro', 1, -1, inf, -inf, 'nuc', 2 for matrices. ValueError for others."""
+    and 'fro', 1, -1, inf, -inf, 'nuc', 2 for matrices (two axes: rows, columns). As in MXNet, inf
+    may be the word 'inf'. ValueError for others."""
     x = as_float(check_array("linalg.norm", x))
+    ord = float(ord) if ord in ("inf", "-inf") else ord
     absolute = ELEMENTWISE["abs"](x)
     if axis is None:
-        axis = tuple(range(len(x.shape)))
-        if ord is not None and len(axis) > 2:
-            raise ValueError("Improper number of dimensions to norm.")
-    axes = reductions.normalized(axis, len(x.shape))
-    if ord in (None, "fro") or (ord == 2 and len(axes) == 1):
+        axis = range(len(x.shape))
+    axes = [normalize_axis(i, len(x.shape)) for i in ([axis] if is_number(axis) else axis)]
+    if len(set(axes)) < len(axes) or (ord is not None and len(axes) not in (1, 2)):
+        raise ValueError(f"np.linalg.norm: ord={ord!r} takes 1 axis or 2 that differ, got {axes}")
+    if ord in (None, "fro", "f") or (ord == 2 and len(axes) == 1):
         if not axes:
             return absolute
         total = reductions.sum(x * x, axes, keepdims=keepdims)
         return ELEMENTWISE["sqrt"](total)
     if len(axes) == 1:
-        return _vector_norm(absolute, ord, axes, keepdims)
+        return _vector_norm(absolute, ord, axes[0], keepdims)
     rows, columns = axes
     if ord in (1, -1, onp.inf, -onp.inf):
         first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
@@ -51,24 +53,24 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         values = _singular_values(moveaxis(x, axes, (-2, -1)))
         found = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, -1)
         return expand_dims(found, axes) if keepdims else found
-    raise ValueError(f"Invalid norm order {ord!r} for matrices")
+    raise ValueError(f"np.linalg.norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf, -inf; got {ord!r}")
 
 
 def _singular_values(x: Any) -> Any:
     return svd(x if x.shape[-2] <= x.shape[-1] else swapaxes(x, -1, -2))[1]
 
 
-def _vector_norm(absolute: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _vector_norm(absolute: Any, ord: Any, axis: int, keepdims: bool) -> Any:
     if ord == onp.inf:
-        return reductions.max(absolute, axes, keepdims=keepdims)
+        return reductions.max(absolute, axis, keepdims=keepdims)
     if ord == -onp.inf:
-        return reductions.min(absolute, axes, keepdims=keepdims)
+        return reductions.min(absolute, axis, keepdims=keepdims)
     if ord == 0:
         nonzero = (absolute != 0).astype(absolute.dtype)
-        return reductions.sum(nonzero, axes, keepdims=keepdims)
+        return reductions.sum(nonzero, axis, keepdims=keepdims)
     if isinstance(ord, str):
-        raise ValueError(f"Invalid norm order {ord!r} for vectors")
-    return reductions.sum(absolute**ord, axes, keepdims=keepdims) ** (1.0 / ord)
+        raise ValueError(f"np.linalg.norm: ord of vectors is a number, 'inf' or 'fro'; got {ord!r}")
+    return reductions.sum(absolute**ord, axis, keepdims=keepdims) ** (1.0 / ord)
 
 
 def _batched(name: str, op: str, doc: str) -> Any:
@@ -119,11 +121,13 @@ def solve(a: Any, b: Any) -> Any:
     return x[..., 0] if vector else x
 
 
-def pinv(a: Any, rcond: float = 1e-15, hermitian: bool = False) -> Any:
-    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0."""
+def pinv(a: Any, rcond: Any = 1e-15, hermitian: bool = False) -> Any:
+    """The pseudo-inverse (Moore-Penrose); singular values up to rcond * the largest count as 0.
+    `rcond` is a number, or an array with one for each matrix."""
     if a.shape[-2] > a.shape[-1]:
         return swapaxes(pinv(swapaxes(a, -1, -2), rcond, hermitian), -1, -2)
     U, values, V = svd(a)
+    rcond = rcond if is_number(rcond) else check_array("linalg.pinv", rcond)[..., None]
     above = values > rcond * values[..., :1]
     inverse = where(above, 1 / where(above, values, 1), 0)
     return matmul(swapaxes(V, -1, -2) * inverse[..., None, :], swapaxes(U, -1, -2))

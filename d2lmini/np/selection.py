@@ -130,13 +130,16 @@ def unique(
 
 
 def diag(v: Any, k: int = 0) -> Any:
-    """A matrix with `v` on diagonal k; of a matrix that diagonal."""
-    return registry["diag"](check_array("diag", v), k=k)
+    """A matrix with `v` on diagonal k; of a matrix that diagonal, empty outside of the matrix."""
+    return diagonal(v, k) if len(check_array("diag", v).shape) > 1 else registry["diag"](v, k=k)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The diagonal of two axes, as the last axis."""
-    return registry["diag"](check_array("diagonal", a), k=offset, axis1=axis1, axis2=axis2)
+    """The diagonal of two axes, as the last axis; empty outside of the matrix."""
+    ndim = len(check_array("diagonal", a).shape)
+    rows, columns = (a.shape[normalize_axis(axis, ndim)] for axis in (axis1, axis2))
+    k = min(max(int(offset), -rows), columns)  # `diag` refuses others
+    return registry["diag"](a, k=k, axis1=axis1, axis2=axis2)
 
 
 def diagflat(array_like: Any, k: int = 0) -> Any:

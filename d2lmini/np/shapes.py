@@ -206,16 +206,15 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 def tile(A: Any, reps: Any) -> Any:
     """`A` repeated as a whole, so often along each axis."""
     counts = full_shape(reps)
-    a = _at_least(1, check_array("tile", A))
-    ndim = max(len(counts), len(a.shape))
-    shape = (1,) * (ndim - len(a.shape)) + tuple(a.shape)
+    ndim = max(len(counts), len(check_array("tile", A).shape))
+    shape = (1,) * (ndim - len(A.shape)) + tuple(A.shape)
     counts = (1,) * (ndim - len(counts)) + counts
-    if not A.shape and not len(counts):
+    if not ndim:
         return registry["_copy"](A)
     if 0 in counts or 0 in shape:
         result = tuple(n * c for n, c in zip(shape, counts))
-        return reshape_to(ravel(a)[:0], result)
-    return registry["tile"](reshape_to(a, shape), reps=counts)
+        return reshape_to(ravel(A)[:0], result)
+    return registry["tile"](reshape_to(A, shape), reps=counts)
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:

@@ -422,7 +422,7 @@ class Op(Facts):
             attrs[name] = self._convert(name, value)
         for name, value in kwargs.items():
             if name not in self.attr_names:
-                if name in ("ctx", "attr", "__layout__"):
+                if name in ("ctx", "attr", "__layout__") or self._ignores(value):
                     continue
                 raise ArgumentTypeError(
                     f"{self.name}: unknown argument {name!r}; usage: {self.usage}"
@@ -434,6 +434,11 @@ class Op(Facts):
                     f"{self.name}: attribute {name!r} is required; usage: {self.usage}"
                 )
         return attrs
+
+    def _ignores(self, value: Any) -> bool:
+        """May a call name anything and give this value? As in MXNet, an op without attributes reads
+        none: nd.exp(x, axis=1) is nd.exp(x)."""
+        return not (self.attr_names or self.variadic or isinstance(value, Value))
 
     def _convert(self, name: str, value: Any) -> Any:
         converter = self.converters.get(name)

@@ -184,6 +184,14 @@ def _infer_syevd(A: Spec) -> list[Spec]:
     return [A, Spec(A.shape[:-1], A.dtype)]
 
 
+def _signs(xp: Any, rows: Any) -> Any:
+    """Factors 1 or -1 that make the largest component of each row positive."""
+    if not rows.size:  # no component is the largest
+        return xp.ones((*rows.shape[:-1], 1), rows.dtype)
+    largest = xp.take_along_axis(rows, abs(rows).argmax(-1, keepdims=True), -1)
+    return xp.where(largest < 0, -1, 1).astype(rows.dtype)
+
+
 @op("linalg_syevd", infer=_infer_syevd, outputs=2, flops=_cubic(9.0))
 def syevd(xp, A):
     """Eigenvectors and eigenvalues of a symmetric matrix: U A = diag(L) U, L ascending.
@@ -193,15 +201,14 @@ def syevd(xp, A):
     """
     L, vectors = lapack(xp, "eigh", A)
     U = vectors.swapaxes(-1, -2)
-    largest = xp.take_along_axis(U, abs(U).argmax(-1, keepdims=True), -1)
-    return U * xp.where(largest < 0, -1, 1).astype(U.dtype), L
+    return U * _signs(xp, U), L
 
 
-@syevd.gradient(saves="y A.shape")
-def _(g, y, shape):
+@syevd.gradient(saves="y")
+def _(g, y):
     (gU, gL), (U, L) = g, y
     # Rotations of the eigenvectors i and j are divided by the difference of their eigenvalues.
-    gaps = L.reshape((*shape[:-1], 1)) - L.reshape((*shape[:-2], 1, shape[-1]))
+    gaps = L.expand_dims(-1) - L.expand_dims(-2)
     M = gemm2(gU, U, transpose_b=True) / (gaps + makediag(L.ones_like()))
     M = M - makediag(extractdiag(M) - gL)
     S = gemm2(gemm2(U, M, transpose_a=True), U)
@@ -227,20 +234,18 @@ def svd(xp, A):
     values distinct and above 0.
     """
     U, L, V = lapack(xp, "svd", A, False)
-    largest = xp.take_along_axis(V, abs(V).argmax(-1, keepdims=True), -1)
-    sign = xp.where(largest < 0, -1, 1).astype(A.dtype)
+    sign = _signs(xp, V)
     return U * sign.swapaxes(-1, -2), L, V * sign
 
 
-@svd.gradient(saves="y A.shape")
-def _(g, y, shape):
+@svd.gradient(saves="y")
+def _(g, y):
     # J. Townsend, "Differentiating the Singular Value Decomposition" (2016), for m <= n.
     (gU, gL, gV), (U, L, V) = g, y
-    row, column = (*shape[:-2], 1, shape[-2]), (*shape[:-1], 1)
-    squares = L * L
-    gaps = squares.reshape(row) - squares.reshape(column) + makediag(L.ones_like())
+    row, column = L.expand_dims(-2), L.expand_dims(-1)
+    gaps = row * row - column * column + makediag(L.ones_like())
     left, right = gemm2(U, gU, transpose_a=True), gemm2(V, gV, transpose_b=True)
-    M = (left - transpose_last(left)) / gaps * L.reshape(row) + makediag(gL)
-    M = M + (right - transpose_last(right)) / gaps * L.reshape(column)
-    outside = (gV - gemm2(gemm2(gV, V, transpose_b=True), V)) / L.reshape(column)
+    M = (left - transpose_last(left)) / gaps * row + makediag(gL)
+    M = M + (right - transpose_last(right)) / gaps * column
+    outside = (gV - gemm2(gemm2(gV, V, transpose_b=True), V)) / column
     return gemm2(U, gemm2(M, V) + outside)

@@ -57,7 +57,7 @@ def like_square(A: Spec, **_: Any) -> Spec:
 def _infer_extractdiag(A: Spec, *, offset: int) -> Spec:
     check_square(A)
     length = A.shape[-1] - abs(offset)
-    if length <= 0:
+    if length < 0 or (length == 0 and offset):  # a 0 x 0 matrix has a main diagonal
         raise MXNetError(f"offset={offset} lies outside matrices of shape {A.shape}")
     return Spec((*A.shape[:-2], length), A.dtype)
 

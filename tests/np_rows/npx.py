@@ -10,6 +10,7 @@ ROWS = [
         numpy=False,
     ),
     *rows("npx.relu npx.sigmoid npx.erf", "f()", "f(0, 2)", numpy=False),
+    *rows("npx.relu", "f(3), axis=1", numpy=False),
     *rows("npx.erfinv", "u(2, 3)", numpy=False, rtol=1e-4),
     *rows("npx.gamma npx.gammaln", "p(2, 3)", numpy=False, rtol=1e-4),
     *rows(
@@ -146,6 +147,8 @@ ROWS = [
         "f(3, 4), begin=(0, 1), end=(2, 3)",
         "f(5), (1,), (4,), step=(2,)",
         "f(3, 4), begin=(None, 1), end=(None, None)",
+        "f(3, 4), begin=(), end=()",
+        "f(3, 4), begin=[], end=[]",
         numpy=False,
     ),
     *rows("npx.cast", "f(3), dtype='int32'", "i(3), dtype='float32'", numpy=False, grad=False),

@@ -57,6 +57,8 @@ ROWS = [
         traced=False,
     ),
     *rows("diag", "f(3)", "f(3, 3)", "f(3), 1", "f(3, 4), -1", "f(3, 3), k=1", "i(2)"),
+    *rows("diag diagonal", "f(2, 3), 3", "f(2, 3), 7", "f(2, 3), -3"),
+    *rows("diagonal", "f(2, 3, 4), 9", "f(2, 3, 4), -4, 2, 0"),
     *rows(
         "diagonal", "f(3, 3)", "f(3, 4), 1", "f(2, 3, 4), 0, 1, 2", "f(2, 3, 4), axis1=0, axis2=2"
     ),
@@ -137,7 +139,14 @@ ROWS = [
     *rows("compress", "[True, False, True], f(3)", grad=False, traced=False),
     *rows("choose", "np.array([0, 1], dtype='int64'), [f(2), f(2)]", grad=False, traced=False),
     *rows("select", "[f(3) > 0, f(3) > 1], [f(3), f(3)]", grad=False, traced=False),
-    *rows("unravel_index", "np.array([3, 4], dtype='int64'), (2, 3)", grad=False, traced=False),
+    *rows(
+        "unravel_index",
+        "np.array([3, 4], dtype='int64'), (2, 3)",
+        "np.array(3, dtype='int64'), (2, 3)",
+        grad=False,
+        traced=False,
+    ),
+    *rows("unravel_index", "3, (2, 3)", numpy=False, grad=False, traced=False),
     *rows(
         "diag_indices_from tril_indices_from triu_indices_from", "f(3, 3)", grad=False, traced=False
     ),

@@ -77,7 +77,7 @@ def test_unknown_names_say_why():
         (lambda x: sym.relu(x, out=x), MXNetError, "relu: out= is not supported for Symbols"),
         (lambda x: sym.FullyConnected(x), TypeError, "FullyConnected: attribute 'num_hidden' is"),
         (lambda x: sym.FullyConnected(x, num_hidden="a"), MXNetError, "num_hidden='a' does not"),
-        (lambda x: sym.relu(x, nothing=3), TypeError, "relu: unknown argument 'nothing'"),
+        (lambda x: sym.sum(x, nothing=3), TypeError, "sum: unknown argument 'nothing'"),
         (lambda x: sym.dot(x, x, rhs=x), TypeError, "input 'rhs' was given twice"),
         (lambda x: sym.relu(sym.split(x, num_outputs=2)), MXNetError, "has 2 outputs and one is"),
         (lambda x: sym.random.uniform(x, 1), TypeError, "must both be numbers or both Symbols"),

@@ -263,7 +263,7 @@ def table_of(**change):
         ("no json", "not JSON"),
         ("[1, 2]", "no 'nodes'"),
         (table_of(op="Unheard"), "node 'y' is of the op 'Unheard'"),
-        (table_of(attrs={"speed": "3"}), "node 'y'.*unknown argument 'speed'"),
+        (table_of(op="sum", attrs={"speed": "3"}), "node 'y'.*unknown argument 'speed'"),
         (table_of(op="clip", attrs={"a_min": "low", "a_max": "1"}), "node 'y'.*a_min='low'"),
         (table_of(op="clip", attrs={"a_min": "0"}), "node 'y'.*'a_max' is required"),
         (table_of(inputs=[[0, 0, 0], [0, 0, 0]]), "node 'y': relu takes 1 inputs, got 2"),
