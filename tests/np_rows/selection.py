@@ -26,6 +26,9 @@ ROWS = [
         mxnet="MXNet refuses two dtypes here",
     ),
     *rows("where", "b(3), 1, 0", "b(3), 1.0, 0.0", numpy=False, grad=False),
+    *rows("where", "True, f(3), f(3)", "onp.bool_(True), f(), 2.0"),
+    *rows("where", "0, f(3), 2.0", "0.0, f(2, 3), p(3)", mxnet="MXNet forgets the shape"),
+    *rows("where", "1, 2, 3", "False, 2.5, 3", grad=False, numpy=False),
     *rows("where nonzero", "b(2, 3)", "i(6)", grad=False, traced=False),
     *rows(
         "take",
