@@ -35,6 +35,24 @@ from d2lmini.np.values import (
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.ops.signature import named
+from d2lmini.symbol.symbol import Symbol
+
+#: What NumPy's ufuncs take besides `out`, with the only values that are supported here.
+UFUNC_OPTIONS = {"where": True, "casting": "same_kind", "order": "K", "dtype": None, "subok": True}
+
+
+def check_options(name: str, options: dict[str, Any]) -> None:
+    """TypeError for an option that ufuncs do not have, NotImplementedError for another value."""
+    for option, value in options.items():
+        if option not in UFUNC_OPTIONS:
+            raise TypeError(f"np.{name}() got an unexpected keyword argument {option!r}")
+        default = UFUNC_OPTIONS[option]
+        if type(value) is not type(default) or value != default:
+            hint = {"where": "; use np.where", "dtype": "; use astype"}.get(option, "")
+            raise NotImplementedError(
+                f"np.{name}: {option} must be {default!r}, got {value!r}{hint}"
+            )
+
 
 # -- two operands ----------------------------------------------------------------------------------
 
@@ -56,7 +74,9 @@ def _binary(name: str, family: Family) -> Callable[..., Any]:
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
     floats, truth = family.name in FLOAT_FAMILIES, family.truth
 
-    def function(x1: Any, x2: Any, out: Any = None) -> Any:
+    def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+        if options:
+            check_options(name, options)
         left, right = isinstance(x1, Value), isinstance(x2, Value)
         plain = type(x2) in (int, float) and not truth and out is None and left and x1.is_np
         if plain and x1._spec.dtype.kind == "f":  # the most frequent call
@@ -140,7 +160,9 @@ TRUTH = {
 def _unary(name: str, op_name: str, truth: bool) -> Callable[..., Any]:
     op = registry[op_name]
 
-    def function(x: Any, out: Any = None) -> Any:
+    def function(x: Any, out: Any = None, **options: Any) -> Any:
+        if options:
+            check_options(name, options)
         if is_number(x) and not isinstance(x, Value):
             return fill(out, getattr(onp, name)(x))
         check_array(name, x)
@@ -166,7 +188,9 @@ WITHOUT_GRADIENT = {
 def _without_gradient(name: str, means: str) -> Callable[..., Any]:
     op = registry["_by_ufunc"]
 
-    def function(x1: Any, x2: Any, out: Any = None) -> Any:
+    def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
+        if options:
+            check_options(name, options)
         if is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
         x1 = constant(x1, check_array(name, x2)) if is_number(x1) else check_array(name, x1)
@@ -183,6 +207,8 @@ def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
     """Each element limited to [a_min, a_max]; None for no limit. ValueError if both are None."""
     if a_min is None and a_max is None:
         raise ValueError("np.clip: at least one of a_min and a_max must be a number")
+    if is_number(a):
+        return fill(out, onp.clip(a, a_min, a_max))
     a = check_array("clip", a)
     for end in (a_min, a_max):
         a = a if end is None else beside(a, end)[0]
@@ -202,22 +228,23 @@ def around(x: Any, decimals: int = 0, out: Any = None) -> Any:
     return fill(out, registry["rint"](x) if not decimals else registry["rint"](x * scale) / scale)
 
 
-def isposinf(x: Any, out: Any = None) -> Any:
-    """True where an element is +inf."""
-    return fill(out, FUNCTIONS["equal"](check_array("isposinf", x), onp.inf))
+def _is_infinity(name: str, infinity: float) -> Callable[..., Any]:
+    def function(x: Any, out: Any = None, **options: Any) -> Any:
+        x = x if is_number(x) else check_array(name, x)
+        return FUNCTIONS["equal"](x, infinity, out, **options)
 
-
-def isneginf(x: Any, out: Any = None) -> Any:
-    """True where an element is -inf."""
-    return fill(out, FUNCTIONS["equal"](check_array("isneginf", x), -onp.inf))
+    return named(function, "d2lmini.np", name, f"True where an element is {infinity:+}.")
 
 
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
-    """nan replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest floats)."""
+    """nan replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest floats);
+    without `copy` in `x` itself, but a value of a graph stays what it is."""
+    if is_number(x):
+        return onp.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
     if dtype_of(check_array("nan_to_num", x)).kind != "f":
-        return x
+        return registry["_copy"](x) if copy else x
     limits = onp.finfo(dtype_of(x))
     where, zero, result = registry["where"], registry["zeros_like"](x), x
     for test, value in (
@@ -226,7 +253,7 @@ def nan_to_num(
         (FUNCTIONS["equal"](x, -onp.inf), float(limits.min) if neginf is None else neginf),
     ):
         result = where(as_type(test, dtype_of(x)), zero + value, result)
-    return result if copy else fill(x, result)
+    return result if copy or isinstance(x, Symbol) else fill(x, result)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -237,6 +264,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "bitwise_not": _unary("bitwise_not", "_bitwise_not", False),
     "invert": _unary("invert", "_bitwise_not", False),
     "clip": clip, "around": around, "round": around, "round_": around,
-    "isposinf": isposinf, "isneginf": isneginf,
+    "isposinf": _is_infinity("isposinf", onp.inf), "isneginf": _is_infinity("isneginf", -onp.inf),
     "nan_to_num": nan_to_num,
 }  # fmt: skip

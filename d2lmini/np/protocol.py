@@ -42,10 +42,9 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) 
         return NotImplemented
     name = _RENAMED.get(ufunc.__name__, ufunc.__name__)
     function = FUNCTIONS.get(name)
-    out = kwargs.pop("out", None)
-    if function is None or kwargs:
+    if function is None:
         return NotImplemented
-    return function(*inputs, **({} if out is None else {"out": out[0]}))
+    return function(*inputs, **{k: x[0] if k == "out" else x for k, x in kwargs.items()})
 
 
 def apply_function(func: Any, types: Any, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -5,7 +5,8 @@
 ((2, 3), dtype('int64'))
 
 float32 on the current context unless `dtype` and `ctx` are given; parameters may be arrays, which
-broadcast. `seed` is that of `d2lmini.random`.
+broadcast. A parameter out of range is a ValueError at the call, or in an array an MXNetError at a
+wait. `seed` is that of `d2lmini.random`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.shapes import broadcast_to
 from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import modes, registry
+from d2lmini.ops.distributions import require
 from d2lmini.random_state import seed as seed
 from d2lmini.symbol import random as sym
 
@@ -29,6 +31,15 @@ def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
     if size is not None:
         return full_shape(size)
     return tuple(onp.broadcast_shapes(*[x.shape for x in parameters if is_array(x)]))
+
+
+def checked(what: str, needs: str, value: Any) -> Any:
+    """The parameter `what` of a draw; ValueError unless it is what it `needs` to be (see `RANGES`),
+    at the call for a number and, as MXNetError, at a wait for an array."""
+    if is_array(value):
+        return registry["_in_range"](value, what=what, needs=needs)
+    require(what, needs, value)
+    return value
 
 
 def _context(ctx: Any, *parameters: Any) -> Any:
@@ -64,7 +75,8 @@ def uniform(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Evenly between low (included) and high."""
-    return _draw_scaled("uniform", low, high - low, size, dtype, ctx, out)
+    width = checked("np.random.uniform: high - low", "finite", high - low)
+    return _draw_scaled("uniform", low, width, size, dtype, ctx, out)
 
 
 def normal(
@@ -72,6 +84,7 @@ def normal(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Gaussian with mean loc and standard deviation scale."""
+    scale = checked("np.random.normal: scale", "0 or more", scale)
     return _draw_scaled("normal", loc, scale, size, dtype, ctx, out)
 
 
@@ -102,31 +115,38 @@ def gamma(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """Gamma with this shape and scale."""
-    whole = _shape(size, shape, scale)
-    if is_array(shape):
-        alpha = as_type(broadcast_to(shape, whole), "float32")
-        ones = full(whole, 1.0, ctx=shape.ctx)
-        drawn = registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
-    else:
-        drawn = _draw("gamma", whole, dtype or "float32", ctx, shape, 1.0)
+    scale = checked("np.random.gamma: scale", "above 0", scale)
+    drawn = _gamma("gamma: shape", shape, _shape(size, shape, scale), dtype, ctx)
     return fill(out, drawn * scale)
+
+
+def _gamma(what: str, shape: Any, whole: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
+    """Gamma with scale 1; `what` names the parameter `shape` in errors."""
+    shape = checked(f"np.random.{what}", "above 0", shape)
+    if not is_array(shape):
+        return _draw("gamma", whole, dtype or "float32", ctx, shape, 1.0)
+    alpha = as_type(broadcast_to(shape, whole), "float32")
+    ones = full(whole, 1.0, ctx=shape.ctx)
+    return registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
 
 
 def exponential(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Exponential with mean `scale`."""
+    scale = checked("np.random.exponential: scale", "0 or more", scale)
     return fill(out, -scale * FUNCTIONS["log"](1 - uniform(0, 1, _shape(size, scale), ctx=ctx)))
 
 
 def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> Any:
     """Beta with parameters a and b."""
     whole = _shape(size, a, b)
-    x, y = gamma(a, 1.0, whole, dtype, ctx), gamma(b, 1.0, whole, dtype, ctx)
+    x = _gamma("beta: a", a, whole, dtype, ctx)
+    y = _gamma("beta: b", b, whole, dtype, ctx)
     return x / (x + y)
 
 
 def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> Any:
     """Chi-squared with df degrees of freedom."""
-    return gamma(df / 2, 2.0, _shape(size, df), dtype, ctx)
+    return 2.0 * _gamma("chisquare: df / 2", df / 2, _shape(size, df), dtype, ctx)
 
 
 def lognormal(
@@ -134,13 +154,15 @@ def lognormal(
     out: Any = None,
 ) -> Any:  # fmt: skip
     """The exponential of `normal`."""
-    return FUNCTIONS["exp"](normal(mean, sigma, size, dtype, ctx), out)
+    sigma = checked("np.random.lognormal: sigma", "0 or more", sigma)
+    return FUNCTIONS["exp"](_draw_scaled("normal", mean, sigma, size, dtype, ctx, None), out)
 
 
 def logistic(
     loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
 ) -> Any:
     """Logistic with this location and scale."""
+    scale = checked("np.random.logistic: scale", "0 or more", scale)
     u = uniform(0, 1, _shape(size, loc, scale), ctx=ctx)
     return fill(out, loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u)))
 
@@ -149,6 +171,7 @@ def gumbel(
     loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
 ) -> Any:
     """Gumbel with this location and scale."""
+    scale = checked("np.random.gumbel: scale", "0 or more", scale)
     return fill(
         out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
     )
@@ -156,21 +179,25 @@ def gumbel(
 
 def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Rayleigh with this scale."""
+    scale = checked("np.random.rayleigh: scale", "0 or more", scale)
     return fill(out, scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx)))
 
 
 def weibull(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Weibull with shape a and scale 1."""
+    a = checked("np.random.weibull: a", "above 0", a)
     return fill(out, exponential(1.0, _shape(size, a), ctx) ** (1 / a))
 
 
 def pareto(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Pareto II (Lomax) with shape a."""
+    a = checked("np.random.pareto: a", "above 0", a)
     return fill(out, FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a))
 
 
 def power(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
     """Numbers in [0, 1] with density a x^(a-1)."""
+    a = checked("np.random.power: a", "above 0", a)
     return fill(out, (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a))
 
 
@@ -189,6 +216,9 @@ def choice(
     rows = 1 if not replace else number
     scores = gumbel(0.0, 1.0, (rows, count), ctx)
     if p is not None:
+        p = checked("np.random.choice: p", "0 or more", p if is_array(p) else onp.asarray(p))
+        if p.shape != (count,):
+            raise ValueError(f"np.random.choice: p has shape {p.shape}, need ({count},) as of a")
         p = p if is_array(p) else array(p, dtype="float32", ctx=ctx)
         scores = scores + FUNCTIONS["log"](as_type(p, "float32"))
     order = registry["topk"](scores, k=1 if replace else number, dtype="int64")
@@ -198,9 +228,11 @@ def choice(
 
 def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
     """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)). Waits
-    for pvals; ValueError if the probabilities sum to more than 1."""
+    for pvals; ValueError if one is negative or they sum to more than 1."""
+    require("np.random.multinomial: n", "0 or more", n)
     p = pvals if is_array(pvals) else array(pvals, dtype="float32")
     values = p.asnumpy().astype("float64")
+    require("np.random.multinomial: pvals", "0 or more", values)
     if values[:-1].sum() > 1.0 + 1e-6:
         raise ValueError("np.random.multinomial: sum(pvals[:-1]) > 1.0")
     whole = _shape(size)

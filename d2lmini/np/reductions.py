@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as onp
 
+from d2lmini.bfloat16 import is_float
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.values import (
     FLOAT32,
@@ -52,9 +53,17 @@ def reduce(op_name: str, a: Any, axis: Any, keepdims: bool, **attrs: Any) -> Any
     return drop_axes(result) if len(axes) == len(a.shape) and not keepdims else result
 
 
+def _widened(a: Any, dtype: Any) -> Any:
+    """`a` in `dtype`, but floats as they are if that would cut them: then only the result is
+    converted, as in MXNet, so that fractions count and have gradients."""
+    cuts = dtype is not None and is_float(dtype_of(a)) and not onp.can_cast(dtype_of(a), dtype)
+    return a if cuts else as_type(a, dtype)
+
+
 def _accumulate(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
-    a = as_type(check_array(name, a), dtype)
-    return reduce(name, as_type(a, "int64") if dtype_of(a).kind == "b" else a, axis, keepdims)
+    a = _widened(check_array(name, a), dtype)
+    a = as_type(a, "int64") if dtype_of(a).kind == "b" else a
+    return as_type(reduce(name, a, axis, keepdims), dtype)
 
 
 def sum(
@@ -80,8 +89,8 @@ def mean(
 ) -> Any:
     """The mean over `axis`; float32 for integers."""
     a = check_array("mean", a)
-    a = as_float(a) if dtype is None else as_type(a, dtype)
-    return fill(out, reduce("mean", a, axis, keepdims))
+    a = as_float(a) if dtype is None else _widened(a, dtype)
+    return fill(out, as_type(reduce("mean", a, axis, keepdims), dtype))
 
 
 def _extreme(name: str) -> Callable[..., Any]:
@@ -113,7 +122,7 @@ def var(
 ) -> Any:  # fmt: skip
     """The mean squared distance from the mean, over n - ddof; float32 for integers."""
     a = check_array("var", a)
-    a = as_float(a) if dtype is None else as_type(a, dtype)
+    a = as_float(_widened(a, dtype))
     distance = subtract(a, mean(a, axis, keepdims=True)) if a.shape else subtract(a, a)
     count = 1
     for i in normalized(axis, len(a.shape)):
@@ -121,7 +130,7 @@ def var(
     result = mean(multiply(distance, distance), axis, keepdims=keepdims)
     if ddof:
         result = multiply(result, count / (count - ddof) if count > ddof else float("nan"))
-    return fill(out, result)
+    return fill(out, as_type(result, dtype))
 
 
 def std(
@@ -129,7 +138,8 @@ def std(
     keepdims: bool = False,
 ) -> Any:  # fmt: skip
     """The square root of `var`."""
-    return fill(out, registry["sqrt"](var(a, axis, dtype, None, ddof, keepdims)))
+    a = _widened(check_array("std", a), dtype)
+    return fill(out, as_type(registry["sqrt"](var(a, axis, None, None, ddof, keepdims)), dtype))
 
 
 def average(
@@ -218,9 +228,10 @@ def nanmean(
 ) -> Any:
     """`mean` of the elements that are not nan."""
     a = as_float(check_array("nanmean", a))
-    known = as_type(ELEMENTWISE["logical_not"](ELEMENTWISE["isnan"](a)), dtype or FLOAT32)
-    total = FUNCTIONS["nansum"](a, axis, dtype, None, keepdims)
-    return fill(out, divide(total, sum(known, axis, keepdims=keepdims)))
+    a = _widened(a, dtype)
+    known = as_type(ELEMENTWISE["logical_not"](ELEMENTWISE["isnan"](a)), FLOAT32)
+    total = FUNCTIONS["nansum"](a, axis, None, None, keepdims)
+    return fill(out, as_type(divide(total, sum(known, axis, keepdims=keepdims)), dtype))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -44,6 +44,11 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     `nonzero`."""
     if x is None and y is None:
         return nonzero(condition)
+    if is_number(condition):
+        if not isinstance(x, Value) and not isinstance(y, Value):
+            return x if condition else y
+        shaped: Any = x if isinstance(x, Value) else y
+        condition = array(bool(condition), bool, shaped.ctx)
     condition = ELEMENTWISE["not_equal"](check_array("where", condition), 0)
     if not isinstance(x, Value) and not isinstance(y, Value):
         x = constant(x, as_type(condition, "float32"))

@@ -104,6 +104,10 @@ def squeeze(a: Any, axis: Any = None, out: Any = None) -> Any:
 def broadcast_to(array: Any, shape: Any) -> Any:
     """A copy repeated to `shape`, by NumPy's rules. ValueError if the sizes do not fit."""
     shape = full_shape(shape)
+    if is_number(array):
+        from d2lmini.np.creation import full
+
+        return full(shape, array)
     check_array("broadcast_to", array)
     if onp.broadcast_shapes(array.shape, shape) != shape:
         raise ValueError(f"np.broadcast_to: {array.shape} does not broadcast to {shape}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import tanh
 from typing import Any
 
 from d2lmini.np import random as np_random
@@ -19,7 +19,8 @@ def bernoulli(
     if (prob is None) == (logit is None):
         raise ValueError("npx.random.bernoulli: give either prob or logit")
     if prob is None:
-        prob = registry["sigmoid"](logit) if is_array(logit) else 1 / (1 + exp(-logit))
+        prob = registry["sigmoid"](logit) if is_array(logit) else (1 + tanh(logit / 2)) / 2
+    prob = np_random.checked("npx.random.bernoulli: prob", "from 0 to 1", prob)
     if size is None and is_array(prob):
         size, ctx = prob.shape, ctx or prob.ctx
     drawn = np_random.uniform(0, 1, size, ctx=ctx) < prob

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import box_muller
 from d2lmini.ops.kernels import kind_of, with_kernels
@@ -81,11 +81,15 @@ def _fill_standard(draw: Any, out: np.ndarray) -> None:
         draw(out=out, dtype=out.dtype)
 
 
-_ABOVE_0 = (lambda value: np.greater(value, 0), "above 0")
-_NOT_NEGATIVE = (lambda value: np.greater_equal(value, 0), "0 or more")
-_PROBABILITY = (lambda value: np.logical_and(np.greater(value, 0), np.less_equal(value, 1)),
-                "above 0 and at most 1")  # fmt: skip
-_ANY = (lambda value: True, "a number")
+#: What a parameter must be -> the test of numbers or arrays. nan is none of it but "a number".
+RANGES: dict[str, Callable[[Any], Any]] = {
+    "above 0": lambda value: value > 0,
+    "0 or more": lambda value: value >= 0,
+    "above 0 and at most 1": lambda value: (value > 0) & (value <= 1),
+    "from 0 to 1": lambda value: (value >= 0) & (value <= 1),
+    "finite": lambda value: abs(value) < np.inf,
+    "a number": lambda value: True,
+}
 
 
 class Distribution(NamedTuple):
@@ -94,52 +98,55 @@ class Distribution(NamedTuple):
     about: str
     draw: Draw
     defaults: dict[str, float]
-    ranges: dict[str, Any]
+    ranges: dict[str, str]
 
 
 DISTRIBUTIONS = {
     "uniform": Distribution(
         "Evenly between low (included) and high.",
-        _uniform, {"low": 0.0, "high": 1.0}, {"low": _ANY, "high": _ANY},
+        _uniform, {"low": 0.0, "high": 1.0}, {"low": "a number", "high": "a number"},
     ),
     "normal": Distribution(
         "Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet).",
-        _normal, {"loc": 0.0, "scale": 1.0}, {"loc": _ANY, "scale": _NOT_NEGATIVE},
+        _normal, {"loc": 0.0, "scale": 1.0}, {"loc": "a number", "scale": "0 or more"},
     ),
     "gamma": Distribution(
         "Gamma with shape alpha and scale beta: mean alpha * beta.",
-        _gamma, {"alpha": 1.0, "beta": 1.0}, {"alpha": _ABOVE_0, "beta": _ABOVE_0},
+        _gamma, {"alpha": 1.0, "beta": 1.0}, {"alpha": "above 0", "beta": "above 0"},
     ),
     "exponential": Distribution(
-        "Exponential with rate lam: mean 1 / lam.", _exponential, {"lam": 1.0}, {"lam": _ABOVE_0},
+        "Exponential with rate lam: mean 1 / lam.", _exponential, {"lam": 1.0}, {"lam": "above 0"},
     ),
     "poisson": Distribution(
-        "Poisson with mean lam.", _poisson, {"lam": 1.0}, {"lam": _NOT_NEGATIVE},
+        "Poisson with mean lam.", _poisson, {"lam": 1.0}, {"lam": "0 or more"},
     ),
     "negative_binomial": Distribution(
         "Failures before the k-th success of probability p.",
-        _negative_binomial, {"k": 1.0, "p": 1.0}, {"k": _ABOVE_0, "p": _PROBABILITY},
+        _negative_binomial, {"k": 1.0, "p": 1.0}, {"k": "above 0", "p": "above 0 and at most 1"},
     ),
     "generalized_negative_binomial": Distribution(
         "Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson.",
-        _draw_generalized, {"mu": 1.0, "alpha": 1.0}, {"mu": _NOT_NEGATIVE, "alpha": _NOT_NEGATIVE},
+        _draw_generalized, {"mu": 1.0, "alpha": 1.0}, {"mu": "0 or more", "alpha": "0 or more"},
     ),
 }  # fmt: skip
 
 
 def check(name: str, parameters: dict[str, Any]) -> None:
     """MXNetError when a parameter (a number or an array) is out of its range."""
-    for parameter, (holds, needs) in DISTRIBUTIONS[name].ranges.items():
-        value = parameters[parameter]
-        _require(name, parameter, holds(value), needs, value)
+    for parameter, needs in DISTRIBUTIONS[name].ranges.items():
+        require(f"_random_{name}: {parameter}", needs, parameters[parameter])
     if name == "uniform":
         low, high = parameters["low"], parameters["high"]
-        _require(name, "high", np.less_equal(low, high), f"at least low={low}", high)
+        if not np.all(low <= high):
+            raise MXNetError(f"_random_uniform: high must be at least low={low}, got {high}")
 
 
-def _require(name: str, parameter: str, holds: Any, needs: str, value: Any) -> None:
-    if not np.all(holds):
-        raise MXNetError(f"_random_{name}: {parameter} must be {needs}, got {value}")
+def require(what: str, needs: str, value: Any) -> None:
+    """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
+    parameter `what`, is what it `needs` to be."""
+    holds = RANGES[needs](value)
+    if not (holds is True or np.all(holds)):
+        raise ArgumentValueError(f"{what} must be {needs}, got {value}")
 
 
 @with_kernels

@@ -25,7 +25,8 @@ from d2lmini.bfloat16 import is_float
 from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
-from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each
+from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each, require
+from d2lmini.ops.identity import copy, copy_values
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.partial import alike
 from d2lmini.ops.signature import Signature, with_signature
@@ -106,6 +107,25 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
 
 for _name, _distribution in DISTRIBUTIONS.items():
     _declare(_name, _distribution, *((_name,) if _name in ("uniform", "normal") else ()))
+
+
+@op("_in_range", flops=0, same_shape=True, onnx="Identity")
+def in_range(xp, data, *, what: str, needs: str, out=None):
+    """A copy of data, the parameter `what` of a draw; MXNetError at run time unless all of it is
+    what it `needs` to be. As of `_sample_NAME`, arrays on a GPU are not looked at."""
+    if xp is np:
+        require(what, needs, data)
+    return copy_values(xp, data, out)
+
+
+@in_range.gradient()
+def _(g):
+    return g
+
+
+@in_range.written_in_mxnet
+def _(data, **_):
+    return copy(data)
 
 
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:

@@ -11,6 +11,7 @@ from oracle import Oracle
 
 import d2lmini as mx
 from d2lmini import np, npx
+from d2lmini.base import MXNetError
 from d2lmini.gluon import HybridBlock
 
 
@@ -143,6 +144,11 @@ def test_a_hybridized_net_draws_anew_at_each_call(text):
         ("np.random.choice(2, 3, replace=False)", ValueError),
         ("np.random.multinomial(2, [0.9, 0.9, 0.1])", ValueError),
         ("np.random.normal(size='a')", ValueError),
+        ("np.random.multinomial(2, [-0.5, 1.5])", ValueError),
+        ("np.random.multinomial(2, [0.5, float('nan')])", ValueError),
+        ("np.random.multinomial(-1, [0.5, 0.5])", ValueError),
+        ("np.random.choice(2, 3, p=[-0.5, 1.5])", ValueError),
+        ("np.random.choice(3, 2, p=[0.5, 0.5])", ValueError),
         ("npx.random.bernoulli(0.5, 0.5)", ValueError),
         ("npx.random.bernoulli()", ValueError),
     ],
@@ -150,3 +156,92 @@ def test_a_hybridized_net_draws_anew_at_each_call(text):
 def test_refused(text, error):
     with pytest.raises(error):
         draw(text)
+
+
+#: Draws of which {} is a parameter, and what it must be.
+PARAMETERS = {
+    "np.random.normal(0, {})": "0 or more",
+    "np.random.lognormal(0, {})": "0 or more",
+    "np.random.exponential({})": "0 or more",
+    "np.random.logistic(0, {})": "0 or more",
+    "np.random.gumbel(0, {})": "0 or more",
+    "np.random.rayleigh({})": "0 or more",
+    "np.random.gamma({})": "above 0",
+    "np.random.gamma(1, {})": "above 0",
+    "np.random.beta({}, 1)": "above 0",
+    "np.random.beta(1, {})": "above 0",
+    "np.random.chisquare({})": "above 0",
+    "np.random.weibull({})": "above 0",
+    "np.random.pareto({})": "above 0",
+    "np.random.power({})": "above 0",
+    "np.random.uniform(0, {})": "finite",
+    "npx.random.bernoulli({})": "from 0 to 1",
+    "npx.random.normal_n(0, {})": "0 or more",
+}
+OUTSIDE = {
+    "0 or more": ("-1.0", "float('nan')"), "above 0": ("-1.0", "0.0", "float('nan')"),
+    "finite": ("float('inf')", "float('nan')"), "from 0 to 1": ("-0.5", "1.5", "float('nan')"),
+}  # fmt: skip
+WRONG = [(text, number) for text, needs in PARAMETERS.items() for number in OUTSIDE[needs]]
+
+
+@pytest.mark.parametrize(("text", "number"), WRONG)
+def test_a_parameter_out_of_range_is_refused(text, number):
+    """A number at the call, an array at a wait; eager and in a net."""
+    needs = PARAMETERS[text]
+    with pytest.raises(ValueError, match=f"must be {needs}, got"):
+        draw(text.format(number))
+    given = np.array([eval(number), 1.0])
+    with pytest.raises(MXNetError, match=f"must be {needs}, got"):
+        eval(text.format("given"), {"np": np, "npx": npx, "given": given}).asnumpy()
+
+    class Net(HybridBlock):
+        def hybrid_forward(self, F, given):
+            return eval(text.format("given"), {"np": F.np, "npx": F.npx, "given": given})
+
+    net = Net()
+    net.hybridize()
+    with mx.util.np_array(), mx.util.np_shape():
+        with pytest.raises(MXNetError, match=f"must be {needs}, got"):
+            net(given).asnumpy()
+        assert net(np.array([0.5, 1.0])).shape == (2,)
+
+
+@pytest.mark.parametrize("text", [text for text in PARAMETERS if "uniform" not in text])
+@pytest.mark.parametrize("number", ["-1.0", "0.0", "1.5"])
+def test_mxnet_refuses_the_same_parameters(text, number, mxnet: Oracle):
+    def refuses(mx, text):
+        mx.util.set_np()
+        try:
+            eval(text, {"np": mx.np, "npx": mx.npx}).asnumpy()
+        except (ValueError, mx.MXNetError):
+            return True
+        finally:
+            mx.util.reset_np()
+        return False
+
+    try:
+        draw(text.format(number))
+        refused = False
+    except ValueError:
+        refused = True
+    assert refused == mxnet.ask(refuses, text.format(number))
+
+
+def test_a_logit_of_any_size_gives_a_probability():
+    assert npx.random.bernoulli(logit=-1e4, size=3).tolist() == [0, 0, 0]
+    assert npx.random.bernoulli(logit=1e4, size=3).tolist() == [1, 1, 1]
+
+
+def test_a_net_that_draws_from_its_input_is_written_as_mxnet_has_it(tmp_path):
+    class Net(HybridBlock):
+        def hybrid_forward(self, F, scale):
+            return F.np.random.normal(0, scale, (2,))
+
+    net = Net()
+    net.hybridize()
+    with mx.util.np_array(), mx.util.np_shape():
+        net(np.ones(2))
+        net.export(str(tmp_path / "net"))
+    written = (tmp_path / "net-symbol.json").read_text()
+    assert '"op": "_in_range"' not in written

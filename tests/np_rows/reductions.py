@@ -22,6 +22,20 @@ ROWS = [
         numpy=False,
         grad=False,
     ),
+    # Floats keep their fractions and gradients; only the result is an integer.
+    *rows(
+        "sum mean",
+        "f(2, 3), dtype='int32'",
+        "f(2, 3), axis=1, dtype='int64'",
+        "h(3), dtype=int",
+        numpy=False,
+        grad=False,
+    ),
+    *rows("sum", "b(3), dtype=bool", mxnet="MXNet refuses bool", grad=False),
+    *rows("mean", "b(3), dtype=bool", "i(3), dtype='int32'", "f(3), dtype='float16'", grad=False),
+    *rows("prod", "f(3), dtype='int64'", numpy=False, grad=False),
+    *rows("std var", "p(4) * 5, dtype='int32'", numpy=False, grad=False),
+    *rows("std var", "l(4), dtype='int32'", numpy=False, grad=False),
     *rows("mean", "i(2, 3)", "l(2, 3), axis=0", "b(2, 3)", numpy=False, grad=False),
     *rows(
         "std var",
@@ -97,7 +111,11 @@ ROWS = [
     *rows("nanmean", "n(2, 3)", "n(2, 3), axis=1", mxnet="MXNet 1.9 has none"),
     *rows("median", "f(2, 3)", grad=False, traced=False, mxnet="MXNet 1.9 has none"),
     *rows("ptp nanmax nanmin nanmedian", "f(2, 3)", "f(2, 3), axis=0", grad=False, traced=False),
-    *rows("percentile quantile", "f(2, 3), 0.5", "f(2, 3), 0.25, axis=0", grad=False, traced=False),
+    *rows("percentile quantile", "f(2, 3), 0.5", "f(2, 3), 0.25, axis=0", grad=False),
+    *rows("percentile quantile", "f(4), abs(u(2)), keepdims=True", grad=False),
+    *rows(
+        "percentile", "f(2, 3), q=[20, 70], axis=(0, 1)", grad=False, mxnet="MXNet refuses lists"
+    ),
     *rows("nanpercentile nanquantile", "f(2, 3), 0.5", grad=False, traced=False),
     *rows(
         "nanpercentile nanquantile",

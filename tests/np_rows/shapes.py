@@ -43,6 +43,7 @@ ROWS = [
     ),
     *rows("squeeze", "f(2, 1), 0", numpy=False, error="Exception"),
     *rows("broadcast_to", "f(3), (2, 3)", "f(2, 1), (2, 3)", "f(), (2, 2)", "i(1), (3,)"),
+    *rows("broadcast_to", "2, (3,)", "2.5, (2, 2)", "True, 2", "onp.float64(2), ()", numpy=False),
     *rows("broadcast_to", "f(3), (2, 2)", numpy=False, error="Exception"),
     *rows("broadcast_arrays", "f(2, 1), f(3)"),
     *rows(
@@ -145,7 +146,7 @@ ROWS = [
         "f(), f(3)",
         slope="MXNet's is 0",
     ),
-    *rows("resize", "f(2, 3), (3, 3)", grad=False, traced=False),
+    *rows("resize", "f(2, 3), (3, 3)", grad=False),
     *rows("trim_zeros", "np.array([0, 1, 2, 0])", numpy=False, grad=False, traced=False),
     *rows("shape", "f(2, 3)", "f()", grad=False),
     *rows("ndim size", "f(2, 3)", "f()", grad=False),

@@ -121,6 +121,12 @@ for shape in EDGE_SHAPES:
         function = FUNCTIONS[name][0]
         ROWS += [Case(name, (draw(shape, 0.5, 3),), kept(function))]
 
+for x in (draw((3, 4), 0, 2), draw((), 0, 2), draw((0,)), draw((5,), 0, 2, "float64")):
+    ROWS += [
+        Case("_in_range", (x,), lambda x, **_: x, {"what": "scale", "needs": "0 or more"},
+             mxnet=False, why="of np alone")
+    ]  # fmt: skip
+
 # -- at the edges ----------------------------------------------------------------------------------
 
 with np.errstate(all="ignore"):
