@@ -1,6 +1,5 @@
 """Functions of `np` that NumPy computes from copies of the arrays, as in MXNet: they wait for their
-arguments and have no gradient. In a net that is traced there is nothing to wait for: the functions
-in `ops.by_numpy.FIXED` are nodes of its graph, the others are refused.
+arguments and have no gradient.
 
 >>> from d2lmini import np
 >>> np.median(np.array([3, 1, 2]))
@@ -19,23 +18,8 @@ import numpy as onp
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.creation import array
 from d2lmini.np.selection import read
-from d2lmini.ops.by_numpy import ARRAY, FIXED, infer
-from d2lmini.ops.core import Value, registry
+from d2lmini.ops.core import Value
 from d2lmini.ops.signature import named
-from d2lmini.symbol.symbol import Symbol
-
-
-def _node(how: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """The call as a node of a graph."""
-
-    def written(x: Any) -> Any:
-        return ARRAY if isinstance(x, Value) else x.tolist() if hasattr(x, "tolist") else x
-
-    given = repr((tuple(map(written, args)), {key: written(x) for key, x in kwargs.items()}))
-    inputs: list[Any] = [x for x in (*args, *kwargs.values()) if isinstance(x, Value)]
-    count = len(infer(*[x._spec for x in inputs], how=how, given=given))
-    node = registry["_by_numpy"](*inputs, how=how, given=given, count=count)
-    return node if count == 1 else tuple(node[i] for i in range(count))
 
 
 def by_numpy(
@@ -65,8 +49,6 @@ def by_numpy(
         return result
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if name in FIXED and any(isinstance(x, Symbol) for x in (*args, *kwargs.values())):
-            return _node(name, args, kwargs)
         result = function(*map(copied, args), **{key: copied(x) for key, x in kwargs.items()})
         given = (*args, *kwargs.values())
         return wrapped(result, next((x.ctx for x in given if isinstance(x, NDArray)), None))

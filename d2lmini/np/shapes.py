@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as onp
 
+from d2lmini.ndarray import creation
 from d2lmini.np.values import (
     as_type,
     check_array,
@@ -105,9 +106,7 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     """A copy repeated to `shape`, by NumPy's rules. ValueError if the sizes do not fit."""
     shape = full_shape(shape)
     if is_number(array):
-        from d2lmini.np.creation import full
-
-        return full(shape, array)
+        return creation.full(shape, array).as_np_ndarray()
     check_array("broadcast_to", array)
     if onp.broadcast_shapes(array.shape, shape) != shape:
         raise ValueError(f"np.broadcast_to: {array.shape} does not broadcast to {shape}")

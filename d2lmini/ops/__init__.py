@@ -47,9 +47,6 @@ from d2lmini.ops import linalg  # dot, batch_dot, gemm, syrk
 from d2lmini.ops import triangle  # trmm, trsm, diagonals and triangles
 from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd, svd
 
-# what NumPy computes
-from d2lmini.ops import by_numpy  # percentile, eig, unravel_index, lcm in a net
-
 # layers
 from d2lmini.ops import softmax  # softmax, SoftmaxOutput, the regression outputs
 from d2lmini.ops import cross_entropy  # softmax and the loss of labels, in one

@@ -30,7 +30,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
-from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.linalg import gemm2, transpose_last
 from d2lmini.ops.products import matmul
 from d2lmini.ops.triangle import (
@@ -242,7 +242,7 @@ def svd(xp, A):
 def _(g, y):
     # J. Townsend, "Differentiating the Singular Value Decomposition" (2016), for m <= n.
     (gU, gL, gV), (U, L, V) = g, y
-    row, column = L.expand_dims(-2), L.expand_dims(-1)
+    row, column = registry["expand_dims"](L, axis=-2), registry["expand_dims"](L, axis=-1)
     gaps = row * row - column * column + makediag(L.ones_like())
     left, right = gemm2(U, gU, transpose_a=True), gemm2(V, gV, transpose_b=True)
     M = (left - transpose_last(left)) / gaps * row + makediag(gL)

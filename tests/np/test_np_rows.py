@@ -259,27 +259,6 @@ def test_on_a_device(row: Row, gpu_kind):
                 assert_equal(ours, theirs, row)
 
 
-@pytest.mark.parametrize(
-    ("compute", "values", "names"),
-    [
-        (lambda np, x: np.linalg.eigvals(x), [[0, 1], [-1, 0]], "eigvals.*complex"),
-        (lambda np, x: np.unravel_index(x.astype("int64"), (2, 3))[0], [9], "out of bounds"),
-        (lambda np, x: np.bincount(x.astype("int64")), [1], "np.bincount"),
-        (lambda np, x: np.percentile(x, 200), [1], "Percentiles must be in the range"),
-    ],
-)
-def test_what_a_net_cannot_compute_by_numpy(compute, values, names):
-    class Net(HybridBlock):
-        def hybrid_forward(self, F, x):
-            return compute(F.np, x)
-
-    net = Net()
-    net.hybridize()
-    with mx.util.np_array(), mx.util.np_shape():
-        with pytest.raises((MXNetError, ValueError, NotImplementedForSymbol), match=names):
-            net(np.array(values)).asnumpy()
-
-
 def takes_out(row: Row) -> bool:
     """Is the row a call of a function with a keyword `out`?"""
     if not row.text.startswith(f"np.{row.name}("):

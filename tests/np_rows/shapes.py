@@ -146,7 +146,7 @@ ROWS = [
         "f(), f(3)",
         slope="MXNet's is 0",
     ),
-    *rows("resize", "f(2, 3), (3, 3)", grad=False),
+    *rows("resize", "f(2, 3), (3, 3)", grad=False, traced=False),
     *rows("trim_zeros", "np.array([0, 1, 2, 0])", numpy=False, grad=False, traced=False),
     *rows("shape", "f(2, 3)", "f()", grad=False),
     *rows("ndim size", "f(2, 3)", "f()", grad=False),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from ast import literal_eval
 
 import numpy as np
 
@@ -287,22 +286,3 @@ ROWS += [
     Case("_bitwise_not", (draw((4,), 0, 9, dtype),), np.invert, **OWN)
     for dtype in ("int32", "bool")
 ]
-
-# -- what NumPy computes ---------------------------------------------------------------------------
-
-
-def by_numpy(*arrays, how, given, count):
-    args, kwargs = literal_eval(given)
-    rest = iter(arrays)
-    args = [next(rest) if x == "an array" else x for x in args]
-    found = getattr(np, how)(*args, **kwargs)
-    return list(found) if count > 1 else np.asarray(found)
-
-
-for how, inputs, rest, count in (
-    ("percentile", (draw((2, 3)),), "30), {'axis': 1}", 1),
-    ("lcm", (draw((3,), 1, 9, "int32"), draw((3,), 1, 9, "int32", seed=1)), "'an array'), {}", 1),
-    ("unravel_index", (draw((4,), 0, 6, "int64"),), "(2, 3)), {}", 2),
-):
-    attrs = {"how": how, "given": f"(('an array', {rest})", "count": count}
-    ROWS += [Case("_by_numpy", inputs, by_numpy, attrs, **OWN)]

@@ -159,7 +159,10 @@ def test_no_process_outlives_the_launcher(how, tmp_path):
     program.write_text(SAVES_WHEN_TOLD)
     command = [sys.executable, "-m", "d2lmini", "launch", "-n", "2", str(program), str(tmp_path)]
     with (tmp_path / "log").open("w") as log:  # a pipe would stay open as long as any of them
-        launcher = subprocess.Popen(command, stdout=log, stderr=log, cwd=JOB.parents[2])
+        launcher = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=JOB.parents[2],
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # else as under nohup
+        )  # fmt: skip
         until(lambda: len(list(tmp_path.glob("*.pids"))) == 2, 60)
         launcher.send_signal(getattr(signal, how))
         status = launcher.wait(60)
