@@ -106,7 +106,8 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     """A copy repeated to `shape`, by NumPy's rules. ValueError if the sizes do not fit."""
     shape = full_shape(shape)
     if is_number(array):
-        return creation.full(shape, array).as_np_ndarray()
+        dtype = "bool" if isinstance(array, (bool, onp.bool_)) else "float32"
+        return creation.full(shape, array, dtype=dtype).as_np_ndarray()
     check_array("broadcast_to", array)
     if onp.broadcast_shapes(array.shape, shape) != shape:
         raise ValueError(f"np.broadcast_to: {array.shape} does not broadcast to {shape}")
