@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from d2lmini import addons
 from d2lmini.base import MXNetError
-from d2lmini.left_out import reason_of
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
@@ -30,6 +29,8 @@ class NotImplementedForSymbol(MXNetError, NotImplementedError):
 
 def explain(kind: str, name: str) -> str:
     """The message for a name that Symbols do not have."""
+    from d2lmini.left_out import reason_of
+
     hint, reason = "", reason_of(f"{kind}.{name}")
     if reason:
         return f"{kind}.{name} is left out of d2lmini, {reason}"
