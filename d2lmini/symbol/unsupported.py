@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from d2lmini import addons
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, explain_left_out
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
@@ -29,11 +29,10 @@ class NotImplementedForSymbol(MXNetError, NotImplementedError):
 
 def explain(kind: str, name: str) -> str:
     """The message for a name that Symbols do not have."""
-    from d2lmini.left_out import reason_of
-
-    hint, reason = "", reason_of(f"{kind}.{name}")
-    if reason:
-        return f"{kind}.{name} is left out of d2lmini, {reason}"
+    left_out = explain_left_out(f"{kind}.{name}")
+    if left_out:
+        return left_out
+    hint = ""
     if name in ("shape", "dtype", "size", "ndim", "context", "ctx"):
         hint = (
             ": what it is like is not known before it runs. In hybrid_forward use operations that "
