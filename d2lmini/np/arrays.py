@@ -33,7 +33,8 @@ from d2lmini.np.selection import read
 from d2lmini.np.shapes import FUNCTIONS as SHAPES
 from d2lmini.np.values import as_type
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.symbol.traced import Traced
 
 
 class NumpyMethods:

@@ -306,6 +306,11 @@ def _in_places(
     return tuple(placed)
 
 
-for _method in (tojson, save):
-    setattr(Symbol, _method.__name__, _method)
-del _method
+def _reduce(self: Symbol) -> tuple[Any, ...]:
+    """For pickles: the text form, as in files."""
+    return load_json, (tojson(self, remove_amp_cast=False),)
+
+
+Symbol.tojson = tojson  # type: ignore[attr-defined]
+Symbol.save = save  # type: ignore[attr-defined]
+Symbol.__reduce__ = _reduce  # type: ignore[method-assign,assignment]

@@ -27,7 +27,7 @@ from d2lmini.graph.split import cut_graph, residuals
 from d2lmini.graph.verify import GraphError, effects, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.symbol import Traced
+from d2lmini.symbol.traced import Traced
 
 
 def ops(outputs):
