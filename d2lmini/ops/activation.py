@@ -325,7 +325,7 @@ def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
 
 
 @op(
-    infer=_infer_leaky, flops=4,
+    infer=_infer_leaky, flops=4, same_shape=("data",),
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
     initial={"gamma": ("Constant", {"value": 0.25})},
     mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
@@ -402,7 +402,6 @@ def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
 @LeakyReLU.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
     if attrs["act_type"] == "prelu" and data and given.get("gamma") is None:
-        found["gamma"] = (data[1] if len(data) > 1 else 1,)
-    return found
+        return {"gamma": (data[1] if len(data) > 1 else 1,)}
+    return {}

@@ -32,7 +32,6 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.partial import is_known
 from d2lmini.ops.products import matmul
 
 
@@ -303,14 +302,6 @@ def gemm(
     )
     out += C if beta == 1.0 else C * C.dtype.type(beta)
     return out
-
-
-@gemm.infer_inputs
-def _(given, out, attrs):
-    A, B = given["A"], given["B"]
-    if not (is_known(A) and is_known(B)):
-        return {}
-    return {"C": _infer_gemm2(Spec(A, "float32"), Spec(B, "float32"), **attrs).shape}
 
 
 @gemm.gradient(saves="A B")

@@ -38,6 +38,7 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, with_axis
+from d2lmini.ops.facts import Inputs
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.normalization_backward import (
     GRAIN,
@@ -121,7 +122,7 @@ def _infer_layer_norm(
 
 
 @op(
-    infer=_infer_layer_norm, flops=8,
+    infer=_infer_layer_norm, flops=8, same_shape=("data",),
     output_names=("output", "mean", "std"), mixed_dtypes=True, **_MOMENTS,
 )  # fmt: skip
 def LayerNorm(
@@ -166,17 +167,17 @@ def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
     return _gradients(g, x, scale, (1,), eps, needs, (shape, (view[1],)))
 
 
-def _one_per_place(data: Partial, out: Partial, axis: int, names: Iterable[str]) -> dict[str, Any]:
-    """Parameters with one number per index of an axis of data; the shape of data is kept."""
-    if not data:
-        return {"data": out}
-    per = (data[axis],) if -len(data) <= axis < len(data) else None
-    return {**dict.fromkeys(names, per), "out": data, "data": out}
+def _one_per_place(given: Inputs, axis: int) -> dict[str, Partial]:
+    """Shapes of parameters with one number per index of an axis of data."""
+    data = given["data"]
+    if not data or not -len(data) <= axis < len(data):
+        return {}
+    return {**dict.fromkeys(given, (data[axis],)), "data": data}
 
 
 @LayerNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, attrs["axis"], given)
+    return _one_per_place(given, attrs["axis"])
 
 
 # -- InstanceNorm and GroupNorm -------------------------------------------------------------------
@@ -196,7 +197,7 @@ def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
 
 
 @op(
-    infer=_infer_instance_norm, flops=8, mxnet_outputs=3, unchecked=True,
+    infer=_infer_instance_norm, flops=8, mxnet_outputs=3, same_shape=("data",),
     onnx="InstanceNormalization(epsilon=eps)",
 )  # fmt: skip
 def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
@@ -220,7 +221,7 @@ def _(g, data, shape, gamma, *, eps, needs=ALL):
 
 @InstanceNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, 1, given)
+    return _one_per_place(given, 1)
 
 
 def _groups(shape: Shape, num_groups: int) -> Shape:
@@ -248,7 +249,7 @@ def _infer_group_norm(
 
 
 @op(
-    infer=_infer_group_norm, flops=8,
+    infer=_infer_group_norm, flops=8, same_shape=("data",),
     output_names=("output", "mean", "std"), **_MOMENTS,
 )  # fmt: skip
 def GroupNorm(
@@ -296,8 +297,7 @@ def _(
 def _(given, out, attrs):
     # One number per channel is allowed as well, so a known shape stays.
     per = (attrs["num_groups"],)
-    found = {name: given[name] or per for name in ("gamma", "beta")}
-    return {**found, "out": given["data"], "data": out}
+    return {name: given[name] or per for name in ("gamma", "beta")}
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
 
 
 @op(
-    infer=_infer_batch_norm, flops=8, mutates=_find_mutated,
+    infer=_infer_batch_norm, flops=8, mutates=_find_mutated, same_shape=("data",),
     auxiliary=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
@@ -403,7 +403,7 @@ def normalized_batch(
 
 @BatchNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, attrs["axis"], given)
+    return _one_per_place(given, attrs["axis"])
 
 
 @BatchNorm.gradient(saves="y data data.shape data.dtype gamma gamma.dtype")

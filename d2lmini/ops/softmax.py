@@ -34,7 +34,6 @@ from d2lmini.ops.core import (
     registry,
     with_axis,
 )
-from d2lmini.ops.partial import merged
 
 #: Rows are processed in groups of about this many elements, which stay in the cache from the search
 #: for the maximum to the final division.
@@ -116,7 +115,8 @@ def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
 
 
 @op(
-    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",), unchecked=True,
+    infer=_infer_softmax, flops=5, same_shape=("data",), free_dtypes=("length",),
+    presumed_dtypes={"length": "int32"},
     optional=lambda attrs: ("length",) if attrs["use_length"] else (),
 )  # fmt: skip
 def softmax(
@@ -139,11 +139,10 @@ def softmax(
 
 @softmax.infer_inputs
 def _(given, out, attrs):
-    data = merged(given["data"], out)
+    data = given["data"]
     if not data:
         return {}
-    axis = normalize_axis(attrs["axis"], len(data))
-    return {"data": data, "out": data, "length": with_axis(data, axis) or None}
+    return {"length": with_axis(data, normalize_axis(attrs["axis"], len(data))) or None}
 
 
 @op(infer=_infer_plain, flops=5, same_shape=True)
@@ -238,7 +237,7 @@ def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> 
 
 @op(
     aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
-    data_tells_dtype=True,
+    data_tells_dtype=True, same_shape=("data",),
 )  # fmt: skip
 def SoftmaxOutput(
     xp, data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
@@ -297,10 +296,9 @@ def _(
 @SoftmaxOutput.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
-    if data and given["label"] is None:
-        found["label"] = (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]
-    return found
+    if not data or given["label"] is not None:
+        return {}
+    return {"label": (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]}
 
 
 def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
@@ -349,7 +347,9 @@ def _per_instance(shape: Shape, grad_scale: float) -> float:
     return grad_scale / max(prod(shape[1:]), 1)
 
 
-_regression = partial(op, infer=_infer_regression, is_loss=True, mixed_dtypes=True, whole=True)
+_regression = partial(
+    op, infer=_infer_regression, is_loss=True, mixed_dtypes=True, same_shape=("data",)
+)
 
 
 @_regression(flops=0)
@@ -390,7 +390,6 @@ def _(g, y, shape, label, *, grad_scale):
 @LogisticRegressionOutput.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
-    if data and given["label"] is None:
-        found["label"] = data[:1] if len(data) == 2 and data[1] == 1 else data
-    return found
+    if not data or given["label"] is not None:
+        return {}
+    return {"label": data[:1] if len(data) == 2 and data[1] == 1 else data}

@@ -20,8 +20,18 @@ from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import variable
 from d2lmini.symbol.json_format import load, load_json, save
-from d2lmini.symbol.namespaces import Group, Namespace, arange, concatenate, eye, full, linspace
-from d2lmini.symbol.namespaces import ones, public_functions, zeros
+from d2lmini.symbol.namespaces import (
+    Group,
+    Namespace,
+    arange,
+    concatenate,
+    eye,
+    full,
+    linspace,
+    ones,
+    public_functions,
+    zeros,
+)
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 from d2lmini.symbol.traced import Traced
