@@ -99,7 +99,7 @@ def _flops_transposed(
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -231,7 +231,7 @@ def _infer_deconv_size(
     return out, pad
 
 
-@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,

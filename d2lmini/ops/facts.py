@@ -62,7 +62,6 @@ class Facts:
     free_dtypes       inputs whose dtype is independent of the other inputs' dtype
     presumed_dtypes   dtypes of inputs of which nothing else is known; None: that of data
     mixed_dtypes      takes float16 data with float32 parameters, or labels of any dtype
-    data_tells_dtype  dtypes of parameters do not tell that of data
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
@@ -104,7 +103,6 @@ class Facts:
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
     presumed_dtypes: Mapping[str, str | None] = {}
-    data_tells_dtype: bool = False
     float32_parameters: bool = False
     is_loss: bool = False
     copied_dtypes: str = CHAR

@@ -237,7 +237,7 @@ def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> 
 
 @op(
     aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
-    data_tells_dtype=True, same_shape=("data",),
+    same_shape=("data",),
 )  # fmt: skip
 def SoftmaxOutput(
     xp, data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,

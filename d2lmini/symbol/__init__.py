@@ -20,18 +20,7 @@ from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import variable
 from d2lmini.symbol.json_format import load, load_json, save
-from d2lmini.symbol.namespaces import (
-    Group,
-    Namespace,
-    arange,
-    concatenate,
-    eye,
-    full,
-    linspace,
-    ones,
-    public_functions,
-    zeros,
-)
+from d2lmini.symbol.namespaces import Namespace, public_functions
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 from d2lmini.symbol.traced import Traced
@@ -39,15 +28,14 @@ from d2lmini.symbol.traced import Traced
 from d2lmini.symbol import evaluate, infer, picture, random  # isort: skip
 
 __all__ = [
-    "AttrScope", "Group", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
-    "arange", "concatenate", "evaluate", "eye", "full", "infer", "linspace", "load", "load_json",
-    "ones", "picture", "random", "save", "zeros",
+    "AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
+    "evaluate", "infer", "load", "load_json", "picture", "random", "save",
 ]  # fmt: skip
 
 var = Variable = variable
 
 globals().update(
-    {name: function for name, function in public_functions().items() if name not in globals()},
+    public_functions(),
     op=Namespace("sym.op"),
     _internal=Namespace("sym._internal", "_"),
     sparse=Namespace("sym.sparse"),

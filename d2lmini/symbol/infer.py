@@ -219,8 +219,6 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]
     together = next((found[e] for e in bound if found.get(e) is not None), None)
-    if op.data_tells_dtype and found.get(node.inputs[0]) is None:  # type: ignore[arg-type]
-        together = None
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])

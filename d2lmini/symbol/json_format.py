@@ -35,7 +35,7 @@ from d2lmini import files
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Op, registry
-from d2lmini.symbol.attribute_text import HIDDEN, decode_label, encode_label, text_of
+from d2lmini.symbol.attribute import HIDDEN, decode_label, encode_label, text_of
 from d2lmini.symbol.compose import initial_label
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
@@ -156,13 +156,13 @@ class _Reading:
     def fail(self, text: str) -> NoReturn:
         raise MXNetError(f"{self.label}: {text}")
 
+    def fail_here(self, text: str) -> NoReturn:
+        self.fail(f"node number {len(self.nodes)} is not as MXNet writes it: {text}")
+
     def expect(self, kind: type, value: Any, what: str) -> Any:
         """`value`, after a check of its type."""
         if not isinstance(value, kind):
-            self.fail(
-                f"node number {len(self.nodes)} is not as MXNet writes it: {what} is "
-                f"{_brief(value)}, expected {_KINDS[kind]}"
-            )
+            self.fail_here(f"{what} is {_brief(value)}, expected {_KINDS[kind]}")
         return value
 
     def symbol(self, text: str) -> Symbol:
@@ -185,15 +185,14 @@ class _Reading:
         for input_ in self.expect(list, inputs, what):
             numbers = self.expect(list, input_, f"an entry of {what}")
             if not 2 <= len(numbers) <= 3 or any(type(n) is not int or n < 0 for n in numbers):
-                self.fail(
-                    f"node number {len(self.nodes)} is not as MXNet writes it: an entry of {what} "
-                    f"is {_brief(numbers)}, expected [node, output, version]"
+                self.fail_here(
+                    f"an entry of {what} is {_brief(numbers)}, expected [node, output, version]"
                 )
             number, output = numbers[:2]
             if number >= len(self.nodes):
-                self.fail(
-                    f"node number {len(self.nodes)} is not as MXNet writes it: {what} names node "
-                    f"{_brief(number)}, of which only {len(self.nodes)} come before it"
+                self.fail_here(
+                    f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come "
+                    "before it"
                 )
             node = self.nodes[number]
             if output >= node.n_outputs:
@@ -231,19 +230,11 @@ class _Reading:
         try:
             attrs = op.bind_attributes((), _in_our_words(op, words), 0)
             given = {k: v for k, v in words.items() if k in op.attr_set}
-            node = Node(
-                op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels, given=given
-            )
+            places = _in_places(op, name, inputs, attrs)
+            node = Node(op, name, places, attrs, labels=labels, given=given)
             count = node.n_outputs
             node.mutated  # noqa: B018
-        except (
-            TypeError,
-            ValueError,
-            KeyError,
-            IndexError,
-            ArithmeticError,
-            MXNetError,
-        ) as problem:
+        except (TypeError, ValueError, LookupError, ArithmeticError, MXNetError) as problem:
             self.fail(f"node {_brief(name)}: {_brief(str(problem), plain=True)}")
         if not 0 <= count <= _MOST_OUTPUTS:
             self.fail(f"node {_brief(name)}: its attributes ask for {_brief(count)} outputs")

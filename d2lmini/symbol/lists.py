@@ -9,8 +9,8 @@ and variance of BatchNorm. All lists are in depth-first order, left inputs first
 ['x', 'fc_weight', 'fc_bias', 'bn_gamma', 'bn_beta']
 >>> [node.name for node in auxiliary_states(net._entries)]
 ['bn_moving_mean', 'bn_moving_var']
->>> [output_name(entry) for entry in internals(net._entries)[-3:]]
-['bn_moving_mean', 'bn_moving_var', 'bn_output']
+>>> output_name(net._entry)
+'bn_output'
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
-from d2lmini.symbol.attribute_text import HIDDEN, as_given, text_of
+from d2lmini.symbol.attribute import HIDDEN, as_given, text_of
 
 
 def output_name(entry: Entry) -> str:
@@ -75,20 +75,6 @@ def auxiliary_states(entries: Sequence[Entry]) -> list[Node]:
     nodes = topological(entries)
     besides = auxiliary(nodes)
     return [node for node in nodes if node in besides]
-
-
-# -- parts -----------------------------------------------------------------------------------------
-
-
-def internals(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """All outputs of all nodes."""
-    return tuple([(node, i) for node in topological(entries) for i in range(node.n_outputs)])
-
-
-def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The inputs of the nodes that `entries` belong to."""
-    nodes = dict.fromkeys(node for node, _ in entries)
-    return tuple([entry for node in nodes for entry in node.sources])
 
 
 def substitute(

@@ -47,13 +47,6 @@ class Namespace(namespaces.Namespace):
         return function_of(op, name, f"{self.__name__.partition('.')[2]}.")
 
 
-def public_functions() -> dict[str, Function]:
-    """The public functions of `sym`: the ops whose names do not begin with an underscore, and the
-    functions that also take numbers."""
-    ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
-    return {**ops, **FUNCTIONS, "power": _power, "pow": _power}
-
-
 def _power(base: Any, exp: Any) -> Any:
     """base to the power of exp, element by element: Symbols, numbers or one of each."""
     if isinstance(exp, Symbol) and isinstance(base, NUMBERS):
@@ -77,9 +70,6 @@ def _creator(name: str) -> Function:
     return name_function(function, op, "d2lmini.symbol", name)
 
 
-zeros, ones, arange, linspace, eye = map(_creator, ("zeros", "ones", "arange", "linspace", "eye"))
-
-
 def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Every element is `val`."""
     words = {"shape": shape, "value": float(val), "dtype": dtype or "float32"}
@@ -98,6 +88,15 @@ def Group(symbols: Iterable[Symbol]) -> Symbol:
         raise TypeError(f"Group: expected a list of Symbols, got {symbols!r}")
     kind = type(given[0])
     return kind(tuple([entry for s in given for entry in s._entries]))
+
+
+def public_functions() -> dict[str, Function]:
+    """The public functions of `sym`: the ops whose names do not begin with an underscore, the
+    functions that also take numbers, and those that make nodes and groups."""
+    ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
+    numbers = {**FUNCTIONS, "power": _power, "pow": _power}
+    created = {name: _creator(name) for name in ("zeros", "ones", "arange", "linspace", "eye")}
+    return {**ops, **numbers, **created, "full": full, "concatenate": concatenate, "Group": Group}
 
 
 # -- methods ---------------------------------------------------------------------------------------

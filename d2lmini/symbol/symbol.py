@@ -75,8 +75,6 @@ class Symbol(Fluent):
         """Make a node of `op` on Symbols; operators, methods and gradient rules all call this."""
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
             raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
-        if op.variadic and not inputs:
-            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         name = NameManager.current.get(None, operator_hint(op.name))
         if op.broadcasts and not all(map(_is_typed, inputs)):
             op = op.family.equal
@@ -141,11 +139,14 @@ class Symbol(Fluent):
 
     def get_internals(self) -> Symbol:
         """All outputs of all nodes as a group: `s.get_internals()['fc1_output']`."""
-        return type(self)(lists.internals(self._entries))
+        return type(self)(
+            tuple([(n, i) for n in topological(self._entries) for i in range(n.n_outputs)])
+        )
 
     def get_children(self) -> Symbol | None:
         """The inputs of the Symbol's nodes as a group; None if there are none."""
-        entries = lists.children(self._entries)
+        nodes = dict.fromkeys(node for node, _ in self._entries)
+        entries = tuple([entry for node in nodes for entry in node.sources])
         return type(self)(entries) if entries else None
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
