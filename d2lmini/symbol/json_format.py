@@ -37,6 +37,7 @@ from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Op, registry
 from d2lmini.symbol.attribute import HIDDEN, decode_label, encode_label, text_of
 from d2lmini.symbol.compose import initial_label
+from d2lmini.symbol.lists import attribute_texts
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
 
@@ -77,10 +78,11 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
         for entry in node.mutated:
             changes[entry] = changes.get(entry, 0) + 1
         given = node.sources
+        always = () if node.op is None else node.op.always_written
         record: dict[str, Any] = {
             "op": "null" if node.op is None else node.op.mxnet_name,
             "name": node.name,
-            "attrs": {**_attributes(node), **_labels(node)},
+            "attrs": {**attribute_texts(node, always), **_labels(node)},
             "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
         }
         if not record["attrs"]:
@@ -96,23 +98,6 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
     lines = ['"nodes": [\n    ' + ",\n    ".join(map(json.dumps, written)) + "\n  ]"]
     lines += [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}"
-
-
-def _attributes(node: Node) -> dict[str, str]:
-    """The attributes that the user gave, and those that differ from MXNet's defaults."""
-    op = node.op
-    if op is None:
-        return {}
-    if op.mxnet_attributes is not None:
-        return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
-    always = (*op.required, *op.always_written)
-    # Compare texts: NumPy considers float64 equal to None.
-    texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
-    attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
-    attrs |= node.given
-    if op.counted:
-        attrs["num_args"] = str(len(node.inputs))
-    return attrs
 
 
 def _labels(node: Node) -> dict[str, str]:
