@@ -121,7 +121,7 @@ def _floats_only(data: Spec, **_attrs: Any) -> Spec:
     return data
 
 
-@op(infer=_floats_only, flops=4, elementwise=True)
+@op(infer=_floats_only, flops=4, elementwise=True, onnx="HardSigmoid(alpha, beta)")
 def hard_sigmoid(xp, data, *, alpha: float = 0.2, beta: float = 0.5, out=None):
     """max(0, min(1, alpha * data + beta)); floats only."""
 
