@@ -73,7 +73,7 @@ def export_model(
     types = input_type if input_type is not None else in_types
     types = list(types) if isinstance(types, (list, tuple)) else [types] * len(names)
     inputs = {n: (s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
-    model = export(symbol, arrays, inputs, opset_version or 17)
+    model = export(lambda batch: (symbol, arrays), inputs, opset_version or 17)
     if run_shape_inference:
         model = package().shape_inference.infer_shapes(model)
     return save_model(model, onnx_file_path, verbose)

@@ -66,23 +66,13 @@ _SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def export(
-    symbol: Symbol, params: Arrays, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17,
-    producer: str = "d2lmini",
-) -> Any:  # fmt: skip
-    """The ONNX model of a Symbol.
+def export(at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17) -> Any:
+    """The ONNX model of a net, whose graph, with the values of its parameters and auxiliary states
+    by name, is `at(batch)`.
 
-    params: values of its parameters and auxiliary states by name. inputs: (shape, dtype) of its
-    other variables; a size of None may be any. MXNetError, naming node and op, for what cannot be
-    said in ONNX; ImportError without the package `onnx`.
+    inputs: (shape, dtype) of its other variables; a size of None may be any. MXNetError, naming
+    node and op, for what cannot be said in ONNX; ImportError without the package `onnx`.
     """
-    return export_any(lambda batch: (symbol, params), inputs, opset, producer)
-
-
-def export_any(
-    at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int, producer: str = "d2lmini"
-) -> Any:
-    """The same of a net whose graph and arrays are `at(batch)`."""
     package()
     if opset not in IR_VERSIONS:
         raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
@@ -91,7 +81,7 @@ def export_any(
     symbol, params, outputs = infer_sizes(w, at, inputs)
     names = write_nodes(w, outputs, params)
     shown = _rename_outputs(w, [names[entry] for entry in outputs], symbol.list_outputs())
-    return model_of(w, outputs, shown, inputs, producer)
+    return model_of(w, outputs, shown, inputs)
 
 
 def predicting(entries: Sequence[Entry]) -> list[Entry]:
@@ -293,7 +283,7 @@ def _rename_outputs(w: Writer, values: list[str], wanted: list[str]) -> list[str
 
 def model_of(
     w: Writer, outputs: Sequence[Entry], shown: Sequence[str],
-    inputs: Mapping[str, tuple[Sizes, Any]], producer: str,
+    inputs: Mapping[str, tuple[Sizes, Any]],
 ) -> Any:  # fmt: skip
     """The model, checked by onnx's own checker."""
     onnx = package()
@@ -316,7 +306,7 @@ def model_of(
     constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]
     graph = helper.make_graph(nodes, "net", ins, outs, constants)
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name=producer,
+        graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name="d2lmini",
         ir_version=IR_VERSIONS[w.opset],
     )  # fmt: skip
     try:
