@@ -39,18 +39,22 @@ from typing import NamedTuple
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
+from d2lmini.graph.reductions import aligned, axes_of_reduction, is_reduction
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape, reduced_axes
+from d2lmini.ops.reduce import kept_shape
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
 #: from another worker: at an eighth of it two threads were no quicker than one.
 BLOCK_BYTES = 1 << 20
-BLOCKS_BYTES = 1 << 21
+BLOCKS_BYTES = 1 << 22
 #: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
 #: for intermediate results that a thread keeps.
 ROW_BYTES = 1 << 21
+#: If the axes that are cut are not the first, a block is made of runs of memory: of this many bytes
+#: at least, or else reading them takes longer than what the group saves.
+RUN_BYTES = 1 << 12
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = 1 << 16
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
@@ -223,26 +227,6 @@ def _is_map(node: Node) -> bool:
 
 # -- reductions in a group -------------------------------------------------------------------------
 
-#: Reductions that can be in a group -> the ufunc that adds up.
-REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
-
-
-def is_reduction(node: Node) -> bool:
-    """True if the node is one of these: all that it reads must be complete before its result."""
-    return node.op is not None and node.op.name in REDUCTIONS
-
-
-def axes_of_reduction(node: Node) -> tuple[int, ...]:
-    """The axes that a reduction reduces."""
-    shape = spec_of(node.sources[0]).shape
-    assert node.op is not None
-    if node.op.name != "_sum_to":
-        return reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
-    target = node.attrs["shape"]
-    kept = (1,) * (len(shape) - len(target)) + tuple(target)
-    return tuple(a for a, n in enumerate(kept) if n == 1)
-
-
 def _is_reduced_in_blocks(node: Node) -> bool:
     """On floats, and with results of blocks that are small beside the blocks."""
     axes = axes_of_reduction(node)
@@ -321,23 +305,21 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
             all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
         ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
 
-    nbytes = prod(domain) * max(spec_of((node, 0)).dtype.itemsize for node in nodes)
+    itemsize = max(spec_of((node, 0)).dtype.itemsize for node in nodes)
     for begin in range(len(domain)) if inner else (0,):
         end = begin
         while end < len(domain) and end not in inner and is_one(range(begin, end + 1)):
             end += 1
         cut = Cut(begin, end)
         rows = cut.rows(domain)
-        if inner and (rows == 1 or nbytes > rows * ROW_BYTES):
+        if inner and (rows == 1 or prod(domain) // rows * itemsize > ROW_BYTES):
+            continue
+        run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
+        if prod(domain[:begin]) > 1 and run * itemsize < RUN_BYTES:
             continue
         if all(_is_small(node) for node, over in at_end if begin in over):
             return cut
     return None
-
-
-def aligned(shape: Shape, domain: Shape) -> Shape:
-    """The shape of an array that broadcasts to a domain, with as many axes."""
-    return (1,) * (len(domain) - len(shape)) + shape
 
 
 def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
