@@ -19,7 +19,8 @@ from typing import Any
 
 from d2lmini.ndarray import namespaces
 from d2lmini.ops.core import Op, registry
-from d2lmini.ops.fluent import FUNCTIONS, METHODS, NUMBERS
+from d2lmini.ops.fluent import FUNCTIONS, NUMBERS
+from d2lmini.ops.methods import METHODS
 from d2lmini.ops.signature import name_function
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.symbol import Symbol
