@@ -109,7 +109,7 @@ def typed(
                 "give its value or its shape"
             )
     shapes = shapes_of(entries, {node: spec.shape for node, spec in specs.items()})
-    specs |= {n: Spec(shapes[n, 0], "float32") for n in labels if n not in specs}
+    specs |= {n: Spec(shapes[n, 0] or (), "float32") for n in labels if n not in specs}
     return write_formulas(infer_types(entries, specs, training=False)[1])
 
 

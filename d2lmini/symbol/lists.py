@@ -118,8 +118,8 @@ def attribute_texts(node: Node, always: Sequence[str] = ()) -> dict[str, str]:
 def attributes(node: Node) -> dict[str, str]:
     """Attributes and labels of a node as strings. A label with a meaning in MXNet appears under
     both names: 'lr_mult' and '__lr_mult__'."""
-    found = attribute_texts(node) | node.labels
-    return found | {f"__{key}__": value for key, value in node.labels.items() if key in HIDDEN}
+    hidden = {f"__{key}__": value for key, value in node.labels.items() if key in HIDDEN}
+    return {**attribute_texts(node), **node.labels, **hidden}
 
 
 def describe(entries: Sequence[Entry]) -> str:

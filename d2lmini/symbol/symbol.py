@@ -249,6 +249,9 @@ class Symbol(Fluent):
             )
         raise AttributeError(_explain(type(self).__name__, name))
 
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise NotImplementedForSymbol("x[...] = value")
+
     def gradient(self, wrt: Any) -> NoReturn:
         """Refused with MXNetError, as in MXNet: gradients are computed after binding to arrays."""
         raise MXNetError(
@@ -297,7 +300,6 @@ for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
     copyto __bool__ __float__ __int__ __index__""".split():
     setattr(Symbol, _name, _refuse(_name.strip("_")))
-Symbol.__setitem__ = _refuse("x[...] = value")  # type: ignore[attr-defined]
 for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
     setattr(Symbol, _name, _from_executor(_name))
 del _name
