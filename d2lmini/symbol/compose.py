@@ -97,7 +97,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
-    if not op.symbolic and tracer.capture is None:
+    in_trace = tracer.capture is not None
+    if not op.symbolic and not in_trace:
         raise MXNetError(
             f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
         )
@@ -114,17 +115,17 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
                 f"{op.name}: these attributes need {len(names)} Symbols, got {len(inputs)}"
             )
         inputs += [None] * (len(names) - len(inputs))
-    for i, arg in enumerate(names):
-        if tracer.capture is not None:
-            if inputs[i] is None and i < op.n_required:
+    for i, (arg, x) in enumerate(zip(names, inputs)):
+        if in_trace:
+            if x is None and i < op.n_required:
                 raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
-        elif inputs[i] is None and arg in wanted:
-            # As in MXNet, the variable carries the attributes of the call.
-            inputs[i] = variable(f"{name}_{arg}", {**said, **labels, **initial_label(op, arg)})
-        elif inputs[i] is not None and arg not in wanted and op.optional is not Facts.optional:
+        elif x is None:
+            if arg in wanted:  # as in MXNet, the variable carries the attributes of the call
+                inputs[i] = variable(f"{name}_{arg}", {**said, **labels, **initial_label(op, arg)})
+        elif arg not in wanted and op.optional is not Facts.optional:
             raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
-        elif isinstance(inputs[i], Symbol) and arg in op.initial:
-            _label_initial(inputs[i], initial_label(op, arg))
+        elif arg in op.initial and isinstance(x, Symbol):
+            _label_initial(x, initial_label(op, arg))
     while inputs and inputs[-1] is None:
         inputs.pop()
     if op.variadic and not inputs:
