@@ -227,6 +227,7 @@ def _is_map(node: Node) -> bool:
 
 # -- reductions in a group -------------------------------------------------------------------------
 
+
 def _is_reduced_in_blocks(node: Node) -> bool:
     """On floats, and with results of blocks that are small beside the blocks."""
     axes = axes_of_reduction(node)

@@ -40,7 +40,8 @@ def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
     has a kernel of its own for the device stays."""
 
     def is_formula(node: Node) -> bool:
-        return isinstance(node.op, Composed) and kind not in node.op.kernels
+        op = node.op
+        return isinstance(op, Composed) and kind not in op.kernels and not node.mutated
 
     def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
         return expand(node, inputs) if is_formula(node) else None
