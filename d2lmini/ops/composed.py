@@ -131,13 +131,14 @@ class Composed(Op):
         """The gradients of the inputs, by one call of a composed op."""
         gs = tuple([x for x in g if x is not None]) if isinstance(g, (list, tuple)) else (g,)
         constants = self.constants(attrs) if callable(self.constants) else self.constants
-        wanted = tuple(
-            [name not in constants and bool(needs[i]) for i, name in enumerate(self.input_names)]
-        )
+        given = self.input_names[: len(needs) if isinstance(needs, (list, tuple)) else None]
+        wanted = tuple([name not in constants and bool(needs[i]) for i, name in enumerate(given)])
         grads: list[Any] = [None] * len(wanted)
         if not any(wanted):
             return grads
-        values, facts = [], {}
+        values: list[Any] = []
+        # The mode and the random key are those of the forward pass.
+        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
         for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
             if part is not None:
                 facts[f"kept{i}"] = kept
@@ -180,10 +181,14 @@ class Composed(Op):
                 else:
                     saved.append(next(rest) if count else None)
             if self.rule_of_its_own is None:
-                own = {name: attrs[name] for name in (*self.attr_names, *self.injects)}
+                own = {name: attrs[name] for name in self.attr_names}
+                own |= {name: attrs[f"forward_{name}"] for name in self.injects}
                 grads: Any = pull_back(self, gs, saved, wanted, own)
             else:
-                own = {name: attrs[name] for name in self.rule_attrs}
+                own = {
+                    name: attrs[f"forward_{name}" if name in self.injects else name]
+                    for name in self.rule_attrs
+                }
                 if self.selective:
                     own["needs"] = wanted
                 grads = self.rule_of_its_own(gs[0] if n == 1 else gs, *saved, **own)
@@ -193,7 +198,7 @@ class Composed(Op):
 
         formula.__doc__ = f"The gradient of {self.name}."
         facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
-        words = (*self.attr_names, *self.injects, *facts)
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
         inputs = tuple([f"g{i}" for i in range(n)])
         for count, name in kept:
             inputs += (name,) if count > 0 else tuple([f"{name}{i}" for i in range(-count)])
