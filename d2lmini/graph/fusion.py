@@ -232,7 +232,7 @@ def _is_map(node: Node) -> bool:
 def _is_reduced_in_blocks(node: Node) -> bool:
     """On floats, and with results of blocks that are small beside the blocks."""
     axes = axes_of_reduction(node)
-    shape, dtype = spec_of(node.sources[0])
+    dtype = spec_of(node.sources[0]).dtype
     return bool(axes) and dtype.char in "fd" and (0 not in axes or _is_small(node))
 
 

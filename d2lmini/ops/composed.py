@@ -75,6 +75,7 @@ class Composed(Op):
 
         @with_signature(own, formula.__doc__)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+            attrs = {**self.defaults, **attrs}
             return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
 
         rules.setdefault("copied_dtypes", "e" + CHAR)
@@ -97,7 +98,7 @@ class Composed(Op):
     def settle(self, xp: Any, arrays: Sequence[Any], attrs: dict, results: list, out: Any) -> Any:
         """The results of a call on arrays as `compute` returns them, in `out` if given."""
         if self.finish is not None and self.mutated(len(arrays), attrs):
-            self.finish(xp, arrays, results, {**self.defaults, **attrs})
+            self.finish(xp, arrays, results, attrs)
         results = results[: len(results) - self.extra]
         if out is None:
             return results[0] if len(results) == 1 else tuple(results)
@@ -345,6 +346,8 @@ class Runner:
 
     def __call__(self, xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         program = self.program
+        if len(attrs) < len(self.op.attr_names):  # a program leaves out what is the default
+            attrs = {**self.op.defaults, **attrs}
         if program is None:
             self.calls += 1
             given = [a for a in arrays if a is not None]
