@@ -281,9 +281,9 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
     >>> from d2lmini.graph.listing import graph_of
     >>> x = sym.var("x")
     >>> y = sym.broadcast_sub(x, x.mean(axis=(0, 2), keepdims=True))
-    >>> [(y, _)] = graph_of(y, x=(8, 3, 5))
+    >>> [(y, _)] = graph_of(y, x=(8, 64, 49))
     >>> mean, _ = y.inputs[1]
-    >>> find_cut([mean], (8, 3, 5)), find_cut([mean, y], (8, 3, 5))
+    >>> find_cut([mean], (8, 64, 49)), find_cut([mean, y], (8, 64, 49))
     (Cut(begin=0, end=1), Cut(begin=1, end=2))
     """
     read = {e for node in nodes for e in node.sources}
@@ -326,7 +326,7 @@ def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
     """How many of so many rows of so many arrays make a block.
 
     >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
-    (256, 32)
+    (256, 64)
     """
     row = max(prod(domain) // rows, 1) * itemsize
     return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

@@ -245,13 +245,16 @@ def test_a_group_ends_in_a_reduction(op, axis, keepdims):
     check(program, graph)
 
 
-def test_what_is_normalized_waits_for_its_sum():
-    """x - mean(x) reads all of x before, so it cannot be in the group that adds up."""
+@pytest.mark.parametrize(
+    ("axis", "groups"), [(1, 1), ((0, 1), 2), (0, 2)], ids=["of a row", "of all", "short runs"]
+)
+def test_what_is_normalized_waits_for_its_sum(axis, groups):
+    """x - mean(x) can be in the group that adds up if a block has all that the mean is of."""
     x = sym.var("x")
     a = sym.exp(x)
-    y = sym.broadcast_sub(a, sym.mean(a, axis=1, keepdims=True)) * 2
+    y = sym.broadcast_sub(a, sym.mean(a, axis=axis, keepdims=True)) * 2
     program, graph = compiled(y, {x: (500, 600)})
-    assert program.cost.groups == 2
+    assert program.cost.groups == groups
     check(program, graph)
 
 
