@@ -33,47 +33,59 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import loaders
 from d2lmini.bfloat16 import CHAR
+from d2lmini.context import cpu, current_context
+from d2lmini.engine.scheduler import thread_state
+from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, declare_op, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.kernels import Kernel, kind_of
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
-#: A call is compiled once it has read about this many elements. Compiling takes some milliseconds,
-#: as long as interpreting a tiny call a hundred times.
-COMPILE_AFTER = 1 << 21
-#: Reading no element takes a call as long as this many.
-CALL = 1 << 15
+#: A call of small arrays is compiled when it comes for this time: compiling takes some
+#: milliseconds, as long as interpreting a tiny call a hundred times. A call that reads an array of
+#: `BLOCKED` elements or more is compiled at once: programs compute such arrays in blocks, so that
+#: their sums are rounded in another way.
+COMPILED_CALL = 64
 
 
 class Composed(Op):
     """An op that is a formula. `Op` tells the keywords, and here also:
 
     formula    function of values: (*inputs, **attributes) -> value or tuple of values
+    finish     of an op that mutates inputs: function of arrays (xp, inputs, results, attributes),
+               which changes these after all is computed
+    extra      number of last results of the formula that are no outputs, but for `finish`
+    grad       None: the op has no gradient
     constants  names of inputs that have no gradient; or a function of the attributes
     """
 
     def __init__(
         self, formula: Callable[..., Any], name: str, *, signature: Signature | None = None,
-        constants: Any = (), outputs: Any = 1, **rules: Any,
+        constants: Any = (), finish: Any = None, extra: int = 0, outputs: Any = 1, **rules: Any,
     ):  # fmt: skip
         signature = signature or signature_of(formula, 0)
         self.formula = formula
         self.constants = constants
+        self.finish, self.extra = finish, extra
         own = signature._replace(words=(*signature.words, "out"))
 
         @with_signature(own, formula.__doc__)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-            return interpret(self, xp, arrays, attrs, out)
+            attrs = {**self.defaults, **attrs}
+            return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
 
         rules.setdefault("copied_dtypes", "e" + CHAR)
         rules.setdefault("infer", lambda *specs, **attrs: infer_by(self.formula, specs, attrs))
+        is_constant = rules.pop("grad", self) is None
         super().__init__(compute, name, outputs=outputs, grad=None, **rules)
         self.simple = outputs == 1 and not self.injects
         self.saves = self.input_names
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
-        self.rule = self._differentiate
+        self.rule = None if is_constant else self._differentiate
         self.rule_of_its_own: Any = None
         #: Of an op of gradients, which the registry does not have: the op, and of which gradients.
         self.backward_of: Any = None
@@ -82,6 +94,18 @@ class Composed(Op):
     def kernel_for(self, kind: str) -> Kernel:
         """The implementation for a plan: an add-on's, or a new `Runner`."""
         return self.kernels.get(kind) or Runner(self)
+
+    def settle(self, xp: Any, arrays: Sequence[Any], attrs: dict, results: list, out: Any) -> Any:
+        """The results of a call on arrays as `compute` returns them, in `out` if given."""
+        if self.finish is not None and self.mutated(len(arrays), attrs):
+            self.finish(xp, arrays, results, attrs)
+        results = results[: len(results) - self.extra]
+        if out is None:
+            return results[0] if len(results) == 1 else tuple(results)
+        for place, result in zip(out if isinstance(out, tuple) else (out,), results):
+            if place is not result:
+                xp.copyto(place, result, casting="same_kind")
+        return out
 
     # -- the gradient ------------------------------------------------------------------------------
 
@@ -106,22 +130,22 @@ class Composed(Op):
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any
     ) -> Sequence[Any]:
         """The gradients of the inputs, by one call of a composed op."""
-        gs = tuple(g) if isinstance(g, (list, tuple)) else (g,)
+        gs = tuple([x for x in g if x is not None]) if isinstance(g, (list, tuple)) else (g,)
         constants = self.constants(attrs) if callable(self.constants) else self.constants
-        wanted = tuple(
-            [name not in constants and bool(needs[i]) for i, name in enumerate(self.input_names)]
-        )
+        given = self.input_names[: len(needs) if isinstance(needs, (list, tuple)) else None]
+        wanted = tuple([name not in constants and bool(needs[i]) for i, name in enumerate(given)])
         grads: list[Any] = [None] * len(wanted)
         if not any(wanted):
             return grads
-        values, facts = [], {}
+        values: list[Any] = []
+        # The mode and the random key are those of the forward pass.
+        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
         for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
             if part is not None:
                 facts[f"kept{i}"] = kept
             elif kept is not None:
-                values.append(kept)
-        present = tuple([kept is not None for kept in saved])
-        op = self.backward_op(len(gs), wanted, present)
+                values += kept if isinstance(kept, (list, tuple)) else [kept]
+        op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
         found = gs[0]._apply(op, (*gs, *values), {**attrs, **facts} if facts else attrs)
         places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
         for i, part in zip(places, [found] if len(places) == 1 else found):
@@ -129,30 +153,43 @@ class Composed(Op):
         return grads
 
     def backward_op(
-        self, n: int, wanted: tuple[bool, ...], present: tuple[bool, ...] | None = None
+        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] | None = None
     ) -> Composed:
         """The op of the gradients of the `wanted` inputs, from those of n outputs and from the kept
-        values, of which those `present` were given."""
-        key = n, wanted, present or (True,) * len(self.keeps)
+        values; counts: see `_count`."""
+        key = n, wanted, counts or (1,) * len(self.keeps)
         found = self._backward_ops.get(key)
         if found is None:
             found = self._backward_ops[key] = self._make_backward_op(*key)
         return found
 
     def _make_backward_op(
-        self, n: int, wanted: tuple[bool, ...], present: tuple[bool, ...]
+        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...]
     ) -> Composed:
+        kept = [
+            (count, "y" if place == Y else self.input_names[place])
+            for (place, part), count in zip(self.keeps, counts) if part is None and count
+        ]  # fmt: skip
+
         def formula(*values: Any, **attrs: Any) -> Any:
             gs, rest = list(values[:n]), iter(values[n:])
-            saved = [
-                attrs[f"kept{i}"] if part is not None else next(rest) if there else None
-                for i, ((_, part), there) in enumerate(zip(self.keeps, present))
-            ]
+            saved: list[Any] = []
+            for i, ((_, part), count) in enumerate(zip(self.keeps, counts)):
+                if part is not None:
+                    saved.append(attrs[f"kept{i}"])
+                elif count < 0:
+                    saved.append([next(rest) for _ in range(-count)])
+                else:
+                    saved.append(next(rest) if count else None)
             if self.rule_of_its_own is None:
-                own = {name: attrs[name] for name in (*self.attr_names, *self.injects)}
+                own = {name: attrs[name] for name in self.attr_names}
+                own |= {name: attrs[f"forward_{name}"] for name in self.injects}
                 grads: Any = pull_back(self, gs, saved, wanted, own)
             else:
-                own = {name: attrs[name] for name in self.rule_attrs}
+                own = {
+                    name: attrs[f"forward_{name}" if name in self.injects else name]
+                    for name in self.rule_attrs
+                }
                 if self.selective:
                     own["needs"] = wanted
                 grads = self.rule_of_its_own(gs[0] if n == 1 else gs, *saved, **own)
@@ -161,21 +198,28 @@ class Composed(Op):
             return found if len(found) > 1 else found[0]
 
         formula.__doc__ = f"The gradient of {self.name}."
-        kept = [
-            "y" if place == Y else self.input_names[place]
-            for (place, part), there in zip(self.keeps, present) if part is None and there
-        ]  # fmt: skip
         facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
-        words = (*self.attr_names, *self.injects, *facts)
-        inputs = (*[f"g{i}" for i in range(n)], *kept)
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
+        inputs = tuple([f"g{i}" for i in range(n)])
+        for count, name in kept:
+            inputs += (name,) if count > 0 else tuple([f"{name}{i}" for i in range(-count)])
+
+        def infer(*specs: Spec, **attrs: Any) -> Any:
+            # A gradient is like the input, where this was kept, else as the rule makes it.
+            known = dict(zip(inputs[n:], specs[n:]))
+            names = [name for name, is_wanted in zip(self.input_names, wanted) if is_wanted]
+            if not known.keys() >= set(names):
+                return infer_by(formula, specs, attrs)
+            return known[names[0]] if len(names) == 1 else [known[name] for name in names]
+
         op = Composed(
-            formula, f"_backward_{self.name}",
+            formula, f"_backward_{self.name}", infer=infer,
             signature=Signature(inputs, words, self.defaults, {}, len(inputs)),
             outputs=sum(wanted), flops=20,
             constants=self.constants,
             copied_dtypes=self.copied_dtypes,
         )  # fmt: skip
-        op.backward_of = self, (n, wanted, present)
+        op.backward_of = self, (n, wanted, counts)
         return op
 
     def __reduce__(self) -> tuple:
@@ -183,6 +227,11 @@ class Composed(Op):
             return super().__reduce__()
         op, key = self.backward_of
         return op.backward_op, key
+
+
+def _count(kept: Any) -> int:
+    """How many values are kept: 1, 0 for an input that was omitted, -n for a list of n."""
+    return -len(kept) if isinstance(kept, (list, tuple)) else int(kept is not None)
 
 
 def composed(name: str | Callable | None = None, **rules: Any) -> Any:
@@ -276,44 +325,42 @@ class Local(FormulaValue):
         return Local(xp, xp.asarray(result))
 
 
-def interpret(op: Composed, xp: Any, arrays: Sequence[Any], attrs: dict, out: Any = None) -> Any:
-    """The formula on arrays, one primitive after the other."""
+def interpret(op: Composed, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
+    """The results of the formula on arrays, one primitive after the other."""
     found = op.formula(*[None if a is None else Local(xp, a) for a in arrays], **attrs)
-    if not isinstance(found, (tuple, list)):
-        if out is None:
-            return found.array
-        xp.copyto(out, found.array, casting="same_kind")
-        return out
-    if out is None:
-        return tuple([value.array for value in found])
-    for place, value in zip(out, found, strict=True):
-        xp.copyto(place, value.array, casting="same_kind")
-    return out
+    return [y.array for y in (found if isinstance(found, (tuple, list)) else [found])]
 
 
 class Runner:
     """The implementation of a composed op for one plan: arrays of the same shapes and dtypes, and
-    equal attributes. It interprets the first calls, and compiles what comes often enough."""
+    equal attributes. It interprets the first calls of small arrays, then compiles the formula."""
 
-    __slots__ = ("kernel", "op", "program", "read")
+    __slots__ = ("calls", "kernel", "op", "program")
 
     def __init__(self, op: Composed):
         self.op = op
-        self.read = 0
+        self.calls = 0
         self.program: Any = None
         #: The program for calls under the engine's lock that want new arrays, once it is compiled.
         self.kernel: Any = None
 
     def __call__(self, xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         program = self.program
+        if len(attrs) < len(self.op.attr_names):  # a program leaves out what is the default
+            attrs = {**self.op.defaults, **attrs}
         if program is None:
-            self.read += CALL + sum([a.size for a in arrays if a is not None])
-            if self.read < COMPILE_AFTER:
-                return interpret(self.op, xp, arrays, attrs, out)
-            specs = [a if a is None else Spec(a.shape, a.dtype) for a in arrays]
-            program = self.program = loaders["FormulaProgram"]()(self.op, specs, attrs)
-            self.kernel = program.kernel()
-        return program(arrays, out)
+            self.calls += 1
+            given = [a for a in arrays if a is not None]
+            is_small = self.calls < COMPILED_CALL and all([a.size < BLOCKED for a in given])
+            if (is_small and xp is np) or attrs.get("rng") is not None:
+                return self.op.compute(xp, *arrays, out=out, **attrs)
+            specs = tuple([a if a is None else Spec(a.shape, a.dtype) for a in arrays])
+            task = thread_state.task
+            ctx = cpu() if xp is np else task.ctx if task else current_context()
+            program = loaders["compiled_formula"]()(self.op, specs, attrs, ctx)
+            if xp is np:  # another call may run on another GPU
+                self.program, self.kernel = program, program.kernel()
+        return self.op.settle(xp, arrays, attrs, program.run(arrays, out), out)
 
 
 # -- differentiating -------------------------------------------------------------------------------
