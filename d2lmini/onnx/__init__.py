@@ -92,8 +92,12 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
 
 def get_operator_support() -> list[str]:
     """Names of the ops that can be written."""
-    ops = registry.values()
-    return sorted({op.name for op in ops if op.onnx is not None or isinstance(op, Composed)})
+    return sorted(
+        {
+            op.name for op in registry.values()
+            if op.onnx is not None or (isinstance(op, Composed) and op.in_mxnet)
+        }
+    )  # fmt: skip
 
 
 def _load_symbol(source: Any) -> Symbol:

@@ -35,10 +35,19 @@ Sizes = tuple[Any, ...]
 Converter = Callable[..., Any]
 
 
-def converts(*names: str) -> Callable[[Converter], Converter]:
-    """Register a converter for these ops: it becomes their `onnx`."""
+def converts_any(opset: int, node: Node) -> bool:
+    """The default of `when`: every call."""
+    return True
 
-    def register(converter: Converter) -> Converter:
+
+def converts(
+    *names: str, when: Callable[[int, Node], bool] = converts_any
+) -> Callable[[Converter], Converter]:
+    """Register a converter for these ops: it becomes their `onnx`. when: (opset, node) -> whether
+    the converter takes this call; of another call of a composed op the formula is written."""
+
+    def register(converter: Any) -> Converter:
+        converter.when = when
         for name in names:
             assert registry[name].onnx is None, f"op {name} has two converters"
             registry[name].onnx = converter
@@ -57,6 +66,12 @@ class Value(NamedTuple):
     def size(self) -> Any:
         """How many elements it has."""
         return prod(self.shape)
+
+
+def takes(opset: int, node: Node) -> bool:
+    """Is there a converter for this call?"""
+    assert node.op is not None
+    return node.op.onnx is not None and getattr(node.op.onnx, "when", converts_any)(opset, node)
 
 
 def converter_of(op: Op) -> Converter | None:
