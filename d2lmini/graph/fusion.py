@@ -238,6 +238,7 @@ def _is_map(node: Node) -> bool:
 
 # -- reductions in a group -------------------------------------------------------------------------
 
+
 def _is_of_floats(node: Node) -> bool:
     """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
     return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
