@@ -174,7 +174,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
 
     function = writer.identifier(nodes[-1].name + "_block")
     title = f'"""{list_text([n.name for n in nodes])}: {prod(domain)} elements."""'
-    parameters = [name for arrays in (*passed.values(), scratch) for name in arrays]
+    parameters = [name for arrays in passed.values() for name in arrays] + list(scratch)
     writer.define([*broken(f"def {function}(", parameters, "):"), "    " + title], lines)
     large = {name for entry, name in names.items() if spec_of(entry).shape == domain}
     itemsize = max(spec_of((n, 0)).dtype.itemsize for n in nodes)
