@@ -21,7 +21,6 @@ from d2lmini.ops import elementwise  # families: all ops of a function of two op
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
-from d2lmini.ops import bits  # and, or, xor, not of integers and bool
 from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many

@@ -61,9 +61,7 @@ def amp_cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, target, out)
 
 
-@amp_cast.gradient(saves="data.dtype")
-def _(g, data_dtype):
-    return cast(g, dtype=data_dtype)
+amp_cast.gradient(saves="data.dtype")(lambda g, dtype: cast(g, dtype=dtype))
 
 
 def _common(dtypes: list[Any], cast_narrow: bool) -> list[Any]:
@@ -82,13 +80,9 @@ def _multicast(*data: Spec, num_outputs: int, cast_narrow: bool) -> list[Spec]:
     return [Spec(spec.shape, dtype) for spec, dtype in zip(data, dtypes, strict=True)]
 
 
-def _multicast_known(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
-    return _common(data, attrs["cast_narrow"])
-
-
 @op(
     infer=_multicast, flops=0, outputs=lambda num_outputs, **_: num_outputs,
-    free_dtypes=("data",), output_dtypes=_multicast_known,
+    free_dtypes=("data",), output_dtypes=lambda attrs, data, n: _common(data, attrs["cast_narrow"]),
     counted_inputs=lambda attrs: [f"data_{i}" for i in range(attrs["num_outputs"])],
 )  # fmt: skip
 def amp_multicast(xp, *data, num_outputs: int, cast_narrow: bool = False):

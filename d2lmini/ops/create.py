@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.chunking import place
-from d2lmini.ops.core import DType, Number, Shape, Spec, op, registry
+from d2lmini.ops.core import DType, Number, Op, Shape, Spec, op
 from d2lmini.ops.scalar_cache import convert
 
 
@@ -26,9 +25,7 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     return Spec(tuple(shape), dtype)
 
 
-@op(
-    "_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",)
-)  # fmt: skip
+@op("_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",))
 def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out=None):
     """Every element is `value`, converted as C converts. Cost: the bytes written."""
     element = convert(value, np.dtype(dtype))[()]
@@ -38,22 +35,29 @@ def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out
     return out
 
 
-@op("_zeros", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
-def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
-    """Zeros."""
-    if out is None:
-        return xp.zeros(shape, dtype)
-    out.fill(0)
-    return out
+def _constant(name: str, value: int) -> Op:
+    """Declare `_NAME` and `NAME_like`, arrays of one number; returns the latter."""
+
+    def make(xp, shape, dtype, out):
+        if out is None:
+            return getattr(xp, name)(shape, dtype)
+        out.fill(value)
+        return out
+
+    def of_shape(xp, *, shape: Shape, dtype: DType = "float32", out=None):
+        return make(xp, shape, dtype, out)
+
+    def like(xp, data, *, out=None):
+        return make(xp, data.shape, data.dtype, out)
+
+    of_shape.__doc__ = f"{name.capitalize()}."
+    like.__doc__ = f"{name.capitalize()} in the shape and dtype of data."
+    op(f"_{name}", infer=_of_shape, flops=0, grad=None, in_mxnet=True)(of_shape)
+    declared: Op = op(f"{name}_like", flops=0, elementwise=True, grad=None)(like)
+    return declared
 
 
-@op("_ones", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
-def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
-    """Ones."""
-    if out is None:
-        return xp.ones(shape, dtype)
-    out.fill(1)
-    return out
+zeros_like, ones_like = _constant("zeros", 0), _constant("ones", 1)
 
 
 def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
@@ -114,33 +118,8 @@ def linspace(
     return xp.linspace(start, stop, num, endpoint=endpoint).astype(dtype)
 
 
-def _of_eye(*, N: int, M: int, k: int, dtype: Any) -> Spec:
-    return Spec((N, M or N), dtype)
-
-
-@op("_eye", infer=_of_eye, flops=0, grad=None, in_mxnet=True)
+@op("_eye", infer=lambda *, N, M, k, dtype: Spec((N, M or N), dtype), flops=0, grad=None,
+    in_mxnet=True)  # fmt: skip
 def eye(xp, *, N: int, M: int = 0, k: int = 0, dtype: DType = "float32"):
     """(N, M or N) with ones on diagonal k."""
     return xp.eye(N, M or None, k, dtype=dtype)
-
-
-def _infer_cast(data: Spec, *, dtype: Any) -> Spec:
-    return Spec(data.shape, dtype)
-
-
-@op(
-    "_copyto", infer=_infer_cast, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True
-)  # fmt: skip
-def copyto(xp, data, *, dtype: DType, out=None):
-    """The same elements in new memory, perhaps on another device, converted to `dtype`."""
-    return place(xp, data, dtype, out, copy=True)
-
-
-@copyto.gradient(saves="data.dtype data.context")
-def _(g, dtype, ctx):
-    return g.astype(dtype, copy=False).as_in_context(ctx)
-
-
-@copyto.written_in_mxnet
-def _(data, *, dtype):
-    return registry["cast"](data, dtype=dtype)
