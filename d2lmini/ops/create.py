@@ -60,18 +60,19 @@ def _constant(name: str, value: int) -> Op:
 zeros_like, ones_like = _constant("zeros", 0), _constant("ones", 1)
 
 
-def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
+def _range(start: float, stop: float | None, step: float) -> tuple[float, int]:
+    """Where a range begins, and how many numbers it has."""
+    begin, end = (0.0, start) if stop is None else (start, stop)
     if step == 0:
-        raise MXNetError(f"step must not be 0 (start={start}, stop={stop})")
-    count = (stop - start) / step
+        raise MXNetError(f"step must not be 0 (start={begin}, stop={end})")
+    count = (end - begin) / step
     if not isfinite(count):
-        raise MXNetError(f"no range from start={start} to stop={stop} by step={step}: not finite")
-    return max(0, ceil(count)) * repeat
+        raise MXNetError(f"no range from start={begin} to stop={end} by step={step}: not finite")
+    return begin, max(0, ceil(count))
 
 
 def _of_range(*, start: float, stop: float | None, step: float, repeat: int, dtype: Any, **_: Any):
-    begin, end = (0.0, start) if stop is None else (start, stop)
-    return Spec((_range_length(begin, end, step, repeat),), dtype)
+    return Spec((_range(start, stop, step)[1] * repeat,), dtype)
 
 
 @op("_arange", infer=_of_range, grad=None, in_mxnet=True)
@@ -85,8 +86,7 @@ def arange(
     has 10. Element i is start + i * step in the arithmetic of `dtype`, as in MXNet: an integer
     dtype truncates start and step first.
     """
-    begin, end = (0.0, start) if stop is None else (start, stop)
-    count = _range_length(begin, end, step, 1)
+    begin, count = _range(start, stop, step)
     return progression(xp, begin, step, count, dtype, repeat)
 
 
