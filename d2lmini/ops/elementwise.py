@@ -258,13 +258,10 @@ class Family:
         self.check, self.numbers, self.integers = check, numbers, integers
         self.compute = compute or _on_arrays(ufunc, integers, truth)
 
-        rule = _checked(check, broadcast_any)
-        self.broadcast = self._op(broadcast, rule, self.compute, "lhs", "rhs")
-        what = self.broadcast.__doc__
-        self.broadcast.__doc__ = f"{what}\n\n    Shapes broadcast; both inputs have one dtype."
-        rule = _checked(check, equal_any)
-        self.equal = self._op(equal, rule, self.compute, "lhs", "rhs")
-        self.equal.__doc__ = f"{what}\n\n    Both inputs have one shape and one dtype."
+        self.broadcast = self._op(broadcast, _checked(check, broadcast_any), self.compute)
+        self.broadcast.__doc__ += "\n\n    Shapes broadcast; both inputs have one dtype."
+        self.equal = self._op(equal, _checked(check, equal_any), self.compute)
+        self.equal.__doc__ += "\n\n    Both inputs have one shape and one dtype."
         rule = beside_any_number if truth else beside_number
         if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
@@ -310,7 +307,9 @@ class Family:
 
     # -- making the ops ----------------------------------------------------------------------------
 
-    def _op(self, names: str, infer: Callable, compute: Callable, lhs: str, rhs: str) -> Op:
+    def _op(
+        self, names: str, infer: Callable, compute: Callable, lhs: str = "lhs", rhs: str = "rhs"
+    ) -> Any:
         capitals = "_".join(word.capitalize() for word in self.name.split("_"))
         names = names.format(self.name, capitals, capitals.replace("_", ""))
         name, *aliases = names.split()
@@ -333,9 +332,6 @@ class Family:
         def with_number(xp, data, *, scalar: Number, out=None):
             return on_arrays(xp, data, table[xp][data.dtype][scalar], out=out)
 
-        def by_ufunc(xp, data, *, scalar: Number, out=None):
-            return getattr(xp, ufunc)(data, table[xp][data.dtype][scalar], out=out)
-
         def quicker(xp, data, *, scalar: Number, out=None):
             return beside(xp, data, scalar, out)  # type: ignore[misc]
 
@@ -344,11 +340,7 @@ class Family:
             dtype = np.int64 if data.dtype.char == "?" else data.dtype
             return y.astype(dtype, copy=False) if out is None else y
 
-        if beside is not None:
-            return quicker
-        if self.truth:
-            return truth
-        return with_number if self.integers or not ufunc else by_ufunc
+        return quicker if beside else truth if self.truth else with_number
 
     def _on_number_at_left(self) -> Callable:
         """The compute function for a number and an array."""
