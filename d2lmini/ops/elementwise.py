@@ -46,6 +46,8 @@ from d2lmini.ops.reduce import sum_to
 
 # -- shape and dtype rules -------------------------------------------------------------------------
 
+Check = Callable[[Spec], None]
+
 
 @lru_cache(maxsize=4096)
 def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
@@ -64,10 +66,6 @@ def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
             f"dtypes differ: lhs is {lhs.dtype.name}, rhs is {rhs.dtype.name}; convert one, "
             f"e.g. lhs.astype('{rhs.dtype.name}')"
         )
-
-
-def check_any(spec: Spec) -> None:
-    """Accept every dtype."""
 
 
 def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
@@ -121,9 +119,9 @@ def beside_any_number(data: Spec, *, scalar: Any) -> Spec:
     return beside_number(data, scalar=scalar)
 
 
-def _checked(check: Callable[[Spec], None], rule: Callable[..., Spec]) -> Callable[..., Spec]:
+def _checked(check: Check | None, rule: Callable[..., Spec]) -> Callable[..., Spec]:
     """Check the dtype of the first input, then apply the rule."""
-    if check is check_any:
+    if check is None:
         return rule
 
     def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec:
@@ -229,7 +227,7 @@ class Family:
     flops         per element
     onnx          ONNX's operator; None if there is no single one
     mxnet         MXNet has these ops
-    check         raises for a dtype that is refused
+    check         raises for a dtype that is refused; None accepts every dtype
     numbers       the table of `scalar_cache` for numbers: "fit" or "limit"
     integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
     compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
@@ -244,7 +242,7 @@ class Family:
         operator: str = "", functions: str = "", of_numbers: Callable[[Any, Any], Any],
         commutative: bool = False, identity: float | None = None, truth: bool = False,
         flops: float = 1, onnx: str | None = None, mxnet: bool = True,
-        check: Callable[[Spec], None] = check_numbers, numbers: str = "fit",
+        check: Check | None = check_numbers, numbers: str = "fit",
         integers: Callable[..., Any] | None = None, compute: Callable[..., Any] | None = None,
         beside: Callable[..., Any] | None = None,
         gradients: tuple[Gradient, Gradient] | None = None,
@@ -275,7 +273,7 @@ class Family:
         if gradients is not None:
             of_lhs, of_rhs = gradients
             saves, of_both = _rule_of_arrays(of_lhs, of_rhs)
-            self.gradient(saves)(of_both)
+            self.equal.gradient(saves)(self.broadcast.gradient(saves)(of_both))
             saves, of_data = _rule_beside_number(of_lhs, "rhs")
             self.scalar.gradient(saves)(of_data)
             if self._reflected:
@@ -292,15 +290,6 @@ class Family:
         """The family's own ops."""
         own = (self.broadcast, self.equal, self.scalar)
         return own if self._reflected is None else (*own, self._reflected)
-
-    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
-        """Attach one rule to both ops on two arrays."""
-
-        def attach(rule: Callable) -> Callable:
-            self.equal.gradient(saves)(rule)
-            return self.broadcast.gradient(saves)(rule)
-
-        return attach
 
     def __repr__(self) -> str:
         return f"<family {self.name}: {', '.join(declared.name for declared in self.ops)}>"

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op
+from d2lmini.ops.core import Op, registry
 from d2lmini.ops.elementwise import Gradient
 from d2lmini.ops.identity import cast_into
 from d2lmini.ops.unary import pointwise
@@ -93,7 +93,9 @@ class _ErfFormula:
 
     def small(self, xp: Any, x: Any) -> Any:
         """erf(x) for |x| <= 1/2."""
-        return polynomial(xp, self.series, x * x) * x
+        y = polynomial(xp, self.series, x * x)
+        y *= x
+        return y
 
     def tail(self, xp: Any, a: Any) -> Any:
         """erfc(a) for 1/2 <= a <= top."""
@@ -129,7 +131,9 @@ def erf(xp, data, *, out=None):
     return in_blocks(xp, _erf, data, out)
 
 
-def in_double(name: str, gradient: Gradient, flops: float = 150, **facts: Any) -> Callable:
+def in_double(
+    name: str, gradient: Gradient, flops: float = 150, **facts: Any
+) -> Callable[[Callable], Op]:
     """Declare a unary op that is computed in float64 and cast back; integers are truncated."""
 
     def declare(function: Callable) -> Op:
@@ -211,7 +215,7 @@ def _reduced(xp: Any, data: Any) -> tuple[Any, ...]:
     return x, negative, offset, xp.where(low, x + _LIFT, x), low
 
 
-@in_double("gamma", lambda g, y, data: g * (y * digamma(data)))
+@in_double("gamma", lambda g, y, data: g * (y * registry["digamma"](data)))
 def gamma(xp, data):
     """The gamma function, (n - 1)! at n; nan at negative integers.
 
@@ -227,7 +231,7 @@ def gamma(xp, data):
     return xp.where(negative, xp.where(offset == 0, xp.nan, pi / (sine * y)), y)
 
 
-@in_double("gammaln", lambda g, data: g * digamma(data))
+@in_double("gammaln", lambda g, data: g * registry["digamma"](data))
 def gammaln(xp, data):
     """log(abs(gamma(data))); inf at 0, at negative integers and at both infinities."""
     x, negative, offset, z, low = _reduced(xp, data)
@@ -237,7 +241,7 @@ def gammaln(xp, data):
     return xp.where(data == -xp.inf, xp.inf, y)
 
 
-@in_double("digamma", lambda g, data: g * trigamma(data), in_mxnet=False)
+@in_double("digamma", lambda g, data: g * registry["_trigamma"](data), in_mxnet=False)
 def digamma(xp, data):
     """The derivative of gammaln; nan at negative integers.
 
