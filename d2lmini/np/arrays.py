@@ -23,15 +23,8 @@ import numpy as onp
 
 from d2lmini.ndarray import dispatch, indexing
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.np.creation import FUNCTIONS as CREATION
-from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
-from d2lmini.np.products import FUNCTIONS as PRODUCTS
-from d2lmini.np.protocol import apply_function, apply_ufunc
-from d2lmini.np.reductions import FUNCTIONS as REDUCTIONS
-from d2lmini.np.selection import FUNCTIONS as SELECTION
-from d2lmini.np.selection import read
-from d2lmini.np.shapes import FUNCTIONS as SHAPES
-from d2lmini.np.values import as_type
+from d2lmini.np.protocol import FUNCTIONS, apply_function, apply_ufunc
+from d2lmini.np.values import as_type, drop_axes, read
 from d2lmini.ops.core import Value, registry
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
@@ -52,23 +45,19 @@ class NumpyMethods:
     @property
     def T(self) -> Any:
         """The array with reversed axes (a copy)."""
-        return SHAPES["transpose"](self)
+        return FUNCTIONS["transpose"](self)
 
     def reshape(self, *newshape: Any, order: str = "C") -> Any:
         """`np.reshape`; the sizes as arguments or as a tuple."""
         shape = newshape[0] if len(newshape) == 1 else newshape
-        return SHAPES["reshape"](self, shape, order)
+        return FUNCTIONS["reshape"](self, shape, order)
 
     reshape_view = reshape  # of an array, a view
 
     def transpose(self, *axes: Any) -> Any:
         """`np.transpose`; the axes as arguments or as a tuple."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return SHAPES["transpose"](self, given or None)
-
-    def flatten(self, order: str = "C") -> Any:
-        """The elements in one axis."""
-        return SHAPES["ravel"](self, order)
+        return FUNCTIONS["transpose"](self, given or None)
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
@@ -81,7 +70,7 @@ class NumpyMethods:
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
         """`np.clip`."""
-        return ELEMENTWISE["clip"](self, min, max, out)
+        return FUNCTIONS["clip"](self, min, max, out)
 
     def fill(self, value: Any) -> None:
         """Set every element."""
@@ -99,56 +88,39 @@ _OPERATORS = {
     "pow": "power", "floordiv": "floor_divide", "matmul": "matmul", "and": "bitwise_and",
     "or": "bitwise_or", "xor": "bitwise_xor",
 }  # fmt: skip
-_COMPARISONS = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal",
+#: Functions that are methods as they are: comparisons, operators of one operand, and those of the
+#: same name.
+_METHODS = {
+    "__eq__": "equal", "__ne__": "not_equal", "__lt__": "less", "__le__": "less_equal",
+    "__gt__": "greater", "__ge__": "greater_equal", "__neg__": "negative", "__abs__": "abs",
+    "__invert__": "invert", "flatten": "ravel",
 }  # fmt: skip
-#: Functions that are also methods.
-_METHODS = (
-    (ELEMENTWISE, "round"),
-    (REDUCTIONS, "sum prod mean max min var std argmax argmin cumsum any all"),
-    (SHAPES, "squeeze swapaxes repeat ravel broadcast_to"),
-    (SELECTION, "take argsort nonzero diagonal"),
-    (PRODUCTS, "dot trace"),
-)
+_SAME_NAME = """
+    round sum prod mean max min var std argmax argmin cumsum any all squeeze swapaxes repeat ravel
+    broadcast_to take sort argsort nonzero diagonal dot trace
+""".split()
 
 
-def _operator(function: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:
-    def method(self: Any, other: Any) -> Any:
-        return function(other, self) if reverse else function(self, other)
+def _add_operator(name: str, function: Callable[..., Any]) -> None:
+    def operator(self: Any, other: Any) -> Any:
+        return function(self, other)
 
-    return method
+    def reflected(self: Any, other: Any) -> Any:
+        return function(other, self)
 
-
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, other: Any) -> Any:
+    def in_place(self: Any, other: Any) -> Any:
         return function(self, other, out=self)
 
-    return method
-
-
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = function.__name__
-    method.__doc__ = f"`np.{function.__name__}` of this array.\n\n{function.__doc__}"
-    return method
+    setattr(NumpyMethods, f"__{name}__", operator)
+    setattr(NumpyMethods, f"__r{name}__", reflected)
+    if name != "pow":  # as in MXNet, x **= 2 makes a new array
+        setattr(NumpyMethods, f"__i{name}__", in_place)
 
 
 for _name, _function in _OPERATORS.items():
-    _called = PRODUCTS["matmul"] if _name == "matmul" else ELEMENTWISE[_function]
-    setattr(NumpyMethods, f"__{_name}__", _operator(_called))
-    setattr(NumpyMethods, f"__r{_name}__", _operator(_called, reverse=True))
-    if _name != "pow":  # as in MXNet, x **= 2 makes a new array
-        setattr(NumpyMethods, f"__i{_name}__", _in_place(_called))
-for _name, _function in _COMPARISONS.items():
-    setattr(NumpyMethods, f"__{_name}__", _operator(ELEMENTWISE[_function]))
-for _name, _function in {"neg": "negative", "abs": "abs", "invert": "invert"}.items():
-    setattr(NumpyMethods, f"__{_name}__", _method(ELEMENTWISE[_function]))
-for _table, _names in _METHODS:
-    for _name in _names.split():
-        setattr(NumpyMethods, _name, _method(_table[_name]))
+    _add_operator(_name, FUNCTIONS[_function])
+for _name, _function in (_METHODS | dict(zip(_SAME_NAME, _SAME_NAME))).items():
+    setattr(NumpyMethods, _name, FUNCTIONS[_function])
 
 
 # -- elements --------------------------------------------------------------------------------------
@@ -192,15 +164,8 @@ def getitem(x: Any, key: Any, select: Callable[[Any, Any], Any]) -> Any:
     key = _plain_key(key)
     found = select(x, key)
     if found.shape == (1,) and _names_one(key, len(x.shape)):
-        return _without_axes(found)
+        return NDArray.reshape(found, ()) if isinstance(found, NDArray) else drop_axes(found)
     return found
-
-
-def _without_axes(x: Any) -> Any:
-    """An array of one element as a view of shape ()."""
-    if isinstance(x, NDArray):
-        return NDArray.reshape(x, ())
-    return registry["_spread"](x, kept=(), shape=())
 
 
 class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
@@ -215,7 +180,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """An array with undefined contents."""
         if buffer is not None or strides is not None or offset:
             raise NotImplementedError("np.ndarray: buffer, offset and strides are not supported")
-        return CREATION["empty"](shape, dtype, order)
+        return FUNCTIONS["empty"](shape, dtype, order)
 
     def __init__(self, *_: Any, **__: Any) -> None:
         """Nothing is left to do after `__new__`."""
@@ -294,10 +259,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def as_np_ndarray(self) -> Any:
         """This array."""
         return self
-
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None) -> Any:
-        """A sorted copy. (In NumPy this method sorts in place; in MXNet it returns the copy.)"""
-        return SELECTION["sort"](self, axis, kind, order)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return apply_ufunc(ufunc, method, inputs, kwargs)

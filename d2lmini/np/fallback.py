@@ -17,7 +17,7 @@ import numpy as onp
 
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.creation import array
-from d2lmini.np.selection import read
+from d2lmini.np.values import read
 from d2lmini.ops.core import Value
 from d2lmini.ops.signature import named
 
