@@ -42,32 +42,39 @@ def _product(a, left, b, right, kept):
     summed = [label for label in left if label in right and label not in kept]
     rows = [label for label in left if label not in right]
     columns = [label for label in right if label not in left]
-    places = [left.index(label) for label in summed], [right.index(label) for label in summed]
-    sizes = [tuple(x.shape[i] for i in axes) for x, axes in zip((a, b), places)]
-    if sizes[0] != sizes[1]:
-        raise ValueError(
-            f"shapes {a.shape} and {b.shape} not aligned: the axes {places[0]} and {places[1]} "
-            f"have sizes {sizes[0]} and {sizes[1]}"
-        )
+    sizes, others = dict(zip(left, a.shape)), dict(zip(right, b.shape))
+    for label in summed:
+        if sizes[label] != others[label]:
+            raise ValueError(
+                f"shapes {a.shape} and {b.shape} not aligned: axis {left.index(label)} has size "
+                f"{sizes[label]}, axis {right.index(label)} has size {others[label]}"
+            )
     if batch and not summed:
         labels = left + columns
         return _multiply(_aligned(a, left, labels), _aligned(b, right, labels)), labels
-    size = {**dict(zip(left, a.shape)), **dict(zip(right, b.shape))}
+    sizes |= others
     first = [batch] if batch else []
-    a, b = _grouped(a, left, [*first, rows, summed]), _grouped(b, right, [*first, summed, columns])
-    result = registry["batch_dot" if batch else "dot"](*_pair("einsum", a, b))
+    a, b = _pair("einsum", a, b)
+    a = _grouped(a, left, [*first, rows, summed], sizes)
+    b = _grouped(b, right, [*first, summed, columns], sizes)
     labels = batch + rows + columns
-    return reshape_to(result, tuple(size[label] for label in labels)), labels
+    result = registry["batch_dot" if batch else "dot"](a, b)
+    return _shaped(result, tuple([sizes[label] for label in labels])), labels
+
+
+def _grouped(x, labels, groups, sizes):
+    """`x` with an axis for each group of labels."""
+    order = [labels.index(label) for group in groups for label in group]
+    shape = tuple([prod([sizes[label] for label in group]) for group in groups])
+    return _shaped(_ordered(x, order), shape)
+
+
+def _shaped(x, shape):
+    return x if x.shape == shape else reshape_to(x, shape)
 
 
 def _ordered(x, order):
     return x if order == list(range(x.ndim)) else transpose(x, order)
-
-
-def _grouped(x, labels, groups):
-    """`x` with an axis for each group of labels."""
-    shape = tuple(prod(x.shape[labels.index(label)] for label in group) for group in groups)
-    return reshape_to(_ordered(x, [labels.index(i) for group in groups for i in group]), shape)
 
 
 def _aligned(x, labels, wanted):
@@ -93,8 +100,10 @@ def tensordot(a, b, axes=2):
 
 
 def _of_last_axis(a, b, axis):
-    """The product over the last axis of `a` and an axis of `b`."""
-    return tensordot(a, b, ([a.ndim - 1], [max(0, b.ndim + axis)]))
+    """The product over the last axis of `a` and an axis of `b`, counted from the end."""
+    left, right = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
+    right[max(axis, -b.ndim)] = left[-1]
+    return _product(a, left, b, right, ())[0]
 
 
 def dot(a, b, out=None):
@@ -132,7 +141,7 @@ def inner(a, b):
 def outer(a, b):
     """All products of an element of `a` with one of `b`."""
     a, b = _pair("outer", a, b)
-    return tensordot(ravel(a), ravel(b), 0)
+    return _product(ravel(a), [0], ravel(b), [1], ())[0]
 
 
 def vdot(a: Array, b):

@@ -55,7 +55,7 @@ def ravel(x: Array, order="C"):
 
 def _places(axes, ndim):
     """Axes counted from the front, in the given order; one may be a number."""
-    return tuple(normalize_axis(axis, ndim) for axis in ([axes] if is_number(axes) else axes))
+    return tuple([normalize_axis(axis, ndim) for axis in ([axes] if is_number(axes) else axes)])
 
 
 def transpose(a: Array, axes=None):
@@ -70,8 +70,8 @@ def transpose(a: Array, axes=None):
 
 def swapaxes(a: Array, axis1, axis2):
     """Two axes exchanged."""
-    axis1, axis2 = _places((axis1, axis2), a.ndim)
-    return registry["swapaxes"](a, dim1=axis1, dim2=axis2)
+    dim1, dim2 = normalize_axis(axis1, a.ndim), normalize_axis(axis2, a.ndim)
+    return registry["swapaxes"](a, dim1=dim1, dim2=dim2)
 
 
 def moveaxis(a: Array, source, destination):

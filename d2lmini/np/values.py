@@ -68,9 +68,9 @@ def promote(name: str, *arrays: Any) -> list[Any]:
 
     As in MXNet, integers do not widen a float: int64 and float16 give float16. TypeError for int8
     and uint8, for which no dtype is left that arrays here have."""
-    dtypes = [x._spec.dtype for x in arrays]
-    if all(dtype is dtypes[0] for dtype in dtypes):
+    if all(x._spec.dtype is arrays[0]._spec.dtype for x in arrays):
         return list(arrays)
+    dtypes = [x._spec.dtype for x in arrays]
     floats = [dtype for dtype in dtypes if is_float(dtype)]
     widest = max(floats, key=lambda dtype: dtype.itemsize) if floats else onp.result_type(*dtypes)
     if widest == "int16":
