@@ -16,7 +16,7 @@ An op of `nd` gives the class of its first input, so Gluon's layers work with bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
@@ -43,40 +43,37 @@ class NumpyMethods:
         return self._spec.dtype  # type: ignore[attr-defined]
 
     @property
-    def T(self) -> Any:
+    def T(self):
         """The array with reversed axes (a copy)."""
         return FUNCTIONS["transpose"](self)
 
-    def reshape(self, *newshape: Any, order: str = "C") -> Any:
+    def reshape(self, *newshape, order="C"):
         """`np.reshape`; the sizes as arguments or as a tuple."""
         shape = newshape[0] if len(newshape) == 1 else newshape
         return FUNCTIONS["reshape"](self, shape, order)
 
     reshape_view = reshape  # of an array, a view
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes):
         """`np.transpose`; the axes as arguments or as a tuple."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return FUNCTIONS["transpose"](self, given or None)
 
-    def astype(
-        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
-        copy: bool = True,
-    ) -> Any:  # fmt: skip
+    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
         """A copy in another dtype; the array itself if it has it and `copy` is False."""
         if copy and onp.dtype(dtype) == self.dtype:
             return registry["_copy"](self)
         return as_type(self, dtype)
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    def clip(self, min=None, max=None, out=None):
         """`np.clip`."""
         return FUNCTIONS["clip"](self, min, max, out)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value) -> None:
         """Set every element."""
         self[...] = value  # type: ignore[index]
 
-    def tostype(self, stype: str) -> Any:
+    def tostype(self, stype: str):
         """The array itself. ValueError for a storage type other than 'default'."""
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
@@ -102,13 +99,13 @@ _SAME_NAME = """
 
 
 def _add_operator(name: str, function: Callable[..., Any]) -> None:
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self, other):
         return function(self, other)
 
-    def reflected(self: Any, other: Any) -> Any:
+    def reflected(self, other):
         return function(other, self)
 
-    def in_place(self: Any, other: Any) -> Any:
+    def in_place(self, other):
         return function(self, other, out=self)
 
     setattr(NumpyMethods, f"__{name}__", operator)
@@ -126,7 +123,7 @@ for _name, _function in (_METHODS | dict(zip(_SAME_NAME, _SAME_NAME))).items():
 # -- elements --------------------------------------------------------------------------------------
 
 
-def _plain_key(key: Any) -> Any:
+def _plain_key(key):
     """A key as `ndarray.indexing` takes it: masks as NumPy arrays, which waits for them. True and
     False are masks of no axis."""
     if type(key) is int or type(key) is slice:
@@ -144,22 +141,19 @@ def _plain_key(key: Any) -> Any:
     return onp.array(key) if isinstance(key, (bool, onp.bool_)) else key
 
 
-def _names_one(key: Any, ndim: int) -> bool:
+def _names_one(key, ndim: int) -> bool:
     """True if the key names a single element: a number for each axis."""
-    items = key if type(key) is tuple else (key,)
-    named = 0
-    for item in items:
-        if item is Ellipsis:
-            continue
-        if item is None or isinstance(item, (slice, range, list)):
-            return False
-        if getattr(item, "shape", ()) != () or getattr(item, "dtype", 0) == "bool":
-            return False
-        named += 1
-    return named == ndim and ndim > 0
+    items = [item for item in (key if type(key) is tuple else (key,)) if item is not Ellipsis]
+    return len(items) == ndim > 0 and not any(
+        item is None
+        or isinstance(item, (slice, range, list))
+        or getattr(item, "shape", ())
+        or getattr(item, "dtype", 0) == "bool"
+        for item in items
+    )
 
 
-def getitem(x: Any, key: Any, select: Callable[[Any, Any], Any]) -> Any:
+def getitem(x, key, select: Callable[[Any, Any], Any]):
     """x[key] by `select`, which gives a single element the shape (1,); here the shape is ()."""
     key = _plain_key(key)
     found = select(x, key)
@@ -173,24 +167,21 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
 
     __slots__ = ()
 
-    def __new__(
-        cls, shape: Any, dtype: Any = onp.float32, buffer: Any = None, offset: int = 0,
-        strides: Any = None, order: str = "C",
-    ) -> Any:  # fmt: skip
+    def __new__(cls, shape, dtype=onp.float32, buffer=None, offset=0, strides=None, order="C"):
         """An array with undefined contents."""
         if buffer is not None or strides is not None or offset:
             raise NotImplementedError("np.ndarray: buffer, offset and strides are not supported")
         return FUNCTIONS["empty"](shape, dtype, order)
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_, **__) -> None:
         """Nothing is left to do after `__new__`."""
 
     reshape_view = NDArray.reshape
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         return getitem(self, key, indexing.getitem)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key, value) -> None:
         key = _plain_key(key)
         if not self.shape and (key is Ellipsis or indexing.is_whole(key)):
             key = ()
@@ -198,25 +189,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
             value = NDArray.reshape(value, (1,))
         indexing.setitem(self, key, value)
 
-    def __iter__(self) -> Iterator[Any]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __bool__(self) -> bool:
-        if self.size > 1:
-            raise ValueError(
-                "The truth value of an ndarray with multiple elements is ambiguous. Use a.any() "
-                "or a.all()"
-            )
-        return bool(self.size and self._scalar("bool"))
-
-    def _scalar(self, by: str) -> Any:
+    def _scalar(self, by: str):
         if self.size != 1:
             raise TypeError(
                 "only size-1 arrays can be converted to Python scalars, this one has shape "
@@ -224,7 +197,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
             )
         return self._read(by).reshape(-1)[0]
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args):
         """One element as a Python number; waits. Without arguments the array must have just one."""
         return self._read("item").item(*args) if args else self._scalar("item").item()
 
@@ -245,10 +218,10 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         text = describe(self._read("print"))
         return text if self.ctx.is_cpu else f"{text[:-1]}, ctx={self.ctx})"
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value) -> bool:
         return bool((self._read("in") == value).any())
 
-    def copy(self, order: str = "C") -> Any:
+    def copy(self, order="C"):
         """A copy on the same device."""
         return NDArray.copy(self)
 
@@ -256,14 +229,14 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """The same memory and history as an NDArray."""
         return self._as(NDArray)
 
-    def as_np_ndarray(self) -> Any:
+    def as_np_ndarray(self):
         """This array."""
         return self
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         return apply_ufunc(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func, types, args, kwargs):
         return apply_function(func, types, args, kwargs)
 
 
@@ -288,7 +261,7 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
 
     __slots__ = ()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         if len(self._entries) != 1:
             return Symbol.__getitem__(self, key)
         return getitem(self, key, Traced.__getitem__)
@@ -300,7 +273,7 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
         """The same value with the meaning of MXNet 1.x."""
         return Traced(self._entries)
 
-    def as_np_ndarray(self) -> Any:
+    def as_np_ndarray(self):
         """This value."""
         return self
 

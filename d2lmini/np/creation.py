@@ -9,23 +9,20 @@ float32 unless a dtype is given; `np.array` keeps the dtype of a NumPy array.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as onp
 
 from d2lmini.base import ArgumentTypeError
-from d2lmini.context import Context, current_context
+from d2lmini.context import current_context
 from d2lmini.ndarray import creation as nd
 from d2lmini.ndarray import exchange
-from d2lmini.np.binding import Array, functions_of
+from d2lmini.np.binding import Array
 from d2lmini.np.shapes import broadcast_to, reshape, stack
 from d2lmini.np.values import as_type, check_array, fill, full_shape, is_number
 from d2lmini.ops.core import Value, as_dtype, registry
 from d2lmini.ops.signature import named
 
 
-def array(object, dtype=None, ctx: Context | None = None) -> Any:
+def array(object, dtype=None, ctx=None):
     """A copy of numbers, nested lists or an array, on `ctx`. Without `dtype`: that of a NumPy
     array or of an `np.ndarray`, else float32."""
     ctx = ctx or current_context()
@@ -46,7 +43,7 @@ def array(object, dtype=None, ctx: Context | None = None) -> Any:
 def _numbers(source):
     """`source` as a NumPy array of numbers; TypeError for anything else."""
     try:
-        values = onp.asarray(_plain(source))
+        values = onp.asarray(source)
     except ValueError as problem:
         raise TypeError(f"np.array: expected numbers in even nesting: {problem}") from None
     if values.dtype.kind not in "biuf":
@@ -57,41 +54,33 @@ def _numbers(source):
     return values
 
 
-def _plain(x):
-    """Nested lists with the arrays in them as NumPy's."""
-    if isinstance(x, (list, tuple)):
-        return [_plain(item) for item in x]
-    return x.asnumpy() if isinstance(x, Value) else x  # type: ignore[attr-defined]
-
-
 def _check_order(order):
     if order != "C":
         raise NotImplementedError(f"only order='C' is supported, got {order!r}")
 
 
-def _made(name, order, dtype, *args, **attrs):
-    """An array by the function `name` of `nd`, float32 by default."""
+def _made(make, order, dtype, *args):
+    """An array by a function of `nd`, float32 by default."""
     _check_order(order)
-    dtype = "float32" if dtype is None else dtype
-    return getattr(nd, name)(*args, dtype=dtype, **attrs).as_np_ndarray()
+    return make(*args, dtype="float32" if dtype is None else dtype).as_np_ndarray()
 
 
-def zeros(shape, dtype=None, order="C", ctx: Context | None = None):
+def zeros(shape, dtype=None, order="C", ctx=None):
     """An array of zeros."""
-    return _made("zeros", order, dtype, full_shape(shape), ctx)
+    return _made(nd.zeros, order, dtype, full_shape(shape), ctx)
 
 
-def ones(shape, dtype=None, order="C", ctx: Context | None = None):
+def ones(shape, dtype=None, order="C", ctx=None):
     """An array of ones."""
-    return _made("ones", order, dtype, full_shape(shape), ctx)
+    return _made(nd.ones, order, dtype, full_shape(shape), ctx)
 
 
-def empty(shape, dtype=None, order="C", ctx: Context | None = None):
+def empty(shape, dtype=None, order="C", ctx=None):
     """An array with undefined contents."""
-    return _made("empty", order, dtype, full_shape(shape), ctx)
+    return _made(nd.empty, order, dtype, full_shape(shape), ctx)
 
 
-def full(shape, fill_value, dtype=None, order="C", ctx: Context | None = None, out=None):
+def full(shape, fill_value, dtype=None, order="C", ctx=None, out=None):
     """An array of one value; bool for True and False. An array as value is broadcast."""
     _check_order(order)
     if isinstance(fill_value, Value):
@@ -99,15 +88,15 @@ def full(shape, fill_value, dtype=None, order="C", ctx: Context | None = None, o
         return fill(out, broadcast_to(value, shape))
     if dtype is None and isinstance(fill_value, (bool, onp.bool_)):
         dtype = "bool"
-    return fill(out, _made("full", order, dtype, full_shape(shape), fill_value, ctx))
+    return fill(out, _made(nd.full, order, dtype, full_shape(shape), fill_value, ctx))
 
 
-def zeros_like(a: Array, dtype=None, order="C", ctx: Context | None = None, out=None):
+def zeros_like(a: Array, dtype=None, order="C", ctx=None, out=None):
     """`zeros` in the shape, dtype and context of `a`."""
     return fill(out, zeros(a.shape, dtype or a.dtype, order, ctx or a.ctx))
 
 
-def ones_like(a: Array, dtype=None, order="C", ctx: Context | None = None, out=None):
+def ones_like(a: Array, dtype=None, order="C", ctx=None, out=None):
     """`ones` in the shape, dtype and context of `a`."""
     return fill(out, ones(a.shape, dtype or a.dtype, order, ctx or a.ctx))
 
@@ -118,44 +107,39 @@ def empty_like(prototype: Array, dtype=None, order="C", subok=False, shape=None)
     return empty(shape, dtype or prototype.dtype, order, prototype.ctx)
 
 
-def full_like(a: Array, fill_value, dtype=None, order="C", ctx: Context | None = None, out=None):
+def full_like(a: Array, fill_value, dtype=None, order="C", ctx=None, out=None):
     """`full` in the shape, dtype and context of `a`."""
     return full(a.shape, fill_value, dtype or a.dtype, order, ctx or a.ctx, out)
 
 
-def arange(start, stop=None, step=1, dtype=None, ctx: Context | None = None):
+def arange(start, stop=None, step=1, dtype=None, ctx=None):
     """start, start + step, ... below stop; arange(n): 0, 1, ..., n - 1. ZeroDivisionError for a
     step of 0."""
     if not step:
         raise ZeroDivisionError("np.arange: step is 0")
-    return _made("arange", "C", dtype, start, stop, step, ctx=ctx)
+    return _made(nd.arange, "C", dtype, start, stop, step, 1, False, ctx)
 
 
-def linspace(
-    start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0,
-    ctx: Context | None = None,
-):  # fmt: skip
+def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, ctx=None):
     """`num` evenly spaced numbers from start to stop; `retstep`: and their distance."""
     if axis != 0 or not is_number(start) or not is_number(stop):
         raise NotImplementedError("np.linspace: start and stop are numbers, axis is 0")
-    result = _made("linspace", "C", dtype, start, stop, num, endpoint, ctx)
+    result = _made(nd.linspace, "C", dtype, start, stop, num, endpoint, ctx)
     return (result, (stop - start) / max(1, num - bool(endpoint))) if retstep else result
 
 
-def logspace(
-    start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0, ctx: Context | None = None
-):
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0, ctx=None):
     """`base` to the powers of `linspace`."""
     powers = linspace(start, stop, num, endpoint, False, None, axis, ctx)
     return as_type(base**powers, dtype)
 
 
-def eye(N, M=None, k=0, dtype="float32", ctx: Context | None = None):
+def eye(N, M=None, k=0, dtype="float32", ctx=None):
     """Ones on diagonal k of an (N, M or N) array."""
-    return _made("eye", "C", dtype, N, N if M is None else M, k, ctx)
+    return _made(nd.eye, "C", dtype, N, N if M is None else M, k, ctx)
 
 
-def identity(n, dtype=None, ctx: Context | None = None):
+def identity(n, dtype=None, ctx=None):
     """`eye` of a square array."""
     return eye(n, n, 0, dtype, ctx)
 
@@ -185,12 +169,11 @@ def copy(a: Array, out=None):
     return fill(out, registry["_copy"](a))
 
 
-def _window(name: str) -> Callable[..., Any]:
-    def function(M: int, dtype: Any = None, ctx: Context | None = None) -> Any:
+def _window(name):
+    def function(M, dtype=None, ctx=None):
         return array(getattr(onp, name)(M), dtype or "float32", ctx)
 
     return named(function, __name__, name, f"The {name} window of M points.")
 
 
 blackman, hamming, hanning = map(_window, ("blackman", "hamming", "hanning"))
-FUNCTIONS = functions_of(globals())

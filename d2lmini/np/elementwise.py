@@ -81,9 +81,10 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
     """The function by the ops of its family; without one by the ufunc, which takes two arrays."""
     truth = family is not None and family.truth
     floats = family is not None and family.name in FLOAT_FAMILIES
-    pair_op, scalar_op = registry["_by_ufunc"], None
+    pair_op, scalar_op, pair_attrs = registry["_by_ufunc"], None, {"how": name}
     if family:
         pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
+        pair_attrs = dict(pair_op.defaults)
     simple = scalar_op is not None and not truth
 
     def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
@@ -93,7 +94,7 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
         plain = type(x2) in (int, float) and simple and out is None and left and x1.is_np
         if plain and x1._spec.dtype.kind == "f":  # the most frequent call
             return x1._apply(scalar_op, (x1,), {"scalar": x2})
-        op, attrs = pair_op, dict(pair_op.defaults) if family else {"how": name}
+        op, attrs = pair_op, pair_attrs
         if left and right:
             inputs = promote(name, check_array(name, x1), check_array(name, x2))
         elif (left or right) and is_number(x2 if left else x1):
@@ -124,27 +125,24 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
     return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
 
 
-def _as_comparable(x: Any, number: Any, logical: bool) -> tuple[Any, Any]:
+def _as_comparable(x, number, logical):
     """The array in a dtype that has the number: the ops give the number the dtype of the array.
     logical: only whether they are 0 matters."""
     number = number.item() if hasattr(number, "item") else number
-    dtype = x.dtype
     if logical:
         return x, int(bool(number))
-    if dtype.kind not in "biu" or (isinstance(number, int) and _fits(number, dtype)):
+    if x.dtype.kind not in "biu":
         return x, number
-    if isinstance(number, int) and _fits(number, onp.dtype("int64")):
-        return as_type(x, "int64"), number
-    far = onp.inf if number > 0 else -onp.inf
-    return as_type(x, "float64"), number if isinstance(number, float) else far
+    if isinstance(number, int):
+        for dtype in (x.dtype, onp.dtype("int64")):
+            limits = onp.iinfo("uint8" if dtype.kind == "b" else dtype)
+            if limits.min <= number <= limits.max:
+                return as_type(x, dtype), number
+        number = onp.inf if number > 0 else -onp.inf
+    return as_type(x, "float64"), number
 
 
-def _fits(number: int, dtype: onp.dtype) -> bool:
-    limits = onp.iinfo("uint8" if dtype.kind == "b" else dtype)
-    return int(limits.min) <= number <= int(limits.max)
-
-
-def _of_bools(name: str, op: Any, inputs: list[Any], attrs: dict[str, Any]) -> Any:
+def _of_bools(name, op, inputs, attrs):
     """Arithmetic of bools, which gives bool: 1 + 1 is True."""
     if name == "subtract":
         raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal or astype")

@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as onp
 
-from d2lmini.np.binding import Array, functions_of
+from d2lmini.np.binding import Array
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.reductions import sum
 from d2lmini.np.selection import diagonal
@@ -228,6 +228,3 @@ def polyval(p: Array, x):
     for i in range(1, p.size):
         y = y * x + p[i]
     return y
-
-
-FUNCTIONS = functions_of(globals())

@@ -18,18 +18,9 @@ from math import prod as product_of
 import numpy as onp
 
 from d2lmini.bfloat16 import is_float
-from d2lmini.np.binding import Array, functions_of
+from d2lmini.np.binding import Array
 from d2lmini.np.elementwise import nan_to_num
-from d2lmini.np.values import (
-    FLOAT32,
-    as_float,
-    as_type,
-    at_least_1d,
-    check_array,
-    drop_axes,
-    fill,
-    reshape_to,
-)
+from d2lmini.np.values import as_float, as_type, at_least_1d, drop_axes, fill, reshape_to
 from d2lmini.ops.core import normalize_axes, registry, with_axis
 
 
@@ -119,7 +110,7 @@ def average(a: Array, axis=None, weights=None, returned=False, out=None):
     if weights is None:
         total, result = sum(registry["ones_like"](as_float(a)), axis), mean(a, axis)
     else:
-        if check_array("average", weights).shape != a.shape:
+        if weights.shape != a.shape:
             shape = [1] * a.ndim
             shape[_axes(a, axis)[0]] = weights.shape[0]
             weights = registry["broadcast_to"](reshape_to(weights, tuple(shape)), shape=a.shape)
@@ -135,8 +126,8 @@ def _position(name, a, axis, keepdims):
         raise ValueError(f"np.{name}: an array without elements has no extreme")
     values = as_type(a, "uint8") if a.dtype.kind == "b" else a
     values = reshape_to(values, (a.size,)) if axis is None else at_least_1d(values)
-    found = registry[name](values, axis=0 if axis is None else axis, keepdims=False)
-    found = as_type(found, "int64")
+    along = 0 if axis is None else axis
+    found = as_type(registry[name](values, axis=along, keepdims=False), "int64")
     whole = axis is None or a.ndim < 2
     if keepdims:
         return reshape_to(found, (1,) * a.ndim if whole else with_axis(a.shape, axis, 1))
@@ -191,10 +182,9 @@ def nanprod(a: Array, axis=None, dtype=None, out=None, keepdims=False):
 def nanmean(a: Array, axis=None, dtype=None, out=None, keepdims=False):
     """`mean` of the elements that are not nan."""
     a = _widened(as_float(a), dtype)
-    known = as_type(a == a, FLOAT32)
+    known = as_type(a == a, "float32")
     total = nansum(a, axis, keepdims=keepdims)
     return fill(out, as_type(total / sum(known, axis, keepdims=keepdims), dtype))
 
 
 product, amax, amin, sometrue, alltrue = prod, max, min, any, all
-FUNCTIONS = functions_of(globals())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as onp
 
-from d2lmini.np.binding import Array, functions_of
+from d2lmini.np.binding import Array
 from d2lmini.np.creation import array
 from d2lmini.np.shapes import broadcast_to, concatenate, ravel
 from d2lmini.np.values import (
@@ -129,20 +129,20 @@ def diagflat(array_like: Array, k=0):
     return diag(ravel(array_like), k)
 
 
-def _triangle(m, mask):
-    """The elements where the mask is true of a matrix of this size."""
+def _lower(m, k):
+    """True on and below diagonal k of a matrix of the last two axes."""
     rows, columns = (*m.shape, *m.shape)[-2:]
-    return where(array(mask(onp.ones((rows, columns), bool)), ctx=m.ctx), m, 0)
+    return array(onp.tri(rows, columns, k, bool), ctx=m.ctx)
 
 
 def tril(m: Array, k=0):
     """The lower triangle, from diagonal k."""
-    return _triangle(m, lambda whole: onp.tril(whole, k))
+    return where(_lower(m, k), m, 0)
 
 
 def triu(m: Array, k=0):
     """The upper triangle, from diagonal k."""
-    return _triangle(m, lambda whole: onp.triu(whole, k))
+    return where(_lower(m, k - 1), 0, m)
 
 
 def tri(N, M=None, k=0, dtype="float32", ctx=None):
@@ -162,9 +162,7 @@ def delete(arr: Array, obj, axis=None):
 def diff(a: Array, n=1, axis=-1, prepend=None, append=None):
     """Differences of neighbours along `axis`, n times."""
     if prepend is not None or append is not None:
-        raise NotImplementedError(
-            "np.diff: prepend and append are not supported; concatenate first"
-        )
+        raise NotImplementedError("np.diff: no prepend and append; concatenate first")
     axis = normalize_axis(axis, a.ndim)
     for _ in range(n):
         a = a[along(axis, slice(1, None))] - a[along(axis, slice(None, -1))]
@@ -173,15 +171,9 @@ def diff(a: Array, n=1, axis=-1, prepend=None, append=None):
 
 def ediff1d(ary: Array, to_end=None, to_begin=None):
     """`diff` of the flat array, between `to_begin` and `to_end`."""
-
-    def flat(more):
-        return (
-            []
-            if more is None
-            else [ravel(more if is_array(more) else array(more, ary.dtype, ary.ctx))]
-        )
-
-    parts = [*flat(to_begin), diff(ravel(ary)), *flat(to_end)]
+    ends = [to_begin, to_end]
+    ends = [array(x, ary.dtype, ary.ctx) if x is not None and not is_array(x) else x for x in ends]
+    parts = [x.ravel() for x in (ends[0], diff(ravel(ary)), ends[1]) if x is not None]
     return concatenate(parts) if len(parts) > 1 else parts[0]
 
 
@@ -214,4 +206,3 @@ def may_share_memory(a, b, max_work=None):
 
 
 shares_memory = may_share_memory
-FUNCTIONS = functions_of(globals())

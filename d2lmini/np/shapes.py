@@ -18,7 +18,7 @@ from math import prod
 import numpy as onp
 
 from d2lmini.ndarray import creation
-from d2lmini.np.binding import Array, functions_of
+from d2lmini.np.binding import Array
 from d2lmini.np.values import (
     as_type,
     check_array,
@@ -328,4 +328,3 @@ def atleast_3d(*arys):
 
 
 row_stack = vstack
-FUNCTIONS = functions_of(globals())

@@ -21,7 +21,6 @@ from d2lmini import util as _util
 from d2lmini.base import missing_attribute
 from d2lmini.ndarray import waitall
 from d2lmini.npx import random
-from d2lmini.npx.files import load, save
 from d2lmini.npx.functions import FUNCTIONS
 
 #: Devices and switches.
@@ -31,7 +30,7 @@ _SAME = {
         use_np_shape""",
 }
 _OTHERS = {name: getattr(module, name) for module, names in _SAME.items() for name in names.split()}
-__all__ = ["load", "random", "save", "waitall", *_OTHERS, *FUNCTIONS]
+__all__ = ["random", "waitall", *_OTHERS, *FUNCTIONS]
 
 globals().update(_OTHERS, **FUNCTIONS)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from d2lmini.ndarray import exchange
+from d2lmini.np.binding import functions_of
 from d2lmini.np.protocol import FUNCTIONS as NUMPY
 from d2lmini.np.values import at_least_1d, check_array, drop_axes
 from d2lmini.ops.core import Value, registry
@@ -105,5 +107,18 @@ def masked_softmax(data, mask, axis=-1, temperature=1.0):
     return NUMPY["where"](mask, registry["softmax"](hidden, axis=axis), 0.0)
 
 
+def save(file, arr):
+    """Write an array, a list or a dict of arrays."""
+    exchange.save(file, arr)
+
+
+def load(file):
+    """The dict or list that `save` wrote; an array comes back as a list of one."""
+    found = exchange.load(file)
+    if isinstance(found, dict):
+        return {name: x.as_np_ndarray() for name, x in found.items()}
+    return [x.as_np_ndarray() for x in found]
+
+
 FUNCTIONS = {name: _function(name) for name in (*SAME_NAME, *RENAMED)}
-FUNCTIONS |= {"reshape": reshape, "nonzero": nonzero, "masked_softmax": masked_softmax}
+FUNCTIONS |= functions_of(globals(), "d2lmini.npx")
