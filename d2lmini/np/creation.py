@@ -43,7 +43,7 @@ def array(object, dtype=None, ctx=None):
 def _numbers(source):
     """`source` as a NumPy array of numbers; TypeError for anything else."""
     try:
-        values = onp.asarray(source)
+        values = onp.asarray(_plain(source))
     except ValueError as problem:
         raise TypeError(f"np.array: expected numbers in even nesting: {problem}") from None
     if values.dtype.kind not in "biuf":
@@ -52,6 +52,13 @@ def _numbers(source):
             f"{values.dtype}"
         )
     return values
+
+
+def _plain(x):
+    """Nested lists with the arrays in them as NumPy's."""
+    if isinstance(x, (list, tuple)):
+        return [_plain(item) for item in x]
+    return x.asnumpy() if isinstance(x, Value) else x  # type: ignore[attr-defined]
 
 
 def _check_order(order):
