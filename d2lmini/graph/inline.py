@@ -32,7 +32,7 @@ from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import modes
 from d2lmini.ops.in_float32 import needs_copies
 from d2lmini.symbol.naming import Prefix
-from d2lmini.symbol.symbol import Traced
+from d2lmini.symbol.traced import Traced
 
 
 def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:

@@ -77,7 +77,7 @@ def _axes_to(shape: Shape, axis: Any = (), size: Any = ()) -> Shape:
     return tuple(target)
 
 
-@op(aliases=["broadcast_axes"], infer=shape_rule(_axes_to), flops=0, whole=True)
+@op(aliases=["broadcast_axes"], infer=shape_rule(_axes_to), flops=0)
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
 
@@ -159,7 +159,7 @@ def _tiled(shape: Shape, reps: Shape) -> Shape:
     return tuple(r * n for r, n in zip(sizes[::2], sizes[1::2]))
 
 
-@op(infer=shape_rule(_tiled), flops=0, whole=True)
+@op(infer=shape_rule(_tiled), flops=0)
 def tile(xp, data, *, reps: Shape, out=None):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 

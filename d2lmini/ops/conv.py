@@ -31,7 +31,6 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.conv_algorithms import compute_conv, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.partial import Partial, merged
 from d2lmini.ops.windows import Geometry, full_lists, geometry
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -62,13 +61,6 @@ def _check_groups(channels: int, num_filter: int, num_group: int) -> None:
 
 def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
     return () if attrs["no_bias"] else ("bias",)
-
-
-def _known_of_output(data: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
-    """The batch size and the channels of images whose spatial sizes are unknown."""
-    if not data or len(data) != 2 + len(attrs["kernel"]):
-        return {}
-    return {"out": (data[0], attrs["num_filter"], *(0 for _ in attrs["kernel"]))}
 
 
 def _infer(
@@ -107,7 +99,7 @@ def _flops_transposed(
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -152,23 +144,8 @@ def _(given, out, attrs):
         return {}
     channels = data[1] // attrs["num_group"] if len(data) > 1 else 0
     weight = (filters, channels, *attrs["kernel"])
-    return {"weight": weight, "bias": (filters,), **_windows_from_both_sides(data, out, attrs)}
-
-
-def _windows_from_both_sides(data: Partial, out: Partial, attrs: dict[str, Any]) -> dict:
-    """Sizes of the output from those of the data, axis by axis, and with stride 1 the reverse."""
-    kernel = attrs["kernel"]
-    if data is None or len(data) != 2 + len(kernel):
-        return {}
-    out = merged(out, (data[0], attrs["num_filter"], *(0 for _ in kernel)))
-    assert out is not None
-    sizes, results = [], []
-    lists = full_lists(kernel, attrs["stride"], attrs["dilate"], attrs["pad"])
-    for n, m, k, stride, dilate, pad in zip(data[2:], out[2:], kernel, *lists):
-        window = 1 + dilate * (k - 1) - 2 * pad
-        results.append((n - window) // stride + 1 if n else m)
-        sizes.append(m + window - 1 if m and stride == 1 else n)
-    return {"data": (out[0], data[1], *sizes), "out": (*out[:2], *results)}
+    found = {"weight": weight, "bias": (filters,)}
+    return {**found, "data": (out[0], *data[1:])} if out else found
 
 
 def _bias_gradient(g: Any, place: Any) -> Any:
@@ -254,7 +231,7 @@ def _infer_deconv_size(
     return out, pad
 
 
-@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
@@ -296,4 +273,4 @@ def _(given, out, attrs):
         return {}
     channels = data[1] if len(data) > 1 else 0
     weight = (channels, filters // attrs["num_group"], *attrs["kernel"])
-    return {"weight": weight, "bias": (filters,), **_known_of_output(data, attrs)}
+    return {"weight": weight, "bias": (filters,)}

@@ -380,25 +380,10 @@ class Op(Facts):
         attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
-        if self.variadic:
-            n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
-            inputs, extra = list(args[:n]), args[n:]
-            if not inputs and extra and isinstance(extra[0], (list, tuple)):
-                inputs, extra = list(extra[0]), extra[1:]
-            kwargs.pop("num_args", None)
-        else:
-            n_inputs = len(self.input_names)
-            inputs = list(args[:n_inputs])
-            # An omitted optional input leaves its position to the attributes.
-            while len(inputs) > self.n_required and not _is_input(inputs[-1]):
-                inputs.pop()
-            extra = args[len(inputs) :]
-            for name in self.input_names[len(inputs) :]:
-                inputs.append(kwargs.pop(name, None))
-            for position, (name, value) in enumerate(zip(self.input_names, inputs, strict=True)):
-                if name in kwargs:
-                    raise ArgumentTypeError(f"{self.name}: input {name!r} was given twice")
-                if value is None and position < self.n_required:
+        inputs, extra = self.sort_inputs(args, kwargs)
+        if not self.variadic:
+            for name, value in zip(self.input_names[: self.n_required], inputs):
+                if value is None:
                     raise ArgumentTypeError(
                         f"{self.name}: input {name!r} is missing; usage: {self.usage}"
                     )
@@ -413,6 +398,26 @@ class Op(Facts):
         if attrs is None:
             attrs = self.bind_attributes(extra, kwargs, len(args))
         return tuple(inputs), attrs
+
+    def sort_inputs(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], tuple]:
+        """The inputs of a call, None where one is missing, and the attributes given by position;
+        the attributes given by name stay in `kwargs`."""
+        if self.variadic:
+            n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
+            inputs, extra = list(args[:n]), args[n:]
+            if not inputs and extra and isinstance(extra[0], (list, tuple)):
+                inputs, extra = list(extra[0]), extra[1:]
+            kwargs.pop("num_args", None)
+            return inputs, extra
+        inputs = list(args[: len(self.input_names)])
+        # An omitted optional input leaves its position to the attributes.
+        while len(inputs) > self.n_required and not _is_input(inputs[-1]):
+            inputs.pop()
+        extra = args[len(inputs) :]
+        for name in self.input_names[: len(inputs)]:
+            if name in kwargs:
+                raise ArgumentTypeError(f"{self.name}: input {name!r} was given twice")
+        return inputs + [kwargs.pop(n, None) for n in self.input_names[len(inputs) :]], extra
 
     def _bind_attrs(self, **words: Any) -> Bound:
         """Check and convert the attributes of one spelling."""

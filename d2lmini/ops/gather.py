@@ -91,11 +91,6 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     return out
 
 
-@scatter_nd.infer_inputs
-def _(given, out, attrs):
-    return {"out": attrs["shape"]}
-
-
 @op(infer=_infer_scatter, in_mxnet=True, flops=1)
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
     """Like `scatter_nd`, but adds up several values for one place."""

@@ -23,7 +23,6 @@ from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.create import ones_like, zeros_like
-from d2lmini.ops.partial import alike, is_known
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -181,7 +180,7 @@ def _infer_where(condition: Spec, x: Spec, y: Spec) -> Spec:
     return x
 
 
-@op(infer=_infer_where, flops=1, free_dtypes=("condition",))
+@op(infer=_infer_where, flops=1, free_dtypes=("condition",), same_shape=("x", "y"))
 def where(xp, condition, x, y, *, out=None):
     """x where condition is not 0, else y.
 
@@ -198,12 +197,6 @@ def where(xp, condition, x, y, *, out=None):
     xp.copyto(out, y)
     xp.copyto(out, x, where=mask)
     return out
-
-
-@where.infer_inputs
-def _(given, out, attrs):
-    found = alike({"x": given["x"], "y": given["y"], "out": out})
-    return found if is_known(given["condition"]) and is_known(found["x"]) else {}
 
 
 @where.gradient(saves="condition")

@@ -211,8 +211,7 @@ def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
 
 @Embedding.infer_inputs
 def _(given, out, attrs):
-    data, dim = given["data"], attrs["output_dim"]
-    return {"weight": (attrs["input_dim"], dim), "out": (*data, dim)} if data else {}
+    return {"weight": (attrs["input_dim"], attrs["output_dim"])} if given["data"] else {}
 
 
 # -- pick: one element per row ---------------------------------------------------------------------
@@ -263,16 +262,6 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     """
     y = data.reshape(-1)[_pick_places(xp, data.shape, index, axis, mode)]
     return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
-
-
-@pick.infer_inputs
-def _(given, out, attrs):
-    data = given["data"]
-    if not data or attrs["axis"] is None:
-        return {}
-    axis = normalize_axis(attrs["axis"], len(data), "pick: axis")
-    picked = _picked_shapes(data, axis)[attrs["keepdims"]]
-    return {"out": picked} if given["index"] else {"out": picked, "index": picked}
 
 
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
@@ -351,7 +340,7 @@ def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: An
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 
-@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None, whole=True)
+@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None)
 def one_hot(
     xp, indices, *, depth: int, on_value: float = 1.0, off_value: float = 0.0,
     dtype: DType = "float32", out=None,

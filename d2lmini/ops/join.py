@@ -25,7 +25,6 @@ from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_one_dtype
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.partial import Partial, alike, merged
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -76,29 +75,6 @@ def _(g, shapes, *, dim):
     return split_v2(g, ends[:-1], axis=axis)
 
 
-@concat.infer_inputs
-def _(given, out, attrs):
-    dim = attrs["dim"]
-    others = alike({**given, "out": out}, dim)
-    shapes = list(given.values())
-    sizes = [0 if shape is None else shape[dim] for shape in shapes]
-    joined = sum(sizes) if all(sizes) else 0
-    if out is not None and out[dim] and sizes.count(0) == 1:
-        shapes[sizes.index(0)] = _with_size(others["out"], dim, out[dim] - sum(sizes))
-    found = {name: shape or others["out"] for name, shape in zip(given, shapes)}
-    return {
-        **{name: merged(shape, others[name]) for name, shape in found.items()},
-        "out": _with_size(others["out"], dim, joined),
-    }
-
-
-def _with_size(shape: Partial, axis: int, size: int) -> Partial:
-    """`shape` with `size` on one axis."""
-    if shape is None:
-        return None
-    return with_axis(shape, axis, size)
-
-
 def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     if not data:
         raise MXNetError("needs one array or more")
@@ -111,7 +87,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
 
 
-@op(infer=_infer_stack, flops=0, counted=True, unchecked=True)
+@op(infer=_infer_stack, flops=0, counted=True)
 def stack(xp, *data, axis: int = 0, out=None):
     """Arrays of equal shape side by side along a new axis, at position `axis` of the result.
 
@@ -130,18 +106,6 @@ def stack(xp, *data, axis: int = 0, out=None):
 def _(g, shapes, *, axis):
     parts = split(g, num_outputs=len(shapes), axis=axis, squeeze_axis=True)
     return parts if len(shapes) > 1 else [parts]
-
-
-@stack.infer_inputs
-def _(given, out, attrs):
-    # As in MXNet the inputs tell the result, but nothing of each other.
-    known = [shape for shape in given.values() if shape is not None]
-    if not known:
-        return {}
-    columns = zip(*(shape for shape in known if len(shape) == len(known[0])))
-    sizes = [next(filter(None, column), 0) for column in columns]
-    at = attrs["axis"] % (len(sizes) + 1)
-    return {"out": (*sizes[:at], len(given), *sizes[at:])}
 
 
 # -- splitting -------------------------------------------------------------------------------------

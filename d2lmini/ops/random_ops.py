@@ -28,7 +28,6 @@ from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, require
 from d2lmini.ops.identity import copy, copy_values
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.partial import alike
 from d2lmini.ops.signature import Signature, with_signature
 
 # Drawing takes about this many operations per number.
@@ -89,8 +88,6 @@ def _declare(name: str, row: Distribution) -> None:
     def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
         place = _empty(xp, out, arrays[0].shape + shape, dtype)
         return draw(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
-
-    sample.infer_inputs(lambda given, out, attrs: alike(given))
 
     @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
     @with_signature(

@@ -313,11 +313,11 @@ max_ = _reduction(
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """,
-    _infer_extreme, aliases=["max_axis"], whole=True,
+    _infer_extreme, aliases=["max_axis"],
 )  # fmt: skip
 min_ = _reduction(
     "min", "Smallest element over `axis`; otherwise as `max`.",
-    _infer_extreme, aliases=["min_axis"], whole=True,
+    _infer_extreme, aliases=["min_axis"],
 )  # fmt: skip
 
 

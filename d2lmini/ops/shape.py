@@ -27,7 +27,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry, shape_rule
 from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread
-from d2lmini.ops.reshape_codes import complete_reshape, infer_older, infer_reshape
+from d2lmini.ops.reshape_codes import infer_older, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ def _infer_flatten(data: Spec) -> Spec:
     return Spec((data.shape[0], prod(data.shape[1:])), data.dtype)
 
 
-@op(mxnet_name="Flatten", infer=_infer_flatten, flops=0, whole=True)
+@op(mxnet_name="Flatten", infer=_infer_flatten, flops=0)
 def flatten(xp, data, *, out=None):
     """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
     return chunking.place_view(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
@@ -170,28 +170,13 @@ def _squeeze_shape(shape: Shape, axis: Any = None) -> Shape:
     return left if left or not shape else (1,)
 
 
-@op(infer=shape_rule(_squeeze_shape), flops=0, whole=True)
+@op(infer=shape_rule(_squeeze_shape), flops=0)
 def squeeze(xp, data, *, axis: Axes = None, out=None):
     """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
     MXNetError at the call for an axis of another size.
     """
     return chunking.place_view(xp, data.reshape(_squeeze_shape(data.shape, axis)), out)
-
-
-@reshape.infer_inputs
-def _(given, out, attrs):
-    if attrs["target_shape"] and not attrs["shape"]:
-        return {}
-    return complete_reshape(given["data"], out, attrs["shape"], attrs["reverse"])
-
-
-@expand_dims.infer_inputs
-def _(given, out, attrs):
-    if not out:
-        return {}
-    at = normalize_axis(attrs["axis"], len(out))
-    return {"data": (*out[:at], *out[at + 1 :])}
 
 
 @reshape.gradient(saves="data.shape")
@@ -233,14 +218,6 @@ def transpose(xp, data, *, axes: Shape | None = (), out=None):
     return chunking.place_view(xp, data.transpose(_order(axes, data.ndim)), out)
 
 
-@transpose.infer_inputs
-def _(given, out, attrs):
-    if out is None:
-        return {}
-    order = _order(attrs["axes"], len(out))
-    return {"data": tuple([out[order.index(axis)] for axis in range(len(out))])}
-
-
 @transpose.gradient(saves="data.shape")
 def _(g, shape, *, axes):
     order = _order(axes, len(shape))
@@ -259,11 +236,6 @@ def _swapped(shape: Shape, dim1: int = 0, dim2: int = 0) -> Shape:
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
     return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
-
-
-@swapaxes.infer_inputs
-def _(given, out, attrs):
-    return {} if out is None else {"data": _swapped(out, attrs["dim1"], attrs["dim2"])}
 
 
 @swapaxes.gradient()
@@ -341,20 +313,10 @@ def shape_array(xp, data):
     return xp.asarray(data.shape, dtype=np.int64)
 
 
-@shape_array.infer_inputs
-def _(given, out, attrs):
-    return {"out": (0,)}
-
-
 @_of_shape(infer=lambda data: Spec((1,), "int64"))
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)
-
-
-@size_array.infer_inputs
-def _(given, out, attrs):
-    return {"out": (1,)}
 
 
 def _infer_arange_like(data: Spec, *, axis: int | None = None, repeat: int = 1, **_: Any) -> Spec:

@@ -45,7 +45,7 @@ def _infer_norm(
 
 
 @op(
-    infer=_infer_norm, flops=lambda data, **_: 2 * data.size, whole=True,
+    infer=_infer_norm, flops=lambda data, **_: 2 * data.size,
     output_dtypes=lambda attrs, data, n: [attrs["out_dtype"] or data],
 )  # fmt: skip
 def norm(
