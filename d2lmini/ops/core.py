@@ -128,9 +128,7 @@ Y = -1
 
 
 #: Ops that overwrite a whole array: x[:] = y, y.copyto(x).
-#: SETTING: ops that overwrite some of the elements: x[1, ::2] = y.
 ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
-SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 
 class _AllInputs:
@@ -261,7 +259,7 @@ class Op(Facts):
         """True if the op overwrites existing memory in a single call, its last: the op is such a
         call itself, or its result is copied into place at the end."""
         if self.mutates:
-            return self.name in SETTING
+            return self.name == "_setitem"  # of some elements: x[1, ::2] = y
         alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
         return alone and self.outputs == 1
 
