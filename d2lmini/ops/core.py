@@ -529,9 +529,18 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
     return data
 
 
-def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
-    """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
-    return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
+def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare an op whose result is a view of its first input, or the same elements in `out`. Its
+    shape rule is the op itself, on an array whose elements all lie at one place in memory."""
+
+    def declare(compute: Callable[..., Any]) -> Op:
+        def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec:
+            flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
+            return Spec(compute(np, flat, *others, **attrs).shape, data.dtype)
+
+        return op(name if isinstance(name, str) else None, infer=infer, flops=0, **rules)(compute)
+
+    return declare(name) if callable(name) else declare
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
