@@ -530,13 +530,16 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
 
 
 def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
-    """Declare an op whose result is a view of its first input, or the same elements in `out`. Its
+    """Declare an op whose results are views of its first input, or the same elements in `out`. Its
     shape rule is the op itself, on an array whose elements all lie at one place in memory."""
 
     def declare(compute: Callable[..., Any]) -> Op:
-        def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec:
+        def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec | list[Spec]:
             flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
-            return Spec(compute(np, flat, *others, **attrs).shape, data.dtype)
+            views = compute(np, flat, *others, **attrs)
+            if type(views) is tuple:
+                return [Spec(view.shape, data.dtype) for view in views]
+            return Spec(views.shape, data.dtype)
 
         return op(name if isinstance(name, str) else None, infer=infer, flops=0, **rules)(compute)
 

@@ -16,7 +16,7 @@ with codes. All ops keep the dtype.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -219,8 +219,7 @@ def _(g, shape, *, axes):
 @op_of_view(mxnet_name="SwapAxis")
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
-    a, b = (normalize_axis(d, data.ndim, "dim") for d in (dim1, dim2))
-    return chunking.place_view(xp, data.swapaxes(a, b), out)
+    return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
 
 
 @swapaxes.infer_inputs
@@ -240,6 +239,7 @@ def _(g, *, dim1, dim2):
 # -- between channels and space --------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
 def _check_blocks(shape: Shape, block_size: int, multiples: Shape) -> Shape:
     if block_size < 1:
         raise MXNetError(f"block_size={block_size}, need 1 or more")

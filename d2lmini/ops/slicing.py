@@ -21,15 +21,16 @@ The ops copy; `x[1:3]` is a view where possible. The gradient of a part is g pad
 from __future__ import annotations
 
 import builtins
+from functools import lru_cache
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, Shape, Spec, normalize_axis, op, op_of_view
-from d2lmini.ops.reduce import distinct_axes
 
 # -- slice -----------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
 def _key(shape: Shape, begin: Bounds, end: Bounds, step: Bounds) -> tuple[builtins.slice, ...]:
     step = step or (None,) * len(begin)
     if not len(begin) == len(end) == len(step):
@@ -72,6 +73,7 @@ def _(g, *, begin, end, step):
     return slice_(g, begin=begin, end=end, step=step)
 
 
+@lru_cache(maxsize=1024)
 def _along_axis(shape: Shape, axis: int, begin: int, end: int | None) -> dict[str, Bounds]:
     """`slice_axis` in terms of `slice`."""
     axis = normalize_axis(axis, len(shape))
@@ -103,6 +105,7 @@ def _(g, shape, *, axis, begin, end):
     return unslice(g, shape=shape, **_along_axis(shape, axis, begin, end))
 
 
+@lru_cache(maxsize=1024)
 def _like(shape: Shape, like: Shape, axes: Shape | None) -> dict[str, Bounds]:
     """`slice_like` in terms of `slice`; MXNetError if `shape_like` is longer."""
     if not axes and len(shape) != len(like):
@@ -142,8 +145,7 @@ def _(g, shape, like, *, axes):
 @op_of_view(aliases=["flip"], same_shape=True)
 def reverse(xp, data, *, axis: Shape, out=None):
     """Reverse the elements along each axis of `axis` (an int or a tuple); shape and dtype kept."""
-    axes = tuple(distinct_axes(axis, data.ndim))
-    return chunking.place_view(xp, xp.flip(data, axes), out)
+    return chunking.place_view(xp, xp.flip(data, axis), out)
 
 
 @reverse.gradient()
