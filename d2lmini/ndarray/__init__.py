@@ -34,8 +34,8 @@ __all__ = ["NDArray", *creation.__all__, *functions.__all__, "random"]
 _internal = Namespace("nd._internal", "_")
 globals().update(
     {
-        name: op if not isinstance(op, Op) or op.input_names else creation.without_inputs(op, name)
-        for name, op in public_names().items()
+        name: creation.without_inputs(f, name) if isinstance(f, Op) and not f.input_names else f
+        for name, f in public_names().items()
         if name not in globals()
     }
 )

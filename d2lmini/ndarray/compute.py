@@ -43,14 +43,9 @@ class OpTask(Task):
     spares = defers = True
 
     def __init__(
-        self,
-        op: Op,
-        inputs: list[Operand],
-        outputs: list[Operand],
-        attrs: dict[str, Any],
-        ctx: Context,
-        plan: CallPlan,
-    ):
+        self, op: Op, inputs: list[Operand], outputs: list[Operand], attrs: dict[str, Any],
+        ctx: Context, plan: CallPlan,
+    ):  # fmt: skip
         # The fields of Task, set here: saves a call on every small operation.
         self.name = op.name
         self.ctx = ctx

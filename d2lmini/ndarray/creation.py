@@ -60,7 +60,8 @@ def without_inputs(
         attrs |= zip(names, args)
         ctx = attrs.pop("ctx", None)
         _check_context(name, ctx, *args)
-        check_storage(attrs.pop("stype", None))
+        if "stype" in names:
+            check_storage(attrs.pop("stype", None))
         if "dtype" in attrs:
             attrs["dtype"] = _dtype(attrs["dtype"], none)
         return _make(op.name, ctx, **attrs)

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.ops.core import Shape, Value
-from d2lmini.ops.subscript import Key, is_at, result_shape
+from d2lmini.ops.subscript import Key, result_shape
 
 _ALL = slice(None)
+_PLAIN = {int, type(None)}
 
 
 class Index(NamedTuple):
@@ -51,20 +52,13 @@ def parse(key: Any, shape: Shape) -> Index:
     items = key if type(key) is tuple else (key,)
     words: list[Any] = []
     for item in items:
-        if type(item) is slice and _is_plain(item.start, item.stop, item.step):
+        if type(item) is slice and {type(item.start), type(item.stop), type(item.step)} <= _PLAIN:
             words += slice, item.start, item.stop, item.step
         elif type(item) is int or item is None or item is Ellipsis:
             words.append(item)
         else:
             return _interpret([_item(item) for item in items], shape)
     return _interpret_words(shape, *words)
-
-
-def _is_plain(*bounds: Any) -> bool:
-    for bound in bounds:
-        if type(bound) is not int and bound is not None:
-            return False
-    return True
 
 
 @lru_cache(maxsize=1024)
@@ -91,24 +85,30 @@ def _interpret(items: list[Any], shape: Shape) -> Index:
         elif isinstance(item, Value):
             normal.append(("at", item.shape))  # type: ignore[attr-defined]
             arrays.append(item)
-        elif item.dtype == bool and not item.ndim:
+        elif _is_mask(item) and not item.ndim:
             normal.append(("mask", int(item)))
             continue
         else:
             for column in _places(item, shape, axis):
                 normal.append(("at", column.shape))
                 arrays.append(column)
-            axis += item.ndim - 1 if item.dtype == bool else 0
+            axis += item.ndim - 1 if _is_mask(item) else 0
         axis += 1
-    if advanced:
-        return _make_advanced(tuple(normal), arrays)
-    if shape and all(type(item) is int for item in normal):
-        # A single element: the last number becomes a slice of length 1, for the shape (1,).
-        normal[-1] = (normal[-1], normal[-1] + 1, 1)
-    return Index(tuple(normal), result_shape(tuple(normal)), (), _offset(normal, shape))
+    if shape and all(type(item) is int or item == ("at", ()) for item in normal):
+        # A single element: its last position becomes one of shape (1,), for the result (1,).
+        last = normal[-1]
+        normal[-1] = (last, last + 1, 1) if type(last) is int else ("at", (1,))
+    key = tuple(normal)
+    try:
+        return Index(
+            key, result_shape(key), tuple(arrays), None if advanced else _offset(key, shape)
+        )
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in arrays)
+        raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
 
 
-def _offset(key: list[Any], shape: Shape) -> int | None:
+def _offset(key: Key, shape: Shape) -> int | None:
     """The position of the first element, if numbers and slices select contiguous memory.
 
     After an axis with more than one selected place all further axes must be whole, and no step may
@@ -128,6 +128,10 @@ def _offset(key: list[Any], shape: Shape) -> int | None:
         spread = spread or stop - start > 1
         offset = offset * n + start
     return offset
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype == bool
 
 
 def _item(item: Any) -> Any:
@@ -172,13 +176,9 @@ def _index_array(item: Any) -> Any:
 
 def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
     """The items for all axes: `...` replaced, or missing axes added at the end."""
-    used = 0
-    dots = []
-    for i, item in enumerate(items):
-        if item is Ellipsis:
-            dots.append(i)
-        elif item is not None:
-            used += item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    named = [item for item in items if item is not None and item is not Ellipsis]
+    used = sum(item.ndim if _is_mask(item) else 1 for item in named)
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > ndim:
@@ -227,16 +227,3 @@ def _places(array: np.ndarray, shape: Shape, axis: int) -> tuple[np.ndarray, ...
             place_of(low, n, axis)
             array = np.where(array < 0, array + n, array)
     return (array,)
-
-
-def _make_advanced(key: Key, arrays: list[Any]) -> Index:
-    try:
-        shape = result_shape(key)
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for a in arrays)
-        raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
-    if not shape and all(type(item) is int or is_at(item) for item in key):
-        # A single element, selected by 0-d index arrays: shape (1,), as with numbers.
-        last = max(i for i, item in enumerate(key) if is_at(item))
-        key, shape = (*key[:last], ("at", (1,)), *key[last + 1 :]), (1,)
-    return Index(key, shape, tuple(arrays))
