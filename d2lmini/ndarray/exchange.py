@@ -159,7 +159,8 @@ def to_record(x: Any) -> bytearray:
 def restore(x: Any, record: bytes) -> None:
     """Make `x`, which is blank, the array of a record, as unpickling asks."""
     array, where = serialize.load_record(record)
-    made = from_array(array, _place_of(*where))
+    ctx = Context(Context.devtype2str.get(where[0], "cpu"), where[1])
+    made = from_array(array, ctx if ctx.is_cpu or exists(ctx) else cpu())
     for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
         setattr(x, name, getattr(made, name))
 

@@ -257,7 +257,7 @@ def _rows_of_helpers():
         yield Case("_sum_to", (x,), sum_to, {"shape": shape}, **inner)
     half = np.ones((5000, 2), "float16")
     yield Case("_sum_to", (half,), sum_to, {"shape": (2,)}, **inner)
-    yield Case("_nan_to_one", (spoilt((3, 4)),), lambda x: np.where(np.isnan(x), 1, x), **inner)
+    yield Case("_nan_to", (spoilt((3, 4)),), lambda x, value: np.where(np.isnan(x), value, x), {"value": 1}, **inner)
 
 
 ROWS: list[Case] = [
