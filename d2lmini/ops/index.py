@@ -34,6 +34,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import refuse_gradient
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import (
     ALL,
     NOWHERE,
@@ -294,33 +295,18 @@ def _(gg, shape, index, *, axis, mode):
     return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
 
 
-def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
-    if len(a.shape) < 2 or indices.size != prod(a.shape[:-1]):
-        raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")
-    if indices.dtype != np.int32:
-        raise MXNetError(f"indices are int32, got {indices.dtype.name}; use pick()")
-    _check_not_empty(a.shape[-1], indices)
-    return Spec(indices.shape, a.dtype)
-
-
-@op(
-    infer=_infer_batch_take, flops=0, free_dtypes=("indices",),
-    presumed_dtypes={"indices": "int32"},
-)  # fmt: skip
-def batch_take(xp, a, indices):
+@composed(flops=0, free_dtypes=("indices",), presumed_dtypes={"indices": "int32"})
+def batch_take(a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
     a (N, n), indices (N,), int32 -> (N,), or another shape of indices with N elements. Unlike in
     MXNet there is a gradient.
     """
-    return pick.compute(xp, a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
-
-
-@batch_take.gradient(saves="a.shape indices")
-def _(g, shape, indices):
-    rows = shape[:-1]
-    g, indices = g.reshape(rows), indices.reshape(rows)
-    return _pick_grad(g, indices, shape=shape, axis=-1, mode="clip"), None
+    if a.ndim < 2 or indices.size != prod(a.shape[:-1]):
+        raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")
+    if indices.dtype != np.int32:
+        raise MXNetError(f"indices are int32, got {np.dtype(indices.dtype).name}; use pick()")
+    return pick(a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
 
 
 def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
