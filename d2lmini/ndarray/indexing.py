@@ -88,17 +88,17 @@ def is_whole(key: Any) -> bool:
 
 
 def _indices(index: Index, x: Any) -> tuple[Any, ...]:
-    """The index arrays concatenated as one input of the op; () if there are none."""
+    """The index arrays as one more input of the op, concatenated; () if there are none."""
     arrays = index.arrays
     if not arrays:
         return ()
     if not any(isinstance(a, Value) for a in arrays):
-        flat = arrays[0] if len(arrays) == 1 else np.concatenate([a.ravel() for a in arrays])
-        return (from_array(np.ascontiguousarray(flat), x._ctx, adopt=True),)
+        flat = np.concatenate([a.ravel() for a in arrays])
+        return (from_array(flat, x._ctx, adopt=True),)
     values = [
         a.as_in_context(x._ctx)  # type: ignore[attr-defined]
         if isinstance(a, Value)
-        else from_array(np.ascontiguousarray(a), x._ctx, adopt=True)
+        else from_array(a, x._ctx)
         for a in arrays
     ]
     if len(values) == 1:

@@ -97,6 +97,16 @@ def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
     return xp.broadcast_to(steps, shape)
 
 
+def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
+    """Zeros of `shape`, and there[where] = values; of several values for one place one remains."""
+    if out is None:
+        out = xp.zeros(shape, values.dtype)
+    else:
+        out.fill(0)
+    out[where] = values
+    return out
+
+
 @with_kernels
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]. float16 adds up in
@@ -279,10 +289,9 @@ def _(given, out, attrs):
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different."""
-    out = xp.empty(shape, g.dtype) if out is None else out
-    out.fill(0)
-    out.reshape(-1)[_pick_places(xp, shape, index, axis, mode).ravel()] = g.ravel()
-    return out
+    places = _pick_places(xp, shape, index, axis, mode)
+    flat = None if out is None else out.reshape(-1)
+    return scatter(xp, places.ravel(), g.ravel(), (prod(shape),), flat).reshape(shape)
 
 
 @pick.gradient(saves="data.shape index")
@@ -307,6 +316,12 @@ def batch_take(a, indices):
     if indices.dtype != np.int32:
         raise MXNetError(f"indices are int32, got {np.dtype(indices.dtype).name}; use pick()")
     return pick(a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
+
+
+@batch_take.gradient(saves="a.shape indices")
+def _(g, shape, indices):
+    g, indices = g.reshape(shape[:-1]), indices.reshape(shape[:-1])
+    return _pick_grad(g, indices, shape=shape, axis=-1, mode="clip"), None
 
 
 def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:

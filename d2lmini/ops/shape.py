@@ -76,31 +76,6 @@ def _(data, *, kept, shape):
     return registry["broadcast_to"](y, shape=shape)
 
 
-def _like(
-    lhs: Shape, rhs: Shape, lhs_begin: int | None, lhs_end: int | None,
-    rhs_begin: int | None, rhs_end: int | None,
-) -> Shape:  # fmt: skip
-    def bounds(shape: Shape, begin: int | None, end: int | None, name: str) -> tuple[int, int]:
-        n = len(shape)
-        first = 0 if begin is None else begin + n if begin < 0 else begin
-        last = n if end is None else end + n if end < 0 else end
-        if not 0 <= first <= last <= n:
-            raise MXNetError(
-                f"{name}_begin={begin}, {name}_end={end} do not fit the {n} axes of {shape}"
-            )
-        return first, last
-
-    first, last = bounds(lhs, lhs_begin, lhs_end, "lhs")
-    start, stop = bounds(rhs, rhs_begin, rhs_end, "rhs")
-    result = lhs[:first] + rhs[start:stop] + lhs[last:]
-    if prod(result) != prod(lhs):
-        raise MXNetError(
-            f"lhs {lhs} has {prod(lhs)} elements and cannot take the shape {result} of "
-            f"{prod(result)} (from rhs {rhs})"
-        )
-    return result
-
-
 @op_of_view(free_dtypes=("rhs",))
 def reshape_like(
     xp, lhs, rhs, *, lhs_begin: int | None = None, lhs_end: int | None = None,
@@ -110,7 +85,13 @@ def reshape_like(
 
     dtype of lhs. MXNetError at the call if the numbers of elements differ.
     """
-    shape = _like(lhs.shape, rhs.shape, lhs_begin, lhs_end, rhs_begin, rhs_end)
+    begin, end, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
+    shape = lhs.shape[:begin] + rhs.shape[rhs_begin:rhs_end] + lhs.shape[end:]
+    if prod(shape) != lhs.size:
+        raise MXNetError(
+            f"lhs {lhs.shape} has {lhs.size} elements and cannot take the shape {shape} of "
+            f"{prod(shape)} (from rhs {rhs.shape})"
+        )
     return chunking.place_view(xp, lhs.reshape(shape), out)
 
 

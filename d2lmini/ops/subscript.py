@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
-from d2lmini.ops.index import coordinate, flatten_places, integers, scatter_add, take
+from d2lmini.ops.index import coordinate, flatten_places, integers, scatter, scatter_add, take
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -124,11 +124,7 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     """The gradient of `_getitem`: zeros of `shape`, and g added up at data[key]."""
     where = locate(xp, key, indices)
     if indices is None:
-        if out is None:
-            out = xp.empty(shape, g.dtype)
-        out[...] = 0
-        out[where] = g
-        return out
+        return scatter(xp, where, g, shape, out)
     # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
     columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
     places = flatten_places(columns, shape)
