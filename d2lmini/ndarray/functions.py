@@ -32,7 +32,7 @@ from d2lmini.ndarray.namespaces import Namespace
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, invoke, normalize_axis, registry
-from d2lmini.ops.fluent import FUNCTIONS
+from d2lmini.ops.fluent import FUNCTIONS, NUMBERS
 from d2lmini.ops.signature import name_function, named
 
 __all__ = [
@@ -103,14 +103,14 @@ def to_dlpack_for_write(data: NDArray) -> Any:
 
 
 def _scaled(op: Op, name: str) -> Callable[..., Any]:
-    """An update whose last input, the scale of the gradient, may be a number."""
-    at = op.arity - 1
+    """An update whose input `rescale_grad` may be a number."""
 
-    def update(*args: Any, rescale_grad: Any = None, **attrs: Any) -> Any:
-        scale = args[at] if len(args) > at else rescale_grad
-        if not isinstance(scale, NDArray):
-            scale = creation.full((1,), scale, args[0].context)
-        return op(*args[:at], scale, *args[at + 1 :], **attrs)
+    def update(*args: Any, **attrs: Any) -> Any:
+        attrs |= zip((*op.input_names, *op.attr_names), args)
+        if isinstance(attrs.get("rescale_grad"), NUMBERS):
+            scale = creation.full((1,), attrs["rescale_grad"], attrs["weight"].context)
+            attrs["rescale_grad"] = scale
+        return op(**attrs)
 
     return name_function(update, op, "d2lmini.ndarray", f"contrib.{name}")
 
