@@ -228,7 +228,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
 
     def as_nd_ndarray(self) -> NDArray:
         """The same memory and history as an NDArray."""
-        return self._as(NDArray)
+        return self._alias(self._node, NDArray)
 
     def as_np_ndarray(self):
         """This array."""

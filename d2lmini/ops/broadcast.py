@@ -24,7 +24,15 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, shape_rule, with_axis
+from d2lmini.ops.core import (
+    Axes,
+    Shape,
+    normalize_axis,
+    op,
+    op_of_view,
+    shape_rule,
+    with_axis,
+)
 from d2lmini.ops.reduce import reshape_to, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------
@@ -50,7 +58,7 @@ def _to(data: Shape, shape: Shape = ()) -> Shape:
     return _broadcast_shape(data, shape)
 
 
-@op(infer=shape_rule(_to), flops=0)
+@op_of_view
 def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     """Copies along every axis of size 1 up to `shape`, where 0 keeps the size of the data.
 
@@ -77,7 +85,7 @@ def _axes_to(shape: Shape, axis: Any = (), size: Any = ()) -> Shape:
     return tuple(target)
 
 
-@op(aliases=["broadcast_axes"], infer=shape_rule(_axes_to), flops=0)
+@op_of_view(aliases=["broadcast_axes"])
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
 
@@ -103,13 +111,7 @@ def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None
     return _broadcast_shape(lhs, tuple(target))
 
 
-def _infer_like(
-    lhs: Spec, rhs: Spec, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None
-) -> Spec:
-    return Spec(_like(lhs.shape, rhs.shape, lhs_axes, rhs_axes), lhs.dtype)
-
-
-@op(infer=_infer_like, flops=0, free_dtypes=("rhs",))
+@op_of_view(free_dtypes=("rhs",))
 def broadcast_like(
     xp, lhs, rhs, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None, out=None
 ):  # fmt: skip
