@@ -9,7 +9,7 @@ from op_rows import conv as plain
 
 from d2lmini.base import MXNetError
 from d2lmini.cuda.ops import convolve as convolve_columns
-from d2lmini.ops import conv_im2col, conv_im2col_batched, conv_toeplitz
+from d2lmini.ops import conv_im2col, conv_toeplitz
 from d2lmini.ops.windows import geometry
 
 
@@ -87,11 +87,11 @@ def test_chosen_for_few_channels_and_many_images():
     assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
     assert way_of(1, (6, 1, 5, 5), (28, 28), pad=2) is conv_im2col
     assert way_of(32, (64, 64, 3, 3), (32, 32), pad=1, stride=2) is conv_im2col
-    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1, stride=2) is conv_im2col_batched
+    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1, stride=2) is conv_im2col
     assert way_of(64, (100, 100, 3), (500,)) is conv_im2col
     assert way_of(8, (4, 4, 3, 3, 3), (8, 8, 8)) is conv_im2col
     # Groups, and a GPU's arrays, go elsewhere.
-    assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is conv_im2col_batched
+    assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is conv_im2col
     assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_columns
 
 

@@ -449,7 +449,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
         place = cupy.empty(shape, dtype)
         getattr(conv_algorithms, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert conv_algorithms.choose_way(cupy, N, w.shape, geo, C) is depthwise
+        assert conv_algorithms.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
 
 
 @needs_cpp
