@@ -26,8 +26,10 @@ cell states (LSTM) or the state's part of n (GRU), and the outputs of inner laye
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
@@ -39,7 +41,8 @@ from d2lmini.ops.rnn_compute import KINDS, Clip, Weights, layer_of, views_of
 from d2lmini.ops.rnn_steps import gradients_by_steps
 
 
-class Network(NamedTuple):
+@dataclass(frozen=True)
+class Network:
     """A stack of recurrent layers by its sizes, which determine all shapes: T steps, N sequences, I
     inputs, H units, L layers, each in one or both directions."""
 
@@ -51,11 +54,11 @@ class Network(NamedTuple):
     L: int = 1
     directions: int = 1
 
-    @property
+    @cached_property
     def state(self) -> Shape:
         return (self.L * self.directions, self.N, self.H)
 
-    @property
+    @cached_property
     def output(self) -> Shape:
         return (self.T, self.N, self.directions * self.H)
 
@@ -68,42 +71,45 @@ class Network(NamedTuple):
         shapes = [self.output, *[self.state] * self.n_states, self.reserve]
         return [Spec(shape, data.dtype) for shape in shapes]
 
-    def parameter_shapes(self) -> tuple[list[Shape], list[Shape]]:
-        """Shapes of the weights and of the biases, in the order of the vector."""
+    @cached_property
+    def parameter_shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the weights, then of the biases, in the order of the vector."""
         G = KINDS[self.mode].n_gates * self.H
         weights: list[Shape] = []
         for k in range(self.L * self.directions):
             inner = self.I if k < self.directions else self.directions * self.H
             weights += [(G, inner), (G, self.H)]
-        return weights, [(G,)] * len(weights)
+        return (*weights, *[(G,)] * len(weights))
 
     def weights(self, *parameters: Any) -> list[Weights]:
         """The parameters of each layer and direction: the arrays themselves of a single layer, or
         views into one vector."""
         if len(parameters) > 1:
             return [Weights(*parameters)]
-        weights, biases = self.parameter_shapes()
-        views = views_of(parameters[0], weights + biases)
-        n = len(weights)
+        views = views_of(parameters[0], self.parameter_shapes)
+        n = len(views) // 2
         return [Weights(*views[k : k + 2], *views[n + k : n + k + 2]) for k in range(0, n, 2)]
 
-    def reserve_shapes(self) -> list[Shape]:
+    @cached_property
+    def reserve_shapes(self) -> tuple[Shape, ...]:
         """Shapes of the kept arrays of each layer and direction, then of inner layers' outputs."""
         kept = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
-        return kept * (self.L * self.directions) + [self.output] * (self.L - 1)
+        return (*kept * (self.L * self.directions), *[self.output] * (self.L - 1))
 
-    @property
+    @cached_property
     def reserve(self) -> Shape:
-        return (sum(map(prod, self.reserve_shapes())),)
+        return (sum(map(prod, self.reserve_shapes)),)
 
     def reserve_parts(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
         """The contents of the reserve: kept arrays per layer and direction, inner outputs."""
-        views = views_of(reserve, self.reserve_shapes())
+        views = views_of(reserve, self.reserve_shapes)
         n, layers = len(KINDS[self.mode].keeps), self.L * self.directions
         return [views[n * k : n * k + n] for k in range(layers)], views[n * layers :]
 
     def halves(self, y: Any) -> list[Any]:
         """The outputs of each direction, views of y (T, N, directions * H)."""
+        if self.directions == 1:
+            return [y]
         return [y[:, :, k * self.H : (k + 1) * self.H] for k in range(self.directions)]
 
     def forward(
@@ -161,16 +167,16 @@ def parameter_size(
     True
     """
     network = Network(mode, 1, 1, input_size, state_size, num_layers, 1 + bidirectional)
-    return sum(prod(shape) for group in network.parameter_shapes() for shape in group)
+    return sum(map(prod, network.parameter_shapes))
 
 
-def _network(
-    data: Any, mode: str, state_size: int, num_layers: int = 1, bidirectional: bool = False
+@lru_cache(maxsize=1024)
+def network_on(
+    data: Shape, mode: str, state_size: int, num_layers: int = 1, bidirectional: bool = False
 ) -> Network:
     """The network on data (T, N, C), or on one step (N, C)."""
-    N, C = data.shape[-2:]
-    steps = prod(data.shape[:-2])
-    return Network(mode, steps, N, C, state_size, num_layers, 1 + bidirectional)
+    N, C = data[-2:]
+    return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
 
 
 def _empty(xp: Any, specs: list[Any]) -> tuple:
@@ -213,7 +219,7 @@ def _infer(
         raise MXNetError(f"state_size={state_size}, num_layers={num_layers}: need at least 1")
     if not 0 <= p <= 1:
         raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
-    network = _network(data, mode, state_size, num_layers, bidirectional)
+    network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, network.state, why="layers times directions, batch, state_size")
     check_shape("state_cell", state_cell, network.state, why="as state")
     size = parameter_size(mode, network.I, state_size, num_layers, bidirectional)
@@ -266,7 +272,7 @@ def RNN(
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
-    network = _network(data, mode, state_size, num_layers, bidirectional)
+    network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     if out is None:
         out = _empty(xp, network.outputs(data))
     clip = _clip(xp, lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)
@@ -337,12 +343,12 @@ def _infer_layer(
             f"data is {data.shape}, state {state.shape}, need (N, C) or (T, N, C), and (N, H)"
         )
     N, H = data.shape[-2], state.shape[1]
-    weights, biases = _network(data, mode, H).parameter_shapes()
+    parameters = network_on(data.shape, mode, H).parameter_shapes
     why = f"mode={mode!r} with data {data.shape} and {H} units"
     for name, spec, shape in zip(
         ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_cell"),
         (i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell),
-        (*weights, *biases, (N, H), (N, H)), strict=True,
+        (*parameters, (N, H), (N, H)), strict=True,
     ):  # fmt: skip
         check_shape(name, spec, shape, why=why)
     return _layer_outputs(data, state, mode)
@@ -350,7 +356,7 @@ def _infer_layer(
 
 def _layer_outputs(data: Any, state: Any, mode: str) -> list[Spec]:
     """Specs of the outputs of `_rnn_layer`: those of `RNN` without the last state h."""
-    y, _, *cell, reserve = _network(data, mode, state.shape[1]).outputs(data)
+    y, _, *cell, reserve = network_on(data.shape, mode, state.shape[1]).outputs(data)
     y = Spec((*data.shape[:-1], state.shape[1]), y.dtype)
     return [y, *(Spec(state.shape, spec.dtype) for spec in cell), reserve]
 
@@ -386,7 +392,7 @@ def rnn_layer(
     if out is None:
         out = _empty(xp, _layer_outputs(data, state, mode))
     parameters = i2h_weight, h2h_weight, i2h_bias, h2h_bias
-    network, states = _network(data, mode, state.shape[1]), _given(state, state_cell)
+    network, states = network_on(data.shape, mode, state.shape[1]), _given(state, state_cell)
     network.forward(layer_of(xp, mode), data, parameters, states, out)
     return out
 
@@ -468,7 +474,7 @@ def rnn_backward(
     dstates = out[n_parameters : n_parameters + len(states)]
     for i, place in enumerate(dstates):
         place[...] = given[heads.index(i)] if i in heads else 0
-    network = _network(data, mode, states[0].shape[-1], num_layers, bidirectional)
+    network = network_on(data.shape, mode, states[0].shape[-1], num_layers, bidirectional)
     network.backward(
         layer_of(xp, mode, _clip(xp, low, high)), g, y, reserve, data, parameters, states, dstates,
         out[:n_parameters], out[-1] if wants_data else None, _masks(xp, key, p, network, y.dtype),

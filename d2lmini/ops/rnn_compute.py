@@ -19,7 +19,7 @@ multiplications.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from math import prod
 from typing import Any, ClassVar, NamedTuple
@@ -27,6 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from d2lmini.ops import chunking
+from d2lmini.ops.core import Shape
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import gru_slopes, gru_step, lstm_slopes, lstm_step, split_gates
@@ -173,13 +174,15 @@ def in_order(backwards: bool, *arrays: Any) -> list[Any]:
     return [a[::-1] for a in arrays] if backwards else list(arrays)
 
 
-def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
+def views_of(vector: Any, shapes: tuple[Shape, ...]) -> list[Any]:
     """Split a vector into views of these shapes, in order."""
+    return [vector[part].reshape(shape) for part, shape in zip(_parts_of(shapes), shapes)]
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(shapes: tuple[Shape, ...]) -> list[slice]:
     ends = list(accumulate(map(prod, shapes)))
-    return [
-        vector[end - prod(shape) : end].reshape(shape)
-        for end, shape in zip(ends, shapes, strict=True)
-    ]
+    return list(map(slice, [0, *ends], ends))
 
 
 def rows(a: Any) -> Any:
@@ -191,10 +194,12 @@ def _fill(xp: Any, slopes: Callable[..., None], first: Any, states: Any, *arrays
     """Call `slopes(state before the step, *arrays)` on chunks of all steps, in parallel. first: the
     state before the first step; states: those after each step."""
     slopes(first[None], *(a[:1] for a in arrays))
-    later = (states[:-1], *(a[1:] for a in arrays))
+    later = [a[1:] for a in arrays]
     T = len(later[0])
-    n = min(T, later[1].size // GRAIN)
-    chunking.share(xp, T, n, lambda part: slopes(*(a[part] for a in later)))
+    if T > 0:
+        later.insert(0, states[:-1])
+        n = min(T, later[1].size // GRAIN)
+        chunking.share(xp, T, n, lambda part: slopes(*(a[part] for a in later)))
 
 
 class Tanh(Layer):
