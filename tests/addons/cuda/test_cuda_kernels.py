@@ -50,10 +50,9 @@ from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
-from d2lmini.ops.pool import PoolGeometry
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
-from d2lmini.ops.windows import geometry
+from d2lmini.ops.windows import Geometry, geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
@@ -466,7 +465,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
     for kind, pooled in (("max", pooling.max_pool), ("sum", pooling.sum_pool)):
         op = registry["Pooling"]
         want = op.compute(np, x, pool_type=kind, pooling_convention=convention, **how)
-        pool = PoolGeometry(size, kernel, stride, pad, want.shape[2:])
+        pool = Geometry(size, kernel, stride, (1,) * len(size), pad, want.shape[2:])
         y = cupy.empty(want.shape, dtype)
         pooled(cupy, cupy.asarray(x), y, pool)
         same(y.get(), want)
@@ -489,9 +488,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         same(picked.get(), held)
 
 
-def check_means(
-    x: np.ndarray, g: np.ndarray, pool: PoolGeometry, convention: str, how: dict
-) -> None:
+def check_means(x: np.ndarray, g: np.ndarray, pool: Geometry, convention: str, how: dict) -> None:
     """Mean pooling and its gradient, each one launch."""
     for include in (True, False):
         what = dict(pooling_convention=convention, count_include_pad=include, **how)
