@@ -631,15 +631,14 @@ def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dty
         layer = rnn_compute.layer_of(xp, mode, clip and rnn_compute.Clip(xp, *clip))
         assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
         w = rnn_compute.Weights(*put[2:])
-        y, kept, D = (
-            [xp.zeros((T, N, k * H), dtype) for k in parts]
-            for parts in ((2,), layer.keeps, layer.slopes)
+        y, kept = (
+            [xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps)
         )
         part = slice(H, None) if is_cut else slice(0, H)
         place, slopes = (y[0][:, :, part] if is_cut else xp.zeros((T, N, H), dtype)), put[1]
         last = layer.forward(put[0], w, list(mine), place, kept, backwards)
         found = [place, *kept, *last]
-        layer.backward(D, w, mine, place, kept, slopes[:, :, part], ends, backwards)
+        D = layer.backward(w, mine, place, kept, slopes[:, :, part], ends, backwards)
         dx = xp.zeros(x.shape, dtype)
         layer.into_inputs(D, w, dx, add=False)
         return [a if xp is np else a.get() for a in (*found, *D, *ends, dx)]
