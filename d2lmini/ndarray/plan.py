@@ -90,6 +90,7 @@ class CallPlan:
                 return (self.kernel(np, *arrays),)
             return (self.compute(np, *arrays, **attrs),)
         result = self.compute(np, *arrays, **attrs)
+        self.kernel = getattr(self.compute, "kernel", None)  # a composed op's program
         spec = self.outputs[0]
         if type(result) is not np.ndarray:
             return (np.array(result, spec.dtype, order="C"),)

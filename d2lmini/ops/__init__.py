@@ -1,8 +1,8 @@
 """Every operation, declared once: importing this package fills the registry.
 
 `core` defines what an op is. The families follow in an order in which they can be read; modules
-import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `fluent`
-comes last: it derives the operators and methods of values from the ops declared before.
+import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `methods`
+comes last: it derives the methods of values from the ops declared before.
 
 >>> from d2lmini.ops.core import registry
 >>> registry["exp"]
@@ -19,6 +19,8 @@ from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients 
 from d2lmini.ops import amp_casts  # the casts of mixed precision
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
+from d2lmini.ops import fluent  # operators and functions of values
+from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
 from d2lmini.ops import bits  # and, or, xor, not of integers and bool
@@ -73,4 +75,4 @@ from d2lmini.ops import update_norms  # lamb_update_phase1, multi_lars, all_fini
 from d2lmini.ops import update_multi  # one task for all parameters
 from d2lmini.ops import compress  # gradients in 2 bits
 
-from d2lmini.ops import fluent  # operators, functions and methods of values
+from d2lmini.ops import methods  # x.sum(), x.reshape(...)

@@ -312,6 +312,20 @@ class Op(Facts):
         is_output = base == "y" and "y" not in self.input_names
         return Y if is_output else self.input_names.index(base), part or None
 
+    def saved_of(self, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """What the rule wants kept (`keeps`) of a call's inputs and outputs: values, shapes,
+        dtypes; lists of these for several outputs and for any number of inputs."""
+        saved: list[Any] = []
+        for place, part in self.keeps:
+            if place == Y or self.variadic:
+                kept: Any = outs if place == Y else inputs
+                kept = [x if part is None else getattr(x, part) for x in kept]
+                saved.append(kept[0] if place == Y and len(outs) == 1 else kept)
+                continue
+            kept = inputs[place] if place < len(inputs) else None
+            saved.append(kept if kept is None or part is None else getattr(kept, part))
+        return saved
+
     def gradients(
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
@@ -509,13 +523,17 @@ def op(name: str | Callable | None = None, **rules: Any) -> Any:
     """Declare an op (see the module's docstring). The keywords are those of `Op`."""
 
     def declare(compute: Callable[..., Any]) -> Op:
-        declared = Op(compute, name if isinstance(name, str) else compute.__name__, **rules)
-        for op_name in (declared.name, *declared.aliases):
-            assert op_name not in registry, f"op {op_name} is declared twice"
-            registry[op_name] = declared
-        return declared
+        return declare_op(Op(compute, name if isinstance(name, str) else compute.__name__, **rules))
 
     return declare(name) if callable(name) else declare
+
+
+def declare_op(declared: Any) -> Any:
+    """Enter an op in the registry under each of its names; returns the op."""
+    for op_name in (declared.name, *declared.aliases):
+        assert op_name not in registry, f"op {op_name} is declared twice"
+        registry[op_name] = declared
+    return declared
 
 
 def as_specs(inferred: Any) -> list[Spec]:

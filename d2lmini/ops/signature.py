@@ -43,8 +43,9 @@ class Signature(NamedTuple):
         return self._replace(words=tuple([word for word in self.words if word not in words]))
 
 
-def signature_of(compute: Callable[..., Any]) -> Signature:
-    """The stated signature, else the one read from the function."""
+def signature_of(compute: Callable[..., Any], skip: int = 1) -> Signature:
+    """The stated signature, else the one read from the function without its first parameters:
+    `xp`; a formula (`composed.py`) has none to skip."""
     stated: Signature | None = getattr(compute, "signature", None)
     if stated is not None:
         return stated
@@ -52,10 +53,10 @@ def signature_of(compute: Callable[..., Any]) -> Signature:
     n, keywords = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     variadic = bool(code.co_flags & 0x04)  # CO_VARARGS: the function has *data
     names = code.co_varnames
-    n_required = n - 1 - len(compute.__defaults__ or ())
+    n_required = n - skip - len(compute.__defaults__ or ())
     annotations = {k: v for k, v in compute.__annotations__.items() if k in names[n:keywords]}
     return Signature(
-        (names[keywords],) if variadic else names[1:n], names[n:keywords],
+        (names[keywords],) if variadic else names[skip:n], names[n:keywords],
         compute.__kwdefaults__ or {}, annotations, n_required, variadic,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini.ops.core import registry
-from d2lmini.ops.fluent import METHODS
+from d2lmini.ops.methods import METHODS
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.json_format import load_json, tojson
 from d2lmini.symbol.namespaces import HINTS

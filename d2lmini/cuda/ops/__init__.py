@@ -7,7 +7,6 @@ cuBLAS (`products`) is registered here.
 from d2lmini.cuda import products
 from d2lmini.cuda.ops import (
     convolve,
-    cross_entropy,
     index,
     normalize,
     pool,
