@@ -401,11 +401,11 @@ def rnn_layer(
 def _(
     g, y, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL
 ):  # fmt: skip
-    parameters = Weights(i2h_weight, h2h_weight, i2h_bias, h2h_bias)
-    states = _given(state, state_cell)
-    heads = [None, *g[1 : len(states)]]
+    parameters, states = (i2h_weight, h2h_weight, i2h_bias, h2h_bias), _given(state, state_cell)
+    g_cell = g[1 : len(states)]
     if modes.recording:
-        return gradients_by_steps(g[0], heads[1:], data, parameters, states, mode)
+        return gradients_by_steps([g[0], *g_cell], (data, *parameters, *states), needs, mode)
+    heads = [None, *g_cell]
     return _gradients(g[0], y, data, parameters, states, heads, needs[0], mode=mode)
 
 
