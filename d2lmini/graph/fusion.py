@@ -41,6 +41,7 @@ from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
 from d2lmini.graph.reductions import aligned, axes_of_reduction, is_reduction
 from d2lmini.graph.steps import steps_of
+from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import kept_shape
 
@@ -56,7 +57,7 @@ ROW_BYTES = 1 << 21
 #: at least, or else reading them takes longer than what the group saves.
 RUN_BYTES = 1 << 12
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
-SMALLEST = 1 << 16
+SMALLEST = BLOCKED
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
 SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.

@@ -69,6 +69,7 @@ class Program:
     cost          of one call
     predicted_us  predicted run time
     parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
+    xp            the array module of its device
     replays       its recordings as CUDA graphs, where such are wanted; see `cuda.cuda_graph`
     arenas        where its calls find memory for intermediate results
 
@@ -86,8 +87,8 @@ class Program:
         most_parts: int = 1,
     ):
         self._ctx = ctx or cpu()
-        self._xp = device_of(self._ctx).xp
-        outputs = inlined(outputs, kind_of(self._xp))
+        self.xp = device_of(self._ctx).xp
+        outputs = inlined(outputs, kind_of(self.xp))
         self.name = name
         self.inputs = list(inputs)
         self.outputs = list(outputs)
@@ -96,7 +97,7 @@ class Program:
         nodes = [node for node in topological(outputs) if node.op is not None]
         changed = mutated_by(nodes)
         self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
-        writer = Writer(name, self.inputs, self.outputs, most_parts, self._xp is not np)
+        writer = Writer(name, self.inputs, self.outputs, most_parts, self.xp is not np)
         self.source = writer.text
         self.plan = writer.layout.plan
         self.parts = writer.parts
@@ -159,7 +160,7 @@ class Program:
 
     def bind(self, arena: Callable[[int, Any, Any], Any] | None) -> Run:
         """The function for an arena: with names for what will lie there."""
-        return self._make(self._xp, arena)
+        return self._make(self.xp, arena)
 
     def function(self) -> Run:
         """The function bound to an arena of its own, which it keeps alive."""

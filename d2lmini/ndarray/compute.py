@@ -28,7 +28,6 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray.plan import CallPlan
 from d2lmini.ops.core import ASSIGNING, Op, Spec
-from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.kernels import kind_of
 
 #: An array: its memory, its first element (None: the array is all of the memory), its spec.
@@ -102,7 +101,7 @@ class OpTask(Task):
         xp: Any = np if self.ctx.is_cpu else device_of(self.ctx).xp
         kernel: Any = self.plan.compute
         if xp is not np:
-            kernel = kernel_for(op, kind_of(xp), self.plan.inputs, self.plan.outputs)
+            kernel = self.plan.kernel_on(kind_of(xp))
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         single = len(self.outputs) == 1
         if single:

@@ -33,18 +33,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import loaders
 from d2lmini.bfloat16 import CHAR
+from d2lmini.context import cpu, current_context
+from d2lmini.engine.scheduler import thread_state
+from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, declare_op, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.kernels import Kernel, kind_of
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
-#: A call is compiled once it has read about this many elements. Compiling takes some milliseconds,
-#: as long as interpreting a tiny call a hundred times.
-COMPILE_AFTER = 1 << 21
-#: Reading no element takes a call as long as this many.
-CALL = 1 << 15
+#: A call of small arrays is compiled when it comes for this time: compiling takes some
+#: milliseconds, as long as interpreting a tiny call a hundred times. A call that reads an array of
+#: `BLOCKED` elements or more is compiled at once: programs compute such arrays in blocks, so that
+#: their sums are rounded in another way.
+COMPILED_CALL = 64
 
 
 class Composed(Op):
@@ -92,7 +97,7 @@ class Composed(Op):
     def settle(self, xp: Any, arrays: Sequence[Any], attrs: dict, results: list, out: Any) -> Any:
         """The results of a call on arrays as `compute` returns them, in `out` if given."""
         if self.finish is not None and self.mutated(len(arrays), attrs):
-            self.finish(xp, arrays, results, attrs)
+            self.finish(xp, arrays, results, {**self.defaults, **attrs})
         results = results[: len(results) - self.extra]
         if out is None:
             return results[0] if len(results) == 1 else tuple(results)
@@ -126,13 +131,14 @@ class Composed(Op):
         """The gradients of the inputs, by one call of a composed op."""
         gs = tuple([x for x in g if x is not None]) if isinstance(g, (list, tuple)) else (g,)
         constants = self.constants(attrs) if callable(self.constants) else self.constants
-        wanted = tuple(
-            [name not in constants and bool(needs[i]) for i, name in enumerate(self.input_names)]
-        )
+        given = self.input_names[: len(needs) if isinstance(needs, (list, tuple)) else None]
+        wanted = tuple([name not in constants and bool(needs[i]) for i, name in enumerate(given)])
         grads: list[Any] = [None] * len(wanted)
         if not any(wanted):
             return grads
-        values, facts = [], {}
+        values: list[Any] = []
+        # The mode and the random key are those of the forward pass.
+        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
         for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
             if part is not None:
                 facts[f"kept{i}"] = kept
@@ -175,10 +181,14 @@ class Composed(Op):
                 else:
                     saved.append(next(rest) if count else None)
             if self.rule_of_its_own is None:
-                own = {name: attrs[name] for name in (*self.attr_names, *self.injects)}
+                own = {name: attrs[name] for name in self.attr_names}
+                own |= {name: attrs[f"forward_{name}"] for name in self.injects}
                 grads: Any = pull_back(self, gs, saved, wanted, own)
             else:
-                own = {name: attrs[name] for name in self.rule_attrs}
+                own = {
+                    name: attrs[f"forward_{name}" if name in self.injects else name]
+                    for name in self.rule_attrs
+                }
                 if self.selective:
                     own["needs"] = wanted
                 grads = self.rule_of_its_own(gs[0] if n == 1 else gs, *saved, **own)
@@ -188,7 +198,7 @@ class Composed(Op):
 
         formula.__doc__ = f"The gradient of {self.name}."
         facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
-        words = (*self.attr_names, *self.injects, *facts)
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
         inputs = tuple([f"g{i}" for i in range(n)])
         for count, name in kept:
             inputs += (name,) if count > 0 else tuple([f"{name}{i}" for i in range(-count)])
@@ -322,13 +332,13 @@ def interpret(op: Composed, xp: Any, arrays: Sequence[Any], attrs: dict) -> list
 
 class Runner:
     """The implementation of a composed op for one plan: arrays of the same shapes and dtypes, and
-    equal attributes. It interprets the first calls, and compiles what comes often enough."""
+    equal attributes. It interprets the first calls of small arrays, then compiles the formula."""
 
-    __slots__ = ("kernel", "op", "program", "read")
+    __slots__ = ("calls", "kernel", "op", "program")
 
     def __init__(self, op: Composed):
         self.op = op
-        self.read = 0
+        self.calls = 0
         self.program: Any = None
         #: The program for calls under the engine's lock that want new arrays, once it is compiled.
         self.kernel: Any = None
@@ -336,12 +346,17 @@ class Runner:
     def __call__(self, xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         program = self.program
         if program is None:
-            self.read += CALL + sum([a.size for a in arrays if a is not None])
-            if self.read < COMPILE_AFTER:
+            self.calls += 1
+            given = [a for a in arrays if a is not None]
+            is_small = self.calls < COMPILED_CALL and all([a.size < BLOCKED for a in given])
+            if (is_small and xp is np) or attrs.get("rng") is not None:
                 return self.op.compute(xp, *arrays, out=out, **attrs)
-            specs = [a if a is None else Spec(a.shape, a.dtype) for a in arrays]
-            program = self.program = loaders["FormulaProgram"]()(self.op, specs, attrs)
-            self.kernel = program.kernel()
+            specs = tuple([a if a is None else Spec(a.shape, a.dtype) for a in arrays])
+            task = thread_state.task
+            ctx = cpu() if xp is np else task.ctx if task else current_context()
+            program = loaders["compiled_formula"]()(self.op, specs, attrs, ctx)
+            if xp is np:  # another call may run on another GPU
+                self.program, self.kernel = program, program.kernel()
         return self.op.settle(xp, arrays, attrs, program.run(arrays, out), out)
 
 

@@ -71,7 +71,6 @@ def test_backward_of_dropout_draws_the_same_mask_again(axes):
 
 
 def test_rrelu_draws_slopes_in_training_and_its_gradient_knows_them(training):
-    leaky = registry["LeakyReLU"]
     x = array(100, 100)
     bounds = {"act_type": "rrelu", "lower_bound": 0.2, "upper_bound": 0.4}
     y = nd.LeakyReLU(x, **bounds)
@@ -79,9 +78,11 @@ def test_rrelu_draws_slopes_in_training_and_its_gradient_knows_them(training):
     below = x.asnumpy() < 0
     assert (slopes[~below] == 1).all()
     assert 0.2 <= slopes[below].min() < 0.21 and 0.39 < slopes[below].max() <= 0.4
-    dx = leaky.rule(nd.ones(x.shape, dtype="float64"), y, x, x.shape, None, None, act_type="rrelu",
-                    slope=0.25)  # fmt: skip
-    np.testing.assert_allclose(dx.asnumpy(), slopes)
+    x.attach_grad()
+    with autograd.record():
+        y = nd.LeakyReLU(x, **bounds)
+    y.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), (y / x).asnumpy())
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -145,9 +146,9 @@ def test_gradient_of_batch_norm(fix_gamma, training):
 
     y = [nd.array(a, dtype="float64") for a in op.compute(np, *(a.copy() for a in arrays), **attrs)]
     x, gamma = (nd.array(a, dtype="float64") for a in arrays[:2])
-    g = [nd.array(head, dtype="float64")] + [nd.ones(3, dtype="float64")] * 2
-    options = {k: attrs[k] for k in op.rule_attrs}
-    grads = op.rule(g, y, x, x.shape, x.dtype, gamma, gamma.dtype, **options)
+    beta = nd.array(arrays[2], dtype="float64")
+    g = [nd.array(head, dtype="float64"), None, None]
+    grads = op.gradients(g, op.saved_of([x, gamma, beta], y), attrs, ALL)
     analytic = sum((d * v.asnumpy()).sum() for d, v in zip(directions, grads))
     np.testing.assert_allclose(analytic, (f(1e-6) - f(-1e-6)) / 2e-6, rtol=1e-6)
     assert not (fix_gamma and grads[1].asnumpy().any())
@@ -162,9 +163,9 @@ def test_batch_norm_takes_half_precision_data_with_single_precision_parameters(t
     np.testing.assert_allclose(y.asnumpy().std((0, 2)), 1, rtol=1e-2)
     op = registry["BatchNorm"]
     attrs = {**op.defaults, "training": True}
-    g = [nd.ones(x.shape, dtype="float16"), one, one]
-    options = {k: attrs[k] for k in op.rule_attrs}
-    dx, dgamma, *_ = op.rule(g, [y, one, one], x, x.shape, x.dtype, one, one.dtype, **options)
+    g = [nd.ones(x.shape, dtype="float16"), None, None]
+    saved = op.saved_of([x, one, zero], [y, one, one])
+    dx, dgamma, *_ = op.gradients(g, saved, attrs, ALL)
     assert dx.dtype == np.float16 and dgamma.dtype == np.float32
 
 
