@@ -19,8 +19,11 @@ with zeros in between, and one sum over a skewed view of the columns adds up all
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
@@ -47,15 +50,14 @@ def cost(N: int, w: Shape, geo: Geometry) -> float:
 def is_small(w: Shape, geo: Geometry, groups: int) -> bool:
     """Would a product for each image have too few columns for a weight of shape w?"""
     places = prod(geo.out)
-    return groups == 1 and places < 256 and prod(w) > 1 << (10 if places < 64 else 17)
+    return places < 256 and prod(w) // groups > 1 << (10 if places < 64 else 17)
 
 
 class _Tiles:
     """The tiles of a convolution, and the layout of their columns and outputs."""
 
-    def __init__(self, xp: Any, N: int, w: Shape, geo: Geometry, groups: int, factor: int = 1):
-        """factor: how much more memory than its columns a tile needs."""
-        self.xp, self.geo, self.groups = xp, geo, groups
+    def __init__(self, N: int, w: Shape, geo: Geometry, groups: int, factor: int):
+        self.geo, self.groups = geo, groups
         self.side_by_side = is_small(w, geo, groups)
         columns = TILE_ELEMENTS // (groups * prod(w[1:]) * factor)
         if self.side_by_side:
@@ -82,11 +84,11 @@ class _Tiles:
 
     def columns(self, padded: Any, tile: Tile) -> Any:
         """The windows of a tile, copied: (images, G, C/G*taps, places)."""
-        windows = windows_of(self.xp, padded, tile, self.geo)
+        windows = windows_of(np, padded, tile, self.geo)
         if self.side_by_side:
-            windows = self.xp.moveaxis(windows, 0, 1 + len(self.geo.kernel))
+            windows = np.moveaxis(windows, 0, 1 + len(self.geo.kernel))
         columns = self.scratch("columns", windows.shape, padded.dtype)
-        copy(self.xp, windows, columns)
+        copy(np, windows, columns)
         return self.matrices(columns, tile)
 
     def outputs(self, y: Any, tile: Tile) -> Any:
@@ -101,11 +103,18 @@ class _Tiles:
         return a.reshape(images, self.groups, -1, prod(tile.shape) // images)
 
 
+@lru_cache(maxsize=1024)
+def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int, factor: int = 1) -> _Tiles:
+    """The tiles of N images for a weight of shape w. factor: how much more memory than its columns
+    a tile needs."""
+    return _Tiles(N, w, geo, groups, factor)
+
+
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
     """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
     N, F = y.shape[:2]
     padded = with_zeros(xp, x, geo)
-    tiles = _Tiles(xp, N, w.shape, geo, groups)
+    tiles = _tiles_of(N, w.shape, geo, groups)
     w = w.reshape(groups, F // groups, -1)
     flat = y.reshape(N, groups, F // groups, prod(geo.out))
 
@@ -128,7 +137,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
     N, F = g.shape[:2]
     padded = with_zeros(xp, x, geo)
-    tiles = _Tiles(xp, N, dw.shape, geo, groups)
+    tiles = _tiles_of(N, dw.shape, geo, groups)
     # Each part of the batch has its own sum: the total does not depend on the order of completion.
     total = dw.reshape(1, groups, F // groups, -1)
     parts = len(tiles.parts)
@@ -154,10 +163,10 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     if all(s == 1 for s in geo.stride) and not is_small(w.shape, geo, groups):
         wide = geo._replace(out=(geo.out[0], *geo.padded[1:]))
         margin = sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo)))
-        tiles = _Tiles(xp, N, w.shape, wide, groups, 1 + -(-2 * margin // prod(wide.out)))
+        tiles = _tiles_of(N, w.shape, wide, groups, 1 + -(-2 * margin // prod(wide.out)))
         add = _add_shifted
     else:
-        tiles = _Tiles(xp, N, w.shape, geo, groups)
+        tiles = _tiles_of(N, w.shape, geo, groups)
         add = _add_windows
     tiles.for_each(lambda _part, tile: add(xp, padded[tile.n], g, across, tile, geo, tiles))
     if padded is not dx:

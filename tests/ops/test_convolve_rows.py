@@ -64,12 +64,14 @@ def test_the_bias_is_added_once_to_each_output(monkeypatch, way):
     for _ in range(30):
         monkeypatch.setattr(conv_toeplitz, "TILE", int(rng.choice((1, 5000, 1 << 24))))
         monkeypatch.setattr(conv_im2col, "TILE_ELEMENTS", int(rng.choice((1, 500, 1 << 19))))
+        conv_im2col._tiles_of.cache_clear()
         geo, x, w, g = draw_case(rng)
         bias = rng.normal(size=len(w))
         y, plain_y = (np.full(g.shape, np.nan) for _ in range(2))
         way.convolve(np, x, w, geo, 1, y, bias)
         way.convolve(np, x, w, geo, 1, plain_y)
         np.testing.assert_array_equal(y, plain_y + bias.reshape(-1, *(1,) * len(geo.out)))
+    conv_im2col._tiles_of.cache_clear()
 
 
 def test_arrays_may_lie_in_memory_as_they_like():

@@ -213,8 +213,10 @@ def test_convolution_is_the_same_by_tiles_of_any_size(
         monkeypatch.setattr(conv_im2col, "is_small", lambda *_, small=side_by_side: small)
         for elements in (1 << 18, 2000, 300, 60, 1):
             monkeypatch.setattr(conv_im2col, "TILE_ELEMENTS", elements)
+            conv_im2col._tiles_of.cache_clear()
             for got, want in zip(all_three(), whole):
                 np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    conv_im2col._tiles_of.cache_clear()
 
 
 def test_one_product_is_three_views_of_itself():
