@@ -212,4 +212,4 @@ def pool_backward(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
 
 
 def _sizes(x: Any, pool: Any) -> list[int]:
-    return [x.size // max(prod(pool.size), 1), *sizes_of(pool)]
+    return [x.size // max(prod(pool.size), 1), *sizes_of(pool, without="dilate")]

@@ -104,11 +104,12 @@ def _launch(
     )
 
 
-def sizes_of(geo: Any) -> list[int]:
-    """All fields of a geometry, filled up in front to three numbers each, as the kernels take
-    them."""
+def sizes_of(geo: Any, without: str = "") -> list[int]:
+    """All fields of a geometry except one, filled up in front to three numbers each, as the kernels
+    take them."""
     return [
         n
         for name, sizes in zip(geo._fields, geo)
+        if name != without
         for n in (int(name != "pad"),) * (3 - len(sizes)) + tuple(sizes)
     ]
