@@ -30,17 +30,10 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
-from d2lmini.ops.update import (
-    like_weight32,
-    mp_sgd_mom_update,
-    mp_sgd_update,
-    sgd_mom_update,
-    sgd_update,
-    with_master,
-)
+from d2lmini.ops.update import Step, like_weight32, step_of
 
 #: Elements of a block: all arrays of a step and its temporaries stay in the L2 cache.
 BLOCK = 1 << 16
@@ -107,22 +100,29 @@ def run(
     if xp is not np:
         run.kernels[kind_of(xp)](xp, steps, groups, outs)
         return
-    flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
-    places = [out.reshape(-1) for out in outs]
+    updates: list[Step] = []
+    for i, step in enumerate(steps):
+        dtype = outs[i].dtype
+        if i and step == steps[i - 1] and dtype == outs[i - 1].dtype:
+            updates.append(updates[-1])
+        else:
+            updates.append(step_of(xp, step.op, step.attrs, dtype, step.mixed))
 
     def body(i: int, begin: int, end: int) -> None:
+        arrays = (*groups[i], outs[i])
+        if end - begin == outs[i].size <= BLOCK and outs[i].ndim:
+            updates[i](*arrays)
+            return
+        flat = [a.reshape(-1) for a in arrays]
         for at in range(begin, end, BLOCK):
-            part = slice(at, min(at + BLOCK, end))
-            take_step(np, steps[i], [a[part] for a in flat[i]], places[i][part])
+            updates[i](*[a[at : min(at + BLOCK, end)] for a in flat])
 
-    over_pieces(places, body)
+    over_pieces(outs, body)
 
 
 def take_step(xp: Any, step: UpdateStep, arrays: Sequence[Any], out: Any) -> None:
-    if step.mixed:
-        with_master(step.op, xp, *arrays, out=out, **step.attrs)
-    else:
-        step.op.compute(xp, *arrays, out=out, **step.attrs)
+    """Run one step."""
+    step_of(xp, step.op, step.attrs, out.dtype, step.mixed)(*arrays, out)
 
 
 def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
@@ -211,7 +211,7 @@ def _declare(rule: Op) -> None:
         f"preloaded_multi_{rule.name}", infer=_infer(rule),
         outputs=lambda *, num_weights, **_: num_weights,
         mutates=_states(width) if width > 2 else (), elementwise=True, flops=rule.flops, grad=None,
-        counted_inputs=names, symbolic=rule is not sgd_mom_update, free_dtypes=("data",),
+        counted_inputs=names, symbolic=rule.name != "sgd_mom_update", free_dtypes=("data",),
     )  # fmt: skip
     @with_signature(
         signature, f"`{rule.name}` of ({', '.join(own.inputs)}) ..., lrs, wds; the new weights."
@@ -229,8 +229,8 @@ def _declare(rule: Op) -> None:
         return outs
 
 
-for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
-    _declare(_rule)
+for _name in ("sgd_update", "sgd_mom_update", "mp_sgd_update", "mp_sgd_mom_update"):
+    _declare(registry[_name])
 
 
 def _one_factor(factor: Spec, *data: Spec) -> tuple:
