@@ -157,13 +157,13 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
 @update(3, mp=True)
 def sgd_update(xp, w, g, *, lr, wd, lazy_update: bool = True):
     """w - lr * (g + wd * w)"""
-    return w - lr * (g + wd * w)
+    return w - (lr * g + lr * wd * w)
 
 
 @update(5, mp=True)
 def sgd_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, lazy_update: bool = True):
     """mom = momentum * mom - lr * (g + wd * w), then w + mom. After Polyak (1964)."""
-    mom = momentum * mom - lr * (g + wd * w)
+    mom = momentum * mom - (lr * g + lr * wd * w)
     return w + mom, mom
 
 
@@ -174,7 +174,7 @@ def nag_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0):
 
     (MXNet 1.9 uses the new weight for the momentum's weight decay if the update is in place, else
     the old weight; here it is always the old weight.)"""
-    d = lr * (g + wd * w)
+    d = lr * g + lr * wd * w
     mom = momentum * mom - d
     return w + (momentum * mom - d), mom
 
@@ -193,5 +193,5 @@ def signsgd_update(xp, w, grad, *, lr, wd):
 def signum_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, wd_lh: float = 0.0):
     """mom = momentum * mom - (1 - momentum) * (g + wd * w), then (1 - lr * wd_lh) * w +
     lr * sign(mom): weight decay `wd` applies to the momentum, `wd_lh` to the weight directly."""
-    mom = momentum * mom - (1 - momentum) * (g + wd * w)
+    mom = momentum * mom - ((1 - momentum) * g + (1 - momentum) * wd * w)
     return (1 - lr * wd_lh) * w + lr * xp.sign(mom), mom

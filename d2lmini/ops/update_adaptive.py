@@ -113,7 +113,7 @@ def _adagrad_update(xp, w, g, history, *, lr, wd, epsilon: float = 1e-7):
     """history += g^2; w - lr * (g / sqrt(history + epsilon) + wd * w).
     After Duchi et al. (2011)."""
     history = history + g * g
-    return w - lr * (g / xp.sqrt(history + epsilon) + wd * w), history
+    return w - (lr * g / xp.sqrt(history + epsilon) + lr * wd * w), history
 
 
 @update(11)

@@ -4,7 +4,7 @@ A formula is a function of values: the weight, the gradient, the states and the 
 returns the new weight and the new states:
 
 >>> def polyak(xp, w, g, mom, *, lr, wd, momentum: float):
-...     mom = momentum * mom - lr * (g + wd * w)
+...     mom = momentum * mom - (lr * g + lr * wd * w)
 ...     return w + mom, mom
 >>> formula = Formula(polyak)
 >>> print(formula.program({**formula.defaults, "rescale_grad": 0.5, "wd": 0.01}).text)
@@ -32,12 +32,13 @@ The time of an update is the time of its passes over the arrays. So the calls of
 by a trace (`ops.symbolic`), become fewer by three laws:
 
     x * 0, y + 0, x * 1     are no calls: `g + wd * w` is g where wd is 0
-    (x * a) * b             is x * (a * b), and x * a * y * b is x * (a * b) * y
-    (x * a + y * b) * c     is x * (a * c) + y * (b * c)
+    (x * a) * b             is x * (a * b), and (x * a) * (y * b) is x * (a * b) * y
+    (x * a) / y             is (x / y) * a
 
-The factors a, b, c are numbers that the host multiplies. float16 cannot hold every product of
-factors; there the last two laws are not used. Then each value gets memory. A new state overwrites
-the old state as soon as nothing reads that any more, and so do the values that lead to it.
+The factors a, b are numbers, which the host multiplies. So a formula says `lr * g + lr * wd * w`:
+two factors, where `lr * (g + wd * w)` has three. float16 cannot hold every product of factors;
+there the last two laws are not used. Then each value gets memory. A new state overwrites the old
+state as soon as nothing reads that any more, and so do the values that lead to it.
 """
 
 from __future__ import annotations
@@ -100,99 +101,70 @@ def _compute(ufunc: str, x: Any, y: Any) -> Any:
     if isinstance(x, str) or isinstance(y, str):
         return None
     x, y = (v.text if isinstance(v, Number) else repr(v) for v in (x, y))
-    return Number(f"over({x}, {y})" if ufunc == "divide" else f"({x} {_SYMBOLS[ufunc]} {y})")
+    if ufunc in _SYMBOLS:
+        return Number(f"({x} {_SYMBOLS[ufunc]} {y})")
+    return Number(f"over({x}, {y})" if ufunc == "divide" else f"(-{x})")
 
 
 class _Trace(SymbolicModule):
-    """The array module whose expressions are names of arrays and Numbers. It keeps the calls; equal
-    calls are one."""
+    """The array module whose expressions are names of arrays and Numbers. calls: by the names of
+    their results; equal calls are one. merges: factors meet."""
 
-    def __init__(self) -> None:
-        self.calls: dict[Call, str] = {}
+    def __init__(self, merges: bool) -> None:
+        self.merges = merges
+        self.calls: dict[str, Call] = {}
+        self.names: dict[Call, str] = {}
 
     def call(self, ufunc: Any, args: Sequence[Any], loop: Any, result: np.dtype) -> Any:
-        name = ufunc.__name__
-        x, *rest = (a.expr if isinstance(a, Proxy) else a for a in args)
-        if name == "less" and isinstance(x, Number):
-            return False  # a number that may be negative is a constant of the trace
-        if name == "negative" and isinstance(x, Number):
-            return self.proxy(Number(f"(-{x.text})"))
-        if not rest:
-            return self.record(name, x)
-        y = rest[0]
-        if name == "divide" and not isinstance(y, str):
-            name, y = "multiply", _compute("divide", 1, y)
-        if name == "multiply" and not isinstance(x, str):
-            x, y = y, x
-        known = _compute(name, x, y)
-        return self.record(name, x, y) if known is None else self.proxy(known)
+        return self.proxy(self.named(ufunc.__name__, *map(_expr, args)))
 
     def clip(self, x: Proxy, low: Any, high: Any, out: Any = None) -> Any:
-        return self.record("clip", *(a.expr if isinstance(a, Proxy) else a for a in (x, low, high)))
-
-    def record(self, ufunc: str, *args: Any) -> Proxy:
-        """The result of a call."""
-        return self.proxy(self.calls.setdefault(Call(ufunc, args), f"_{len(self.calls)}"))
+        return self.proxy(self.record("clip", *map(_expr, (x, low, high))))
 
     def proxy(self, expr: Any) -> Any:
         """The value in the formula. A Python number needs no proxy."""
         known = isinstance(expr, (str, Number))
         return Proxy(self, expr, np.dtype("float32")) if known else expr
 
-
-def _shorten(
-    calls: dict[str, Call], results: Sequence[str], merges: bool
-) -> tuple[dict[str, Call], dict[str, str]]:
-    """The calls after the laws of this module, and the new name of each value."""
-    readers: dict[Any, list[str]] = {name: [""] for name in results}
-    for name, call in reversed(calls.items()):
-        for arg in call.args if name in readers else ():
-            readers.setdefault(arg, []).append(name)
-    live = {name: call for name, call in calls.items() if name in readers}
-    scaled = {name for name, call in live.items() if call.scales} if merges else set()
-    sums = {
-        name
-        for name, call in live.items()
-        if call.ufunc in ("add", "subtract") and len(readers[name]) == 1
-        and scaled.issuperset((*call.args, *readers[name]))
-    }  # fmt: skip
-    products = {name for name, call in live.items() if call.ufunc == "multiply"}
-    # Arrays times a number, where each reader takes the factor.
-    absorbed = {name for name in scaled if (sums | products).issuperset(readers[name])}
-    new: dict[str, Call] = {}
-    value: dict[str, str] = {}
-
-    def add(ufunc: str, *args: Any) -> str:
-        new[name := f"v{len(new)}"] = Call(ufunc, args)
+    def record(self, ufunc: str, *args: Any) -> str:
+        """The name of the result of a call."""
+        name = self.names.setdefault(Call(ufunc, args), f"v{len(self.names)}")
+        self.calls[name] = Call(ufunc, args)
         return name
 
-    def factor_of(name: Any) -> tuple[Any, Any]:
-        factor: Any = 1
-        while name in absorbed:
-            name, own = live[name].args
-            factor = _compute("multiply", own, factor)
-        return factor, name
+    def named(self, ufunc: str, x: Any, y: Any = None) -> Any:
+        """The expression of a call, after the laws of this module."""
+        if ufunc == "less" and isinstance(x, Number):
+            return False  # a number that may be negative is a constant of the trace
+        if ufunc == "divide" and not isinstance(y, str):
+            ufunc, y = "multiply", _compute("divide", 1, y)
+        if ufunc == "multiply" and not isinstance(x, str):
+            x, y = y, x
+        known = _compute(ufunc, x, y)
+        if known is not None:
+            return known
+        if ufunc not in ("multiply", "divide"):
+            return self.record(ufunc, *(arg for arg in (x, y) if arg is not None))
+        x, factor = self.factor_of(x)
+        if ufunc == "divide":
+            return self.scaled(self.record("divide", x, y), factor)
+        if isinstance(y, str):
+            y, other = self.factor_of(y)
+            return self.record("multiply", self.scaled(x, _compute("multiply", factor, other)), y)
+        return self.scaled(x, _compute("multiply", factor, y))
 
-    def scale(name: str, factor: Any) -> str:
-        if name in sums:
-            parts = (factor_of(arg) for arg in live[name].args)
-            terms = [scale(arg, _compute("multiply", own, factor)) for own, arg in parts]
-            return add(live[name].ufunc, *terms)
-        name = value.get(name, name)
-        return name if factor == 1 else add("multiply", name, factor)
+    def factor_of(self, name: str) -> tuple[str, Any]:
+        """(x, factor) of an array x * factor."""
+        call = self.calls.get(name)
+        is_scaled = self.merges and call is not None and call.scales
+        return call.args if is_scaled else (name, 1)  # type: ignore[union-attr, return-value]
 
-    for name, call in live.items():
-        if name in absorbed or name in sums:
-            continue
-        if call.ufunc != "multiply":
-            value[name] = add(call.ufunc, *(value.get(arg, arg) for arg in call.args))
-            continue
-        (a, x), (b, y) = map(factor_of, call.args)
-        if call.scales:
-            value[name] = scale(x, _compute("multiply", a, y))
-        else:
-            value[name] = add("multiply", scale(x, _compute("multiply", a, b)), scale(y, 1))
-    return new, value
+    def scaled(self, name: str, factor: Any) -> str:
+        return name if factor == 1 else self.record("multiply", name, factor)
+
+
+def _expr(value: Any) -> Any:
+    return value.expr if isinstance(value, Proxy) else value
 
 
 def _write(
@@ -200,6 +172,10 @@ def _write(
 ) -> list[str]:
     """The calls as lines of text. results: the array to write -> the value; numbers: collects the
     name of each number."""
+    read = set(results.values())
+    for name in reversed(calls):
+        read.update(calls[name].args if name in read else ())
+    calls = {name: call for name, call in calls.items() if name in read}
     at = {name: k for k, name in enumerate(calls)}
     last = {arg: at[name] for name, call in calls.items() for arg in call.args}
     last |= dict.fromkeys(results.values(), len(calls))
@@ -295,16 +271,13 @@ class Formula:
 
 @lru_cache(maxsize=256)
 def _program(formula: Formula, known: tuple[tuple[str, Any], ...], merges: bool) -> Program:
-    xp = _Trace()
+    xp = _Trace(merges)
     words = formula.signature.words
     attrs = {word: xp.proxy(Number(word)) for word in words} | dict(known)
     values = trace(xp, formula, [xp.proxy(name) for name in formula.inputs], attrs)
-    names = [value.expr for value in values]
-    calls, renamed = _shorten({name: call for call, name in xp.calls.items()}, names, merges)
-    places = ("out", *formula.changes)
-    results = dict(zip(places, [renamed.get(name, name) for name in names], strict=True))
+    results = dict(zip(("out", *formula.changes), map(_expr, values), strict=True))
     numbers: dict[Any, str] = {}
-    lines = _write(calls, results, formula.inputs, numbers)
+    lines = _write(xp.calls, results, formula.inputs, numbers)
     texts = [n.text if isinstance(n, Number) else f"({n!r})" for n in numbers]
     given = tuple([word for word in words if re.search(rf"\b{word}\b", " ".join(texts))])
     ufuncs = sorted(set(re.findall(r"\w+(?=\()", "\n".join(lines))))
