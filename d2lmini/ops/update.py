@@ -33,17 +33,16 @@ many parameters in one task, which the optimizers use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, Spec, op
-from d2lmini.ops.signature import signature_of, with_signature
+from d2lmini.ops.core import Op, Spec, op, registry
+from d2lmini.ops.signature import Signature, signature_of
 from d2lmini.ops.update_program import Formula
 
-Step = Callable[..., None]
 
 def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
     """The new weight, the gradient and the states have the spec of the weight."""
@@ -67,88 +66,105 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
 
 # -- a formula as an op ----------------------------------------------------------------------------
 
+#: The update of one parameter: step(*arrays, out).
+Step = Callable[..., None]
+
 
 def update(
     flops: float, changes: Sequence[str] = (), mp: bool = False, clip: str = "clip_gradient",
     **facts: Any,
 ) -> Callable[[Callable], Op]:  # fmt: skip
-    """Declare the op of a formula, and its form in mixed precision if `mp`. changes, clip: see
-    `Formula`; facts: as for `Op`."""
+    """Declare the op of a formula, and `mp_OP` if `mp`. changes, clip: see `Formula`; facts: as for
+    `Op`."""
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
-        own = formula.signature
-        space: dict[str, Any] = {"apply": partial(_apply, formula)}
-        exec(
-            f"def compute(xp, {', '.join(own.inputs)}, *, {', '.join(own.words)}, out=None):\n"
-            f"    attrs = dict({', '.join(f'{word}={word}' for word in own.words)})\n"
-            f"    return apply(xp, ({', '.join(own.inputs)}), attrs, out)",
-            space,
-        )
-        compute = space["compute"]
-        compute.formula, compute.__doc__ = formula, function.__doc__
-        compute.__kwdefaults__ = {**own.defaults, "out": None}
-        compute.__annotations__ = own.annotations
+        name, doc = function.__name__, function.__doc__ or ""
         how = dict(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
-        declared: Op = op(function.__name__, **how, grad=None, **facts)(compute)
+        compute = _compute(formula.signature, formula.step, doc)
+        rule: Op = op(name, **how, grad=None, **facts)(compute)
         if mp:
-            mixed(declared)
-        return declared
+            register(mixed(rule))
+        return rule
 
     return declare
 
 
-def _apply(formula: Formula, xp: Any, arrays: Sequence[Any], attrs: dict[str, Any], out: Any) -> Any:
-    """The `compute` of a formula."""
-    out = xp.empty_like(arrays[0]) if out is None else out
-    step, arrays = formula.step(xp, out.dtype, attrs), (*arrays, out)
-    step(*([a.reshape(1) for a in arrays] if xp is np and not out.ndim else arrays))
-    return out
+def _compute(signature: Signature, bind: Callable[..., Step], doc: str) -> Callable:
+    """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step."""
+
+    def apply(xp: Any, arrays: Sequence[Any], attrs: dict[str, Any], out: Any) -> Any:
+        out = xp.empty_like(arrays[0]) if out is None else out
+        step, arrays = bind(xp, out.dtype, attrs), (*arrays, out)
+        step(*([a.reshape(1) for a in arrays] if xp is np and not out.ndim else arrays))
+        return out
+
+    inputs, words = signature.inputs, signature.words
+    space: dict[str, Any] = {"apply": apply}
+    exec(
+        f"def compute(xp, {', '.join(inputs)}, *, {', '.join(words)}, out=None):\n"
+        f"    attrs = dict({', '.join(f'{word}={word}' for word in words)})\n"
+        f"    return apply(xp, ({', '.join(inputs)}), attrs, out)",
+        space,
+    )
+    compute = space["compute"]
+    compute.__kwdefaults__ = {**signature.defaults, "out": None}
+    compute.__annotations__ = signature.annotations
+    compute.__doc__, compute.bind = doc, bind
+    return compute
 
 
-def step_of(xp: Any, rule: Op, attrs: dict[str, Any], dtype: np.dtype, mixed: bool) -> Step:
-    """The update of a parameter of that dtype by an op: step(*arrays, out). mixed: by the op on the
-    float32 master copy, the last array; the weight is the rounded copy."""
-    if mixed:
-        on_master = step_of(xp, rule, attrs, np.dtype("float32"), False)
-
-        def step(weight: Any, grad: Any, *rest: Any) -> None:
-            *states, weight32, out = rest
-            on_master(weight32, grad.astype(weight32.dtype), *states, weight32)
-            xp.copyto(out, weight32, casting="same_kind")
-
-        return step
-    if hasattr(rule.compute, "formula"):
-        return rule.compute.formula.step(xp, dtype, attrs)
+def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
+    """The update of parameters of that dtype by an op with these attributes."""
+    own = getattr(rule.compute, "bind", None)
+    if own is not None:
+        return own(xp, dtype, attrs)
     return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
 
 
-def with_master(rule: Op, xp: Any, *arrays: Any, out: Any, **attrs: Any) -> Any:
-    """Apply `rule` in mixed precision."""
-    out = xp.empty_like(arrays[0]) if out is None else out
-    step_of(xp, rule, attrs, out.dtype, True)(*arrays, out)
-    return out
+# -- mixed precision -------------------------------------------------------------------------------
 
 
 def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: Any) -> Op:
-    """Declare `mp_RULE`: the rule in mixed precision. at: position of `weight32` among the inputs,
-    if not last."""
+    """The op `mp_RULE`: the rule on the float32 master copy `weight32`, of which the weight is the
+    rounded copy. at: the position of `weight32` among the inputs, if not last."""
     own = signature_of(rule.compute)
     at = len(own.inputs) if at is None else at
     inputs = (*own.inputs[:at], "weight32", *own.inputs[at:])
 
-    @with_signature(
-        own._replace(inputs=inputs, n_required=len(inputs)), f"`{rule.name}` in mixed precision."
-    )
-    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-        rest = arrays[:at] + arrays[at + 1 :]
-        return with_master(rule, xp, *rest, arrays[at], out=out, **attrs)
+    def bind_master(xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
+        on_master = bind(rule, xp, np.dtype("float32"), attrs)
 
+        def step(weight: Any, grad: Any, *rest: Any) -> None:
+            *states, out = rest
+            weight32 = states.pop(at - 2)
+            on_master(weight32, grad.astype(weight32.dtype), *states, weight32)
+            xp.copyto(out, weight32, casting="same_kind")
+
+        return step
+
+    words = tuple([word for word in own.words if word != "out"])
+    compute = _compute(
+        own._replace(inputs=inputs, words=words), bind_master, f"`{rule.name}` in mixed precision."
+    )
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
-    changed = [x for x in (own.inputs[i] for i in rule.mutates) if x != "grad"]
-    how = dict(infer=infer, mutates=[*changed, "weight32"], elementwise=True, flops=rule.flops + 1)
-    declared: Op = op(name, **how, grad=None, **facts)(compute)
-    return declared
+    changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
+    return Op(
+        compute, name, infer=infer, mutates=[*changed, "weight32"], elementwise=True, grad=None,
+        flops=rule.flops + 1, **facts,  # type: ignore[operator]
+    )  # fmt: skip
+
+
+def register(rule: Op) -> Op:
+    """Enter an op into the registry."""
+    registry[rule.name] = rule
+    return rule
+
+
+@lru_cache(maxsize=256)
+def mixed_form(rule: Op) -> Op:
+    """The op in mixed precision, also of an op of which MXNet has no such form."""
+    return registry.get(f"mp_{rule.name}") or mixed(rule)
 
 
 # -- gradient descent ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import like_weight, like_weight32, mixed, update
+from d2lmini.ops.update import like_weight, like_weight32, mixed, register, update
 from d2lmini.ops.update_program import limit
 
 
@@ -102,7 +102,7 @@ def adamw_update(
     return y
 
 
-mp_adamw_update = mixed(adamw_update, at=4, **_ADAMW)
+register(mixed(adamw_update, at=4, **_ADAMW))
 
 
 # -- sums and means of squares ---------------------------------------------------------------------

@@ -33,25 +33,22 @@ from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
-from d2lmini.ops.update import Step, like_weight32, step_of
+from d2lmini.ops.update import Step, bind
 
 #: Elements of a block: all arrays of a step and its temporaries stay in the L2 cache.
 BLOCK = 1 << 16
 
 
 class UpdateStep(NamedTuple):
-    """One parameter's update: the op (elementwise, changing its states in place) and attributes.
-
-    mixed: the op runs in float32 on a master copy, which follows the op's own inputs."""
+    """One parameter's update: the op (elementwise, changing its states in place) and attributes."""
 
     op: Op
     attrs: dict[str, Any]
-    mixed: bool = False
 
     @property
     def width(self) -> int:
         """Number of arrays that the step takes."""
-        return len(self.op.input_names) + self.mixed
+        return len(self.op.input_names)
 
 
 def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
@@ -106,7 +103,7 @@ def run(
         if i and step == steps[i - 1] and dtype == outs[i - 1].dtype:
             updates.append(updates[-1])
         else:
-            updates.append(step_of(xp, step.op, step.attrs, dtype, step.mixed))
+            updates.append(bind(step.op, xp, dtype, step.attrs))
 
     def body(i: int, begin: int, end: int) -> None:
         arrays = (*groups[i], outs[i])
@@ -122,7 +119,7 @@ def run(
 
 def take_step(xp: Any, step: UpdateStep, arrays: Sequence[Any], out: Any) -> None:
     """Run one step."""
-    step_of(xp, step.op, step.attrs, out.dtype, step.mixed)(*arrays, out)
+    bind(step.op, xp, out.dtype, step.attrs)(*arrays, out)
 
 
 def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
@@ -139,12 +136,11 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
-    """Weights, what the ops of the steps change, and master copies."""
+    """Weights, and what the ops of the steps change."""
     positions, at = [], 0
     for step in attrs["steps"]:
-        positions += [at, *(at + i for i in step.op.mutates if i != 1 or not step.mixed)]
+        positions += [at, *(at + i for i in step.op.mutates)]
         at += step.width
-        positions += [at - 1] if step.mixed else []
     return positions
 
 
@@ -158,7 +154,7 @@ def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tup
             "with other settings, as momentum or multi_precision; make a new Trainer to change them"
         )
     for step, specs in zip(steps, groups_of(steps, data)):
-        like_weight32(*specs) if step.mixed else step.op.infer(*specs)
+        step.op.infer(*specs)
     return ()
 
 

@@ -27,7 +27,7 @@ from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.signature import signature_of, with_signature
-from d2lmini.ops.update import like_weight32, mixed, update
+from d2lmini.ops.update import like_weight32, mixed, register, update
 
 # -- LAMB ------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def _(xp, weight, grad, mean, var, weight32, **attrs):
     return lamb_update_phase1.compute(xp, weight32, grad, mean, var, **attrs)
 
 
-mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
+register(mixed(lamb_update_phase2, _phase2, same_shape=False))
 
 
 # -- LARS ------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ class _Trace(SymbolicModule):
         self.names: dict[Call, str] = {}
 
     def call(self, ufunc: Any, args: Sequence[Any], loop: Any, result: np.dtype) -> Any:
-        return self.proxy(self.named(ufunc.__name__, *map(_expr, args)))
+        return self.proxy(self.shorten(ufunc.__name__, *map(_expr, args)))
 
     def clip(self, x: Proxy, low: Any, high: Any, out: Any = None) -> Any:
         return self.proxy(self.record("clip", *map(_expr, (x, low, high))))
@@ -132,7 +132,7 @@ class _Trace(SymbolicModule):
         self.calls[name] = Call(ufunc, args)
         return name
 
-    def named(self, ufunc: str, x: Any, y: Any = None) -> Any:
+    def shorten(self, ufunc: str, x: Any, y: Any = None) -> Any:
         """The expression of a call, after the laws of this module."""
         if ufunc == "less" and isinstance(x, Number):
             return False  # a number that may be negative is a constant of the trace
@@ -235,11 +235,11 @@ class Formula:
         self.words, self.gradient = own.words, own.inputs[1]
         shared = {"wd": 0.0, "rescale_grad": 1.0, clip: -1.0}
         mine = [word for word in own.words if word not in shared]
-        self.defaults = shared | own.defaults
+        self.defaults: dict[str, Any] = {**shared, **own.defaults}
         self.signature = Signature(
             self.inputs,
             (*(w for w in mine if w not in _LAST), *shared, *(w for w in mine if w in _LAST)),
-            self.defaults, dict.fromkeys(("lr", *shared), "float") | own.annotations,
+            self.defaults, {**dict.fromkeys(("lr", *shared), "float"), **own.annotations},
             len(self.inputs),
         )  # fmt: skip
         #: The program depends on values of these, which may switch something off.
@@ -278,13 +278,14 @@ def _program(formula: Formula, known: tuple[tuple[str, Any], ...], merges: bool)
     results = dict(zip(("out", *formula.changes), map(_expr, values), strict=True))
     numbers: dict[Any, str] = {}
     lines = _write(xp.calls, results, formula.inputs, numbers)
-    texts = [n.text if isinstance(n, Number) else f"({n!r})" for n in numbers]
+    texts = [n.text if isinstance(n, Number) else repr(n) for n in numbers]
+    texts = [text if text[0] == "(" else f"({text})" for text in texts]
     given = tuple([word for word in words if re.search(rf"\b{word}\b", " ".join(texts))])
     ufuncs = sorted(set(re.findall(r"\w+(?=\()", "\n".join(lines))))
     name = formula.function.__name__
     text = "\n    ".join([
         f"def {name}({', '.join(('xp', 'number', *given))}):",
-        *(f"n{k} = number{text if text[0] == '(' else f'({text})'}" for k, text in enumerate(texts)),
+        *(f"n{k} = number{text}" for k, text in enumerate(texts)),
         f"{', '.join(ufuncs)} = {', '.join(f'xp.{ufunc}' for ufunc in ufuncs)}",
         f"def step({', '.join((*formula.inputs, 'out'))}):",
         *(f"    {line}" for line in lines),

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Op, invoke, registry
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.update_multi import UpdateStep
 from d2lmini.optimizer.optimizer import Declared, zeros_like
 
@@ -46,7 +47,8 @@ class Fused(Declared):
             raise NotImplementedError(f"{type(self).__name__} has no step(index, lr, wd)")
         own = vars(self)
         attrs = {name: own[name] for name in self.rule.attr_names if own.get(name) is not None}
-        attrs["lr"] = self.rate(index, lr)
+        if "lr" in self.rule.attr_set:
+            attrs["lr"] = self.rate(index, lr)
         return self.rule, attrs
 
     def rate(self, index: Any, lr: float) -> float:
@@ -94,9 +96,13 @@ class Fused(Declared):
             if not lr and self.divides_by_rate:
                 continue
             op, attrs = self.step(i, lr, wd)
-            master, inner = self._split(s) if mixed and self._is_mixed(w) else (None, s)
-            steps.append(UpdateStep(op, {**attrs, "wd": wd, **shared}, master is not None))
-            data += (w, g, *self._inputs(inner), *(() if master is None else (master,)))
+            data += (w, g)
+            if mixed and self._is_mixed(w):
+                op, (master, inner) = mixed_form(op), self._split(s)
+                data += (*self._inputs(inner), master)
+            else:
+                data += self._inputs(s)
+            steps.append(UpdateStep(op, {**attrs, "wd": wd, **shared}))
         if data:
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)
 

@@ -18,9 +18,8 @@ import numpy as np
 
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ops.core import invoke, registry
-from d2lmini.optimizer.adaptive import Means
+from d2lmini.optimizer.elementwise import Means, Momentum
 from d2lmini.optimizer.optimizer import register, zeros_like
-from d2lmini.optimizer.sgd import Momentum
 
 
 def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:

@@ -284,6 +284,8 @@ class Declared(Optimizer):
     """
 
     _fields: ClassVar[dict[str, Any]] = {}
+    _signature: ClassVar[inspect.Signature]
+    __signature__: ClassVar[inspect.Signature | None]
 
     def __init_subclass__(cls) -> None:
         types = cls.__annotations__.items()

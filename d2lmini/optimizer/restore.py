@@ -49,7 +49,8 @@ def restore(described: Any, old: Optimizer) -> tuple[Optimizer, Changes]:
         optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
     _check(optimizer, values)
     updates = max(_checked_counts(values), optimizer.num_update)
-    schedule, changes = None, []
+    schedule: Any = None
+    changes: Changes = []
     if described.get("lr_scheduler") is not None:
         schedule, changes = _schedule(described["lr_scheduler"], optimizer.lr_scheduler, updates)
     elif values.get("lr", optimizer.lr) is None:

@@ -30,7 +30,7 @@ from d2lmini.context import Context
 from d2lmini.device import roles
 from d2lmini.ndarray import NDArray, array
 from d2lmini.optimizer.optimizer import Optimizer
-from d2lmini.optimizer.restore import damage_error, restore
+from d2lmini.optimizer.restore import Changes, damage_error, restore
 
 _META = "d2lmini optimizer states"
 #: Deepest nesting of tuples in a state.
@@ -119,13 +119,14 @@ class Updater:
         """
         params = self.optimizer.param_dict
         known = {i: p._data[0] for i, p in params.items() if getattr(p, "_data", None)}
-        optimizer, changes = self.optimizer, []
+        optimizer = restored = self.optimizer
+        changes: Changes = []
         try:
             found, described = _read(states)
             if described is not None:
                 optimizer, changes = restore(described, optimizer)
-            restored = copy.copy(optimizer)
-            vars(restored).update(changes[0][1] if changes else {})
+                restored = copy.copy(optimizer)
+                restored.__dict__.update(changes[0][1])
             for index, state in found.items():
                 if index in known:
                     self._check_fits(restored, index, state, known[index])
@@ -138,7 +139,7 @@ class Updater:
         self.states = found
         self.states_synced = dict.fromkeys(found, False)
         for changed, values in changes:
-            vars(changed).update(values)
+            changed.__dict__.update(values)
         self.optimizer = optimizer
         optimizer._set_current_context(0)
 

@@ -1,9 +1,11 @@
-"""Optimizers with a learning rate for every element.
+"""Elementwise optimizers: the parameters of each and the op of its formula.
 
-The formulas are in `ops/update_adaptive.py`. This module computes what changes from step to step:
-corrections for the bias of running means that start at zero.
+The formulas are in `ops/update.py` and `ops/update_adaptive.py`. This module computes what changes
+from step to step: corrections for the bias of running means that start at zero.
 
 >>> from d2lmini import optimizer
+>>> optimizer.create("nag", learning_rate=0.1, momentum=0.9).momentum
+0.9
 >>> optimizer.create("rmsprop", gamma1=0.9).learning_rate
 0.001
 """
@@ -14,12 +16,73 @@ import math
 from typing import Any
 
 from d2lmini.ndarray import NDArray
-from d2lmini.ops import update_adaptive as ops
+from d2lmini.ops import update, update_adaptive
 from d2lmini.ops.core import Op
 from d2lmini.optimizer.fused import Fused
 from d2lmini.optimizer.optimizer import Declared, register
 
 Update = tuple[Op, dict[str, Any]]
+
+# -- gradient descent with and without momentum ----------------------------------------------------
+
+
+class Momentum(Fused):
+    """Base class: the state is the momentum, if used; in mixed precision (momentum, copy)."""
+
+    master_last = True
+    rules = (update.sgd_update, update.sgd_mom_update)
+
+    momentum: float = 0.0
+
+    @property
+    def rule(self) -> Op:  # type: ignore[override]
+        """The op without momentum, or the op with momentum."""
+        return self.rules[bool(self.momentum)]
+
+    def _inputs(self, state: Any) -> tuple[NDArray, ...]:
+        # A momentum that the user has set to 0 leaves the states unused.
+        return super()._inputs(state) if self.momentum else ()
+
+
+@register
+class SGD(Momentum):
+    """Stochastic gradient descent with momentum: `sgd_update`, `sgd_mom_update`.
+
+    `lazy_update` is for MXNet's sparse gradients; accepted and unused. `aggregate_num`, the number
+    of weights that MXNet updates at once, is unused too: d2lmini updates all weights at once."""
+
+    aggregates = True
+
+    lazy_update: bool = True
+
+
+@register
+class ccSGD(SGD):
+    """Another name for SGD."""
+
+
+@register
+class NAG(Momentum):
+    """Nesterov's accelerated gradient: `nag_mom_update`."""
+
+    rules = (update.sgd_update, update.nag_mom_update)
+
+
+@register
+class Signum(Momentum):
+    """Steps of fixed size along the momentum's sign: `signum_update`, `signsgd_update`.
+
+    `wd_lh` is Loshchilov and Hutter's weight decay, which bypasses the momentum."""
+
+    master_last = False
+    rules = (update.signsgd_update, update.signum_update)
+
+    lr: float = 0.01
+    momentum: float = 0.9
+    wd_lh: float = 0.0
+
+
+# -- a learning rate for every element ------------------------------------------------------------
 
 
 class Means(Declared):
@@ -40,7 +103,7 @@ class Means(Declared):
 class AdaGrad(Fused):
     """Divides by the root of the sum of all squared gradients so far; the state is this sum."""
 
-    rule = ops._adagrad_update
+    rule = update_adaptive._adagrad_update
 
     def __init__(self, eps: float = 1e-7, **kwargs: Any):
         super().__init__(**kwargs)
@@ -65,7 +128,9 @@ class RMSProp(Fused):
 
     @property
     def rule(self) -> Op:  # type: ignore[override]
-        return ops.rmspropalex_update if self.centered else ops.rmsprop_update
+        return (
+            update_adaptive.rmspropalex_update if self.centered else update_adaptive.rmsprop_update
+        )
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, ...]:
         return self._inputs(super().create_state(index, weight))
@@ -80,7 +145,7 @@ class AdaDelta(Fused):
     """Steps scaled by the ratio of past step sizes to past gradient sizes; no learning rate. State:
     the running means (rho) of squared gradients and squared steps."""
 
-    rule = ops._adadelta_update
+    rule = update_adaptive._adadelta_update
 
     rho: float = 0.9
     epsilon: float = 1e-5
@@ -90,7 +155,7 @@ class AdaDelta(Fused):
 class Adam(Means, Fused):
     """Divides the mean gradient by the root of the mean square: `adam_update`."""
 
-    rule = ops.adam_update
+    rule = update_adaptive.adam_update
 
     lazy_update: bool = True
 
@@ -105,7 +170,7 @@ class AdamW(Means, Fused):
     w - lr * (mean / (sqrt(var) + epsilon) + wd * w). correct_bias: scale the step as Adam does.
     (MXNet 1.9 has only the op, `adamw_update`.)"""
 
-    rule = ops._decoupled_adam_update
+    rule = update_adaptive._decoupled_adam_update
 
     epsilon: float = 1e-6
     correct_bias: bool = True
@@ -120,7 +185,7 @@ class AdamW(Means, Fused):
 class Adamax(Fused):
     """Adam with a decaying maximum of gradients in place of the mean square: `_adamax_update`."""
 
-    rule = ops._adamax_update
+    rule = update_adaptive._adamax_update
 
     lr: float = 0.002
     beta1: float = 0.9
@@ -137,7 +202,7 @@ class Nadam(Means, Fused):
     As in MXNet all parameters share one product of past momenta, which changes with each
     parameter's update. So the order of the parameters affects the result."""
 
-    rule = ops._nadam_update
+    rule = update_adaptive._nadam_update
     m_schedule = 1.0
 
     schedule_decay: float = 0.004
@@ -162,7 +227,7 @@ class FTML(Fused):
     """Follow the moving leader: `ftml_update`. State: (d, v, z). A learning rate of 0 leaves weight
     and state unchanged (MXNet sets both to nan)."""
 
-    rule = ops.ftml_update
+    rule = update_adaptive.ftml_update
     clip_name = "clip_grad"
     divides_by_rate = True
 
@@ -181,7 +246,7 @@ class Ftrl(Fused):
     State: (z, n). A learning rate of 0 leaves weight and state unchanged (MXNet sets both to
     nan). A scheduler keeps its own base_lr, whatever learning_rate is."""
 
-    rule = ops.ftrl_update
+    rule = update_adaptive.ftrl_update
     divides_by_rate = True
 
     def __init__(
