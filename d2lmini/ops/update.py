@@ -41,7 +41,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.signature import Signature, signature_of
-from d2lmini.ops.update_program import Formula
+from d2lmini.ops.update_program import Formula, Step
 
 
 def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
@@ -66,10 +66,6 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
 
 # -- a formula as an op ----------------------------------------------------------------------------
 
-#: The update of one parameter: step(*arrays, out).
-Step = Callable[..., None]
-
-
 def update(
     flops: float, changes: Sequence[str] = (), mp: bool = False, clip: str = "clip_gradient",
     **facts: Any,
@@ -91,20 +87,23 @@ def update(
 
 
 def _compute(signature: Signature, bind: Callable[..., Step], doc: str) -> Callable:
-    """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step."""
+    """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step, with the
+    attributes in the order of the signature."""
 
-    def apply(xp: Any, arrays: Sequence[Any], attrs: dict[str, Any], out: Any) -> Any:
+    def apply(xp: Any, arrays: Sequence[Any], attrs: tuple[Any, ...], out: Any) -> Any:
         out = xp.empty_like(arrays[0]) if out is None else out
-        step, arrays = bind(xp, out.dtype, attrs), (*arrays, out)
-        step(*([a.reshape(1) for a in arrays] if xp is np and not out.ndim else arrays))
+        step = bind(xp, out.dtype, attrs)
+        if xp is np and not out.ndim:
+            step(*(a.reshape(1) for a in (*arrays, out)))
+        else:
+            step(*arrays, out)
         return out
 
-    inputs, words = signature.inputs, signature.words
+    inputs, words = (", ".join(names) for names in (signature.inputs, signature.words))
     space: dict[str, Any] = {"apply": apply}
     exec(
-        f"def compute(xp, {', '.join(inputs)}, *, {', '.join(words)}, out=None):\n"
-        f"    attrs = dict({', '.join(f'{word}={word}' for word in words)})\n"
-        f"    return apply(xp, ({', '.join(inputs)}), attrs, out)",
+        f"def compute(xp, {inputs}, *, {words}, out=None):\n"
+        f"    return apply(xp, ({inputs}), ({words},), out)",
         space,
     )
     compute = space["compute"]
@@ -115,11 +114,13 @@ def _compute(signature: Signature, bind: Callable[..., Step], doc: str) -> Calla
 
 
 def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
-    """The update of parameters of that dtype by an op with these attributes."""
+    """The update of parameters of that dtype by an op with these attributes, others at their
+    defaults."""
     own = getattr(rule.compute, "bind", None)
-    if own is not None:
-        return own(xp, dtype, attrs)
-    return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
+    if own is None:
+        return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
+    attrs = rule.defaults | attrs
+    return own(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
 
 
 # -- mixed precision -------------------------------------------------------------------------------
@@ -132,8 +133,8 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
     at = len(own.inputs) if at is None else at
     inputs = (*own.inputs[:at], "weight32", *own.inputs[at:])
 
-    def bind_master(xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
-        on_master = bind(rule, xp, np.dtype("float32"), attrs)
+    def bind_master(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
+        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(words, attrs)))
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
             *states, out = rest

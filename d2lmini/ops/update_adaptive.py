@@ -176,7 +176,7 @@ def _nadam_update(
     epsilon). After Dozat (2016); the optimizer computes the three factors from its schedule."""
     mean = beta1 * mean + (1 - beta1) * h
     var = beta2 * var + (1 - beta2) * h * h
-    step = lr * (ahead * h + along * mean)
+    step = lr * ahead * h + lr * along * mean
     return w - step / (xp.sqrt(var / correction) + epsilon), mean, var
 
 

@@ -7,7 +7,9 @@ returns the new weight and the new states:
 ...     mom = momentum * mom - (lr * g + lr * wd * w)
 ...     return w + mom, mom
 >>> formula = Formula(polyak)
->>> print(formula.program({**formula.defaults, "rescale_grad": 0.5, "wd": 0.01}).text)
+>>> formula.signature.words
+('lr', 'momentum', 'wd', 'rescale_grad', 'clip_gradient')
+>>> print(formula.program((0.1, 0.9, 0.01, 0.5, -1.0)).text)
 def polyak(xp, number, lr, momentum, wd, rescale_grad):
     n0 = number(momentum)
     n1 = number(rescale_grad * lr)
@@ -83,6 +85,8 @@ def over(number: Any, rate: Any) -> Any:
     return number / rate if type(rate) is not float or rate else np.inf
 
 
+#: The update of one parameter: step(*arrays, out).
+Step = Callable[..., None]
 #: Hyper-parameters that come after those that all updates share, as in MXNet.
 _LAST = ("clip_weights", "lazy_update", "wd_lh")
 _SYMBOLS = {"add": "+", "subtract": "-", "multiply": "*", "power": "**"}
@@ -207,12 +211,12 @@ def _write(
 
 
 class Program(NamedTuple):
-    """The text of a program, the hyper-parameters that it takes, and its function
-    (xp, number, *hyper-parameters) -> step(*arrays, out). number: converts a Python number."""
+    """The text of a program, the positions of the hyper-parameters that it takes, and its function
+    (xp, number, *hyper-parameters) -> step. number: converts a Python number."""
 
     text: str
-    names: tuple[str, ...]
-    prepare: Callable[..., Callable[..., None]]
+    given: tuple[int, ...]
+    prepare: Callable[..., Step]
 
 
 class Formula:
@@ -242,8 +246,12 @@ class Formula:
             self.defaults, {**dict.fromkeys(("lr", *shared), "float"), **own.annotations},
             len(self.inputs),
         )  # fmt: skip
-        #: The program depends on values of these, which may switch something off.
-        self.switches = [k for k, v in self.defaults.items() if v in (0, 1) or v < 0]
+        #: (name, position) of those that may switch something off. The program depends on them.
+        self.switches = [
+            (word, i)
+            for i, word in enumerate(self.signature.words)
+            if (default := self.defaults.get(word, 2)) in (0, 1) or default < 0
+        ]
 
     def __call__(self, xp: Any, w: Any, grad: Any, *states: Any, **attrs: Any) -> Any:
         """The values of the formula: the new weight, and what changes."""
@@ -254,19 +262,29 @@ class Formula:
         values = self.function(xp, w, grad, *states, **{word: attrs[word] for word in self.words})
         return values if isinstance(values, tuple) else (values,)
 
-    def program(self, attrs: dict[str, Any], merges: bool = True) -> Program:
-        """The program for these hyper-parameters. It serves others, too: all numbers but those that
-        switch something off (0, 1, negative ones) are arguments. merges: not for float16."""
-        known = {k: attrs[k] for k in self.switches if isinstance(attrs[k], (int, float))}
-        known = {k: v for k, v in known.items() if v <= 0 or v == 1}
-        return _program(self, tuple(known.items()), merges)
+    def program(self, values: Sequence[Any], merges: bool = True) -> Program:
+        """The program for these hyper-parameters, in the order of the signature. It serves others,
+        too: all numbers but those that switch something off (0, 1, negative ones) are arguments.
+        merges: not for float16."""
+        known = tuple([
+            (word, values[i]) for word, i in self.switches
+            if isinstance(values[i], (int, float)) and (values[i] <= 0 or values[i] == 1)
+        ])  # fmt: skip
+        return _program(self, known, merges)
 
-    def step(self, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Callable[..., None]:
-        """The update with these hyper-parameters, others at their defaults: step(*arrays, out)."""
-        attrs = self.defaults | attrs
-        program = self.program(attrs, dtype.itemsize > 2)
-        number = partial(np.asarray, dtype=dtype) if xp is np else lambda x: x
-        return program.prepare(xp, number, *[attrs[name] for name in program.names])
+    def step(self, xp: Any, dtype: np.dtype, values: tuple[Any, ...]) -> Step:
+        """The update with these hyper-parameters."""
+        return (_numpy_step if xp is np else _step)(self, xp, dtype, values)
+
+
+def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> Step:
+    program = formula.program(values, dtype.itemsize > 2)
+    number = partial(np.array, dtype=dtype) if xp is np else lambda x: x
+    return program.prepare(xp, number, *[values[i] for i in program.given])
+
+
+#: The parameters of a step share their hyper-parameters.
+_numpy_step = lru_cache(maxsize=64)(_step)
 
 
 @lru_cache(maxsize=256)
@@ -280,11 +298,12 @@ def _program(formula: Formula, known: tuple[tuple[str, Any], ...], merges: bool)
     lines = _write(xp.calls, results, formula.inputs, numbers)
     texts = [n.text if isinstance(n, Number) else repr(n) for n in numbers]
     texts = [text if text[0] == "(" else f"({text})" for text in texts]
-    given = tuple([word for word in words if re.search(rf"\b{word}\b", " ".join(texts))])
+    used = set(re.findall(r"\w+", " ".join(texts)))
+    given = tuple([i for i, word in enumerate(words) if word in used])
     ufuncs = sorted(set(re.findall(r"\w+(?=\()", "\n".join(lines))))
     name = formula.function.__name__
     text = "\n    ".join([
-        f"def {name}({', '.join(('xp', 'number', *given))}):",
+        f"def {name}({', '.join(['xp', 'number', *(words[i] for i in given)])}):",
         *(f"n{k} = number{text}" for k, text in enumerate(texts)),
         f"{', '.join(ufuncs)} = {', '.join(f'xp.{ufunc}' for ufunc in ufuncs)}",
         f"def step({', '.join((*formula.inputs, 'out'))}):",
