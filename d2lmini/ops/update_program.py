@@ -34,8 +34,8 @@ The time of an update is the time of its passes over the arrays. So the calls of
 by a trace (`ops.symbolic`), become fewer by three laws:
 
     x * 0, y + 0, x * 1     are no calls: `g + wd * w` is g where wd is 0
-    (x * a) * b             is x * (a * b), and (x * a) * (y * b) is x * (a * b) * y
-    (x * a) / y             is (x / y) * a
+    (x * a) * b             is x * (a * b)
+    (x * a) * (y * b)       is (x * y) * (a * b), and (x * a) / y is (x / y) * a
 
 The factors a, b are numbers, which the host multiplies. So a formula says `lr * g + lr * wd * w`:
 two factors, where `lr * (g + wd * w)` has three. float16 cannot hold every product of factors;
@@ -112,10 +112,12 @@ def _compute(ufunc: str, x: Any, y: Any) -> Any:
 
 class _Trace(SymbolicModule):
     """The array module whose expressions are names of arrays and Numbers. calls: by the names of
-    their results; equal calls are one. merges: factors meet."""
+    their results; equal calls are one. merges: factors meet. changes: arrays to be overwritten, so
+    nothing reads them later than the formula says."""
 
-    def __init__(self, merges: bool) -> None:
+    def __init__(self, merges: bool, changes: Sequence[str]) -> None:
         self.merges = merges
+        self.changes = changes
         self.calls: dict[str, Call] = {}
         self.names: dict[Call, str] = {}
 
@@ -150,18 +152,19 @@ class _Trace(SymbolicModule):
         if ufunc not in ("multiply", "divide"):
             return self.record(ufunc, *(arg for arg in (x, y) if arg is not None))
         x, factor = self.factor_of(x)
-        if ufunc == "divide":
-            return self.scaled(self.record("divide", x, y), factor)
-        if isinstance(y, str):
+        if not isinstance(y, str):
+            return self.scaled(x, _compute("multiply", factor, y))
+        if ufunc == "multiply":
             y, other = self.factor_of(y)
-            return self.record("multiply", self.scaled(x, _compute("multiply", factor, other)), y)
-        return self.scaled(x, _compute("multiply", factor, y))
+            factor = _compute("multiply", factor, other)
+        return self.scaled(self.record(ufunc, x, y), factor)
 
     def factor_of(self, name: str) -> tuple[str, Any]:
         """(x, factor) of an array x * factor."""
         call = self.calls.get(name)
-        is_scaled = self.merges and call is not None and call.scales
-        return call.args if is_scaled else (name, 1)  # type: ignore[union-attr, return-value]
+        if not self.merges or call is None or not call.scales or call.args[0] in self.changes:
+            return name, 1
+        return call.args  # type: ignore[return-value]
 
     def scaled(self, name: str, factor: Any) -> str:
         return name if factor == 1 else self.record("multiply", name, factor)
@@ -289,7 +292,7 @@ _numpy_step = lru_cache(maxsize=64)(_step)
 
 @lru_cache(maxsize=256)
 def _program(formula: Formula, known: tuple[tuple[str, Any], ...], merges: bool) -> Program:
-    xp = _Trace(merges)
+    xp = _Trace(merges, formula.changes)
     words = formula.signature.words
     attrs = {word: xp.proxy(Number(word)) for word in words} | dict(known)
     values = trace(xp, formula, [xp.proxy(name) for name in formula.inputs], attrs)
