@@ -50,17 +50,6 @@ from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
 
-#: Helpers of a kernel that works on four elements at a time.
-FOUR = """// Four elements side by side.
-template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
-template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
-template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
-template <class T> __device__ bool aligned(const T* x) {
-    return (size_t) x % alignof(Four<T>) == 0;
-}
-
-"""
-
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
 
@@ -101,7 +90,7 @@ def elementwise(
         + [f"{t}& {y}" for t, y in zip(out_types, outs)],
         end=") {",
     )
-    index = index_type([prod(domain), *(_reach(o) for o in inputs)])
+    index = index_type([prod(domain), *(reach(o) for o in inputs)])
     kernel = broken(
         f'extern "C" __global__ void {name}(',
         [f"const {t}* {x}" for t, x in zip(types, texts)]
@@ -114,7 +103,7 @@ def elementwise(
         index,
         texts,
         types,
-        [_broadcast_strides(o, domain) for o in inputs],
+        [broadcast_strides(o, domain) for o in inputs],
         domain,
         outs,
         out_types,
@@ -124,12 +113,8 @@ def elementwise(
 
 
 def complete(name: str, text: str) -> Kernel:
-    """Complete a text, which begins with the function of one element, with the helpers it uses."""
-    return kernel_of(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
-
-
-def kernel_of(name: str, source: str) -> Kernel:
-    """The kernel of this text, cached."""
+    """The kernel of a text and of the helpers that the text uses; equal texts give the same."""
+    source = helpers(text) + text
     with _lock:
         if source not in _kernels:
             _kernels[source] = Kernel(name, source)
@@ -141,9 +126,13 @@ def kernel_of(name: str, source: str) -> Kernel:
 
 def load_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
     """The proxy of an array's element, in the dtype of computations."""
-    if dtype.char == "e":
-        return body.line(f"widened({text})", dtype)
-    return body.add_input(text, dtype)
+    loaded = load_text(text, dtype)
+    return body.add_input(text, dtype) if loaded == text else body.line(loaded, dtype)
+
+
+def load_text(text: str, dtype: np.dtype) -> str:
+    """The C expression that loads an array's element in the dtype of computations."""
+    return f"widened({text})" if dtype.char == "e" else text
 
 
 def store_text(value: Proxy) -> str:
@@ -159,14 +148,14 @@ def _straight(shape: Shape) -> tuple[int, ...]:
     return tuple(prod(shape[a + 1 :]) for a in range(len(shape)))
 
 
-def _broadcast_strides(operand: Operand, domain: Shape) -> tuple[int, ...]:
+def broadcast_strides(operand: Operand, domain: Shape) -> tuple[int, ...]:
     """The strides of an operand over the domain: 0 where the operand is repeated."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     own = [0 if n == 1 else s for n, s in zip(operand.shape, strides)]
     return (0,) * (len(domain) - len(own)) + tuple(own)
 
 
-def _reach(operand: Operand) -> int:
+def reach(operand: Operand) -> int:
     """The distance from the first element to the last."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     return sum(abs(s) * (n - 1) for n, s in zip(operand.shape, strides))
@@ -195,15 +184,19 @@ def merge_axes(
     return tuple(sizes), [tuple(column[i] for column in columns) for i in range(len(walks))]
 
 
-def _place(sizes: Shape, walk: tuple[int, ...]) -> str:
-    """The index of element i of the domain in an operand, as C."""
-    if walk == _straight(sizes):
-        return "i"
+def place_text(sizes: Shape, walk: tuple[int, ...], i: str = "i") -> str:
+    """The index in an operand of element number i of the domain, as C.
+
+    >>> place_text((8, 3, 5), (0, 5, 1)), place_text((8, 15), (15, 1)), place_text((8,), (0,))
+    ('i / 5 % 3 * 5 + i % 5', 'i', '0')
+    """
+    if walk == _straight(sizes) and prod(sizes) > 1:
+        return i
     terms = []
     for axis, stride in enumerate(walk):
         if stride:
             behind = prod(sizes[axis + 1 :])
-            term = "i" if behind == 1 else f"i / {behind}"
+            term = i if behind == 1 else f"{i} / {behind}"
             term += f" % {sizes[axis]}" if axis else ""
             terms.append(term if stride == 1 else f"{term} * {stride}")
     return " + ".join(terms) or "0"
@@ -215,7 +208,7 @@ def _loops(
 ) -> list[str]:  # fmt: skip
     """The kernel's loops: four elements at a time where possible, then one at a time."""
     sizes, found = merge_axes(domain, [*walks, _straight(domain)])
-    places = [_place(sizes, walk) for walk in found[:-1]]
+    places = [place_text(sizes, walk) for walk in found[:-1]]
     lines = [
         f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x, "
         "threads = gridDim.x * blockDim.x;"

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.ops.symbolic import NotTraceable
 
 #: The same for all numbers.
@@ -223,6 +224,31 @@ template <class T> __device__ T power(T a, T n) {
     for (; n > 0; n >>= 1, a *= a) if (n & 1) y *= a;
     return y;
 }
+""",
+    "Four": """// Four elements side by side.
+template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
+template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
+template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
+template <class T> __device__ bool aligned(const T* x) {
+    return (size_t) x % alignof(Four<T>) == 0;
+}
+""",
+    "all_lanes": f"""// The sum (+), largest (>) or smallest (<) value of the threads that share a group.
+template <char kind, class T> __device__ T all_lanes(T mine, int lane, int lanes, int apart) {{
+    __shared__ T all[{THREADS}];
+    const int me = threadIdx.x;
+    __syncthreads();  // other threads may still read the values before
+    all[me] = mine;
+    __syncthreads();
+    for (int half = lanes / 2; half > 0; half /= 2) {{
+        if (lane < half) {{
+            const T a = all[me], b = all[me + half * apart];
+            all[me] = kind == '+' ? a + b : kind == '>' ? maximum(a, b) : minimum(a, b);
+        }}
+        __syncthreads();
+    }}
+    return all[me - lane * apart];
+}}
 """,
 }
 

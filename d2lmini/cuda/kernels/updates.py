@@ -22,10 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.cuda.kernels import symbols
-from d2lmini.cuda.kernels.elementwise import broken, kernel_of, load_name, store_text
+from d2lmini.cuda.kernels.elementwise import broken, complete, load_name, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, c_type
-from d2lmini.cuda.kernels.ufunc_to_c import helpers
 from d2lmini.ops.symbolic import NotTraceable, trace
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
@@ -149,4 +148,4 @@ def _kernel(name: str, step: _Text, count: int, index: str) -> Kernel:
         "",
     ]
     text = "\n".join(lines)
-    return kernel_of(name, helpers(text) + text)
+    return complete(name, text)
