@@ -18,13 +18,13 @@ number of workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
+from d2lmini.ops.chunking import along
 from d2lmini.ops.chunking import split_evenly as cut_evenly
 from d2lmini.ops.core import Shape
 
@@ -47,9 +47,10 @@ def in_blocks(
     totals: Sequence[tuple[Any, Any]] = (),
     whole: Sequence[Any] = (),
     scratch: Sequence[Room] = (),
+    axis: int = 0,
 ) -> None:
     """Call `body(*arrays)` for every block of rows of the arrays in `cut`: of `rows_in_block` at
-    most, and all of about as many.
+    most, and all of about as many. Rows are the places along `axis`.
 
     Its arguments: the blocks of `cut`, places for its part of each total, the arrays that are
     `whole` in every block, scratch memory. A total (ufunc, out) is put together at the end.
@@ -63,13 +64,15 @@ def in_blocks(
     parts = [xp.empty((blocks, *out.shape), out.dtype) for _, out in totals]
 
     def piece(i: int) -> None:
-        rooms = [_room(xp, k, rows_in_block, *room) for k, room in enumerate(scratch)]
         for block in range(pieces[i].start, pieces[i].stop):
             begin = block * rows_in_block
             end = min(begin + rows_in_block, rows)
-            arrays = [x[begin:end] for x in cut]
+            here = along(axis, slice(begin, end))
+            arrays = [x[here] for x in cut]
             arrays += [part[block, ...] for part in parts]
-            body(*arrays, *whole, *[room[: end - begin] for room in rooms])
+            rooms = [_room(xp, k, axis, end - begin, *room) for k, room in enumerate(scratch)]
+            body(*arrays, *whole, *rooms)
+            del rooms  # a thread lends its memory for the next block when no array uses it
 
     if n == 1:
         piece(0)
@@ -96,11 +99,10 @@ def side_by_side(*operations: Callable[[], Any]) -> None:
     parallel_for(len(operations), lambda i: operations[i]())
 
 
-def _room(xp: Any, number: int, rows: int, shape: Shape, dtype: Any) -> Any:
+def _room(xp: Any, number: int, axis: int, rows: int, shape: Shape, dtype: Any) -> Any:
     """Scratch memory for one block, a thread's own."""
-    if xp is not np:
-        return xp.empty((rows, *shape), dtype)
-    return memory.array(f"block{number}", rows * prod(shape), dtype).reshape(rows, *shape)
+    shape = (*shape[:axis], rows, *shape[axis:])
+    return memory.array(f"block{number}", shape, dtype) if xp is np else xp.empty(shape, dtype)
 
 
 def place_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:

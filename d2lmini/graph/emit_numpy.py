@@ -1,9 +1,9 @@
 """The text of a program for NumPy: the ufunc calls of an op, and for a fusion group a function with
 the calls of all its ops, which works on one block of all arrays.
 
-Arrays with the shape of the group are cut into blocks; every block uses the whole of an array that
-broadcasts. A reduction in the group gives a partial result for every block, and the partial results
-are combined in their order at the end.
+Arrays are cut into blocks of rows; every block uses the whole of an array that broadcasts along the
+rows. A reduction of each row is complete in its block. One along the axes that are cut gives a
+partial result for every block, and these are combined in their order at the end.
 
 Intermediate results lie in scratch memory: a few arrays of the size of a block, which every block
 uses again. The ops run one after the other, so a result that is no longer needed is overwritten by
@@ -19,7 +19,7 @@ a later result. A value that is read outside the group is written to its own arr
 >>> x, a, b, y = nodes = topological(outputs)
 >>> places = {(x, 0): "x", (y, 0): "y"}
 >>> find_scratch(nodes[1:], places, str)            # b is computed in the array of y
-{'a': dtype('float32')}
+{'a': Spec(shape=(3,), dtype=dtype('float32'))}
 >>> places[a, 0], places[b, 0]
 ('a', 'y')
 """
@@ -30,16 +30,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.graph.fusion import (
     REDUCTIONS,
     Statement,
     axes_of_reduction,
-    cut_shape,
+    find_cut,
     is_reduction,
-    leading,
     rows_per_block,
 )
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
@@ -47,7 +44,9 @@ from d2lmini.graph.layout import Placement
 from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
 from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.core import Shape
+from d2lmini.ops.reduce import kept_shape
 from d2lmini.ops.scalar_cache import ROW
+from d2lmini.ops.spec import Spec
 
 if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer
@@ -139,68 +138,74 @@ def product(writer: Writer, node: Node) -> str:
 
 def write_group(writer: Writer, statement: Statement) -> None:
     """Write the function of one group and the call of the function."""
-    domain = statement.shape
+    domain, nodes = statement.shape, statement.nodes
     assert domain is not None
-    nodes = statement.nodes
+    cut = find_cut(nodes, domain)
+    assert cut is not None
+    rows = cut.rows(domain)
     results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Placement.BUFFER]
-    totals = [entry for entry in results if is_reduction(entry[0])]
-    entries = [e for e in dict.fromkeys([*statement.inputs, *results]) if e not in totals]
-    axes = leading([spec_of(e).shape for e in entries], domain)
-    axes = min([axes, *(_most_axes(axes_of_reduction(node)) for node, _ in totals)])
+    names = _names(writer, [*statement.inputs, *results], results)
+    totals = [e for e in results if is_reduction(e[0]) and cut.begin in axes_of_reduction(e[0])]
 
     # Parameter of the block function -> the array passed for it.
-    cut: dict[str, str] = {}
-    parts: dict[str, str] = {}
-    whole: dict[str, str] = {}
-    names = _names(writer, entries, results)
-    for entry in entries:
-        shape, is_cut = cut_shape(spec_of(entry).shape, domain, axes)
-        (cut if is_cut else whole)[names[entry]] = writer.name_in_shape(entry, shape)
-    lines: dict[Node, list[str]] = {}
-    for entry in totals:
-        node = entry[0]
-        shape, over = _total(node, domain, axes)
-        name = names[entry] = writer.name_of(entry)
-        ufunc = writer.ufunc(REDUCTIONS[node.op.name])  # type: ignore[union-attr]
-        if 0 in axes_of_reduction(node):
-            parts[name] = f"({ufunc}, {writer.name_in_shape(entry, shape)})"
+    passed: dict[str, dict[str, str]] = {"cut": {}, "totals": {}, "whole": {}}
+    for entry, name in names.items():
+        is_total = entry[0] in nodes and is_reduction(entry[0])
+        kept = kept_shape(domain, axes_of_reduction(entry[0])) if is_total else None
+        shape = cut.merged(kept or spec_of(entry).shape, domain)
+        array = writer.name_in_shape(entry, shape)
+        if entry in totals:
+            passed["totals"][name] = f"({_ufunc(writer, entry[0])}, {array})"
         else:
-            cut[name] = writer.name_in_shape(entry, shape)
-        lines[node] = [f"{ufunc}.reduce({{}}, axis={over}, out={name})"]
+            passed["cut" if shape[cut.begin] == rows else "whole"][name] = array
     scratch = find_scratch(nodes, names, writer.identifier)
+    lines = []
     for node in nodes:
-        given = [None if e is None else names[e] for e in node.inputs]
-        if node in lines:
-            lines[node] = [lines[node][0].format(given[0])]
+        given, out = [None if e is None else names[e] for e in node.inputs], names[node, 0]
+        if is_reduction(node):
+            over = cut.reduced(axes_of_reduction(node))
+            axes = over[0] if len(over) == 1 else over
+            text = f"{_ufunc(writer, node)}.reduce({given[0]}, axis={axes}, keepdims=True, out={out})"
+            texts = [text] if (node, 0) in totals else [text, *_division(writer, node, out)]
         else:
-            lines[node] = lines_of(writer, node, given, [names[node, 0]])
+            texts = lines_of(writer, node, given, [out])
+        lines += [(text, node) for text in texts]
 
     function = writer.identifier(nodes[-1].name + "_block")
     title = f'"""{list_text([n.name for n in nodes])}: {prod(domain)} elements."""'
-    writer.define(
-        [*broken(f"def {function}(", [*cut, *parts, *whole, *scratch], "):"), "    " + title],
-        [(line, node) for node in nodes for line in lines[node]],
-    )
-    rows = prod(domain[:axes])
+    parameters = [name for arrays in (*passed.values(), scratch) for name in arrays]
+    writer.define([*broken(f"def {function}(", parameters, "):"), "    " + title], lines)
+    large = {name for entry, name in names.items() if spec_of(entry).shape == domain}
     itemsize = max(spec_of((n, 0)).dtype.itemsize for n in nodes)
-    in_block = min(rows_per_block(domain, axes, itemsize, len(cut) + len(scratch)), rows)
+    in_block = min(rows_per_block(domain, rows, itemsize, len(large)), rows)
+    lists = {word: list(arrays.values()) for word, arrays in passed.items()}
+    lists["scratch"] = [
+        f"({cut.row(spec.shape, domain)}, {writer.dtype(spec.dtype)})" for spec in scratch.values()
+    ]
     arguments = ["xp", function, str(rows), str(in_block)]
-    room = [f"({domain[axes:]}, {writer.dtype(dtype)})" for dtype in scratch.values()]
-    lists = {
-        "cut": cut.values(),
-        "totals": parts.values(),
-        "whole": whole.values(),
-        "scratch": room,
-    }
+    arguments += [f"axis={cut.begin}"] if cut.begin else []
     arguments += [f"{word}=[{', '.join(found)}]" for word, found in lists.items() if found]
     writer.write(f"in_blocks({', '.join(arguments)})", nodes[-1])
     for node, _ in totals:
-        if node.op is not None and node.op.name == "mean":
-            spec = spec_of((node, 0))
-            count = prod(domain) // max(spec.size, 1)
-            name = names[node, 0]
-            number = writer.argument(Number("fit", spec.dtype, count))
-            writer.write(f"{writer.ufunc('divide')}({name}, {number}, out={name})", node)
+        for line in _division(writer, node, names[node, 0]):
+            writer.write(line, node)
+
+
+def _ufunc(writer: Writer, node: Node) -> str:
+    """The name of the ufunc that a reduction applies."""
+    assert node.op is not None
+    return writer.ufunc(REDUCTIONS[node.op.name])
+
+
+def _division(writer: Writer, node: Node, name: str) -> list[str]:
+    """The line that makes a mean of a sum; none for other reductions."""
+    assert node.op is not None
+    if node.op.name != "mean":
+        return []
+    spec = spec_of((node, 0))
+    count = spec_of(node.sources[0]).size // max(spec.size, 1)
+    number = writer.argument(Number("fit", spec.dtype, count))
+    return [f"{writer.ufunc('divide')}({name}, {number}, out={name})"]
 
 
 def _names(writer: Writer, entries: list[Entry], results: list[Entry]) -> dict[Entry, str]:
@@ -216,47 +221,29 @@ def _names(writer: Writer, entries: list[Entry], results: list[Entry]) -> dict[E
     return names
 
 
-def _most_axes(over: tuple[int, ...]) -> int:
-    """The largest number of leading axes that can be merged into one if axes `over` are reduced."""
-    if 0 not in over:
-        return min(over)
-    return next(n for n in range(len(over) + 1) if n not in over)
-
-
-def _total(node: Node, domain: Shape, axes: int) -> tuple[Shape, tuple[int, ...] | None]:
-    """The shape of a reduction's result, with the axes that are cut into blocks merged into one (or
-    missing if they are reduced), and the axes of a block that are reduced."""
-    over = axes_of_reduction(node)
-    kept = tuple(n for a, n in enumerate(domain) if a >= axes and a not in over)
-    block_axes = tuple(a - axes + 1 for a in over if a >= axes)
-    if 0 in over:
-        return kept, (0, *block_axes) if kept else None
-    return (prod(domain[:axes]), *kept), block_axes
-
-
 # -- scratch memory --------------------------------------------------------------------------------
 
 
 def find_scratch(
     nodes: Sequence[Node], places: dict[Entry, str], new_name: Callable[[str], str]
-) -> dict[str, np.dtype]:
+) -> dict[str, Spec]:
     """Add a place for every value of the group without one to `places`. Returns the scratch arrays:
-    name -> dtype."""
+    name -> shape and dtype of the values, of which a block holds some rows."""
     last = {entry: node for node in nodes for entry in node.sources}
     _share_result_arrays(nodes, places, last)
-    found: dict[str, np.dtype] = {}
+    found: dict[str, Spec] = {}
     free: list[str] = []
     for node in nodes:
         entry = node, 0
         read = dict.fromkeys(node.sources)
         dying = [e for e in read if last[e] is node and places[e] in found]
         if entry not in places:
-            dtype = spec_of(entry).dtype
+            spec = spec_of(entry)
             fit = [places[e] for e in dying if _may_overwrite(node, e)]
-            fit += [name for name in free if found[name] == dtype]
+            fit += [name for name in free if found[name] == spec]
             if not fit:
                 fit = [new_name(node.name)]
-                found[fit[0]] = dtype
+                found[fit[0]] = spec
             places[entry] = fit[0]
         free = [name for name in free if name != places[entry]]
         free += [places[e] for e in dying if places[e] != places[entry]]

@@ -4,6 +4,11 @@ Each op alone would read its inputs from memory and write its result there: on 4
 16 MB each way, memory is what takes the time. In a group every op works on a block that fits the
 cache, then the next op on the same block; what lies between them never leaves the cache.
 
+Softmax, the normalizations and their gradients reduce along rows, then map. A block of whole rows
+has all that the reduction of a row needs, so ops that read the result can be in the group: those on
+the whole *domain*, the shape that is cut into blocks, and those on *row values*, one number a row.
+A reduction along the axes that are cut ends the group: no block has all of its result.
+
 The graph becomes a list of statements, each one op or a group, in an order in which they can run.
 Ops are looked at one by one, as they were written, and each joins the groups of its inputs if that
 keeps the order possible: a group that nobody outside has read yet may run later, with this op; into
@@ -18,25 +23,34 @@ any other one the op can move only if all else it needs is there before.
 >>> _, outputs = infer_types(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
 >>> [[node.name for node in group.nodes] for group in statements(outputs)]
 [['p'], ['a', 'c', 'b']]
+>>> total = sym.sum(sym.exp(x, name="a"), axis=1, keepdims=True, name="total")
+>>> y = sym.broadcast_sub(x, sym.log(total, name="b"), name="y")
+>>> _, outputs = infer_types(y._entries, {x._entry[0]: Spec((512, 512), "float32")}, False)
+>>> [[node.name for node in group.nodes] for group in statements(outputs)]
+[['a', 'total', 'b', 'y']]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import reduced_axes
+from d2lmini.ops.reduce import kept_shape, reduced_axes
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
 #: from another worker: at an eighth of it two threads were no quicker than one.
 BLOCK_BYTES = 1 << 20
 BLOCKS_BYTES = 1 << 21
+#: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
+#: for intermediate results that a thread keeps.
+ROW_BYTES = 1 << 21
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = 1 << 16
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
@@ -49,7 +63,8 @@ class Statement:
     """One op, or a group of them with results of one shape.
 
     nodes     in an order in which they can run
-    shape     of the results of a group; None for an op that runs alone
+    shape     the domain of a group, whose results have this shape, or are made of reductions; None
+              for an op that runs alone
     position  statements run in the order of these
     users     the other statements that read what this one computes
     """
@@ -80,19 +95,26 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     changed = mutated_by(order)
     number = {node: i for i, node in enumerate(order)}
     home: dict[Node, Statement] = {}
+    readers: dict[Entry, list[Node]] = {}
     for node in order:
         if node.op is None:
             continue
-        new = Statement([node], number[node], _shape_in_blocks(node, changed, on_gpu))
+        new = Statement([node], number[node], _domain(node, changed, home, on_gpu))
         if new.shape is not None:
-            new = _join_groups(new, home)
+            near = _sources(new.nodes, home)
+            if is_reduction(node):  # what a group reads anyway need not be read once more
+                near.update(home[reader] for reader in readers.get(node.sources[0], ()))
+            near = {s for s in near if s.shape == new.shape}
+            new = _join(new, near, home) or _join(new, near, home, False) or new
             new.nodes.sort(key=number.__getitem__)
-        if new.nodes == [node] and is_reduction(node):
-            new.shape = None  # there is nothing to join
+        if new.nodes == [node] and not is_reduction(node) and spec_of((node, 0)).shape != new.shape:
+            new.shape = None  # row values of no group
         for member in new.nodes:
             home[member] = new
         for source in _sources(new.nodes, home) - {new}:
             source.users.add(new)
+        for entry in node.sources:
+            readers.setdefault(entry, []).append(node)
     found = sorted(set(home.values()), key=lambda statement: statement.position)
     for statement in found:
         if statement.shape is not None and not _gains(statement):
@@ -101,7 +123,10 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
 
 
 def _gains(statement: Statement) -> bool:
-    """True if blocks make this faster. A single pass gains from several cores alone."""
+    """True if blocks make this faster. A single pass gains from several cores alone; a reduction
+    alone is cut by its op."""
+    if len(statement.nodes) == 1 and is_reduction(statement.nodes[0]):
+        return False
     passes = sum(len(steps_of(node) or (1, 2)) for node in statement.nodes)
     return passes > 1 or prod(statement.shape or ()) >= SMALLEST_PASS
 
@@ -111,22 +136,28 @@ def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statemen
     return {home[e[0]] for node in nodes for e in node.sources if e[0] in home}
 
 
-def _predecessors(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
-    """The statements that must be done before these nodes: they read what those reduce."""
-    entries = [e for node in nodes for e in node.sources]
-    return {home[node] for node, _ in entries if node in home and is_reduction(node)}
+def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
+    """The statements that must be done before other statements or new nodes, of which these nodes
+    are: they reduce what the nodes read."""
+    read = [(home.get(node), e[0]) for node in nodes for e in node.sources]
+    return {home[e] for own, e in read if e in home and is_reduction(e) and home[e] is not own}
 
 
-def _join_groups(new: Statement, home: dict[Node, Statement]) -> Statement:
-    """The statement that `new` becomes together with the groups of its inputs."""
-    alone = new
-    near = {s for s in _sources(new.nodes, home) if s.shape == new.shape}
-    near -= _predecessors(new.nodes, home)
+def _join(
+    new: Statement, near: set[Statement], home: dict[Node, Statement], inside: bool = True
+) -> Statement | None:
+    """`new` and those of the groups `near` that can run with it, as one; None if that group cannot
+    be cut. inside: the ops of the group may read its reductions."""
+    assert new.shape is not None
+
+    def finished(nodes: Sequence[Node]) -> set[Statement]:
+        return set() if inside else _finished(nodes, home)
+
+    near = near - finished(new.nodes)
     movable = near
     while True:
-        inside = [node for s in movable for node in s.nodes]
-        finished = _predecessors(inside, home)
-        stay = {s for s in movable if s.users <= movable and s not in finished}
+        before = finished([node for s in movable for node in s.nodes])
+        stay = {s for s in movable if s.users <= movable and s not in before}
         if stay == movable:
             break
         movable = stay
@@ -134,48 +165,65 @@ def _join_groups(new: Statement, home: dict[Node, Statement]) -> Statement:
     needed = _sources(members, home) - movable
     hosts = [
         host
-        for host in near - movable - _predecessors(members, home)
+        for host in near - movable - finished(members)
         if all(s is host or s.position < host.position for s in needed)
     ]
-    if hosts:
-        new = max(hosts, key=lambda host: host.position)
-        members = new.nodes + members
-    if len(members) > MOST:
-        return alone
+    joined = max(hosts, key=lambda host: host.position, default=new)
+    if joined is not new:
+        members = joined.nodes + members
+    if len(members) > 1 and (len(members) > MOST or find_cut(members, new.shape) is None):
+        return None
     for source in needed:
         source.users -= movable
-    new.nodes = members
-    return new
+    joined.nodes = members
+    return joined
 
 
-def _shape_in_blocks(node: Node, changed: set[Node], on_gpu: bool) -> Shape | None:
-    """The shape of the result if the node can be computed block by block, and that is worth it."""
-    op = node.op
-    assert op is not None and node.specs is not None
+def _domain(
+    node: Node, changed: set[Node], home: dict[Node, Statement], on_gpu: bool
+) -> Shape | None:
+    """The domain of the group in which the node can be computed, if that is worth it: the shape of
+    its result, or of what it reduces, or of the group that computes the row values it reads."""
     entries = node.sources
+    assert node.op is not None and node.specs is not None
     if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
         return None
-    shapes = [spec_of(e).shape for e in entries]
-    shape = shapes[0] if is_reduction(node) else node.specs[0].shape
-    if prod(shape) < (1 if on_gpu else SMALLEST) or (
-        on_gpu and not addons.find("emit_cuda").is_in_c(node)
-    ):
+    shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
+    if not (_is_reduced_in_blocks(node) if is_reduction(node) else _is_map(node)):
         return None
-    if is_reduction(node):
-        return shape if _is_reduced_in_blocks(node) else None
-    if steps_of(node) is not None:
+    if on_gpu:
+        return shape if prod(shape) and addons.find("emit_cuda").is_in_c(node) else None
+    if prod(shape) >= SMALLEST:
         return shape
+    domains = [home[e[0]].shape for e in entries if e[0] in home]
+    return next((d for d in domains if d and not is_reduction(node) and _fits(shape, d)), None)
+
+
+def _fits(shape: Shape, domain: Shape) -> bool:
+    """True if an array of this shape broadcasts to the domain."""
+    sizes = aligned(shape, domain)
+    return len(sizes) == len(domain) and all(n in (1, size) for n, size in zip(sizes, domain))
+
+
+def _is_map(node: Node) -> bool:
+    """True if a block of the result is computed from blocks of the inputs, which may broadcast."""
+    op = node.op
+    assert op is not None
+    if steps_of(node) is not None:
+        return True
+    shape = spec_of((node, 0)).shape
+    shapes = [spec_of(e).shape for e in node.sources]
     if op.name == "where":
-        return shape if all(s == shape for s in shapes) else None
+        return all(s == shape for s in shapes)
     by_itself = op.elementwise and not (op.mutates or op.injects or op.variadic)
     if not by_itself or "shape" in op.attr_names:
-        return None
-    return shape if all(s == shape or prod(s) == 1 for s in shapes) else None
+        return False
+    return all(s == shape or prod(s) == 1 for s in shapes)
 
 
-# -- reductions at the end of a group --------------------------------------------------------------
+# -- reductions in a group -------------------------------------------------------------------------
 
-#: Reductions that can end a group -> the ufunc that adds up.
+#: Reductions that can be in a group -> the ufunc that adds up.
 REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
 
 
@@ -197,54 +245,106 @@ def axes_of_reduction(node: Node) -> tuple[int, ...]:
 
 def _is_reduced_in_blocks(node: Node) -> bool:
     """On floats, and with results of blocks that are small beside the blocks."""
-    axes, data = axes_of_reduction(node), node.inputs[0]
-    assert data is not None
-    shape, dtype = spec_of(data)
-    if not axes or dtype.char not in "fd":
-        return False
-    kept = prod(n for a, n in enumerate(shape) if a not in axes)
-    return 0 not in axes or 8 * kept * dtype.itemsize <= BLOCK_BYTES
+    axes = axes_of_reduction(node)
+    shape, dtype = spec_of(node.sources[0])
+    return bool(axes) and dtype.char in "fd" and (0 not in axes or _is_small(node))
+
+
+def _is_small(node: Node) -> bool:
+    """True if the result of a reduction is small beside a block."""
+    return 8 * spec_of((node, 0)).nbytes <= BLOCK_BYTES
 
 
 # -- how the arrays of a group are cut -------------------------------------------------------------
 
 
-def leading(shapes: Sequence[Shape], domain: Shape) -> int:
-    """How many axes of `domain` in front can be taken as one and cut: along them every array has
-    either the same sizes or only 1.
+class Cut(NamedTuple):
+    """The axes of a domain that are taken as one and cut, from `begin` to before `end`. The places
+    along them are the *rows* of the group; a block has some rows, as a whole."""
 
-    >>> leading([(8, 3, 5), (8, 3, 5)], (8, 3, 5)), leading([(8, 3, 5), (3, 1)], (8, 3, 5))
-    (3, 1)
+    begin: int
+    end: int
+
+    def rows(self, domain: Shape) -> int:
+        """How many rows there are."""
+        return prod(domain[self.begin : self.end])
+
+    def merged(self, shape: Shape, domain: Shape) -> Shape:
+        """The shape of an array with these axes as one, which is 1 where the array broadcasts."""
+        sizes = aligned(shape, domain)
+        return (*sizes[: self.begin], prod(sizes[self.begin : self.end]), *sizes[self.end :])
+
+    def row(self, shape: Shape, domain: Shape) -> Shape:
+        """The shape of one row of an array, without the axis that is cut."""
+        sizes = aligned(shape, domain)
+        return sizes[: self.begin] + sizes[self.end :]
+
+    def reduced(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """The number of each of these axes of the domain when the axes of the cut are one."""
+        fewer = self.end - self.begin - 1
+        new = [a if a < self.begin else max(self.begin, a - fewer) for a in axes]
+        return tuple(dict.fromkeys(new))
+
+
+def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
+    """Where a group of these nodes can be cut: along the first axes that no reduction reduces whose
+    result is read in the group. All arrays must have the same sizes along them, or only 1.
+
+    None if there are no such axes, or rows are too long, or reductions along the axes that are cut
+    would leave large results of each block.
+
+    >>> from d2lmini import sym
+    >>> from d2lmini.graph.listing import graph_of
+    >>> x = sym.var("x")
+    >>> y = sym.broadcast_sub(x, x.mean(axis=(0, 2), keepdims=True))
+    >>> [(y, _)] = graph_of(y, x=(8, 3, 5))
+    >>> mean, _ = y.inputs[1]
+    >>> find_cut([mean], (8, 3, 5)), find_cut([mean, y], (8, 3, 5))
+    (Cut(begin=0, end=1), Cut(begin=1, end=2))
     """
-    axes = len(domain)
-    for shape in shapes:
-        if prod(shape) != 1:
-            sizes = (1,) * (len(domain) - len(shape)) + shape
-            same = _run([a == b for a, b in zip(sizes, domain)])
-            axes = min(axes, max(same, _run([a == 1 for a in sizes])))
-    return axes
+    read = {e for node in nodes for e in node.sources}
+    inner: set[int] = set()
+    at_end: list[tuple[Node, tuple[int, ...]]] = []
+    for node in filter(is_reduction, nodes):
+        axes = axes_of_reduction(node)
+        if (node, 0) not in read:
+            at_end.append((node, axes))
+        elif aligned(spec_of((node, 0)).shape, domain) == kept_shape(domain, axes):
+            inner.update(axes)
+        else:
+            return None
+    shapes = {aligned(spec_of(e).shape, domain) for e in read}
+
+    def is_one(axes: range) -> bool:
+        """True if these axes of all arrays can be taken as one."""
+        return all(
+            all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
+        ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
+
+    nbytes = prod(domain) * max(spec_of((node, 0)).dtype.itemsize for node in nodes)
+    for begin in range(len(domain)) if inner else (0,):
+        end = begin
+        while end < len(domain) and end not in inner and is_one(range(begin, end + 1)):
+            end += 1
+        cut = Cut(begin, end)
+        rows = cut.rows(domain)
+        if inner and (rows == 1 or nbytes > rows * ROW_BYTES):
+            continue
+        if all(_is_small(node) for node, over in at_end if begin in over):
+            return cut
+    return None
 
 
-def _run(flags: list[bool]) -> int:
-    return flags.index(False) if False in flags else len(flags)
+def aligned(shape: Shape, domain: Shape) -> Shape:
+    """The shape of an array that broadcasts to a domain, with as many axes."""
+    return (1,) * (len(domain) - len(shape)) + shape
 
 
-def cut_shape(shape: Shape, domain: Shape, axes: int) -> tuple[Shape, bool]:
-    """The shape in which an array enters the blocks, and whether it is cut there: with the first
-    `axes` of the domain as one, or, if it has only 1 along them, without these."""
-    if prod(shape) == 1:
-        return (1,), False
-    sizes = (1,) * (len(domain) - len(shape)) + shape
-    if sizes[:axes] == domain[:axes]:
-        return (prod(sizes[:axes]), *sizes[axes:]), True
-    return sizes[axes:], False
+def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
+    """How many of so many rows of so many arrays make a block.
 
-
-def rows_per_block(domain: Shape, axes: int, itemsize: int, arrays: int) -> int:
-    """How many rows (places along the axis that is cut) of so many arrays make a block.
-
-    >>> rows_per_block((4096, 1024), 1, 4, 2), rows_per_block((4096, 1024), 1, 4, 16)
+    >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
     (256, 32)
     """
-    row = max(prod(domain[axes:]), 1) * itemsize
+    row = max(prod(domain) // rows, 1) * itemsize
     return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)
