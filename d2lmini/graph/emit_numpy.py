@@ -165,7 +165,9 @@ def write_group(writer: Writer, statement: Statement) -> None:
         if is_reduction(node):
             over = cut.reduced(axes_of_reduction(node))
             axes = over[0] if len(over) == 1 else over
-            text = f"{_ufunc(writer, node)}.reduce({given[0]}, axis={axes}, keepdims=True, out={out})"
+            text = (
+                f"{_ufunc(writer, node)}.reduce({given[0]}, axis={axes}, keepdims=True, out={out})"
+            )
             texts = [text] if (node, 0) in totals else [text, *_division(writer, node, out)]
         else:
             texts = lines_of(writer, node, given, [out])

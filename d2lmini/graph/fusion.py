@@ -89,7 +89,7 @@ class Statement:
 def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement]:
     """The ops behind `outputs`, in groups where that is worth it.
 
-    On a GPU a group is one kernel: it is worth while whatever the size, reductions are left out.
+    On a GPU a group is computed by generated kernels: it is worth it whatever the size.
     """
     order = compute_late(topological(outputs), {node for node, _ in outputs})
     changed = mutated_by(order)
@@ -105,7 +105,8 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
             if is_reduction(node):  # what a group reads anyway need not be read once more
                 near.update(home[reader] for reader in readers.get(node.sources[0], ()))
             near = {s for s in near if s.shape == new.shape}
-            new = _join(new, near, home) or _join(new, near, home, False) or new
+            ways = (_join(new, near, home, on_gpu, inside) for inside in (True, False))
+            new = next(filter(None, ways), new)
             new.nodes.sort(key=number.__getitem__)
         if new.nodes == [node] and not is_reduction(node) and spec_of((node, 0)).shape != new.shape:
             new.shape = None  # row values of no group
@@ -144,7 +145,7 @@ def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Stateme
 
 
 def _join(
-    new: Statement, near: set[Statement], home: dict[Node, Statement], inside: bool = True
+    new: Statement, near: set[Statement], home: dict[Node, Statement], on_gpu: bool, inside: bool
 ) -> Statement | None:
     """`new` and those of the groups `near` that can run with it, as one; None if that group cannot
     be cut. inside: the ops of the group may read its reductions."""
@@ -171,8 +172,10 @@ def _join(
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
         members = joined.nodes + members
-    if len(members) > 1 and (len(members) > MOST or find_cut(members, new.shape) is None):
-        return None
+    if len(members) > 1:
+        is_one = reduces_alike if on_gpu else find_cut
+        if len(members) > MOST or not is_one(members, new.shape):
+            return None
     for source in needed:
         source.users -= movable
     joined.nodes = members
@@ -191,12 +194,13 @@ def _domain(
     shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
     if not (_is_reduced_in_blocks(node) if is_reduction(node) else _is_map(node)):
         return None
-    if on_gpu:
-        return shape if prod(shape) and addons.find("emit_cuda").is_in_c(node) else None
-    if prod(shape) >= SMALLEST:
-        return shape
+    if on_gpu and not (prod(shape) and addons.find("emit_cuda").is_in_c(node)):
+        return None
+    if is_reduction(node) or (not on_gpu and prod(shape) >= SMALLEST):
+        return shape if on_gpu or prod(shape) >= SMALLEST else None
     domains = [home[e[0]].shape for e in entries if e[0] in home]
-    return next((d for d in domains if d and not is_reduction(node) and _fits(shape, d)), None)
+    found = [d for d in domains if d and _fits(shape, d)]
+    return max(found, key=prod, default=shape if on_gpu else None)
 
 
 def _fits(shape: Shape, domain: Shape) -> bool:
@@ -241,6 +245,16 @@ def axes_of_reduction(node: Node) -> tuple[int, ...]:
     target = node.attrs["shape"]
     kept = (1,) * (len(shape) - len(target)) + tuple(target)
     return tuple(a for a, n in enumerate(kept) if n == 1)
+
+
+def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
+    """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
+    reductions = set(filter(is_reduction, nodes))
+    read = {e for node in nodes for e in node.sources if e[0] in reductions}
+    return len({axes_of_reduction(node) for node in reductions}) <= 1 and all(
+        aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
+        for e in read
+    )
 
 
 def _is_reduced_in_blocks(node: Node) -> bool:

@@ -11,20 +11,20 @@ on one element of each array, and may use the sum, mean, maximum or minimum over
 >>> ((kernel, threads),) = reduction("softmax", [x], (8, 100), (1,), [x], softmax).kernels
 >>> print(kernel.source[kernel.source.index("        float t2") :])
         float t2 = (-1 / 0.0f);
-        for (int j = lane; j < size; j += lanes) {
+        for (int j = begin + lane; j < end; j += lanes) {
             const float t1 = x0[g * 100 + j];
             t2 = maximum(t2, t1);
         }
         t2 = all_lanes<'>'>(t2, lane, lanes, apart);
         float t5 = 0.0f;
-        for (int j = lane; j < size; j += lanes) {
+        for (int j = begin + lane; j < end; j += lanes) {
             const float t1 = x0[g * 100 + j];
             const float t3 = t1 - t2;
             const float t4 = expf(t3);
             t5 = t5 + t4;
         }
         t5 = all_lanes<'+'>(t5, lane, lanes, apart);
-        for (int j = lane; mine < count && j < size; j += lanes) {
+        for (int j = begin + lane; mine < count && j < end; j += lanes) {
             const float t1 = x0[g * 100 + j];
             const float t3 = t1 - t2;
             const float t4 = expf(t3);
@@ -127,7 +127,9 @@ def reduce_and_map(
     launches = _launches(formula, operands, shape, axes, results, tuple(numbers.items()))
     wanted = [y for y in outs if y is not None]
     places = [y if y.flags.c_contiguous else xp.empty(y.shape, y.dtype) for y in wanted]
-    partial = [] if launches.partial is None else [xp.empty(launches.partial[1], launches.partial[0])]
+    partial = (
+        [] if launches.partial is None else [xp.empty(launches.partial[1], launches.partial[0])]
+    )
     for kernel, threads in launches.kernels:
         kernel(xp, threads, *arrays, *places, *partial, *launches.sizes)
     for y, place in zip(wanted, places):
@@ -157,8 +159,12 @@ def reduction(
     of the shape `domain` or with 1 at the axes of the reductions. Arguments of a kernel: the
     inputs, the outputs, and what `Launches` says. NotTraceable if the formula has no form in C."""
     writer = _Writer(name, inputs, domain, axes, outs, formula)
+    threads = writer.groups * writer.lanes
     kernels = tuple(
-        (complete(name, writer.text(stage)), writer.count(stage) * writer.lanes)
+        (
+            complete(name, writer.text(stage)),
+            threads * (writer.cut if writer.is_in_parts(stage) else 1),
+        )
         for stage in range(writer.n_kernels)
     )
     partial = None
@@ -185,8 +191,8 @@ class _Writer:
         self.groups, self.size = (prod(domain[a] for a in part) for part in (kept, axes))
         self.index = index_type([prod(domain), *map(reach, inputs)])
         walks = [broadcast_strides(o, domain) for o in (*inputs, *outs)]
-        pairs = zip(_places("g", kept, domain, walks), _places("j", axes, domain, walks))
-        places = [" + ".join(part for part in pair if part != "0") or "0" for pair in pairs]
+        halves = zip(_places("g", kept, domain, walks), _places("j", axes, domain, walks))
+        places = [" + ".join(half for half in pair if half != "0") or "0" for pair in halves]
         dtypes = [np.dtype(o.dtype) for o in (*inputs, *outs)]
         pointers = [f"x{i}" for i in range(len(inputs))] + [f"y{i}" for i in range(len(outs))]
         elements = [f"{pointer}[{place}]" for pointer, place in zip(pointers, places)]
@@ -213,10 +219,10 @@ class _Writer:
         most = min(MAX_THREADS // (self.groups * self.lanes), MAX_PARTS)
         self.cut = max(min(self.size // least, most), 1)
 
-    def count(self, stage: int) -> int:
-        """The number of groups, or of parts, that the kernel of a stage works on."""
+    def is_in_parts(self, stage: int) -> bool:
+        """True if the kernel of a stage works on parts: if it has a loop over elements."""
         has_loop = stage < self.last or any(map(self._is_in_loop, self.stores))
-        return self.groups * (self.cut if has_loop else 1)
+        return has_loop and self.cut > 1
 
     def text(self, stage: int) -> str:
         """The kernel that begins with the loop of a stage. If the groups are cut, it begins with
@@ -255,14 +261,19 @@ class _Writer:
             parameters.append(f"{c_type(self.wide)}* partial")
         parameters += [f"const {index} {word}" for word in ("groups", "size", "cut")]
         apart, lanes, own = (text.format(WARP) for text in _WAYS[self.way])
-        count = "groups" if self.count(stage) == self.groups else "groups * cut"
-        return [
+        lines = [
             *broken(f'extern "C" __global__ void {self.name}(', parameters, end=") {"),
             f"    const int apart = {apart}, lanes = {lanes};",
             "    const int lane = threadIdx.x / apart % lanes, at_once = blockDim.x / lanes;",
-            f"    const {index} count = {count}, step = gridDim.x * at_once;",
-            f"    for ({index} first = blockIdx.x * at_once; first < count; first += step) {{",
+            f"    const {index} count = {'groups * cut' if self.is_in_parts(stage) else 'groups'};",
+            f"    for ({index} first = blockIdx.x * at_once; first < count; "
+            "first += gridDim.x * at_once) {",
             f"        const {index} mine = first + {own}, i = mine < count ? mine : count - 1;",
+        ]
+        if not self.is_in_parts(stage):
+            return [*lines, f"        const {index} g = i, begin = 0, end = size;"]
+        return [
+            *lines,
             f"        const {index} g = i % groups, part = i / groups;",
             f"        const {index} begin = (long long) size * part / cut;",
             f"        const {index} end = (long long) size * (part + 1) / cut;",

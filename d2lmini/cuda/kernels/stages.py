@@ -1,5 +1,6 @@
 """The values of a formula with reductions, and which of them must be known before which.
 
+>>> from d2lmini.cuda.kernels.symbols import names
 >>> body = Stages()
 >>> x = body.line("x0[g * 100 + j]", np.dtype("float32"))
 >>> largest = names.max(x)
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.symbols import Body, c_type, names
+from d2lmini.cuda.kernels.symbols import Body, c_type
 from d2lmini.ops.symbolic import NotTraceable, Proxy
 
 

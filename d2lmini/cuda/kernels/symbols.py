@@ -18,7 +18,7 @@ const float t3 = maximum(t2, 0.0f);
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -165,10 +165,13 @@ class _Names(SymbolicModule):
 
     empty_like = SymbolicModule.zeros_like
 
-    def _reduction(kind: str) -> Callable[..., Proxy]:
-        return lambda self, x: x.body.reduce(kind, x)
 
-    sum, mean, max, min = map(_reduction, ("sum", "mean", "max", "min"))
+def _add_reduction(kind: str) -> None:
+    """Define `sum(x)` or another reduction of a value over its group."""
+    setattr(_Names, kind, lambda self, x: x.body.reduce(kind, x))
 
+
+for _kind in ("sum", "mean", "max", "min"):
+    _add_reduction(_kind)
 
 names = _Names()

@@ -233,7 +233,7 @@ template <class T> __device__ bool aligned(const T* x) {
     return (size_t) x % alignof(Four<T>) == 0;
 }
 """,
-    "all_lanes": f"""// The sum (+), largest (>) or smallest (<) value of the threads that share a group.
+    "all_lanes": f"""// The sum (+), maximum (>) or minimum (<) over the threads that share a group.
 template <char kind, class T> __device__ T all_lanes(T mine, int lane, int lanes, int apart) {{
     __shared__ T all[{THREADS}];
     const int me = threadIdx.x;

@@ -46,9 +46,7 @@ def _(
 ) -> tuple[Any, Any]:  # fmt: skip
     kept = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     moments = [xp.empty(kept, xp.promote_types(x.dtype, "float32")) for _ in range(2)]
-    reduce_and_map(
-        xp, _normalize, [x, gamma, beta], axes, [y, *moments], eps=float(eps)
-    )
+    reduce_and_map(xp, _normalize, [x, gamma, beta], axes, [y, *moments], eps=float(eps))
     return tuple(moments)
 
 
@@ -148,9 +146,10 @@ def _register_softmax(op: Any, sign: int, log: bool) -> None:
             return op.compute(xp, data, length, **how, use_length=use_length, out=out)
         y = xp.empty(data.shape, dtype or data.dtype) if out is None else out
         if data.size:
+            wide = np.result_type("float32", y.dtype, data.dtype)
             reduce_and_map(
-                xp, _softmax, [data], (axis % data.ndim,), [y], log=log,
-                scale=sign / (temperature or 1), wide=np.result_type("float32", y.dtype, data.dtype),
+                xp, _softmax, [data], (axis % data.ndim,), [y], scale=sign / (temperature or 1),
+                log=log, wide=wide,
             )  # fmt: skip
         return y
 

@@ -347,16 +347,10 @@ def test_random_programs_on_a_gpu_equal_the_interpreter():
     for graph, program in programs:
         arrays = graph.arrays()
         want, _ = evaluate(graph.variables, graph.outputs, arrays, graph.keys())
-        memory = cupy.empty(max(program.plan.nbytes, 1), "uint8")
-
-        def arena(offset: int, shape: tuple, dtype: Any, memory: Any = memory) -> Any:
-            return cupy.ndarray(shape, dtype, memory.data + offset)
-
-        run = program._make(cupy, arena)
-        got = run([cupy.asarray(a) for a in arrays], [None] * len(want), graph.keys())
+        got = run_on_gpu(program, arrays, graph.keys())
         for a, b in zip(want, got, strict=True):
             if cuda_cpp.rehearsed is None:
-                assert_close(a, b.get())
+                assert_close(a, b)
 
 
 def test_a_group_is_one_kernel_whose_text_the_program_shows():
@@ -369,6 +363,64 @@ def test_a_group_is_one_kernel_whose_text_the_program_shows():
     assert "tanhf(" in program.source and "x1[i % 6]" in program.source
     assert program.cost.groups == 1
     assert program.cost.arena_nbytes == 0
+
+
+def run_on_gpu(program: Program, arrays: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:
+    """The results of a program on the fake GPU."""
+    memory = cupy.empty(max(program.plan.nbytes, 1), "uint8")
+
+    def arena(offset: int, shape: tuple, dtype: Any) -> Any:
+        return cupy.ndarray(shape, dtype, memory.data + offset)
+
+    run = program._make(cupy, arena)
+    found = run([cupy.asarray(a) for a in arrays], [None] * len(program.outputs), keys)
+    return [y.get() for y in found]
+
+
+def softmax_of(x: Any) -> Any:
+    e = sym.exp(sym.broadcast_sub(x, x.max(axis=-1, keepdims=True)))
+    return sym.broadcast_div(e, e.sum(axis=-1, keepdims=True))
+
+
+def normalized(x: Any, axis: Any) -> Any:
+    away = sym.broadcast_sub(x, x.mean(axis=axis, keepdims=True))
+    variance = sym.square(away).mean(axis=axis, keepdims=True)
+    return sym.Group([sym.relu(sym.broadcast_div(away, sym.sqrt(variance + 1e-3))), variance * 2])
+
+
+#: Name -> the formula, the shape of x, and how many kernels there are (a reduction that no group
+#: can have is CuPy's).
+REDUCING = {
+    "softmax": (softmax_of, (6, 5), 1),
+    "softmax of long rows": (softmax_of, (3, 600), 1),
+    "LayerNorm and an activation": (lambda x: normalized(x, -1), (4, 5, 30), 1),
+    "BatchNorm": (lambda x: normalized(x, (0, 2)), (4, 3, 5), 1),
+    "sums along columns": (lambda x: sym.square(x).sum(axis=0), (30, 4), 1),
+    "the norm of all": (lambda x: sym.sqrt(sym.square(x).sum()) + 1, (30, 4), 1),
+    "two directions": (
+        lambda x: sym.broadcast_sub(normalized(x, -1)[0], x.mean(axis=0, keepdims=True)), (6, 5), 1,
+    ),
+}  # fmt: skip
+
+
+@needs_cpp
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("name", REDUCING)
+def test_a_group_with_reductions_is_one_kernel(name, is_cut):
+    """If its rows are cut into parts, one for each of its loops."""
+    formula, shape, count = REDUCING[name]
+    x = sym.var("x")
+    y = formula(x)
+    variables, outputs = infer_types(y._entries, {x._entry[0]: Spec(shape, "float32")}, False)
+    graph = Graph(list(variables.values()), outputs, False)
+    least = dict(MIN_PER_LANE=0, MIN_PART=2 if is_cut else 512)
+    with mock.patch.multiple(reductions, **least):
+        program = on_gpu(graph)
+    assert is_cut or program.source.count("__global__") == count, program.source
+    value = np.random.default_rng(0).normal(3, 2, shape).astype("float32")
+    want, _ = evaluate(graph.variables, graph.outputs, [value], [])
+    for got, right in zip(run_on_gpu(program, [value]), want, strict=True):
+        same(got, right, 2e-5)
 
 
 # -- the other kernels -----------------------------------------------------------------------------
@@ -542,10 +594,10 @@ def test_reductions_along_rows_and_columns(shape, axes, dtype, limits, is_cut):
     rng = np.random.default_rng(5)
     x, weight = rng.normal(100, 3, shape).astype(dtype), rng.normal(size=shape[-1:]).astype(dtype)
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
-    sizes = dict(MIN_PER_LANE=0, MIN_PART=3) if is_cut else {}
+    least = dict(MIN_PER_LANE=0, MIN_PART=3 if is_cut else 512)
     there, outs = cupy.asarray(x), [cupy.empty(kept, "float64") for _ in range(2)]
     y = cupy.empty(shape[::-1], dtype).T  # is not in order
-    with mock.patch.multiple(reductions, WARP=limits[0], LONG=limits[1], **sizes):
+    with mock.patch.multiple(reductions, WARP=limits[0], LONG=limits[1], **least):
         reductions._launches.cache_clear()
         given = [there, cupy.asarray(weight)]
         reductions.reduce_and_map(cupy, _moments, given, axes, [y, *outs, None])
@@ -794,7 +846,12 @@ def fixed_kernels(chars: str) -> list[Kernel]:
 def reducing_kernels(chars: str) -> list[Kernel]:
     """Those of one formula along short rows, long rows and columns, whole and in parts."""
     found = []
-    for shape, axes in (((9, 10), (1,)), ((9, 700), (1,)), ((2, 30, 4), (1,)), ((99, 3, 99), (0, 2))):
+    for shape, axes in (
+        ((9, 10), (1,)),
+        ((9, 700), (1,)),
+        ((2, 30, 4), (1,)),
+        ((99, 3, 99), (0, 2)),
+    ):
         kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
         for dtype in map(np.dtype, chars):
             x, y = Operand(dtype, shape), Operand(np.promote_types(dtype, "f"), kept)
