@@ -832,15 +832,16 @@ ARCHITECTURES = [
 
 def fixed_kernels(chars: str) -> list[Kernel]:
     """The kernels that are no groups, for some dtypes, with short and long indices."""
-    found: list[TypedKernel] = []
-    for module in (windows, depthwise, pooling, rows):
-        for value in list(vars(module).values()):
-            for each in value.values() if isinstance(value, dict) else [value]:
-                if isinstance(each, TypedKernel):
-                    found.append(each)
+    sizes = windows.constants_of(geometry((7, 6), (3, 2), (2, 1), (1, 2), (1, 0)))
+    found: list[tuple[TypedKernel, dict[str, int]]] = [(rows._ADD_RUNS, {})]
+    for module in (windows, depthwise, pooling):
+        for value in vars(module).values():
+            if isinstance(value, windows.WindowKernel):
+                found.append((value.typed, {**sizes, "C": 4, "M": 2, "MEAN": 2}))
     if chars != "e":  # they have no float16
-        found += [var for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
-    return [each.of(c, "long long" if c == "d" else "int") for each in found for c in chars]
+        found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
+    kinds = [(c, "long long" if c == "d" else "int") for c in chars]
+    return [kernel.of(*kind, **constants) for kernel, constants in found for kind in kinds]
 
 
 def reducing_kernels(chars: str) -> list[Kernel]:
