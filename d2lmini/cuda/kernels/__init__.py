@@ -14,39 +14,5 @@
     recurrent    the elementwise part of an LSTM or GRU step, between the products
     random_numbers  Philox: random numbers that depend only on key and position
 
-Nothing here imports CuPy: the caller of a kernel passes the array module. Each of these modules is
-imported at first use (`kernels.pooling`): most programs use no GPU.
+Nothing here imports CuPy: the caller of a kernel passes the array module.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from d2lmini.cuda.kernels import (
-        depthwise,
-        elementwise,
-        launch,
-        pooling,
-        random_numbers,
-        recurrent,
-        reductions,
-        rows,
-        stages,
-        symbols,
-        ufunc_to_c,
-        updates,
-        windows,
-    )  # fmt: skip
-
-__all__ = [
-    "depthwise", "elementwise", "launch", "pooling", "random_numbers", "recurrent", "reductions",
-    "rows", "stages", "symbols", "ufunc_to_c", "updates", "windows",
-]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

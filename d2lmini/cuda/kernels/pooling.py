@@ -82,10 +82,10 @@ extern "C" __global__ void pool_spread(const T* g, T* dx, const Index n) {
 
 #: The first pixel of a window that has the largest value; -1 if the largest value is nan.
 _FIRST = """
-        Index first = -1;
+        Index found = -1;
         $taps
-                    if (first < 0 && inside && loaded(x[plane * (D * H * W) + pixel]) == largest)
-                        first = pixel;
+                    if (found < 0 && inside && loaded(x[plane * (D * H * W) + pixel]) == largest)
+                        found = pixel;
                 }"""
 
 _SCATTER = WindowKernel(
@@ -99,7 +99,7 @@ extern "C" __global__ void max_pool_scatter(
         const A largest = loaded(y[i]);"""
     + _FIRST
     + """
-        if (first >= 0) dx[plane * (D * H * W) + first] = g[i];
+        if (found >= 0) dx[plane * (D * H * W) + found] = g[i];
     }
 }
 """,
@@ -115,7 +115,7 @@ extern "C" __global__ void max_pool_pick(
         const A largest = loaded(y[i]);"""
     + _FIRST
     + """
-        out[i] = first >= 0 ? u[plane * (D * H * W) + first] : T(0);
+        out[i] = found >= 0 ? u[plane * (D * H * W) + found] : T(0);
     }
 }
 """,
@@ -129,7 +129,7 @@ __device__ inline Index first_place(
 ) {"""
     + _FIRST
     + """
-    return first;
+    return found;
 }
 extern "C" __global__ void max_pool_gather(
     const T* g, const T* input, const T* output, T* dx, const Index n

@@ -26,7 +26,8 @@ from d2lmini.cuda.kernels.typed import TypedKernel
 _LOOPS = {
     # The thread of output i: `place` is that of its window in `plane`, which begins at front, top,
     # left. `$taps` goes through the pixels of the window.
-    "outputs": """for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+    "outputs": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
+    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
         const Index place = i % (OD * OH * OW), plane = i / (OD * OH * OW);
         const Index front = place / (OW * OH) * SD - PD, top = place / OW % OH * SH - PH;
         const Index left = place % OW * SW - PW;""",
@@ -39,7 +40,8 @@ _LOOPS = {
                     ++tap;""",
     # The thread of pixel i. `$windows` goes through the windows over the pixel: at `place`, which
     # has the pixel at its tap `tap`.
-    "pixels": """for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+    "pixels": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
+    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
         const Index pixel = i % (D * H * W), plane = i / (D * H * W);
         const Index z = pixel / (H * W) + PD, y = pixel / W % H + PH, x = pixel % W + PW;""",
     "windows": """for (Index od = first_window(z, KD, LD, SD); od < OD && od * SD <= z; ++od)
@@ -101,9 +103,11 @@ extern "C" __global__ void im2col(
     const T* image, T* columns, const Index n, const Index image_stride, const Index row_stride
 ) {
     $outputs
-        T* to = columns + plane / C * image_stride + plane % C * (KD * KH * KW) * row_stride + place;
+        T* to = columns + plane / C * image_stride + place;
+        const T* from = image + plane * (D * H * W);
+        const Index row = plane % C * (KD * KH * KW);
         $taps
-                    to[tap * row_stride] = inside ? image[plane * (D * H * W) + pixel] : T(0);
+                    to[(row + tap) * row_stride] = inside ? from[pixel] : T(0);
                 }
     }
 }
@@ -117,10 +121,11 @@ extern "C" __global__ void col2im(
     const T* columns, T* image, const Index n, const Index image_stride, const Index row_stride
 ) {
     $pixels
-        const T* from = columns + plane / C * image_stride + plane % C * (KD * KH * KW) * row_stride;
+        const T* from = columns + plane / C * image_stride;
+        const Index row = plane % C * (KD * KH * KW);
         A sum = 0;
         $windows
-                    sum += loaded(from[tap * row_stride + place]);
+                    sum += loaded(from[(row + tap) * row_stride + place]);
                 }
         image[i] = stored(sum);
     }
