@@ -19,7 +19,7 @@ a later result. A value that is read outside the group is written to its own arr
 >>> x, a, b, y = nodes = topological(outputs)
 >>> places = {(x, 0): "x", (y, 0): "y"}
 >>> find_scratch(nodes[1:], places, str)            # b is computed in the array of y
-{'a': Spec(shape=(3,), dtype=dtype('float32'))}
+{'a': Spec((3,), float32)}
 >>> places[a, 0], places[b, 0]
 ('a', 'y')
 """
@@ -31,16 +31,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.device.blas import SERIAL_PRODUCT
-from d2lmini.graph.fusion import (
-    REDUCTIONS,
-    Statement,
-    axes_of_reduction,
-    find_cut,
-    is_reduction,
-    rows_per_block,
-)
+from d2lmini.graph.fusion import Cut, Statement, find_cut, rows_per_block
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
 from d2lmini.graph.layout import Placement
+from d2lmini.graph.reductions import REDUCTIONS, axes_of_reduction, is_reduction
 from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
 from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.core import Shape
@@ -163,12 +157,8 @@ def write_group(writer: Writer, statement: Statement) -> None:
     for node in nodes:
         given, out = [None if e is None else names[e] for e in node.inputs], names[node, 0]
         if is_reduction(node):
-            over = cut.reduced(axes_of_reduction(node))
-            axes = over[0] if len(over) == 1 else over
-            text = (
-                f"{_ufunc(writer, node)}.reduce({given[0]}, axis={axes}, keepdims=True, out={out})"
-            )
-            texts = [text] if (node, 0) in totals else [text, *_division(writer, node, out)]
+            texts = [_reduction(writer, node, str(given[0]), cut, out)]
+            texts += [] if (node, 0) in totals else _division(writer, node, out)
         else:
             texts = lines_of(writer, node, given, [out])
         lines += [(text, node) for text in texts]
@@ -197,6 +187,21 @@ def _ufunc(writer: Writer, node: Node) -> str:
     """The name of the ufunc that a reduction applies."""
     assert node.op is not None
     return writer.ufunc(REDUCTIONS[node.op.name])
+
+
+def _reduction(writer: Writer, node: Node, data: str, cut: Cut, out: str) -> str:
+    """The line that reduces a block. Over the first axes and the last ones it takes two steps: the
+    first adds whole images, for instance, which NumPy does faster than to add up each."""
+    ufunc, axes = _ufunc(writer, node), cut.reduced(axes_of_reduction(node))
+    first = [a for i, a in enumerate(axes) if a == axes[0] + i]
+    if len(first) < len(axes):
+        data = f"{ufunc}.reduce({data}, {_over(first)})"
+        axes = axes[len(first) :]
+    return f"{ufunc}.reduce({data}, {_over(axes)}, out={out})"
+
+
+def _over(axes: Sequence[int]) -> str:
+    return f"axis={axes[0] if len(axes) == 1 else tuple(axes)}, keepdims=True"
 
 
 def _division(writer: Writer, node: Node, name: str) -> list[str]:

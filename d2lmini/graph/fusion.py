@@ -32,31 +32,39 @@ any other one the op can move only if all else it needs is there before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
+from d2lmini.graph.reductions import aligned, axes_of_reduction, is_reduction
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape, reduced_axes
+from d2lmini.ops.reduce import kept_shape
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
 #: from another worker: at an eighth of it two threads were no quicker than one.
 BLOCK_BYTES = 1 << 20
-BLOCKS_BYTES = 1 << 21
+BLOCKS_BYTES = 1 << 22
 #: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
 #: for intermediate results that a thread keeps.
 ROW_BYTES = 1 << 21
+#: If the axes that are cut are not the first, a block is made of runs of memory: of this many bytes
+#: at least, or else reading them takes longer than what the group saves.
+RUN_BYTES = 1 << 12
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = 1 << 16
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
 SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.
 MOST = 64
+
+
+#: Whether nodes, with a domain, can be one group.
+IsGroup = Callable[[Sequence[Node], Shape], Any]
 
 
 class Statement:
@@ -91,6 +99,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
 
     On a GPU a group is computed by generated kernels: it is worth it whatever the size.
     """
+    is_group = reduces_alike if on_gpu else find_cut
     order = compute_late(topological(outputs), {node for node, _ in outputs})
     changed = mutated_by(order)
     number = {node: i for i, node in enumerate(order)}
@@ -99,17 +108,9 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     for node in order:
         if node.op is None:
             continue
-        new = Statement([node], number[node], _domain(node, changed, home, on_gpu))
-        if new.shape is not None:
-            near = _sources(new.nodes, home)
-            if is_reduction(node):  # what a group reads anyway need not be read once more
-                near.update(home[reader] for reader in readers.get(node.sources[0], ()))
-            near = {s for s in near if s.shape == new.shape}
-            ways = (_join(new, near, home, on_gpu, inside) for inside in (True, False))
-            new = next(filter(None, ways), new)
-            new.nodes.sort(key=number.__getitem__)
-        if new.nodes == [node] and not is_reduction(node) and spec_of((node, 0)).shape != new.shape:
-            new.shape = None  # row values of no group
+        domains = _domains(node, changed, home, on_gpu)
+        new = _place(node, number[node], domains, home, readers, is_group)
+        new.nodes.sort(key=number.__getitem__)
         for member in new.nodes:
             home[member] = new
         for source in _sources(new.nodes, home) - {new}:
@@ -145,10 +146,11 @@ def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Stateme
 
 
 def _join(
-    new: Statement, near: set[Statement], home: dict[Node, Statement], on_gpu: bool, inside: bool
-) -> Statement | None:
-    """`new` and those of the groups `near` that can run with it, as one; None if that group cannot
-    be cut. inside: the ops of the group may read its reductions."""
+    new: Statement, near: set[Statement], home: dict[Node, Statement], is_group: IsGroup,
+    inside: bool,
+) -> Statement | None:  # fmt: skip
+    """`new` and those of the groups `near` that can run with it, as one; None if there are none, or
+    they are no group together. inside: the ops of the group may read its reductions."""
     assert new.shape is not None
 
     def finished(nodes: Sequence[Node]) -> set[Statement]:
@@ -172,35 +174,51 @@ def _join(
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
         members = joined.nodes + members
-    if len(members) > 1:
-        is_one = reduces_alike if on_gpu else find_cut
-        if len(members) > MOST or not is_one(members, new.shape):
-            return None
+    if not 1 < len(members) <= MOST or not is_group(members, new.shape):
+        return None
     for source in needed:
         source.users -= movable
     joined.nodes = members
     return joined
 
 
-def _domain(
+def _place(
+    node: Node, position: int, domains: Sequence[Shape | None], home: dict[Node, Statement],
+    readers: dict[Entry, list[Node]], is_group: IsGroup,
+) -> Statement:  # fmt: skip
+    """The statement that computes a node: with the groups of one of these domains that are near it,
+    or else by itself; then the last domain is its own."""
+    near = _sources([node], home)
+    if is_reduction(node):  # what a group reads anyway need not be read once more
+        near.update(home[reader] for reader in readers.get(node.sources[0], ()))
+    for domain in filter(None, domains):
+        new = Statement([node], position, domain)
+        groups = {s for s in near if s.shape == domain}
+        for inside in (True, False):
+            joined = _join(new, groups, home, is_group, inside)
+            if joined is not None:
+                return joined
+    return Statement([node], position, domains[-1])
+
+
+def _domains(
     node: Node, changed: set[Node], home: dict[Node, Statement], on_gpu: bool
-) -> Shape | None:
-    """The domain of the group in which the node can be computed, if that is worth it: the shape of
-    its result, or of what it reduces, or of the group that computes the row values it reads."""
+) -> list[Shape | None]:
+    """The domains of groups in which the node can be computed: those of row values that it reads,
+    and at last the shape of its result, or of what it reduces; None if that is not worth it."""
     entries = node.sources
     assert node.op is not None and node.specs is not None
     if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
-        return None
+        return [None]
     shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
-    if not (_is_reduced_in_blocks(node) if is_reduction(node) else _is_map(node)):
-        return None
+    if not (_is_of_floats(node) if is_reduction(node) else _is_map(node)):
+        return [None]
     if on_gpu and not (prod(shape) and addons.find("emit_cuda").is_in_c(node)):
-        return None
-    if is_reduction(node) or (not on_gpu and prod(shape) >= SMALLEST):
-        return shape if on_gpu or prod(shape) >= SMALLEST else None
-    domains = [home[e[0]].shape for e in entries if e[0] in home]
-    found = [d for d in domains if d and _fits(shape, d)]
-    return max(found, key=prod, default=shape if on_gpu else None)
+        return [None]
+    found = {home[e[0]].shape for e in entries if e[0] in home and not is_reduction(node)}
+    larger = [d for d in found if d and prod(d) > prod(shape) and _fits(shape, d)]
+    own = shape if on_gpu or prod(shape) >= SMALLEST else None
+    return [*sorted(larger, key=lambda d: (prod(d), d)), own]
 
 
 def _fits(shape: Shape, domain: Shape) -> bool:
@@ -227,25 +245,6 @@ def _is_map(node: Node) -> bool:
 
 # -- reductions in a group -------------------------------------------------------------------------
 
-#: Reductions that can be in a group -> the ufunc that adds up.
-REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
-
-
-def is_reduction(node: Node) -> bool:
-    """True if the node is one of these: all that it reads must be complete before its result."""
-    return node.op is not None and node.op.name in REDUCTIONS
-
-
-def axes_of_reduction(node: Node) -> tuple[int, ...]:
-    """The axes that a reduction reduces."""
-    shape = spec_of(node.sources[0]).shape
-    assert node.op is not None
-    if node.op.name != "_sum_to":
-        return reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
-    target = node.attrs["shape"]
-    kept = (1,) * (len(shape) - len(target)) + tuple(target)
-    return tuple(a for a, n in enumerate(kept) if n == 1)
-
 
 def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
     """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
@@ -257,11 +256,9 @@ def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
     )
 
 
-def _is_reduced_in_blocks(node: Node) -> bool:
-    """On floats, and with results of blocks that are small beside the blocks."""
-    axes = axes_of_reduction(node)
-    shape, dtype = spec_of(node.sources[0])
-    return bool(axes) and dtype.char in "fd" and (0 not in axes or _is_small(node))
+def _is_of_floats(node: Node) -> bool:
+    """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
+    return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
 
 
 def _is_small(node: Node) -> bool:
@@ -311,9 +308,9 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
     >>> from d2lmini.graph.listing import graph_of
     >>> x = sym.var("x")
     >>> y = sym.broadcast_sub(x, x.mean(axis=(0, 2), keepdims=True))
-    >>> [(y, _)] = graph_of(y, x=(8, 3, 5))
+    >>> [(y, _)] = graph_of(y, x=(8, 64, 49))
     >>> mean, _ = y.inputs[1]
-    >>> find_cut([mean], (8, 3, 5)), find_cut([mean, y], (8, 3, 5))
+    >>> find_cut([mean], (8, 64, 49)), find_cut([mean, y], (8, 64, 49))
     (Cut(begin=0, end=1), Cut(begin=1, end=2))
     """
     read = {e for node in nodes for e in node.sources}
@@ -335,30 +332,28 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
             all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
         ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
 
-    nbytes = prod(domain) * max(spec_of((node, 0)).dtype.itemsize for node in nodes)
+    itemsize = max(spec_of((node, 0)).dtype.itemsize for node in nodes)
     for begin in range(len(domain)) if inner else (0,):
         end = begin
         while end < len(domain) and end not in inner and is_one(range(begin, end + 1)):
             end += 1
         cut = Cut(begin, end)
         rows = cut.rows(domain)
-        if inner and (rows == 1 or nbytes > rows * ROW_BYTES):
+        if inner and (rows == 1 or prod(domain) // rows * itemsize > ROW_BYTES):
+            continue
+        run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
+        if prod(domain[:begin]) > 1 and run * itemsize < RUN_BYTES:
             continue
         if all(_is_small(node) for node, over in at_end if begin in over):
             return cut
     return None
 
 
-def aligned(shape: Shape, domain: Shape) -> Shape:
-    """The shape of an array that broadcasts to a domain, with as many axes."""
-    return (1,) * (len(domain) - len(shape)) + shape
-
-
 def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
     """How many of so many rows of so many arrays make a block.
 
     >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
-    (256, 32)
+    (256, 64)
     """
     row = max(prod(domain) // rows, 1) * itemsize
     return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

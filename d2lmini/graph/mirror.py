@@ -51,6 +51,7 @@ from d2lmini.graph.ir import (
     transform,
 )
 from d2lmini.graph.min_cut import min_cut
+from d2lmini.graph.reductions import is_reduction
 from d2lmini.graph.split import residuals
 from d2lmini.ops.core import registry
 
@@ -137,7 +138,10 @@ def _fewest_bytes(
     read_by_products: set[Entry] = set()
     read_again: set[Entry] = set()
     for node in forward:
-        (read_again if node in again else read_by_products).update(node.sources)
+        if node in again:
+            read_again.update(node.sources)
+        elif not is_reduction(node):
+            read_by_products.update(node.sources)
     ends = set(needed) & read_by_products & read_again
     for node in topological(needed):
         sources = node.sources[:3] if node.mutated else node.sources

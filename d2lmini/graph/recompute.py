@@ -1,4 +1,5 @@
-"""What backward computes again, in place of having it kept: views, casts, constants.
+"""What backward computes again, in place of having it kept: views, casts, constants, and an addition
+or a product with a number or with one number per row.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.listing import graph_of
@@ -30,6 +31,9 @@ import numpy as np
 from d2lmini.graph.ir import Draw, Entry, Inputs, Node, mutated_by, spec_of, topological, transform
 from d2lmini.graph.passes.views import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.graph.split import residuals
+
+#: An array of so many times fewer elements than another has few.
+FEW = 16
 
 PARTS = ("slice", "slice_axis", "_getitem", "reverse", "cast")
 
@@ -65,7 +69,12 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
         if op is None:
             there.add((node, 0))
             continue
-        if op.random or op.mutates or len(node.specs or ()) != 1 or len(inputs) > 1:
+        if op.random or op.mutates or len(node.specs or ()) != 1:
+            continue
+        if len(inputs) > 1:  # of a few numbers and an array of many, the few are kept
+            most = max(spec_of(e).size for e in inputs)
+            inputs = [e for e in inputs if FEW * spec_of(e).size > most]
+        if len(inputs) > 1:
             continue
         if any(type(value) is Draw for value in node.attrs.values()):
             continue

@@ -15,6 +15,9 @@ return flatten0, x
 
 Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
 axes of size 1 only, a maximum over such an axis. (Not a sum: that of the one element -0.0 is 0.0.)
+
+What is spread out is spread out last: the exponential of a number is computed once.
+
 The results are equal to the bit.
 """
 
@@ -38,7 +41,19 @@ PERHAPS = ("max", "min", "_sum_to", *SPREADS, "slice", "slice_axis", "_getitem",
 
 def views(outputs: Sequence[Entry]) -> list[Entry]:
     """Chains of reshapes, and of transposes, as one."""
-    return rewritten(outputs, rules.of)
+    return rewritten(outputs, lambda node: rules.of(node) or _spread_last(node))
+
+
+def _spread_last(node: Node) -> Replacement:
+    """An elementwise op on what is spread out, done before."""
+    op, inputs = node.op, node.inputs
+    assert op is not None
+    spread = calls(inputs[0], SPREADS) if len(inputs) == 1 else None
+    if spread is None or not op.elementwise or op.mutates or op.injects or len(node.outputs) > 1:
+        return None
+    source, *others = spread.inputs
+    value = call(op, (source,), node, **node.attrs)
+    return call(spread.op, (value, *others), node, **spread.attrs)  # type: ignore[arg-type]
 
 
 def is_reshape(node: Node) -> bool:
