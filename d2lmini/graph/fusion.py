@@ -32,8 +32,9 @@ any other one the op can move only if all else it needs is there before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
@@ -42,6 +43,7 @@ from d2lmini.graph.rows import aligned, axes_of_reduction, find_cut, is_reductio
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import Shape
+from d2lmini.ops.reduce import kept_shape
 
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = BLOCKED
@@ -49,6 +51,10 @@ SMALLEST = BLOCKED
 SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.
 MOST = 64
+
+
+#: Whether nodes, with a domain, can be one group.
+IsGroup = Callable[[Sequence[Node], Shape], Any]
 
 
 class Statement:
@@ -81,8 +87,9 @@ class Statement:
 def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement]:
     """The ops behind `outputs`, in groups where that is worth it.
 
-    On a GPU a group is one kernel: it is worth while whatever the size, reductions are left out.
+    On a GPU a group is computed by generated kernels: it is worth it whatever the size.
     """
+    is_group = reduces_alike if on_gpu else find_cut
     order = compute_late(topological(outputs), {node for node, _ in outputs})
     changed = mutated_by(order)
     number = {node: i for i, node in enumerate(order)}
@@ -91,7 +98,8 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     for node in order:
         if node.op is None:
             continue
-        new = _place(node, number[node], _domains(node, changed, home, on_gpu), home, readers)
+        domains = _domains(node, changed, home, on_gpu)
+        new = _place(node, number[node], domains, home, readers, is_group)
         new.nodes.sort(key=number.__getitem__)
         for member in new.nodes:
             home[member] = new
@@ -128,10 +136,11 @@ def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Stateme
 
 
 def _join(
-    new: Statement, near: set[Statement], home: dict[Node, Statement], inside: bool = True
-) -> Statement | None:
+    new: Statement, near: set[Statement], home: dict[Node, Statement], is_group: IsGroup,
+    inside: bool,
+) -> Statement | None:  # fmt: skip
     """`new` and those of the groups `near` that can run with it, as one; None if there are none, or
-    what they are together cannot be cut. inside: the ops of the group may read its reductions."""
+    they are no group together. inside: the ops of the group may read its reductions."""
     assert new.shape is not None
 
     def finished(nodes: Sequence[Node]) -> set[Statement]:
@@ -155,7 +164,7 @@ def _join(
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
         members = joined.nodes + members
-    if not 1 < len(members) <= MOST or find_cut(members, new.shape) is None:
+    if not 1 < len(members) <= MOST or not is_group(members, new.shape):
         return None
     for source in needed:
         source.users -= movable
@@ -165,7 +174,7 @@ def _join(
 
 def _place(
     node: Node, position: int, domains: Sequence[Shape | None], home: dict[Node, Statement],
-    readers: dict[Entry, list[Node]],
+    readers: dict[Entry, list[Node]], is_group: IsGroup,
 ) -> Statement:  # fmt: skip
     """The statement that computes a node: with the groups of one of these domains that are near it,
     or else by itself; then the last domain is its own."""
@@ -175,9 +184,10 @@ def _place(
     for domain in filter(None, domains):
         new = Statement([node], position, domain)
         groups = {s for s in near if s.shape == domain}
-        joined = _join(new, groups, home) or _join(new, groups, home, inside=False)
-        if joined is not None:
-            return joined
+        for inside in (True, False):
+            joined = _join(new, groups, home, is_group, inside)
+            if joined is not None:
+                return joined
     return Statement([node], position, domains[-1])
 
 
@@ -193,12 +203,12 @@ def _domains(
     shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
     if not (_is_of_floats(node) if is_reduction(node) else _is_map(node)):
         return [None]
-    if on_gpu:
-        is_kernel = prod(shape) and addons.find("emit_cuda").is_in_c(node)
-        return [shape if is_kernel else None]
+    if on_gpu and not (prod(shape) and addons.find("emit_cuda").is_in_c(node)):
+        return [None]
     found = {home[e[0]].shape for e in entries if e[0] in home and not is_reduction(node)}
     larger = [d for d in found if d and prod(d) > prod(shape) and _fits(shape, d)]
-    return [*sorted(larger, key=lambda d: (prod(d), d)), shape if prod(shape) >= SMALLEST else None]
+    own = shape if on_gpu or prod(shape) >= SMALLEST else None
+    return [*sorted(larger, key=lambda d: (prod(d), d)), own]
 
 
 def _fits(shape: Shape, domain: Shape) -> bool:
@@ -226,3 +236,13 @@ def _is_map(node: Node) -> bool:
     if not by_itself or "shape" in op.attr_names:
         return False
     return all(s == shape or prod(s) == 1 for s in shapes)
+
+
+def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
+    """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
+    reductions = set(filter(is_reduction, nodes))
+    read = {e for node in nodes for e in node.sources if e[0] in reductions}
+    return len({axes_of_reduction(node) for node in reductions}) <= 1 and all(
+        aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
+        for e in read
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.cuda import kernels
+from d2lmini.cuda.kernels import recurrent
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of
 
@@ -30,7 +30,7 @@ class FusedLSTM(LSTM):
     def bounds(self) -> tuple:
         clip = self.clip
         if clip is None:
-            return kernels.recurrent.UNBOUNDED
+            return recurrent.UNBOUNDED
         return (1 + clip.nan, float(clip.low), float(clip.high))
 
     def stepper(self, w, kept, work):
@@ -38,7 +38,7 @@ class FusedLSTM(LSTM):
 
         def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
             before = self.xp.ascontiguousarray(states[1])
-            kernels.recurrent.lstm_step(self.xp, c, before, gates[t], cells[t], y, bounds)
+            recurrent.lstm_step(self.xp, c, before, gates[t], cells[t], y, bounds)
             return [y, cells[t]]
 
         return step
@@ -49,7 +49,7 @@ class FusedLSTM(LSTM):
     def back(self, D, across, kept, g, heads, extra) -> None:
         (gates, cells), (dh, dc), bounds = kept, heads, self.bounds
         for t in reversed(range(len(g))):
-            kernels.recurrent.lstm_back(
+            recurrent.lstm_back(
                 self.xp, g[t], dh, gates[t], extra[t], cells[t], dc, D[0][t], bounds
             )
             matmul(self.xp, D[0][t], across, dh)
@@ -63,7 +63,7 @@ class FusedGRU(GRU):
         bias = w.h2h_bias[rz.shape[2] :]
 
         def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
-            kernels.recurrent.gru_step(self.xp, c, bias, states[0], rz[t], n[t], share[t], y)
+            recurrent.gru_step(self.xp, c, bias, states[0], rz[t], n[t], share[t], y)
             return [y]
 
         return step
@@ -75,7 +75,7 @@ class FusedGRU(GRU):
         (rz, n, share), (dn, dc), dh = kept, D, heads[0]
         more = self.xp.zeros(dh.shape, dh.dtype)
         for t in reversed(range(len(g))):
-            kernels.recurrent.gru_back(
+            recurrent.gru_back(
                 self.xp, g[t], more, rz[t], n[t], share[t], extra[t], dh, dn[t], dc[t]
             )
             matmul(self.xp, dc[t], across, more)

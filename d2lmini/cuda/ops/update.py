@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from d2lmini.cuda import kernels
+from d2lmini.cuda.kernels import updates
 from d2lmini.ops.symbolic import NotTraceable
 from d2lmini.ops.update_multi import UpdateStep, run, take_step
 
@@ -22,7 +22,7 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[
                 take_step(xp, steps[i], groups[i], outs[i])
             continue
         parts = [groups[i] for i in members], [outs[i] for i in members]
-        kernels.updates.update(xp, name, formula, *parts)
+        updates.update(xp, name, formula, *parts)
 
 
 def _launches(
@@ -42,6 +42,6 @@ def _launches(
         formula = None
         with suppress(NotTraceable):
             place = None if in_place else out_dtype
-            formula = kernels.updates.Formula(rule.compute, steps[members[0]].attrs, dtypes, place)
+            formula = updates.Formula(rule.compute, steps[members[0]].attrs, dtypes, place)
         launches.append((members, rule.name.strip("_"), formula))
     return launches
