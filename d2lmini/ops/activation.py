@@ -83,9 +83,7 @@ def _(gg, g, output):
     return sigmoid_backward(gg, output), gg * g * (1 - 2 * output)
 
 
-tanh = unary(
-    "tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh", fast=True
-)
+tanh = unary("tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh")
 
 
 @op("_tanh_backward", flops=3, elementwise=True)

@@ -128,9 +128,7 @@ Y = -1
 
 
 #: Ops that overwrite a whole array: x[:] = y, y.copyto(x).
-#: SETTING: ops that overwrite some of the elements: x[1, ::2] = y.
 ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
-SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 
 class _AllInputs:
@@ -261,7 +259,7 @@ class Op(Facts):
         """True if the op overwrites existing memory in a single call, its last: the op is such a
         call itself, or its result is copied into place at the end."""
         if self.mutates:
-            return self.name in SETTING
+            return self.name == "_setitem"  # of some elements: x[1, ::2] = y
         alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
         return alone and self.outputs == 1
 
@@ -557,6 +555,23 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
 def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
     """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
     return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
+
+
+def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare an op whose results are views of its first input, or the same elements in `out`. Its
+    shape rule is the op itself, on an array whose elements all lie at one place in memory."""
+
+    def declare(compute: Callable[..., Any]) -> Op:
+        def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec | list[Spec]:
+            flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
+            views = compute(np, flat, *others, **attrs)
+            if type(views) is tuple:
+                return [Spec(view.shape, data.dtype) for view in views]
+            return Spec(views.shape, data.dtype)
+
+        return op(name if isinstance(name, str) else None, infer=infer, flops=0, **rules)(compute)
+
+    return declare(name) if callable(name) else declare
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
