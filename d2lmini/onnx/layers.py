@@ -199,22 +199,6 @@ def _lrn(w: Writer, node: Node, x: str) -> str:
     return w.reshape_to(y, shape)
 
 
-@converts("L2Normalization")
-def _l2(w: Writer, node: Node, x: str) -> str:
-    spec, mode = w.x, node.attrs["mode"]
-    ndim = len(spec.shape)
-    first_axis, end = {
-        "instance": (1, ndim),
-        "channel": (1, 2),
-        "spatial": (2, ndim),
-    }[mode]
-    squares = w.add("Mul", x, x)
-    if first_axis < end:  # each element of a vector is an instance
-        squares = w.reduce("ReduceSum", squares, range(first_axis, end), keepdims=True)
-    length = w.add("Sqrt", w.add("Add", squares, w.number(node.attrs["eps"], spec.dtype)))
-    return w.add("Div", x, length)
-
-
 # -- activations -----------------------------------------------------------------------------------
 
 

@@ -35,13 +35,8 @@ Sizes = tuple[Any, ...]
 Converter = Callable[..., Any]
 
 
-def converts_any(opset: int, node: Node) -> bool:
-    """The default of `when`: every call."""
-    return True
-
-
 def converts(
-    *names: str, when: Callable[[int, Node], bool] = converts_any
+    *names: str, when: Callable[[int, Node], bool] | None = None
 ) -> Callable[[Converter], Converter]:
     """Register a converter for these ops: it becomes their `onnx`. when: (opset, node) -> whether
     the converter takes this call; of another call of a composed op the formula is written."""
@@ -71,7 +66,8 @@ class Value(NamedTuple):
 def takes(opset: int, node: Node) -> bool:
     """Is there a converter for this call?"""
     assert node.op is not None
-    return node.op.onnx is not None and getattr(node.op.onnx, "when", converts_any)(opset, node)
+    when = getattr(node.op.onnx, "when", None)
+    return node.op.onnx is not None and (when is None or when(opset, node))
 
 
 def converter_of(op: Op) -> Converter | None:
