@@ -113,7 +113,8 @@ def LayerNorm(
     With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; both have no gradient.
     One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
     """
-    y, mean, var = normalize(data, *along(axis, data, gamma, beta), (axis % data.ndim,), eps)
+    scale, shift = along(axis, data, gamma, beta)
+    y, mean, var = normalize(data, scale, shift, (axis % data.ndim,), eps)
     return (y, mean, (var + eps).sqrt()) if output_mean_var else y
 
 
@@ -163,8 +164,8 @@ def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
 
     One floating dtype. MXNetError at the call for shapes. D. Ulyanov et al. (2016).
     """
-    places = tuple(range(2, data.ndim))
-    return normalize(data, *along(1, data, gamma, beta), places, eps)[0]
+    scale, shift = along(1, data, gamma, beta)
+    return normalize(data, scale, shift, tuple(range(2, data.ndim)), eps)[0]
 
 
 @InstanceNorm.gradient(saves="data gamma")
