@@ -547,6 +547,11 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
     return data
 
 
+def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
+    """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
+    return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
+
+
 def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
     """Declare an op whose results are views of its first input, or the same elements in `out`. Its
     shape rule is the op itself, on an array whose elements all lie at one place in memory."""
