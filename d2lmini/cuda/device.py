@@ -192,11 +192,7 @@ class CudaDevice(Device):
         """CuPy's allocation hook, on the threads of this device. MemoryError if there is not enough
         memory even after all cached memory was freed."""
         try:
-            return self.allocator.malloc(nbytes)
-        except MemoryError:
-            self.trim()
-        try:
-            return self.allocator.malloc(nbytes)
+            return self.retry(partial(self.allocator.malloc, nbytes))
         except MemoryError:
             raise MemoryError(self.pool.explain(nbytes)) from None
 

@@ -1,4 +1,4 @@
-"""Groups of a program for a GPU: one generated kernel each, instead of blocks for a CPU's cache.
+"""Groups of a program for a GPU: generated kernels, instead of blocks for a CPU's cache.
 
 The ops of a group compute on names in C (`cuda.kernels.symbols`), which gives the kernel's
 body; the kernel stands in the program's text, for the reader and for the compiler:
@@ -41,23 +41,37 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from d2lmini.cuda.kernels.elementwise import Operand, complete, elementwise
+import numpy as np
+
+from d2lmini.cuda.kernels.elementwise import Operand, Shape, complete, elementwise
 from d2lmini.cuda.kernels.launch import Kernel
-from d2lmini.cuda.kernels.symbols import Body, names
+from d2lmini.cuda.kernels.reductions import reduction
+from d2lmini.cuda.kernels.stages import Stages
+from d2lmini.cuda.kernels.symbols import names
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Layout, Placement
+from d2lmini.graph.rows import axes_of_reduction, is_reduction
 from d2lmini.ops.in_float32 import has_bfloat16
+from d2lmini.ops.reduce import kept_shape
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 
 if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer
 
 
+#: Reduction ops -> the function of `names`, where the names differ.
+_KINDS = {"_sum_to": "sum"}
+
+
 def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
     """The result of a node, written in C; NotTraceable if the op has no form in C."""
     op = node.op
     assert op is not None and node.specs is not None
+    if is_reduction(node):
+        assert inputs[0] is not None
+        wide = inputs[0].astype(np.promote_types(inputs[0].dtype, node.specs[0].dtype))
+        return getattr(names, _KINDS.get(op.name, op.name))(wide).astype(node.specs[0].dtype)
     value = trace(names, op.compute, inputs, node.own_attrs)
     if not isinstance(value, Proxy):
         raise NotTraceable(f"the result of {op.name}")
@@ -72,7 +86,7 @@ def is_in_c(node: Node) -> bool:
     """True if this node can be written in C; the kernels have no bfloat16."""
     if has_bfloat16([*(node.specs or ()), *map(spec_of, node.sources)]):
         return False
-    body = Body()
+    body = Stages()
     try:
         value_of(node, [e and body.add_input("x", spec_of(e).dtype) for e in node.inputs])
     except NotTraceable:
@@ -81,7 +95,8 @@ def is_in_c(node: Node) -> bool:
 
 
 def write_kernel(writer: Writer, statement: Statement) -> None:
-    """Write one group as a kernel and its launch."""
+    """Write the kernels of one group and their launches: one kernel, or more where a group with
+    reductions is cut into parts."""
     domain, nodes = statement.shape, statement.nodes
     assert domain is not None
     inputs = statement.inputs
@@ -94,12 +109,32 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
         return [values[entry] for entry in results]
 
     operands = [_operand(writer.layout, entry) for entry in inputs]
-    made = elementwise(_title(nodes), operands, domain, formula)
-    name = writer.kernel(made)
     arrays = [_array(writer, entry) for entry in inputs] + [writer.name_of(e) for e in results]
-    count = prod(domain)
-    threads = -(-count // 4) if "Four<" in made.source else count
-    writer.write(f"{name}({', '.join(['xp', str(threads), *arrays, str(count)])})", nodes[-1])
+    axes = next((axes_of_reduction(node) for node in nodes if is_reduction(node)), None)
+    if axes is None:
+        made = elementwise(_title(nodes), operands, domain, formula)
+        count = prod(domain)
+        kernels: tuple[tuple[Kernel, int], ...] = (
+            (made, -(-count // 4) if "Four<" in made.source else count),
+        )
+        sizes: tuple[int, ...] = (count,)
+    else:
+        outs = [Operand(spec_of(e).dtype, _kept(e, domain)) for e in results]
+        kernels, partial, sizes = reduction(_title(nodes), operands, domain, axes, outs, formula)
+        if partial is not None:
+            arrays.append(writer.identifier("partial"))
+            writer.write(f"{arrays[-1]} = xp.empty({partial[1]}, {writer.dtype(partial[0])})")
+    for made, threads in kernels:
+        arguments = ["xp", str(threads), *arrays, *map(str, sizes)]
+        writer.write(f"{writer.kernel(made)}({', '.join(arguments)})", nodes[-1])
+
+
+def _kept(entry: Entry, domain: Shape) -> Shape:
+    """The shape of a result of a group; 1 where it is reduced."""
+    node, _ = entry
+    return (
+        kept_shape(domain, axes_of_reduction(node)) if is_reduction(node) else spec_of(entry).shape
+    )
 
 
 def _operand(layout: Layout, entry: Entry) -> Operand:
@@ -136,6 +171,7 @@ def kernel(name: str, source: str) -> Kernel:
 
 def lines_of(name: str, made: Kernel) -> list[str]:
     """The lines that define a kernel in a program's text."""
-    own = made.source[made.source.index("__device__ inline void element(") :]
-    source = textwrap.indent(own, "    ").splitlines()
+    begin = re.search(r'__device__ inline void element\(|extern "C"', made.source)
+    assert begin is not None
+    source = textwrap.indent(made.source[begin.start() :], "    ").splitlines()
     return [f"{name} = kernel(\"{made.name}\", '''", *source, "''')"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.cuda import module
 from d2lmini.cuda.stream_worker import StreamWorker
-from d2lmini.cuda.streams import StreamMark, order_of
 from d2lmini.engine.core import Task
 
 if TYPE_CHECKING:
@@ -70,12 +70,7 @@ class NcclWorker:
         # that GPU, and not to GPU 0, which may not be in use (`current`).
         with self._busy, lanes[0].enter_scope():
             for lane, side in zip(lanes, sides):
-                marks: list[StreamMark] = []
-                for var in side.reads:
-                    marks += [] if var.order is None else var.order.marks(False)
-                for var in side.writes:
-                    marks += [] if var.order is None else var.order.marks(True)
-                self._call_for(lane, lambda: lane.stream.wait(marks))  # noqa: B023 - called at once
+                self._call_for(lane, partial(lane.stream.begin, side.reads, side.writes))
             try:
                 task.run()
             except Exception as problem:
@@ -111,13 +106,8 @@ class NcclWorker:
         unverified = [lane.stream.unverified(reads) for lane in lanes]
         for lane, side, marks in zip(lanes, sides, unverified):
             with lane.device.xp.cuda.Device(lane.device.ordinal):
-                mark = NcclWorker._call_for(lane, lane.stream.mark)
-            for order in map(order_of, side.reads):
-                if order is not None:
-                    order.readers[lane.stream] = mark
-            for order in map(order_of, side.writes):
-                if order is not None:
-                    order.record_write(mark, marks)
+                end = partial(lane.stream.end, side.reads, side.writes, marks)
+                NcclWorker._call_for(lane, end)
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""

@@ -114,7 +114,7 @@ class StreamWorker:
     def _run(self, task: Task) -> None:
         stream = self.stream
         self.free_pending()
-        stream.begin(task)
+        stream.begin(task.shared, task.writes)
         is_observed = instrument.issuing
         if is_observed:
             instrument.emit("issue", task, self)
@@ -123,7 +123,8 @@ class StreamWorker:
         finally:
             if is_observed:
                 instrument.emit("issued", task, self)
-            stream.end(task)  # also after an error: some of the work may be on the stream
+            # Also after an error: some of the work may be on the stream.
+            stream.end(task.shared, task.writes, stream.unverified(task.reads))
         self.device.pool.reserved = self.device.allocator.total_bytes()
 
     def finish(self, deadline: float | None = None) -> bool:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from d2lmini.cuda import current
-from d2lmini.engine.core import Task, Var
+from d2lmini.engine.core import Var
 
 #: The empty set of marks, shared by all StreamOrders without marks.
 _NONE: dict[Stream, int] = {}
@@ -230,27 +230,28 @@ class Stream:
         self.last = mark = StreamMark(self, self.seq, event, self.seen)
         return mark
 
-    def begin(self, task: Task) -> None:
-        """Make the work that `task` will put here come after its dependencies."""
+    def begin(self, reads: Iterable[Var], writes: Iterable[Var]) -> None:
+        """Make the work that will be put here come after its dependencies."""
         marks: list[StreamMark] = []
-        for var in task.shared:
+        for var in reads:
             if var.order is not None:
                 marks += var.order.marks(False)
-        for var in task.writes:
+        for var in writes:
             if var.order is not None:
                 marks += var.order.marks(True)
         if marks:
             self.wait(marks)
 
-    def end(self, task: Task) -> None:
-        """Record on the Vars of `task` that its work is on this stream."""
+    def end(
+        self, reads: Iterable[Var], writes: Iterable[Var], unverified: dict[Stream, int]
+    ) -> None:
+        """Record on the Vars that the work is on this stream, whose device is current."""
         mark = self.mark()
-        unverified = self.unverified(task.reads)
-        for var in task.shared:
+        for var in reads:
             order = order_of(var)
             if order is not None:
                 order.readers[self] = mark
-        for var in task.writes:
+        for var in writes:
             order = order_of(var)
             if order is not None:
                 order.record_write(mark, unverified)

@@ -195,6 +195,8 @@ class Layout:
         """The buffer of something that dies here and that the result may overwrite."""
         if not _is_pointwise(node):
             return None
+        if statement.shape not in (None, spec_of((node, 0)).shape):
+            return None  # what a group has of each row may be read by the threads of another part
         at = statement.nodes.index(node) + 1
         before, after = statement.nodes[:at], statement.nodes[at:]
         for base in [e for reader in reversed(before) for e in reader.sources]:

@@ -26,7 +26,8 @@ from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.protocol import FUNCTIONS, apply_function, apply_ufunc
 from d2lmini.np.values import as_type, drop_axes, read
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.symbol.traced import Traced
 
 
 class NumpyMethods:
@@ -227,7 +228,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
 
     def as_nd_ndarray(self) -> NDArray:
         """The same memory and history as an NDArray."""
-        return self._as(NDArray)
+        return self._alias(self._node, NDArray)
 
     def as_np_ndarray(self):
         """This array."""

@@ -27,10 +27,11 @@ def by_numpy(function, name="", module="d2lmini.np", arrays_only=False) -> Calla
     become `np.ndarray`s, on the device of the first array given. NumPy's scalars stay, or become
     arrays of shape () if `arrays_only` and an array is given: these are ops in MXNet."""
     name = name or function.__name__
+    place = f"{module}.{name}".removeprefix("d2lmini.np.")
 
     def copied(x: Any) -> Any:
         if isinstance(x, Value):
-            return read(x, name)
+            return read(x, place)
         if isinstance(x, (list, tuple)):
             return type(x)(map(copied, x))
         return x

@@ -23,7 +23,6 @@ from d2lmini.ops import fluent  # operators and functions of values
 from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
-from d2lmini.ops import bits  # and, or, xor, not of integers and bool
 from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many
@@ -62,8 +61,8 @@ from d2lmini.ops import im2col  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
-from d2lmini.ops import rnn_layer  # a single layer as an op, for cells
-from d2lmini.ops import rnn  # RNN: several layers
+from d2lmini.ops import rnn_steps  # the gradient of a layer step by step, to be recorded
+from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 
 # random numbers
 from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuffle

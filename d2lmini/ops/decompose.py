@@ -53,7 +53,7 @@ def _cubic(factor: float) -> Any:
 # -- Cholesky -------------------------------------------------------------------------------------
 
 
-@op("linalg_potrf", infer=like_square, flops=_cubic(1 / 3), same_shape=True, unchecked=True)
+@op("linalg_potrf", infer=like_square, flops=_cubic(1 / 3), same_shape=True)
 def potrf(xp, A, *, lower: bool = True):
     """Cholesky factor of a symmetric positive definite matrix: A = y y^T, or y^T y if not `lower`.
 
@@ -74,7 +74,7 @@ def _(g, y, *, lower):
     return (S + transpose_last(S)) * 0.5
 
 
-@composed("linalg_potri", infer=like_square, flops=_cubic(2.0), same_shape=True, unchecked=True)
+@composed("linalg_potri", infer=like_square, flops=_cubic(2.0), same_shape=True)
 def potri(A, *, lower: bool = True):
     """The inverse of a matrix from its Cholesky factor A: (A A^T)^-1, or (A^T A)^-1 if not `lower`.
 
@@ -148,7 +148,7 @@ def _infer_gelqf(A: Spec) -> list[Spec]:
     return [A, Spec((*A.shape[:-1], A.shape[-2]), A.dtype)]
 
 
-@op("linalg_gelqf", infer=_infer_gelqf, outputs=2, flops=_cubic(4.0), unchecked=True)
+@op("linalg_gelqf", infer=_infer_gelqf, outputs=2, flops=_cubic(4.0))
 def gelqf(xp, A):
     """LQ factors, A = L Q: A (..., m, n) with m <= n of full rank -> Q (..., m, n), L (..., m, m).
 

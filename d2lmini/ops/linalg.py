@@ -33,7 +33,6 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.partial import is_known
 from d2lmini.ops.products import matmul
 
 
@@ -295,14 +294,6 @@ def gemm(
     """alpha op(A) op(B) + beta C: `linalg_gemm2` with a matrix added. C has the product's shape."""
     how = dict(transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha, axis=axis)
     return gemm2(A, B, **how) + (C if beta == 1.0 else C * beta)
-
-
-@gemm.infer_inputs
-def _(given, out, attrs):
-    A, B = given["A"], given["B"]
-    if not (is_known(A) and is_known(B)):
-        return {}
-    return {"C": _infer_gemm2(Spec(A, "float32"), Spec(B, "float32"), **attrs).shape}
 
 
 def _infer_syrk(A: Spec, *, transpose: bool, **_: Any) -> Spec:

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.elementwise import FOUR
 from d2lmini.cuda.kernels.launch import parameters
 from d2lmini.cuda.kernels.random_numbers import STREAM
 from d2lmini.cuda.kernels.ufunc_to_c import HELPERS
@@ -98,7 +97,7 @@ def _part(i: int, source: str, name: str) -> str:
         for k, p in enumerate(parameters(source, name))
     )
     inner = source.replace('extern "C" ', "")
-    for text in (*HELPERS.values(), FOUR, STREAM):  # these stand at the top
+    for text in (*HELPERS.values(), STREAM):  # these stand at the top
         inner = inner.replace(text, "")
     threads = BLOCK if "__syncthreads" in source else 1
     return (
@@ -118,7 +117,7 @@ def _library(kernels: Sequence[tuple[str, str]]) -> Path:
     parts = [_part(i, *key) for i, key in enumerate(kernels)]
     # The shim has its own conversions to and from float16.
     common = [t for name, t in HELPERS.items() if name not in ("widened", "narrowed")]
-    text = "\n".join([SHIM.read_text(), *common, FOUR, STREAM, *parts])
+    text = "\n".join([SHIM.read_text(), *common, STREAM, *parts])
     digest = hashlib.sha256((text + " ".join(FLAGS)).encode()).hexdigest()[:24]
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{digest}.so"

@@ -4,53 +4,15 @@
     ufunc_to_c   each ufunc of NumPy in C, with exactly NumPy's rules
     symbols      an array module whose arrays are names in C: running an op on it writes C code
     elementwise  a kernel for any elementwise formula: fused groups, with or without broadcasting
-    fused        such a formula on given arrays, compiled at first use
+    stages       the values of a formula with reductions, in the order in which they are known
+    reductions   kernels that reduce along rows or columns, then map
     updates      one launch for the optimizer steps of many parameters
     windows      im2col and col2im
     depthwise    convolution by filters of one channel each
     pooling      windows reduced to a number each, and their gradients
     rows         the gradient of selecting rows, such as an embedding's
-    blocks       sums and maxima over the threads of a block
-    cross_entropy  softmax cross-entropy and its gradient
-    moments      means and variances, and the sums in a normalization's gradient
     recurrent    the elementwise part of an LSTM or GRU step, between the products
     random_numbers  Philox: random numbers that depend only on key and position
 
-Nothing here imports CuPy: the caller of a kernel passes the array module. Each of these modules is
-imported at first use (`kernels.pooling`): most programs use no GPU.
+Nothing here imports CuPy: the caller of a kernel passes the array module.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from d2lmini.cuda.kernels import (
-        blocks,
-        cross_entropy,
-        depthwise,
-        elementwise,
-        fused,
-        launch,
-        moments,
-        pooling,
-        random_numbers,
-        recurrent,
-        rows,
-        symbols,
-        ufunc_to_c,
-        updates,
-        windows,
-    )  # fmt: skip
-
-__all__ = [
-    "blocks", "cross_entropy", "depthwise", "elementwise", "ufunc_to_c", "fused", "launch",
-    "moments", "pooling", "random_numbers", "recurrent", "rows", "symbols", "updates", "windows",
-]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,10 +15,11 @@ extern "C" __global__ void add_relu(const float* x0, const float* x1, float* y0,
     int done = 0;
     if (aligned(x0) && aligned(x1) && aligned(y0)) {
         for (int i = 4 * first; i < n - 3; i += 4 * threads) {
-            const Four<float> a0 = four(x0 + i), a1 = four(x1 + i % 4);
-            Four<float> b0;
-            for (int k = 0; k < 4; ++k) element(a0.at[k], a1.at[k], b0.at[k]);
-            four(y0 + i) = b0;
+            const Four<float> x0s = four(&x0[i]);
+            const Four<float> x1s = four(&x1[i % 4]);
+            Four<float> y0s;
+            for (int k = 0; k < 4; ++k) element(x0s.at[k], x1s.at[k], y0s.at[k]);
+            four(&y0[i]) = y0s;
         }
         done = n / 4 * 4;
     }
@@ -50,17 +51,6 @@ from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
 
-#: Helpers of a kernel that works on four elements at a time.
-FOUR = """// Four elements side by side.
-template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
-template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
-template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
-template <class T> __device__ bool aligned(const T* x) {
-    return (size_t) x % alignof(Four<T>) == 0;
-}
-
-"""
-
 _kernels: dict[str, Kernel] = {}
 _lock = threading.Lock()
 
@@ -72,6 +62,27 @@ class Operand(NamedTuple):
     dtype: Any
     shape: Shape
     strides: tuple[int, ...] | None = None
+
+
+class _Array(NamedTuple):
+    """An array of a kernel: its type and name in C, the index of element i, whether four elements
+    side by side in the domain are so in memory, and whether the kernel writes it."""
+
+    type: str
+    name: str
+    place: str
+    is_wide: bool = True
+    is_output: bool = False
+
+    @property
+    def element(self) -> str:
+        """The parameter of the function of one element."""
+        return f"{self.type}& {self.name}" if self.is_output else f"const {self.type} {self.name}"
+
+    @property
+    def pointer(self) -> str:
+        """The parameter of the kernel."""
+        return f"{'' if self.is_output else 'const '}{self.type}* {self.name}"
 
 
 def elementwise(
@@ -87,49 +98,43 @@ def elementwise(
     NotTraceable if the formula is not elementwise.
     """
     body = Body()
-    texts = [f"x{i}" for i in range(len(inputs))]
-    given = [load_name(body, text, np.dtype(o.dtype)) for text, o in zip(texts, inputs)]
-    results = list(formula(*given))
-    outs = [f"y{i}" for i in range(len(results))]
-    stored = [f"{y} = {store_text(value)};" for y, value in zip(outs, results)]
-    types = [C_TYPES[np.dtype(o.dtype).char] for o in inputs]
-    out_types = [C_TYPES[value.dtype.char] for value in results]
-
-    element = broken(
-        "__device__ inline void element(",
-        [f"const {t} {x}" for t, x in zip(types, texts)]
-        + [f"{t}& {y}" for t, y in zip(out_types, outs)],
-        end=") {",
-    )
-    index = index_type([prod(domain), *(_reach(o) for o in inputs)])
-    kernel = broken(
-        f'extern "C" __global__ void {name}(',
-        [f"const {t}* {x}" for t, x in zip(types, texts)]
-        + [f"{t}* {y}" for t, y in zip(out_types, outs)]
-        + [f"const {index} n"],
-        end=") {",
-    )
-    lines = [*element, *(f"    {line}" for line in [*body.lines, *stored]), "}", "", *kernel]
-    lines += _loops(
-        index,
-        texts,
-        types,
-        [_broadcast_strides(o, domain) for o in inputs],
-        domain,
-        outs,
-        out_types,
-    )
-    text = "\n".join([*lines, "}", ""])
-    return complete(name, text)
+    dtypes = [np.dtype(o.dtype) for o in inputs]
+    results = formula(*[load_name(body, f"x{i}", dtype) for i, dtype in enumerate(dtypes)])
+    walks = [broadcast_strides(o, domain) for o in inputs]
+    sizes, walks = merge_axes(domain, [*walks, _straight(domain)])
+    arrays = [
+        _Array(C_TYPES[dtype.char], f"x{i}", place_text(sizes, walk), walk[-1:] == (1,))
+        for i, (dtype, walk) in enumerate(zip(dtypes, walks))
+    ]
+    outputs = [
+        _Array(C_TYPES[y.dtype.char], f"y{i}", "i", is_output=True) for i, y in enumerate(results)
+    ]
+    arrays += outputs
+    stores = [f"{y.name} = {store_text(value)};" for y, value in zip(outputs, results)]
+    index = index_type([prod(domain), *map(reach, inputs)])
+    parameters = [*(a.pointer for a in arrays), f"const {index} n"]
+    by_fours = _by_fours(sizes, walks)
+    lines = [
+        *broken("__device__ inline void element(", [a.element for a in arrays], end=") {"),
+        *(f"    {line}" for line in [*body.lines, *stores]),
+        "}",
+        "",
+        *broken(f'extern "C" __global__ void {name}(', parameters, end=") {"),
+        f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x, "
+        "threads = gridDim.x * blockDim.x;",
+        *(_four_at_a_time(index, arrays) if by_fours else []),
+        f"    for ({index} i = {'done + ' if by_fours else ''}first; i < n; i += threads) {{",
+        *broken("        element(", [f"{a.name}[{a.place}]" for a in arrays]),
+        "    }",
+        "}",
+        "",
+    ]
+    return complete(name, "\n".join(lines))
 
 
 def complete(name: str, text: str) -> Kernel:
-    """Complete a text, which begins with the function of one element, with the helpers it uses."""
-    return kernel_of(name, helpers(text) + (FOUR if "Four<" in text else "") + text)
-
-
-def kernel_of(name: str, source: str) -> Kernel:
-    """The kernel of this text, cached."""
+    """The kernel of a text and of the helpers that the text uses; equal texts give the same."""
+    source = helpers(text) + text
     with _lock:
         if source not in _kernels:
             _kernels[source] = Kernel(name, source)
@@ -141,9 +146,13 @@ def kernel_of(name: str, source: str) -> Kernel:
 
 def load_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
     """The proxy of an array's element, in the dtype of computations."""
-    if dtype.char == "e":
-        return body.line(f"widened({text})", dtype)
-    return body.add_input(text, dtype)
+    loaded = load_text(text, dtype)
+    return body.add_input(text, dtype) if loaded == text else body.line(loaded, dtype)
+
+
+def load_text(text: str, dtype: np.dtype) -> str:
+    """The C expression that loads an array's element in the dtype of computations."""
+    return f"widened({text})" if dtype.char == "e" else text
 
 
 def store_text(value: Proxy) -> str:
@@ -159,14 +168,14 @@ def _straight(shape: Shape) -> tuple[int, ...]:
     return tuple(prod(shape[a + 1 :]) for a in range(len(shape)))
 
 
-def _broadcast_strides(operand: Operand, domain: Shape) -> tuple[int, ...]:
+def broadcast_strides(operand: Operand, domain: Shape) -> tuple[int, ...]:
     """The strides of an operand over the domain: 0 where the operand is repeated."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     own = [0 if n == 1 else s for n, s in zip(operand.shape, strides)]
     return (0,) * (len(domain) - len(own)) + tuple(own)
 
 
-def _reach(operand: Operand) -> int:
+def reach(operand: Operand) -> int:
     """The distance from the first element to the last."""
     strides = _straight(operand.shape) if operand.strides is None else operand.strides
     return sum(abs(s) * (n - 1) for n, s in zip(operand.shape, strides))
@@ -195,43 +204,22 @@ def merge_axes(
     return tuple(sizes), [tuple(column[i] for column in columns) for i in range(len(walks))]
 
 
-def _place(sizes: Shape, walk: tuple[int, ...]) -> str:
-    """The index of element i of the domain in an operand, as C."""
-    if walk == _straight(sizes):
-        return "i"
+def place_text(sizes: Shape, walk: tuple[int, ...], i: str = "i") -> str:
+    """The index in an operand of element number i of the domain, as C.
+
+    >>> place_text((8, 3, 5), (0, 5, 1)), place_text((8, 15), (15, 1)), place_text((8,), (0,))
+    ('i / 5 % 3 * 5 + i % 5', 'i', '0')
+    """
+    if walk == _straight(sizes) and prod(sizes) > 1:
+        return i
     terms = []
     for axis, stride in enumerate(walk):
         if stride:
             behind = prod(sizes[axis + 1 :])
-            term = "i" if behind == 1 else f"i / {behind}"
+            term = i if behind == 1 else f"{i} / {behind}"
             term += f" % {sizes[axis]}" if axis else ""
             terms.append(term if stride == 1 else f"{term} * {stride}")
     return " + ".join(terms) or "0"
-
-
-def _loops(
-    index: str, inputs: Sequence[str], types: Sequence[str], walks: Sequence[tuple[int, ...]],
-    domain: Shape, outputs: Sequence[str], out_types: Sequence[str],
-) -> list[str]:  # fmt: skip
-    """The kernel's loops: four elements at a time where possible, then one at a time."""
-    sizes, found = merge_axes(domain, [*walks, _straight(domain)])
-    places = [_place(sizes, walk) for walk in found[:-1]]
-    lines = [
-        f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x, "
-        "threads = gridDim.x * blockDim.x;"
-    ]
-    start = "first"
-    if _by_fours(sizes, found):
-        start = "done + first"
-        wide = [walk[-1:] == (1,) for walk in found[:-1]]
-        lines += _four_at_a_time(index, inputs, types, places, wide, outputs, out_types)
-    call = [f"{x}[{place}]" for x, place in zip(inputs, places)] + [f"{y}[i]" for y in outputs]
-    lines += [
-        f"    for ({index} i = {start}; i < n; i += threads) {{",
-        *broken("        element(", call),
-        "    }",
-    ]
-    return lines
 
 
 def _by_fours(sizes: Shape, walks: Sequence[tuple[int, ...]]) -> bool:
@@ -243,41 +231,29 @@ def _by_fours(sizes: Shape, walks: Sequence[tuple[int, ...]]) -> bool:
     )
 
 
-def _four_at_a_time(
-    index: str, inputs: Sequence[str], types: Sequence[str], places: Sequence[str],
-    wide: Sequence[bool], outputs: Sequence[str], out_types: Sequence[str],
-) -> list[str]:  # fmt: skip
-    ready = [f"aligned({x})" for x in [*(x for x, w in zip(inputs, wide) if w), *outputs]]
-    lines = [
-        f"    {index} done = 0;",
-        *broken("    if (", ready, " && ", ") {"),
-        f"        for ({index} i = 4 * first; i < n - 3; i += 4 * threads) {{",
-    ]
-    args = []
-    loads: dict[str, list[str]] = {}
-    for i, (x, t, place) in enumerate(zip(inputs, types, places)):
-        if wide[i]:
-            at = place if place == "i" or " " not in place else f"({place})"
-            loads.setdefault(f"Four<{t}>", []).append(f"a{i} = four({x} + {_bare(at)})")
-            args.append(f"a{i}.at[k]")
+def _four_at_a_time(index: str, arrays: Sequence[_Array]) -> list[str]:
+    """The loop over four elements at a time, as far as there are four, in arrays that allow it."""
+    loads, stores, elements = [], [], []
+    for a in arrays:
+        if a.is_output:
+            loads.append(f"Four<{a.type}> {a.name}s;")
+            stores.append(f"four(&{a.name}[i]) = {a.name}s;")
+        elif a.is_wide:
+            loads.append(f"const Four<{a.type}> {a.name}s = four(&{a.name}[{a.place}]);")
         else:
-            loads.setdefault(t, []).append(f"a{i} = {x}[{place}]")
-            args.append(f"a{i}")
-    for kind, found in loads.items():
-        lines += broken(f"            const {kind} ", found, end=";")
-    spaces: dict[str, list[str]] = {}
-    for i, t in enumerate(out_types):
-        spaces.setdefault(t, []).append(f"b{i}")
-        args.append(f"b{i}.at[k]")
-    lines += [f"            Four<{t}> {', '.join(found)};" for t, found in spaces.items()]
-    lines += broken("            for (int k = 0; k < 4; ++k) element(", args)
-    lines += [f"            four({y} + i) = b{i};" for i, y in enumerate(outputs)]
-    return [*lines, "        }", "        done = n / 4 * 4;", "    }"]
-
-
-def _bare(text: str) -> str:
-    """The text without needless brackets: around products and remainders in a sum."""
-    return text[1:-1] if text[0] == "(" and " + " not in text else text
+            loads.append(f"const {a.type} {a.name}s = {a.name}[{a.place}];")
+        elements.append(f"{a.name}s.at[k]" if a.is_wide else f"{a.name}s")
+    return [
+        f"    {index} done = 0;",
+        *broken("    if (", [f"aligned({a.name})" for a in arrays if a.is_wide], " && ", ") {"),
+        f"        for ({index} i = 4 * first; i < n - 3; i += 4 * threads) {{",
+        *(f"            {line}" for line in loads),
+        *broken("            for (int k = 0; k < 4; ++k) element(", elements),
+        *(f"            {line}" for line in stores),
+        "        }",
+        "        done = n / 4 * 4;",
+        "    }",
+    ]
 
 
 def broken(begin: str, parts: Sequence[str], between: str = ", ", end: str = ");") -> list[str]:

@@ -51,12 +51,23 @@ class Body:
         """The proxy of an input, given as a C expression."""
         return Proxy(names, text, np.dtype(dtype), self)
 
+    def new_name(self) -> str:
+        self._count += 1
+        return f"t{self._count}"
+
     def line(self, text: str, dtype: np.dtype) -> Proxy:
         """A new name for an expression."""
-        self._count += 1
-        name = f"t{self._count}"
+        name = self.new_name()
         self.lines.append(f"const {c_type(dtype)} {name} = {text};")
         return Proxy(names, name, dtype, self)
+
+    def reduce(self, kind: str, value: Proxy) -> Proxy:
+        """The sum, mean, max or min of a value over its group (see `stages`)."""
+        raise NotTraceable(f"{kind} in a kernel without groups")
+
+    def index(self) -> Proxy:
+        """The number of the element in its group."""
+        raise NotTraceable("an index in a kernel without groups")
 
     def number(self, value: Any, dtype: np.dtype) -> str:
         """The text of a number."""
@@ -145,10 +156,22 @@ class _Names(SymbolicModule):
         test, yes, no = map(_parenthesize, [condition.expr, *sides])
         return body.line(f"{test} ? {yes} : {no}", dtype)
 
+    def index_of(self, x: Proxy) -> Proxy:
+        """The number of the element in its group."""
+        return x.body.index()
+
     def empty(self, shape: Any, dtype: Any = float) -> Proxy:
         return Proxy(self, "0", np.dtype(dtype))
 
     empty_like = SymbolicModule.zeros_like
 
+
+def _add_reduction(kind: str) -> None:
+    """Define `sum(x)` or another reduction of a value over its group."""
+    setattr(_Names, kind, lambda self, x: x.body.reduce(kind, x))
+
+
+for _kind in ("sum", "mean", "max", "min"):
+    _add_reduction(_kind)
 
 names = _Names()

@@ -40,16 +40,18 @@ def header(char: str, index: str) -> str:
 class TypedKernel:
     """A kernel for any dtype: `typed(dtype, *sizes)` is the kernel for arrays of that dtype, with
     at most as many elements as the largest of sizes. In the body `$word` stands for one of
-    `words`."""
+    `words`. `constants` are numbers that the text uses: for other numbers it is another kernel."""
 
     def __init__(self, name: str, body: str, **words: str):
         self.name = name
         self.body = Template(body).substitute(words)
-        self.of: Callable[[str, str], Kernel] = lru_cache(maxsize=None)(self._make)
+        self.of: Callable[..., Kernel] = lru_cache(maxsize=None)(self._make)
 
-    def __call__(self, dtype: Any, *sizes: int) -> Kernel:
-        return self.of(np.dtype(dtype).char, index_type(sizes))
+    def __call__(self, dtype: Any, *sizes: int, **constants: int) -> Kernel:
+        return self.of(np.dtype(dtype).char, index_type(sizes), **constants)
 
-    def _make(self, char: str, index: str) -> Kernel:
-        text = header(char, index) + self.body
+    def _make(self, char: str, index: str, **constants: int) -> Kernel:
+        text = header(char, index)
+        text += "".join(f"constexpr Index {word} = {n};\n" for word, n in constants.items())
+        text += self.body
         return Kernel(self.name, helpers(text) + text)

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.ops.symbolic import NotTraceable
 
 #: The same for all numbers.
@@ -61,13 +62,11 @@ _ALL = {
 _FLOATS = {
     "divide": "{0} / {1}",
     "reciprocal": "1 / {0}",
-    "absolute": "fabs{f}({0})",
-    "fabs": "fabs{f}({0})",
+    **dict.fromkeys(("absolute", "fabs"), "fabs{f}({0})"),
     "floor_divide": "floor_divide({0}, {1})",
     "remainder": "remainder_of({0}, {1})",
     "fmod": "fmod{f}({0}, {1})",
-    "power": "pow{f}({0}, {1})",
-    "float_power": "pow{f}({0}, {1})",
+    **dict.fromkeys(("power", "float_power"), "pow{f}({0}, {1})"),
     "hypot": "hypot{f}({0}, {1})",
     "copysign": "copysign{f}({0}, {1})",
     "nextafter": "nextafter{f}({0}, {1})",
@@ -75,10 +74,8 @@ _FLOATS = {
     "fmin": "fmin{f}({0}, {1})",
     "logaddexp": "logaddexp({0}, {1})",
     "signbit": "signbit({0})",
-    "degrees": "{0} * ({T}) 57.295779513082320877",
-    "rad2deg": "{0} * ({T}) 57.295779513082320877",
-    "radians": "{0} * ({T}) 0.017453292519943295769",
-    "deg2rad": "{0} * ({T}) 0.017453292519943295769",
+    **dict.fromkeys(("degrees", "rad2deg"), "{0} * ({T}) 57.295779513082320877"),
+    **dict.fromkeys(("radians", "deg2rad"), "{0} * ({T}) 0.017453292519943295769"),
     **{
         name: f"{c}{{f}}({{0}})"
         for name, c in {
@@ -94,7 +91,16 @@ _FLOATS = {
     "arctan2": "atan2{f}({0}, {1})",
 }  # fmt: skip
 
+#: Integers and bools: what rounds changes nothing, and all are finite.
+_EXACT = {
+    **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
+    "isnan": "false",
+    "isinf": "false",
+    "isfinite": "true",
+}
+
 _INTEGERS = {
+    **_EXACT,
     "absolute": "{0} < 0 ? -{0} : {0}",
     "floor_divide": "floor_divide({0}, {1})",
     "remainder": "remainder_of({0}, {1})",
@@ -106,32 +112,16 @@ _INTEGERS = {
     "invert": "~{0}",
     "left_shift": "{0} << {1}",
     "right_shift": "{0} >> {1}",
-    "floor": "{0}",
-    "ceil": "{0}",
-    "trunc": "{0}",
-    "isnan": "false",
-    "isinf": "false",
-    "isfinite": "true",
 }
 
 #: Sums of bools are "or", products "and".
 _BOOLS = {
-    "add": "{0} || {1}",
-    "multiply": "{0} && {1}",
-    "maximum": "{0} || {1}",
-    "minimum": "{0} && {1}",
-    "bitwise_and": "{0} && {1}",
-    "bitwise_or": "{0} || {1}",
+    **_EXACT,
+    **dict.fromkeys(("add", "maximum", "bitwise_or"), "{0} || {1}"),
+    **dict.fromkeys(("multiply", "minimum", "bitwise_and"), "{0} && {1}"),
+    **dict.fromkeys(("absolute", "square"), "{0}"),
     "bitwise_xor": "{0} != {1}",
     "invert": "!{0}",
-    "absolute": "{0}",
-    "square": "{0}",
-    "floor": "{0}",
-    "ceil": "{0}",
-    "trunc": "{0}",
-    "isnan": "false",
-    "isinf": "false",
-    "isfinite": "true",
 }
 
 _TABLES = {
@@ -223,6 +213,31 @@ template <class T> __device__ T power(T a, T n) {
     for (; n > 0; n >>= 1, a *= a) if (n & 1) y *= a;
     return y;
 }
+""",
+    "Four": """// Four elements side by side.
+template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
+template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
+template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
+template <class T> __device__ bool aligned(const T* x) {
+    return (size_t) x % alignof(Four<T>) == 0;
+}
+""",
+    "all_lanes": f"""// The sum (+), maximum (>) or minimum (<) over the threads that share a group.
+template <char kind, class T> __device__ T all_lanes(T mine, int lane, int lanes, int apart) {{
+    __shared__ T all[{THREADS}];
+    const int me = threadIdx.x;
+    __syncthreads();  // other threads may still read the values before
+    all[me] = mine;
+    __syncthreads();
+    for (int half = lanes / 2; half > 0; half /= 2) {{
+        if (lane < half) {{
+            const T a = all[me], b = all[me + half * apart];
+            all[me] = kind == '+' ? a + b : kind == '>' ? maximum(a, b) : minimum(a, b);
+        }}
+        __syncthreads();
+    }}
+    return all[me - lane * apart];
+}}
 """,
 }
 

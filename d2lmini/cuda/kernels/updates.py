@@ -14,7 +14,6 @@ step, become parameters of the kernel: the text stays the same, and is compiled 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,39 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.cuda.kernels import symbols
-from d2lmini.cuda.kernels.elementwise import broken, kernel_of, load_name, store_text
+from d2lmini.cuda.kernels.elementwise import broken, complete, load_text, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, c_type
-from d2lmini.cuda.kernels.ufunc_to_c import helpers
-from d2lmini.ops.symbolic import NotTraceable, trace
+from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
 
 
-class _Array(NamedTuple):
-    """An array that a step works on: its name in C, its dtype, whether the step writes it."""
-
-    name: str
-    dtype: np.dtype
-    is_written: bool
-
-    @property
-    def pointer(self) -> str:
-        return f"{'' if self.is_written else 'const '}{C_TYPES[self.dtype.char]}*"
-
-    @property
-    def element(self) -> str:
-        sign = "&" if self.is_written else ""
-        return f"{self.pointer[:-1]}{sign} {self.name}"
-
-
 def update(
-    xp: Any,
-    name: str,
-    formula: Formula,
-    groups: Sequence[Sequence[Any]],
-    outs: Sequence[Any],
+    xp: Any, name: str, formula: Formula, groups: Sequence[Sequence[Any]], outs: Sequence[Any]
 ) -> None:
     """Compute `formula` for each group of arrays into its place in `outs`. `name`: the kernel's
     name.
@@ -74,12 +51,12 @@ def update(
 
 
 class _Text(NamedTuple):
-    """The computation on one element of each array: lines of C, and the numbers that they need, as
-    (C type, name)."""
+    """The computation on element i of each array: the arrays and the numbers that it needs, as
+    (C type, name), and lines of C."""
 
-    arrays: tuple[_Array, ...]
+    arrays: tuple[tuple[str, str], ...]
+    numbers: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
-    parameters: tuple[tuple[str, str], ...]
 
 
 class Formula:
@@ -94,23 +71,20 @@ class Formula:
     ):  # fmt: skip
         body = Body(as_parameters=True)
         names = [f"x{i}" for i in range(len(dtypes))]
-        values = [load_name(body, name, dtype) for name, dtype in zip(names, dtypes)]
-        if out is not None:
-            names.append("y")
-            values.append(body.add_input("y", out))
-        before = [value.expr for value in values]
-        place = values[0 if out is None else -1]
-        if trace(symbols.names, compute, values[: len(dtypes)], attrs, out=place) is not place:
+        given = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
+        place = given[0] if out is None else Proxy(symbols.names, "", out, body)
+        if trace(symbols.names, compute, given, attrs, out=place) is not place:
             raise NotTraceable("a step that does not write its result to `out`")
-        written = [value.expr != text for value, text in zip(values, before)]
-        for value, is_written in zip(values, written):
-            if is_written and set(names) & set(re.findall(r"\w+", value.expr)):
-                # Compute before any array is written.
-                value.expr = body.line(value.expr, value.dtype).expr
-        arrays = tuple(_Array(n, v.dtype, w) for n, v, w in zip(names, values, written))
-        stores = [f"{name} = {store_text(v)};" for name, v, w in zip(names, values, written) if w]
-        parameters = tuple((c_type(d), name) for name, (d, _) in body.parameters.items())
-        self.text = _Text(arrays, (*body.lines, *stores), parameters)
+        loads = [f"t{i + 1}" for i in range(len(given))]
+        places = [*zip(names, given, loads), *([] if out is None else [("y", place, "")])]
+        arrays, stores = [], []
+        for name, value, before in places:
+            is_written = value.expr != before
+            kind = C_TYPES[value.dtype.char]
+            arrays.append((f"{kind}*" if is_written else f"const {kind}*", name))
+            stores += [f"{name}[i] = {store_text(value)};"] if is_written else []
+        numbers = tuple((f"const {c_type(d)}", n) for n, (d, _) in body.parameters.items())
+        self.text = _Text(tuple(arrays), numbers, (*body.lines, *stores))
         self.numbers = [d.type(value) for d, value in body.parameters.values()]
 
 
@@ -118,35 +92,25 @@ class Formula:
 def _kernel(name: str, step: _Text, count: int, index: str) -> Kernel:
     """The kernel for `count` parameters. Its arguments: the arrays and the size of each parameter,
     then the numbers."""
-    arrays, body, numbers = step
-    mine = [(a.pointer, a.name) for a in arrays]
-    types = [f"const {kind} {word}" for kind, word in numbers]
-    parts = [*mine, (f"const {index}", "n")]
-    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in parts]
-    given += types
+    own = [*step.arrays, (f"const {index}", "n")]
+    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in own]
+    given += [" ".join(number) for number in step.numbers]
     choice = [
-        f"case {r}: " + " ".join(f"{word} = {word}_{r};" for _, word in parts) + " break;"
+        f"case {r}: {' '.join(f'{word} = {word}_{r};' for _, word in own)} break;"
         for r in range(count)
     ]
-    elements = [a.element for a in arrays] + types
-    values = [f"{word}[i]" for _, word in mine] + [word for _, word in numbers]
     lines = [
-        *broken("__device__ inline void element(", elements, end=") {"),
-        *(f"    {line}" for line in body),
-        "}",
-        "",
-        "// Row r of the blocks works on parameter r.",
         *broken(f'extern "C" __global__ void {name}(', given, end=") {"),
-        *(f"    {kind} {word} = nullptr;" for kind, word in mine),
+        *(f"    {kind} {word} = nullptr;" for kind, word in step.arrays),
         f"    {index} n = 0;",
-        "    switch (blockIdx.y) {",
+        "    switch (blockIdx.y) {  // row r of the blocks works on parameter r",
         *(f"        {line}" for line in choice),
         "    }",
-        f"    const {index} threads = gridDim.x * blockDim.x;",
-        f"    for ({index} i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += threads)",
-        *broken("        element(", values),
+        f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x;",
+        f"    for ({index} i = first; i < n; i += gridDim.x * blockDim.x) {{",
+        *(f"        {line}" for line in step.lines),
+        "    }",
         "}",
         "",
     ]
-    text = "\n".join(lines)
-    return kernel_of(name, helpers(text) + text)
+    return complete(name, "\n".join(lines))

@@ -1,114 +1,155 @@
-"""im2col and col2im on a GPU: the windows of a convolution as columns of a matrix, and back.
+"""Windows over images: the loops of convolution and pooling on a GPU, im2col and col2im.
 
-A thread handles one window and channel and copies the taps down a column of the matrix; its
-neighbour has the next window, so that 32 threads read and write contiguous memory. In col2im a
-thread handles one pixel and adds up its copies in all columns, in their order: only one thread
-writes each pixel, so no atomics are needed and sums are always the same.
+A kernel has a thread for each output, which goes through the taps of its window (`$taps`), or a
+thread for each pixel, which goes through the windows over the pixel (`$windows`). Only one thread
+writes each result: no atomics are needed, and sums are always the same. Neighbouring threads work
+on neighbouring outputs or pixels, so that 32 threads read and write contiguous memory.
 
-Images have one to three axes; missing ones are of size 1. The windows of image n begin at
-n * image_stride in the matrix, its rows are row_stride apart: images may lie one after the other,
-(N, C * taps, places), or side by side, (C * taps, N, places).
+The sizes are constants of the text, so that the compiler divides by constants; the batch is not.
+Images have one to three axes (missing ones are of size 1), and for each axis of
+
+    D, H, W     image        K   kernel        S   stride        L   dilation        P   padding
+
+there are O windows. A plane is one channel of one image. im2col makes the windows columns of a
+matrix: those of image n begin at n * image_stride, its rows are row_stride apart. So images may lie
+one after the other, (N, C * taps, places), or side by side, (C * taps, N, places).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from d2lmini.cuda.kernels.typed import TypedKernel
 
-Sizes = tuple[int, ...]
-
-_PARAMETERS = """
-    const Index N, const Index C, const Index D, const Index H, const Index W,
-    const Index KD, const Index KH, const Index KW, const Index SD, const Index SH, const Index SW,
-    const Index LD, const Index LH, const Index LW, const Index PD, const Index PH, const Index PW,
-    const Index OD, const Index OH, const Index OW, const Index image_stride, const Index row_stride
+_LOOPS = {
+    # The thread of output i: `place` is that of its window in `plane`, which begins at front, top,
+    # left. `$taps` goes through the pixels of the window.
+    "outputs": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
+    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
+        const Index place = i % (OD * OH * OW), plane = i / (OD * OH * OW);
+        const Index front = place / (OW * OH) * SD - PD, top = place / OW % OH * SH - PH;
+        const Index left = place % OW * SW - PW;""",
+    "taps": """Index tap = -1;
+        for (Index d = front; d < front + KD * LD; d += LD)
+            for (Index h = top; h < top + KH * LH; h += LH)
+                for (Index w = left; w < left + KW * LW; w += LW) {
+                    const bool inside = 0 <= d && d < D && 0 <= h && h < H && 0 <= w && w < W;
+                    const Index pixel = (d * H + h) * W + w;
+                    ++tap;""",
+    # The thread of pixel i. `$windows` goes through the windows over the pixel: at `place`, which
+    # has the pixel at its tap `tap`.
+    "pixels": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
+    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
+        const Index pixel = i % (D * H * W), plane = i / (D * H * W);
+        const Index z = pixel / (H * W) + PD, y = pixel / W % H + PH, x = pixel % W + PW;""",
+    "windows": """for (Index od = first_window(z, KD, LD, SD); od < OD && od * SD <= z; ++od)
+            for (Index oh = first_window(y, KH, LH, SH); oh < OH && oh * SH <= y; ++oh)
+                for (Index ow = first_window(x, KW, LW, SW); ow < OW && ow * SW <= x; ++ow) {
+                    const Index kd = z - od * SD, kh = y - oh * SH, kw = x - ow * SW;
+                    if (kd % LD || kh % LH || kw % LW) continue;
+                    const Index tap = (kd / LD * KH + kh / LH) * KW + kw / LW;
+                    const Index place = (od * OH + oh) * OW + ow;""",
+}  # fmt: skip
+_FIRST_WINDOW = """
+// The first window that reaches a place of the padded image.
+__device__ inline Index first_window(Index x, Index K, Index L, Index S) {
+    const Index reach = (K - 1) * L;
+    return x < reach ? 0 : (x - reach + S - 1) / S;
+}
 """
+_FIELDS = ("size", "kernel", "stride", "dilate", "pad", "out")
 
-_IM2COL = TypedKernel(
+
+class WindowKernel:
+    """A kernel over windows: `kernel(xp, n, arrays, geometry, *numbers, **constants)` launches it
+    for n outputs or pixels. Its parameters are the arrays, n and the numbers."""
+
+    def __init__(self, name: str, body: str):
+        self.typed = TypedKernel(name, _FIRST_WINDOW + body, **_LOOPS)
+
+    def __call__(
+        self, xp: Any, n: int, arrays: Sequence[Any], geometry: Any, *numbers: float,
+        **constants: int,
+    ) -> None:  # fmt: skip
+        """`geometry` has size, kernel, stride, dilate (or not), pad and out, each with a number
+        for every axis. Arrays are in order (C-contiguous)."""
+        sizes = [n, *(a.size for a in arrays)]
+        kernel = self.typed(arrays[0].dtype, *sizes, **constants_of(geometry), **constants)
+        kernel(xp, n, *arrays, n, *numbers)
+
+
+def constants_of(geometry: Any) -> dict[str, int]:
+    """The constants of a geometry, filled up in front to three axes.
+
+    >>> from d2lmini.ops.windows import geometry
+    >>> found = constants_of(geometry((7, 6), (3, 2), (1, 1), (1, 1), (0, 0)))
+    >>> [found[name] for name in ("D", "H", "W", "KD", "KH", "KW", "OD", "OH", "OW")]
+    [1, 7, 6, 1, 3, 2, 1, 5, 5]
+    """
+    found = {}
+    for letter, field in zip(("", "K", "S", "L", "P", "O"), _FIELDS):
+        sizes = getattr(geometry, field, ())
+        sizes = (int(field != "pad"),) * (3 - len(sizes)) + tuple(sizes)
+        found.update({letter + axis: size for axis, size in zip("DHW", sizes)})
+    return found
+
+
+_IM2COL = WindowKernel(
     "im2col",
     """
-// K: the kernel's size, S: stride, L: dilation, P: padding, O: number of windows, along each axis.
-extern "C" __global__ void im2col(const T* image, T* columns,$parameters) {
-    const Index places = OD * OH * OW, threads = gridDim.x * blockDim.x;
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < N * C * places; i += threads) {
-        const Index place = i % places, plane = i / places, c = plane % C, n = plane / C;
-        const Index x = place % OW * SW - PW, y = place / OW % OH * SH - PH;
-        const Index z = place / (OW * OH) * SD - PD;
-        T* to = columns + n * image_stride + c * (KD * KH * KW) * row_stride + place;
-        for (Index d = z; d < z + KD * LD; d += LD)
-            for (Index h = y; h < y + KH * LH; h += LH)
-                for (Index w = x; w < x + KW * LW; w += LW, to += row_stride) {
-                    const bool inside = 0 <= d && d < D && 0 <= h && h < H && 0 <= w && w < W;
-                    *to = inside ? image[((plane * D + d) * H + h) * W + w] : T(0);
+extern "C" __global__ void im2col(
+    const T* image, T* columns, const Index n, const Index image_stride, const Index row_stride
+) {
+    $outputs
+        T* to = columns + plane / C * image_stride + place;
+        const T* from = image + plane * (D * H * W);
+        const Index row = plane % C * (KD * KH * KW);
+        $taps
+                    to[(row + tap) * row_stride] = inside ? from[pixel] : T(0);
                 }
     }
 }
 """,
-    parameters=_PARAMETERS,
 )
 
-_COL2IM = TypedKernel(
+_COL2IM = WindowKernel(
     "col2im",
     """
-// Tap k of the window at o meets the pixel o * S - P + k * L.
-extern "C" __global__ void col2im(const T* columns, T* image,$parameters) {
-    const Index threads = gridDim.x * blockDim.x;
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < N * C * D * H * W; i += threads) {
-        const Index x = i % W + PW, y = i / W % H + PH, z = i / (W * H) % D + PD;
-        const Index plane = i / (W * H * D), c = plane % C, n = plane / C;
-        const T* row = columns + n * image_stride + c * (KD * KH * KW) * row_stride;
+extern "C" __global__ void col2im(
+    const T* columns, T* image, const Index n, const Index image_stride, const Index row_stride
+) {
+    $pixels
+        const T* from = columns + plane / C * image_stride;
+        const Index row = plane % C * (KD * KH * KW);
         A sum = 0;
-        for (Index d = z; d > z - KD * LD; d -= LD)
-            for (Index h = y; h > y - KH * LH; h -= LH)
-                for (Index w = x; w > x - KW * LW; w -= LW, row += row_stride) {
-                    if (d < 0 || h < 0 || w < 0 || d % SD || h % SH || w % SW) continue;
-                    const Index od = d / SD, oh = h / SH, ow = w / SW;
-                    if (od < OD && oh < OH && ow < OW)
-                        sum += loaded(row[(od * OH + oh) * OW + ow]);
+        $windows
+                    sum += loaded(from[(row + tap) * row_stride + place]);
                 }
         image[i] = stored(sum);
     }
 }
 """,
-    parameters=_PARAMETERS,
 )
 
 
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
     """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns
-    are (C * taps, N, places). Any dtype, both arrays in order (C-contiguous).
-
-    `geometry` has size, kernel, stride, dilate, pad and out, each with a number for every axis.
-    """
-    N, C = image.shape[:2]
-    _launch(_IM2COL, xp, N * C * prod(geometry.out), image, columns, N, C, geometry, side_by_side)
+    are (C * taps, N, places). Any dtype."""
+    n = prod(image.shape[:2]) * prod(geometry.out)
+    strides = _strides(image, geometry, side_by_side)
+    _IM2COL(xp, n, [image, columns], geometry, *strides, C=image.shape[1])
 
 
 def col2im(xp: Any, columns: Any, image: Any, geometry: Any, side_by_side: bool = False) -> None:
     """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
-    it. float16 is added up in float32. Arrays and geometry as in `im2col`."""
-    N, C = image.shape[:2]
-    _launch(_COL2IM, xp, image.size, columns, image, N, C, geometry, side_by_side)
+    it. float16 is added up in float32."""
+    strides = _strides(image, geometry, side_by_side)
+    _COL2IM(xp, image.size, [columns, image], geometry, *strides, C=image.shape[1])
 
 
-def _launch(
-    kernel: TypedKernel, xp: Any, threads: int, source: Any, target: Any, N: int, C: int,
-    geo: Any, side_by_side: bool,
-) -> None:  # fmt: skip
-    places, rows = prod(geo.out), C * prod(geo.kernel)
-    strides = (places, N * places) if side_by_side else (rows * places, places)
-    kernel(source.dtype, source.size, target.size)(
-        xp, threads, source, target, N, C, *sizes_of(geo), *strides
-    )
-
-
-def sizes_of(geo: Any) -> list[int]:
-    """All fields of a geometry, filled up in front to three numbers each, as the kernels take
-    them."""
-    return [
-        n
-        for name, sizes in zip(geo._fields, geo)
-        for n in (int(name != "pad"),) * (3 - len(sizes)) + tuple(sizes)
-    ]
+def _strides(image: Any, geometry: Any, side_by_side: bool) -> tuple[int, int]:
+    """image_stride and row_stride of the columns."""
+    (N, C), places = image.shape[:2], prod(geometry.out)
+    return (places, N * places) if side_by_side else (C * prod(geometry.kernel) * places, places)

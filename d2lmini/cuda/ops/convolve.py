@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from d2lmini.cuda import kernels
-from d2lmini.ops.conv_algorithms import choose_way
+from d2lmini.cuda.kernels import depthwise, windows
+from d2lmini.ops.conv_algorithms import choose_algorithm
 from d2lmini.ops.im2col import col2im, im2col
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
@@ -55,7 +55,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> Non
     w = w.reshape(groups, w.shape[0] // groups, -1)  # (G, F/G, C/G*taps)
     results = _grouped(y, groups, w.shape[1])
     for part, columns in _by_images(xp, x.shape[1], geo, len(x), x.dtype):
-        kernels.windows.im2col(xp, x[part], columns, geo)
+        windows.im2col(xp, x[part], columns, geo)
         matmul(xp, w, _grouped(columns, groups, w.shape[2]), results[part])
 
 
@@ -65,7 +65,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     g = _grouped(g, groups, w.shape[2])
     for part, columns in _by_images(xp, dx.shape[1], geo, len(g), g.dtype):
         matmul(xp, w, g[part], _grouped(columns, groups, w.shape[1]))
-        kernels.windows.col2im(xp, columns, dx[part], geo)
+        windows.col2im(xp, columns, dx[part], geo)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
@@ -76,15 +76,15 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
     total.fill(0)
     for part in _batches(len(x), rows * places * x.itemsize):
         columns = xp.empty((rows, part.stop - part.start, places), x.dtype)
-        kernels.windows.im2col(xp, x[part], columns, geo, side_by_side=True)
+        windows.im2col(xp, x[part], columns, geo, side_by_side=True)
         # All images of a filter, and of a tap, in one row.
         grads = g[part].swapaxes(0, 1).reshape(groups, F // groups, -1)
         total += matmul(xp, grads, columns.reshape(groups, rows // groups, -1).swapaxes(1, 2))
 
 
-@choose_way.kernel("cuda")
+@choose_algorithm.kernel("cuda")
 def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Any:
-    return kernels.depthwise if groups > 1 and w[1] == 1 else sys.modules[__name__]
+    return depthwise if groups > 1 and w[1] == 1 else sys.modules[__name__]
 
 
 @im2col.kernel("cuda")
@@ -93,7 +93,7 @@ def _(xp, data, *, kernel, stride=(), dilate=(), pad=(), out=None):
     geo = geometry(tuple(size), kernel, stride, dilate, pad)
     if out is None:
         out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
-    kernels.windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
+    windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
     return out
 
 
@@ -101,5 +101,5 @@ def _(xp, data, *, kernel, stride=(), dilate=(), pad=(), out=None):
 def _(xp, data, *, output_size, kernel, stride=(), dilate=(), pad=()):
     geo = geometry(output_size, kernel, stride, dilate, pad)
     image = xp.empty((data.shape[0], data.shape[1] // geo.taps, *output_size), data.dtype)
-    kernels.windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
+    windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
     return image

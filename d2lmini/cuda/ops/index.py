@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from d2lmini.cuda import kernels
+from d2lmini.cuda.kernels.rows import add_rows
 from d2lmini.ops.core import registry
 from d2lmini.ops.index import positions, scatter_add
 
@@ -14,7 +14,7 @@ _take_grad = registry["_take_grad"]
 
 @scatter_add.kernel("cuda")
 def _(xp: Any, places: Any, values: Any, shape: Any, out: Any) -> Any:
-    kernels.rows.add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
+    add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
     return out
 
 
@@ -25,5 +25,5 @@ def _(xp, g, indices, *, shape, axis, mode, out=None):
     n, after = shape[0], prod(shape[1:])
     out = xp.empty(shape, g.dtype) if out is None else out
     rows = positions(xp, indices, n, mode).ravel()
-    kernels.rows.add_rows(xp, rows, g.reshape(rows.size, after), out.reshape(n, after))
+    add_rows(xp, rows, g.reshape(rows.size, after), out.reshape(n, after))
     return out

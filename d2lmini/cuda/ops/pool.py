@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini.cuda import kernels
+from d2lmini.cuda.kernels import pooling
 from d2lmini.ops.pool import (
-    PoolGeometry,
     Pooling,
     max_pooling_backward,
     max_pooling_pick,
     pool_of,
     pooling_spread,
+    windows_on,
 )
 
 
 def _divisor(average: bool, include_pad: bool) -> int:
     """The divisor of a kernel: one of the constants of `kernels.pooling`."""
     if not average:
-        return kernels.pooling.SUM
-    return kernels.pooling.MEAN if include_pad else kernels.pooling.MEAN_ON_IMAGE
+        return pooling.SUM
+    return pooling.MEAN if include_pad else pooling.MEAN_ON_IMAGE
 
 
 @Pooling.kernel("cuda")
@@ -33,10 +33,10 @@ def _(
     powered = pool_type == "lp" and p_value != 1
     x = xp.ascontiguousarray(data**p_value if powered else data)
     if pool_type == "max":
-        kernels.pooling.max_pool(xp, x, y, pool)
+        pooling.max_pool(xp, x, y, pool)
     else:
         divisor = _divisor(pool_type == "avg", count_include_pad is not False)
-        kernels.pooling.sum_pool(xp, x, y, pool, divisor)
+        pooling.sum_pool(xp, x, y, pool, divisor)
     if powered:
         (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
     return y
@@ -46,21 +46,21 @@ def _(
 def _(
     xp, g, *, shape, kernel, stride, pad, average=False, count_include_pad=True, out=None, **_
 ):  # fmt: skip
-    pool = PoolGeometry(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
+    pool = windows_on(dx, g, kernel, stride, pad)
     divisor = _divisor(average, count_include_pad)
-    kernels.pooling.pool_backward(xp, xp.ascontiguousarray(g), dx, pool, divisor)
+    pooling.pool_backward(xp, xp.ascontiguousarray(g), dx, pool, divisor)
     return dx
 
 
 @max_pooling_backward.kernel("cuda")
 def _(xp, g, data, y, **how):
-    return _on_windows(xp, kernels.pooling.max_pool_backward, g, data, y, data.shape, **how)
+    return _on_windows(xp, pooling.max_pool_backward, g, data, y, data.shape, **how)
 
 
 @max_pooling_pick.kernel("cuda")
 def _(xp, u, data, y, **how):
-    return _on_windows(xp, kernels.pooling.max_pool_pick, u, data, y, y.shape, **how)
+    return _on_windows(xp, pooling.max_pool_pick, u, data, y, y.shape, **how)
 
 
 def _on_windows(
@@ -70,6 +70,6 @@ def _on_windows(
     """Fill `out`, of `shape`, from `values` by a function of `kernels.pooling`, for the max pooling
     of `data` to y; return `out`."""
     out = xp.empty(shape, values.dtype) if out is None else out
-    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = windows_on(data, y, kernel, stride, pad)
     launch(xp, *map(xp.ascontiguousarray, (values, data, y)), out, pool)
     return out

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.cuda import kernels
+from d2lmini.cuda.kernels import random_numbers
 from d2lmini.ops.chunking import place
-from d2lmini.ops.distributions import draw, draw_each, standard_uniform
+from d2lmini.ops.distributions import draw, standard_uniform
 from d2lmini.ops.random_ops import pick, random_randint, shuffle
 
 
 @standard_uniform.kernel("cuda")
 def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
-    return kernels.random_numbers.uniform(xp, key, shape, piece=(piece,))
+    return random_numbers.uniform(xp, key, shape, piece=(piece,))
 
 
 @draw.kernel("cuda")
-@draw_each.kernel("cuda")
 def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any:
     if out.flags.c_contiguous:
-        return kernels.random_numbers.fill(xp, name, rng, out, parameters)
-    out[...] = kernels.random_numbers.fill(
-        xp, name, rng, xp.empty(out.shape, out.dtype), parameters
-    )
+        return random_numbers.fill(xp, name, rng, out, parameters)
+    out[...] = random_numbers.fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
     return out
 
 
 @random_randint.kernel("cuda")
 def _(xp, *, low, high, shape=(), dtype="int32", rng):
-    return kernels.random_numbers.integers(xp, rng, low, high, shape or (1,), dtype)
+    return random_numbers.integers(xp, rng, low, high, shape or (1,), dtype)
 
 
 @pick.kernel("cuda")
@@ -37,11 +34,11 @@ def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     N, K = upper.shape
     row = xp.arange(N)[:, None]
     sums = upper / upper[:, -1:] + row
-    uniform = kernels.random_numbers.uniform(xp, rng, (N, count), "float64")
+    uniform = random_numbers.uniform(xp, rng, (N, count), "float64")
     return xp.searchsorted(sums.ravel(), uniform + row, "right") - row * K
 
 
 @shuffle.kernel("cuda")
 def _(xp, data, *, rng, out=None):
-    order = kernels.random_numbers.permutation(xp, rng, data.shape[0]) if data.ndim else ...
+    order = random_numbers.permutation(xp, rng, data.shape[0]) if data.ndim else ...
     return place(xp, data[order], data.dtype, out)

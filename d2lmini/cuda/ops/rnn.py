@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.cuda import kernels
+from d2lmini.cuda.kernels import recurrent
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_compute import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
+from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of
 
 
 class _Before:
     """The state before each step of a sequence, for backward."""
 
-    def __init__(self, xp: Any, first: Any, steps: Any, states: Any):
+    def __init__(self, xp: Any, first: Any, states: Any):
         self._first = xp.ascontiguousarray(first)
         self._states = states
-        self._by, self._begin = (1, len(states) - 1) if steps is BACKWARDS else (-1, 0)
 
     def __getitem__(self, t: int) -> Any:
-        return self._first if t == self._begin else self._states[t + self._by]
+        return self._states[t - 1] if t else self._first
 
 
 class FusedLSTM(LSTM):
@@ -31,7 +30,7 @@ class FusedLSTM(LSTM):
     def bounds(self) -> tuple:
         clip = self.clip
         if clip is None:
-            return kernels.recurrent.UNBOUNDED
+            return recurrent.UNBOUNDED
         return (1 + clip.nan, float(clip.low), float(clip.high))
 
     def stepper(self, w, kept, work):
@@ -39,18 +38,18 @@ class FusedLSTM(LSTM):
 
         def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
             before = self.xp.ascontiguousarray(states[1])
-            kernels.recurrent.lstm_step(self.xp, c, before, gates[t], cells[t], y, bounds)
+            recurrent.lstm_step(self.xp, c, before, gates[t], cells[t], y, bounds)
             return [y, cells[t]]
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> Any:
-        return _Before(self.xp, states[1], steps, kept[1])
+    def fill_slopes(self, D, states, y, kept) -> Any:
+        return _Before(self.xp, states[1], kept[1])
 
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         (gates, cells), (dh, dc), bounds = kept, heads, self.bounds
-        for t in order:
-            kernels.recurrent.lstm_back(
+        for t in reversed(range(len(g))):
+            recurrent.lstm_back(
                 self.xp, g[t], dh, gates[t], extra[t], cells[t], dc, D[0][t], bounds
             )
             matmul(self.xp, D[0][t], across, dh)
@@ -64,19 +63,19 @@ class FusedGRU(GRU):
         bias = w.h2h_bias[rz.shape[2] :]
 
         def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
-            kernels.recurrent.gru_step(self.xp, c, bias, states[0], rz[t], n[t], share[t], y)
+            recurrent.gru_step(self.xp, c, bias, states[0], rz[t], n[t], share[t], y)
             return [y]
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> Any:
-        return _Before(self.xp, states[0], steps, y)
+    def fill_slopes(self, D, states, y, kept) -> Any:
+        return _Before(self.xp, states[0], y)
 
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         (rz, n, share), (dn, dc), dh = kept, D, heads[0]
         more = self.xp.zeros(dh.shape, dh.dtype)
-        for t in order:
-            kernels.recurrent.gru_back(
+        for t in reversed(range(len(g))):
+            recurrent.gru_back(
                 self.xp, g[t], more, rz[t], n[t], share[t], extra[t], dh, dn[t], dc[t]
             )
             matmul(self.xp, dc[t], across, more)

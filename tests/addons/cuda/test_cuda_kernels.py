@@ -24,19 +24,17 @@ from d2lmini import sym
 from d2lmini.base import MXNetError
 from d2lmini.cuda import emit_cuda
 from d2lmini.cuda.kernels import (
-    cross_entropy,
     depthwise,
-    moments,
     pooling,
     random_numbers,
     recurrent,
+    reductions,
     rows,
     updates,
     windows,
 )
 from d2lmini.cuda.kernels import elementwise as elementwise_module
 from d2lmini.cuda.kernels.elementwise import Operand, elementwise
-from d2lmini.cuda.kernels.fused import apply_fused
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.typed import TypedKernel
@@ -48,12 +46,12 @@ from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
-from d2lmini.ops.pool import PoolGeometry
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
-from d2lmini.ops.windows import geometry
+from d2lmini.ops.windows import Geometry, geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
@@ -303,22 +301,6 @@ def test_kernels_are_few_and_indices_as_short_as_they_may_be():
     assert "const long long n" in huge.source and "(long long i" in huge.source
 
 
-def _away(xp: Any, x: Any, mean: Any, *, scale: float) -> Any:
-    return (x - mean) * scale
-
-
-@needs_cpp
-def test_a_formula_on_arrays_is_one_pass():
-    x, mean = np.arange(12.0).reshape(3, 4), np.array([[1.0], [2], [3]], "float32")
-    there = [cupy.asarray(x), cupy.asarray(mean)]
-    got = apply_fused(cupy, _away, there, scale=2.0)
-    assert got.dtype == np.float64
-    same(got.get(), (x - mean) * 2)
-    out = cupy.empty((4, 3), "float32")
-    assert apply_fused(cupy, _away, there, out=out.T, scale=0.5) is not None
-    same(out.get().T, (x - mean) / 2)
-
-
 # -- programs --------------------------------------------------------------------------------------
 
 
@@ -365,16 +347,10 @@ def test_random_programs_on_a_gpu_equal_the_interpreter():
     for graph, program in programs:
         arrays = graph.arrays()
         want, _ = evaluate(graph.variables, graph.outputs, arrays, graph.keys())
-        memory = cupy.empty(max(program.plan.nbytes, 1), "uint8")
-
-        def arena(offset: int, shape: tuple, dtype: Any, memory: Any = memory) -> Any:
-            return cupy.ndarray(shape, dtype, memory.data + offset)
-
-        run = program._make(cupy, arena)
-        got = run([cupy.asarray(a) for a in arrays], [None] * len(want), graph.keys())
+        got = run_on_gpu(program, arrays, graph.keys())
         for a, b in zip(want, got, strict=True):
             if cuda_cpp.rehearsed is None:
-                assert_close(a, b.get())
+                assert_close(a, b)
 
 
 def test_a_group_is_one_kernel_whose_text_the_program_shows():
@@ -387,6 +363,64 @@ def test_a_group_is_one_kernel_whose_text_the_program_shows():
     assert "tanhf(" in program.source and "x1[i % 6]" in program.source
     assert program.cost.groups == 1
     assert program.cost.arena_nbytes == 0
+
+
+def run_on_gpu(program: Program, arrays: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:
+    """The results of a program on the fake GPU."""
+    memory = cupy.empty(max(program.plan.nbytes, 1), "uint8")
+
+    def arena(offset: int, shape: tuple, dtype: Any) -> Any:
+        return cupy.ndarray(shape, dtype, memory.data + offset)
+
+    run = program._make(cupy, arena)
+    found = run([cupy.asarray(a) for a in arrays], [None] * len(program.outputs), keys)
+    return [y.get() for y in found]
+
+
+def softmax_of(x: Any) -> Any:
+    e = sym.exp(sym.broadcast_sub(x, x.max(axis=-1, keepdims=True)))
+    return sym.broadcast_div(e, e.sum(axis=-1, keepdims=True))
+
+
+def normalized(x: Any, axis: Any) -> Any:
+    away = sym.broadcast_sub(x, x.mean(axis=axis, keepdims=True))
+    variance = sym.square(away).mean(axis=axis, keepdims=True)
+    return sym.Group([sym.relu(sym.broadcast_div(away, sym.sqrt(variance + 1e-3))), variance * 2])
+
+
+#: Name -> the formula, the shape of x, and how many kernels there are (a reduction that no group
+#: can have is CuPy's).
+REDUCING = {
+    "softmax": (softmax_of, (6, 5), 1),
+    "softmax of long rows": (softmax_of, (3, 600), 1),
+    "LayerNorm and an activation": (lambda x: normalized(x, -1), (4, 5, 30), 1),
+    "BatchNorm": (lambda x: normalized(x, (0, 2)), (4, 3, 5), 1),
+    "sums along columns": (lambda x: sym.square(x).sum(axis=0), (30, 4), 1),
+    "the norm of all": (lambda x: sym.sqrt(sym.square(x).sum()) + 1, (30, 4), 1),
+    "two directions": (
+        lambda x: sym.broadcast_sub(normalized(x, -1)[0], x.mean(axis=0, keepdims=True)), (6, 5), 1,
+    ),
+}  # fmt: skip
+
+
+@needs_cpp
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("name", REDUCING)
+def test_a_group_with_reductions_is_one_kernel(name, is_cut):
+    """If its rows are cut into parts, one for each of its loops."""
+    formula, shape, count = REDUCING[name]
+    x = sym.var("x")
+    y = formula(x)
+    variables, outputs = infer_types(y._entries, {x._entry[0]: Spec(shape, "float32")}, False)
+    graph = Graph(list(variables.values()), outputs, False)
+    least = dict(MIN_PER_LANE=0, MIN_PART=2 if is_cut else 512)
+    with mock.patch.multiple(reductions, **least):
+        program = on_gpu(graph)
+    assert is_cut or program.source.count("__global__") == count, program.source
+    value = np.random.default_rng(0).normal(3, 2, shape).astype("float32")
+    want, _ = evaluate(graph.variables, graph.outputs, [value], [])
+    for got, right in zip(run_on_gpu(program, [value]), want, strict=True):
+        same(got, right, 2e-5)
 
 
 # -- the other kernels -----------------------------------------------------------------------------
@@ -449,7 +483,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
         place = cupy.empty(shape, dtype)
         getattr(conv_algorithms, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert conv_algorithms.choose_way(cupy, N, w.shape, geo, C) is depthwise
+        assert conv_algorithms.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
 
 
 @needs_cpp
@@ -466,7 +500,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
     for kind, pooled in (("max", pooling.max_pool), ("sum", pooling.sum_pool)):
         op = registry["Pooling"]
         want = op.compute(np, x, pool_type=kind, pooling_convention=convention, **how)
-        pool = PoolGeometry(size, kernel, stride, pad, want.shape[2:])
+        pool = Geometry(size, kernel, stride, (1,) * len(size), pad, want.shape[2:])
         y = cupy.empty(want.shape, dtype)
         pooled(cupy, cupy.asarray(x), y, pool)
         same(y.get(), want)
@@ -489,9 +523,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         same(picked.get(), held)
 
 
-def check_means(
-    x: np.ndarray, g: np.ndarray, pool: PoolGeometry, convention: str, how: dict
-) -> None:
+def check_means(x: np.ndarray, g: np.ndarray, pool: Geometry, convention: str, how: dict) -> None:
     """Mean pooling and its gradient, each one launch."""
     for include in (True, False):
         what = dict(pooling_convention=convention, count_include_pad=include, **how)
@@ -537,38 +569,60 @@ def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, 
     )
 
 
+def _moments(xp: Any, x: Any, weight: Any) -> tuple:
+    """A formula with reductions in two stages, and with values of elements and of groups."""
+    x = x.astype(xp.promote_types(x.dtype, "float32"))
+    away = x - xp.mean(x)
+    variance = xp.mean(away * away)
+    largest = xp.max(xp.where(xp.index_of(x) == 0, 0, xp.abs(x)))
+    return away * weight / xp.sqrt(variance), variance, largest - xp.min(x), x
+
+
 @needs_cpp
-@pytest.mark.parametrize("part", [4, 4096])
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("limits", [(32, 512), (2, 4)], ids=["usual", "small"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize(
     ("shape", "axes"),
     [((3, 4, 5), (0, 2)), ((7, 4, 1), (0, 2)), ((3, 70, 2), (1,)), ((6, 9, 1), (1,)),
-     ((2, 3, 11), (2,)), ((2, 3, 2, 9), (2, 3)), ((1, 2, 1), (0, 2))],
+     ((2, 3, 11), (2,)), ((2, 3, 2, 9), (2, 3)), ((1, 2, 1), (0, 2)), ((5, 4), (0, 1))],
 )  # fmt: skip
-def test_means_variances_and_what_gradients_need_of_them(shape, axes, dtype, part):
+def test_reductions_along_rows_and_columns(shape, axes, dtype, limits, is_cut):
+    """Short and long rows, and columns; whole, or in parts that further kernels combine."""
     rng = np.random.default_rng(5)
-    x, g = (rng.normal(100, 3, shape)).astype(dtype), rng.normal(size=shape).astype(dtype)
-    wide, kept = x.astype("float64"), dict(axis=axes, keepdims=True)
-    groups = tuple(1 if a in axes else n for a, n in enumerate(shape))
-    tolerance = {"float16": 1e-5, "float32": 1e-5, "float64": 1e-12}[dtype]
-    with mock.patch.object(moments, "MIN_PART", part):
-        mean, variance = moments.moments(cupy, cupy.asarray(x), axes)
-        same(mean.get(), wide.mean(**kept), tolerance)
-        same(variance.get(), wide.var(**kept), tolerance)
-        shared = (cupy.empty(groups, dtype), cupy.empty(groups, dtype))
-        found = moments.slope_moments(cupy, cupy.asarray(g), cupy.asarray(x), axes, 0.5, *shared)
-    away, inverse = wide - wide.mean(**kept), 1 / np.sqrt(wide.var(**kept) + 0.5)
-    slopes = g.astype("float64")
-    along = (slopes * away).sum(**kept)
-    want = (
-        wide.mean(**kept),
-        inverse,
-        slopes.mean(**kept),
-        along * inverse**2 / (x.size / mean.size),
-    )
-    for got, value in zip((*found, *shared), (*want, along * inverse, slopes.sum(**kept))):
-        loose = 40 if got.dtype == "float16" else 1
-        same(got.get(), value, max(tolerance, 1e-5 if dtype != "float64" else 0) * 100 * loose)
+    x, weight = rng.normal(100, 3, shape).astype(dtype), rng.normal(size=shape[-1:]).astype(dtype)
+    kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    least = dict(MIN_PER_LANE=0, MIN_PART=3 if is_cut else 512)
+    there, outs = cupy.asarray(x), [cupy.empty(kept, "float64") for _ in range(2)]
+    y = cupy.empty(shape[::-1], dtype).T  # is not in order
+    with mock.patch.multiple(reductions, WARP=limits[0], LONG=limits[1], **least):
+        reductions._launches.cache_clear()
+        given = [there, cupy.asarray(weight)]
+        reductions.reduce_and_map(cupy, _moments, given, axes, [y, *outs, None])
+        reductions._launches.cache_clear()
+    wide, over = x.astype("float64"), dict(axis=axes, keepdims=True)
+    variance = wide.var(**over)
+    numbers = np.moveaxis(np.zeros(shape), axes, range(len(axes)))
+    numbers[(0,) * len(axes)] = 1
+    first = np.moveaxis(numbers, range(len(axes)), axes)
+    tolerance = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-11}[dtype]
+    with np.errstate(invalid="ignore"):
+        same(y.get(), (wide - wide.mean(**over)) * weight / np.sqrt(variance), tolerance)
+    same(outs[0].get(), variance, tolerance)
+    same(outs[1].get(), np.where(first, 0, wide).max(**over) - wide.min(**over), tolerance)
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((6, 5), -1), ((3, 600), 1), ((2, 3, 4), 1), ((2, 700, 3), 1)]
+)
+def test_softmax_and_its_relatives(shape, axis, dtype):
+    x = np.random.default_rng(2).normal(0, 3, shape).astype(dtype)
+    for name in ("softmax", "softmin", "log_softmax"):
+        op, how = registry[name], dict(axis=axis, temperature=2.0)
+        got = op.kernel_for("cuda")(cupy, cupy.asarray(x), **how)
+        same(got.get(), op.compute(np, x, **how), 2e-3 if dtype == "float16" else 2e-6)
 
 
 @needs_cpp
@@ -634,15 +688,14 @@ def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dty
         layer = rnn_compute.layer_of(xp, mode, clip and rnn_compute.Clip(xp, *clip))
         assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
         w = rnn_compute.Weights(*put[2:])
-        y, kept, D = (
-            [xp.zeros((T, N, k * H), dtype) for k in parts]
-            for parts in ((2,), layer.keeps, layer.slopes)
+        y, kept = (
+            [xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps)
         )
         part = slice(H, None) if is_cut else slice(0, H)
         place, slopes = (y[0][:, :, part] if is_cut else xp.zeros((T, N, H), dtype)), put[1]
         last = layer.forward(put[0], w, list(mine), place, kept, backwards)
         found = [place, *kept, *last]
-        layer.backward(D, w, mine, place, kept, slopes[:, :, part], ends, backwards)
+        D = layer.backward(w, mine, place, kept, slopes[:, :, part], ends, backwards)
         dx = xp.zeros(x.shape, dtype)
         layer.into_inputs(D, w, dx, add=False)
         return [a if xp is np else a.get() for a in (*found, *D, *ends, dx)]
@@ -683,7 +736,8 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     mixed = dtype == "float16"
     clip = next(name for name in op.attr_names if name.startswith("clip_grad"))
     attrs = {**op.defaults, **{k: 0.1 for k in op.required}, "wd": 0.01, clip: 0.5}
-    steps = [um.UpdateStep(op, {**attrs, "wd": 0.01 * (i > 1)}, mixed) for i in range(5)]
+    rule = mixed_form(op) if mixed else op
+    steps = [um.UpdateStep(rule, {**attrs, "wd": 0.01 * (i > 1)}) for i in range(5)]
     data = []
     for i, step in enumerate(steps):
         for k in range(step.width):
@@ -776,18 +830,33 @@ ARCHITECTURES = [
 
 def fixed_kernels(chars: str) -> list[Kernel]:
     """The kernels that are no groups, for some dtypes, with short and long indices."""
-    found: list[TypedKernel] = []
-    for module in (windows, depthwise, moments, pooling, rows):
-        for value in list(vars(module).values()):
-            for each in value.values() if isinstance(value, dict) else [value]:
-                if isinstance(each, TypedKernel):
-                    found.append(each)
-    for is_block in (False, True):
-        found += [*cross_entropy._kernels("f", True, is_block)]
-        found += [*cross_entropy._kernels("", False, is_block)]
+    sizes = windows.constants_of(geometry((7, 6), (3, 2), (2, 1), (1, 2), (1, 0)))
+    found: list[tuple[TypedKernel, dict[str, int]]] = [(rows._ADD_RUNS, {})]
+    for module in (windows, depthwise, pooling):
+        for value in vars(module).values():
+            if isinstance(value, windows.WindowKernel):
+                found.append((value.typed, {**sizes, "C": 4, "M": 2, "MEAN": 2}))
     if chars != "e":  # they have no float16
-        found += [var for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
-    return [each.of(c, "long long" if c == "d" else "int") for each in found for c in chars]
+        found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
+    kinds = [(c, "long long" if c == "d" else "int") for c in chars]
+    return [kernel.of(*kind, **constants) for kernel, constants in found for kind in kinds]
+
+
+def reducing_kernels(chars: str) -> list[Kernel]:
+    """Those of one formula along short rows, long rows and columns, whole and in parts."""
+    found = []
+    for shape, axes in (
+        ((9, 10), (1,)),
+        ((9, 700), (1,)),
+        ((2, 30, 4), (1,)),
+        ((99, 3, 99), (0, 2)),
+    ):
+        kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+        for dtype in map(np.dtype, chars):
+            x, y = Operand(dtype, shape), Operand(np.promote_types(dtype, "f"), kept)
+            made = reductions._launches(_moments, (x, x), shape, axes, (x, y, y, None), ())
+            found += [kernel for kernel, _ in made.kernels]
+    return found
 
 
 def drawing_kernels(chars: str) -> list[Kernel]:
@@ -810,7 +879,8 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == (25 if arch == "sm_70" else 29)
+    assert len(texts) == (12 if arch == "sm_70" else 16)
+    texts += [(k.source, k.name) for k in reducing_kernels(chars)]
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
     for _, program in random_programs(60)[:6]:
@@ -858,7 +928,8 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
 @pytest.mark.parametrize("part", range(8))
 def test_everything_compiles_for_gpus(arch, part):
     """Every op on every dtype, every group of the random programs, every fixed kernel."""
-    texts = [(k.source, k.name) for k in fixed_kernels("efd") + drawing_kernels("efd")]
+    texts = [(k.source, k.name) for k in fixed_kernels("efd") + reducing_kernels("efd")]
+    texts += [(k.source, k.name) for k in drawing_kernels("efd")]
     texts += [(each.kernel.source, each.kernel.name) for each in every_op()]
     texts += [key for _, program in random_programs(60) for key in kernels_of(program)]
     texts = list(dict.fromkeys(texts))

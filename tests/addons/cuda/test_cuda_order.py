@@ -267,12 +267,12 @@ def marks_too_early(monkeypatch) -> None:
     begin, end = streams.Stream.begin, streams.Stream.end
     early: dict[streams.Stream, Any] = {}
 
-    def first(self, task):
-        begin(self, task)
+    def first(self, reads, writes):
+        begin(self, reads, writes)
         early[self] = self.mark().event
 
-    def last(self, task):
-        end(self, task)
+    def last(self, *what):
+        end(self, *what)
         self.last.event = early[self]
 
     monkeypatch.setattr(streams.Stream, "begin", first)
