@@ -48,12 +48,12 @@ from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
-from d2lmini.ops.update import mixed_form
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.pool import PoolGeometry
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.windows import geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
