@@ -273,8 +273,8 @@ _RATE = {"lr": "learning_rate"}
 
 class Declared(Optimizer):
     """Base class: class attributes with a type and a value are the parameters of the constructor,
-    and become attributes of the optimizer. Their order is MXNet's: `lr`, whose parameter is `learning_rate`,
-    those of base classes, those of the class; then the keywords of `Optimizer`.
+    and become attributes of the optimizer. Their order is MXNet's: `lr`, as `learning_rate`, those
+    of base classes, those of the class; then the keywords of `Optimizer`.
 
     >>> class Scaled(Declared):
     ...     factor: float = 2.0
