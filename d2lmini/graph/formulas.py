@@ -61,7 +61,7 @@ class FormulaProgram:
         found = infer_by(op.formula, specs, attrs)
         outputs = (found,) if isinstance(found, Spec) else tuple(found)
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
-        results = expand(Node(op, op.name, inputs, attrs, outputs), inputs)
+        results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
         self.arenas = _arenas.setdefault(ctx, Arenas(ctx))
         given = [node for node in variables if node is not None]
         self.program = Program(op.name, given, simplify(results), ctx, self.arenas)

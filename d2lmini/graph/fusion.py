@@ -34,28 +34,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
-from d2lmini.graph.reductions import aligned, axes_of_reduction, is_reduction
+from d2lmini.graph.rows import aligned, axes_of_reduction, find_cut, is_reduction
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape
 
-#: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
-#: for these; and a call on so much of one lasts long beside the time to get the interpreter back
-#: from another worker: at an eighth of it two threads were no quicker than one.
-BLOCK_BYTES = 1 << 20
-BLOCKS_BYTES = 1 << 22
-#: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
-#: for intermediate results that a thread keeps.
-ROW_BYTES = 1 << 21
-#: If the axes that are cut are not the first, a block is made of runs of memory: of this many bytes
-#: at least, or else reading them takes longer than what the group saves.
-RUN_BYTES = 1 << 12
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = BLOCKED
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
@@ -104,16 +91,8 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     for node in order:
         if node.op is None:
             continue
-        new = Statement([node], number[node], _domain(node, changed, home, on_gpu))
-        if new.shape is not None:
-            near = _sources(new.nodes, home)
-            if is_reduction(node):  # what a group reads anyway need not be read once more
-                near.update(home[reader] for reader in readers.get(node.sources[0], ()))
-            near = {s for s in near if s.shape == new.shape}
-            new = _join(new, near, home) or _join(new, near, home, False) or new
-            new.nodes.sort(key=number.__getitem__)
-        if new.nodes == [node] and not is_reduction(node) and spec_of((node, 0)).shape != new.shape:
-            new.shape = None  # row values of no group
+        new = _place(node, number[node], _domains(node, changed, home, on_gpu), home, readers)
+        new.nodes.sort(key=number.__getitem__)
         for member in new.nodes:
             home[member] = new
         for source in _sources(new.nodes, home) - {new}:
@@ -151,8 +130,8 @@ def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Stateme
 def _join(
     new: Statement, near: set[Statement], home: dict[Node, Statement], inside: bool = True
 ) -> Statement | None:
-    """`new` and those of the groups `near` that can run with it, as one; None if that group cannot
-    be cut. inside: the ops of the group may read its reductions."""
+    """`new` and those of the groups `near` that can run with it, as one; None if there are none, or
+    what they are together cannot be cut. inside: the ops of the group may read its reductions."""
     assert new.shape is not None
 
     def finished(nodes: Sequence[Node]) -> set[Statement]:
@@ -176,7 +155,7 @@ def _join(
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
         members = joined.nodes + members
-    if len(members) > 1 and (len(members) > MOST or find_cut(members, new.shape) is None):
+    if not 1 < len(members) <= MOST or find_cut(members, new.shape) is None:
         return None
     for source in needed:
         source.users -= movable
@@ -184,30 +163,53 @@ def _join(
     return joined
 
 
-def _domain(
+def _place(
+    node: Node, position: int, domains: Sequence[Shape | None], home: dict[Node, Statement],
+    readers: dict[Entry, list[Node]],
+) -> Statement:  # fmt: skip
+    """The statement that computes a node: with the groups of one of these domains that are near it,
+    or else by itself; then the last domain is its own."""
+    near = _sources([node], home)
+    if is_reduction(node):  # what a group reads anyway need not be read once more
+        near.update(home[reader] for reader in readers.get(node.sources[0], ()))
+    for domain in filter(None, domains):
+        new = Statement([node], position, domain)
+        groups = {s for s in near if s.shape == domain}
+        joined = _join(new, groups, home) or _join(new, groups, home, inside=False)
+        if joined is not None:
+            return joined
+    return Statement([node], position, domains[-1])
+
+
+def _domains(
     node: Node, changed: set[Node], home: dict[Node, Statement], on_gpu: bool
-) -> Shape | None:
-    """The domain of the group in which the node can be computed, if that is worth it: the shape of
-    its result, or of what it reduces, or of the group that computes the row values it reads."""
+) -> list[Shape | None]:
+    """The domains of groups in which the node can be computed: those of row values that it reads,
+    and at last the shape of its result, or of what it reduces; None if that is not worth it."""
     entries = node.sources
     assert node.op is not None and node.specs is not None
     if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
-        return None
+        return [None]
     shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
-    if not (_is_reduced_in_blocks(node) if is_reduction(node) else _is_map(node)):
-        return None
+    if not (_is_of_floats(node) if is_reduction(node) else _is_map(node)):
+        return [None]
     if on_gpu:
-        return shape if prod(shape) and addons.find("emit_cuda").is_in_c(node) else None
-    if prod(shape) >= SMALLEST:
-        return shape
-    domains = [home[e[0]].shape for e in entries if e[0] in home]
-    return next((d for d in domains if d and not is_reduction(node) and _fits(shape, d)), None)
+        is_kernel = prod(shape) and addons.find("emit_cuda").is_in_c(node)
+        return [shape if is_kernel else None]
+    found = {home[e[0]].shape for e in entries if e[0] in home and not is_reduction(node)}
+    larger = [d for d in found if d and prod(d) > prod(shape) and _fits(shape, d)]
+    return [*sorted(larger, key=lambda d: (prod(d), d)), shape if prod(shape) >= SMALLEST else None]
 
 
 def _fits(shape: Shape, domain: Shape) -> bool:
     """True if an array of this shape broadcasts to the domain."""
     sizes = aligned(shape, domain)
     return len(sizes) == len(domain) and all(n in (1, size) for n, size in zip(sizes, domain))
+
+
+def _is_of_floats(node: Node) -> bool:
+    """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
+    return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
 
 
 def _is_map(node: Node) -> bool:
@@ -224,111 +226,3 @@ def _is_map(node: Node) -> bool:
     if not by_itself or "shape" in op.attr_names:
         return False
     return all(s == shape or prod(s) == 1 for s in shapes)
-
-
-# -- reductions in a group -------------------------------------------------------------------------
-
-
-def _is_reduced_in_blocks(node: Node) -> bool:
-    """On floats, and with results of blocks that are small beside the blocks."""
-    axes = axes_of_reduction(node)
-    shape, dtype = spec_of(node.sources[0])
-    return bool(axes) and dtype.char in "fd" and (0 not in axes or _is_small(node))
-
-
-def _is_small(node: Node) -> bool:
-    """True if the result of a reduction is small beside a block."""
-    return 8 * spec_of((node, 0)).nbytes <= BLOCK_BYTES
-
-
-# -- how the arrays of a group are cut -------------------------------------------------------------
-
-
-class Cut(NamedTuple):
-    """The axes of a domain that are taken as one and cut, from `begin` to before `end`. The places
-    along them are the *rows* of the group; a block has some rows, as a whole."""
-
-    begin: int
-    end: int
-
-    def rows(self, domain: Shape) -> int:
-        """How many rows there are."""
-        return prod(domain[self.begin : self.end])
-
-    def merged(self, shape: Shape, domain: Shape) -> Shape:
-        """The shape of an array with these axes as one, which is 1 where the array broadcasts."""
-        sizes = aligned(shape, domain)
-        return (*sizes[: self.begin], prod(sizes[self.begin : self.end]), *sizes[self.end :])
-
-    def row(self, shape: Shape, domain: Shape) -> Shape:
-        """The shape of one row of an array, without the axis that is cut."""
-        sizes = aligned(shape, domain)
-        return sizes[: self.begin] + sizes[self.end :]
-
-    def reduced(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """The number of each of these axes of the domain when the axes of the cut are one."""
-        fewer = self.end - self.begin - 1
-        new = [a if a < self.begin else max(self.begin, a - fewer) for a in axes]
-        return tuple(dict.fromkeys(new))
-
-
-def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
-    """Where a group of these nodes can be cut: along the first axes that no reduction reduces whose
-    result is read in the group. All arrays must have the same sizes along them, or only 1.
-
-    None if there are no such axes, or rows are too long, or reductions along the axes that are cut
-    would leave large results of each block.
-
-    >>> from d2lmini import sym
-    >>> from d2lmini.graph.listing import graph_of
-    >>> x = sym.var("x")
-    >>> y = sym.broadcast_sub(x, x.mean(axis=(0, 2), keepdims=True))
-    >>> [(y, _)] = graph_of(y, x=(8, 3, 5))
-    >>> mean, _ = y.inputs[1]
-    >>> find_cut([mean], (8, 3, 5)), find_cut([mean, y], (8, 3, 5))
-    (Cut(begin=0, end=1), Cut(begin=1, end=2))
-    """
-    read = {e for node in nodes for e in node.sources}
-    inner: set[int] = set()
-    at_end: list[tuple[Node, tuple[int, ...]]] = []
-    for node in filter(is_reduction, nodes):
-        axes = axes_of_reduction(node)
-        if (node, 0) not in read:
-            at_end.append((node, axes))
-        elif aligned(spec_of((node, 0)).shape, domain) == kept_shape(domain, axes):
-            inner.update(axes)
-        else:
-            return None
-    shapes = {aligned(spec_of(e).shape, domain) for e in read}
-
-    def is_one(axes: range) -> bool:
-        """True if these axes of all arrays can be taken as one."""
-        return all(
-            all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
-        ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
-
-    itemsize = max(spec_of((node, 0)).dtype.itemsize for node in nodes)
-    for begin in range(len(domain)) if inner else (0,):
-        end = begin
-        while end < len(domain) and end not in inner and is_one(range(begin, end + 1)):
-            end += 1
-        cut = Cut(begin, end)
-        rows = cut.rows(domain)
-        if inner and (rows == 1 or prod(domain) // rows * itemsize > ROW_BYTES):
-            continue
-        run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
-        if prod(domain[:begin]) > 1 and run * itemsize < RUN_BYTES:
-            continue
-        if all(_is_small(node) for node, over in at_end if begin in over):
-            return cut
-    return None
-
-
-def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
-    """How many of so many rows of so many arrays make a block.
-
-    >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
-    (256, 32)
-    """
-    row = max(prod(domain) // rows, 1) * itemsize
-    return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

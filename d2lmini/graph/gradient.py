@@ -25,7 +25,7 @@ from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Spec, registry
 from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.symbol import Traced
+from d2lmini.symbol.traced import Traced
 
 
 def gradients(

@@ -32,7 +32,7 @@ from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import modes
 from d2lmini.ops.in_float32 import needs_copies
 from d2lmini.symbol.naming import Prefix
-from d2lmini.symbol.symbol import Traced
+from d2lmini.symbol.traced import Traced
 
 
 def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
@@ -52,14 +52,16 @@ def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
     return found if found == list(outputs) else simplify(found)
 
 
-def expand(node: Node, inputs: Inputs) -> list[Entry]:
-    """The outputs of the formula of a node. The new nodes have its line and its labels."""
+def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]:
+    """The outputs of the formula of a node. The new nodes have its line and its labels, and names
+    that begin with its own or with `prefix`."""
+    prefix = f"{node.name}_" if prefix is None else prefix
     op = node.op
     assert isinstance(op, Composed) and node.specs is not None
     given = [None if e is None else Traced((e,)) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
         given = [x if x is None else _widened(x, op) for x in given]
-    with outside(), scope(False, modes.training), Prefix(f"{node.name}_"):
+    with outside(), scope(False, modes.training), Prefix(prefix):
         casting, modes.casting = modes.casting, None
         try:
             found = op.formula(*given, **node.attrs)
@@ -69,15 +71,16 @@ def expand(node: Node, inputs: Inputs) -> list[Entry]:
             modes.casting = casting
     known = {e[0] for e in inputs if e is not None}
     stack = [y._entry[0] for y in values]
-    if len(values) == 1 and stack[0] not in known:
-        stack[0].name = node.name
+    last = stack[0] if len(values) == 1 and stack[0] not in known else None
     while stack:
         new = stack.pop()
         if new not in known:
             known.add(new)
             new.site, new.labels = node.site, node.labels
-            new.name = new.name.replace(f"{node.name}__", f"{node.name}_")
+            new.name = prefix + new.name.removeprefix(prefix).lstrip("_")
             stack.extend(e[0] for e in new.sources)
+    if last is not None:
+        last.name = node.name
     return [y._entry for y in values]
 
 

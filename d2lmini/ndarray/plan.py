@@ -143,7 +143,7 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
         return plan
     if op.outputs == 0:
         if "steps" in attrs:
-            inputs += tuple([(step.op, step.mixed) for step in attrs["steps"]])
+            inputs += tuple([step.op for step in attrs["steps"]])
         return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
     # With their types: 1, 1.0 and True are equal but differ in meaning.
     values = attrs.values()

@@ -23,7 +23,6 @@ from d2lmini.ops import fluent  # operators and functions of values
 from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
-from d2lmini.ops import bits  # and, or, xor, not of integers and bool
 from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many

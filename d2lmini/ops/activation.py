@@ -83,9 +83,7 @@ def _(gg, g, output):
     return sigmoid_backward(gg, output), gg * g * (1 - 2 * output)
 
 
-tanh = unary(
-    "tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh", fast=True
-)
+tanh = unary("tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh")
 
 
 @op("_tanh_backward", flops=3, elementwise=True)
@@ -121,7 +119,7 @@ def _floats_only(data: Spec, **_attrs: Any) -> Spec:
     return data
 
 
-@op(infer=_floats_only, flops=4, elementwise=True)
+@op(infer=_floats_only, flops=4, elementwise=True, onnx="HardSigmoid(alpha, beta)")
 def hard_sigmoid(xp, data, *, alpha: float = 0.2, beta: float = 0.5, out=None):
     """max(0, min(1, alpha * data + beta)); floats only."""
 
@@ -299,7 +297,7 @@ def _expm1_of_negative(x: Any) -> Any:
 
 
 @composed(
-    infer=_infer_leaky, flops=4,
+    infer=_infer_leaky, flops=4, same_shape=("data",),
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
     initial={"gamma": ("Constant", {"value": 0.25})},
     mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
@@ -369,7 +367,6 @@ def _(g, y, data, gamma, *, act_type, slope):
 @LeakyReLU.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
     if attrs["act_type"] == "prelu" and data and given.get("gamma") is None:
-        found["gamma"] = (data[1] if len(data) > 1 else 1,)
-    return found
+        return {"gamma": (data[1] if len(data) > 1 else 1,)}
+    return {}

@@ -75,6 +75,7 @@ class Composed(Op):
 
         @with_signature(own, formula.__doc__)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+            attrs = {**self.defaults, **attrs}
             return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
 
         rules.setdefault("copied_dtypes", "e" + CHAR)
@@ -97,7 +98,7 @@ class Composed(Op):
     def settle(self, xp: Any, arrays: Sequence[Any], attrs: dict, results: list, out: Any) -> Any:
         """The results of a call on arrays as `compute` returns them, in `out` if given."""
         if self.finish is not None and self.mutated(len(arrays), attrs):
-            self.finish(xp, arrays, results, {**self.defaults, **attrs})
+            self.finish(xp, arrays, results, attrs)
         results = results[: len(results) - self.extra]
         if out is None:
             return results[0] if len(results) == 1 else tuple(results)
@@ -145,7 +146,9 @@ class Composed(Op):
             elif kept is not None:
                 values += kept if isinstance(kept, (list, tuple)) else [kept]
         op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
-        found = gs[0]._apply(op, (*gs, *values), {**attrs, **facts} if facts else attrs)
+        if facts:
+            attrs = {**{k: v for k, v in attrs.items() if k not in self.injects}, **facts}
+        found = gs[0]._apply(op, (*gs, *values), attrs)
         places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
         for i, part in zip(places, [found] if len(places) == 1 else found):
             grads[i] = part
@@ -281,7 +284,7 @@ class Sketch(FormulaValue):
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        specs = [None if x is None else x._spec for x in inputs]
+        specs: list[Any] = [None if x is None else x._spec for x in inputs]
         found = op.infer(*specs, **attrs)
         return Sketch(found) if isinstance(found, Spec) else [Sketch(spec) for spec in found]
 
@@ -345,6 +348,8 @@ class Runner:
 
     def __call__(self, xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         program = self.program
+        if len(attrs) < len(self.op.attr_names):  # a program leaves out what is the default
+            attrs = {**self.op.defaults, **attrs}
         if program is None:
             self.calls += 1
             given = [a for a in arrays if a is not None]
@@ -388,7 +393,7 @@ class Taped(FormulaValue):
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         if isinstance(op, Composed):
             return op.formula(*inputs, **attrs)
-        plain = tuple([None if x is None else x.value for x in inputs])
+        plain: tuple[Any, ...] = tuple([None if x is None else x.value for x in inputs])
         found = plain[0]._apply(op, plain, attrs)
         tape = inputs[0].tape
         leads = op.rule is not None and any([x is not None and x.leads for x in inputs])
@@ -403,7 +408,7 @@ def pull_back(
 ) -> list[Any]:
     """The gradients of the `wanted` inputs of a formula, from those of its outputs."""
     tape: list = []
-    sources = [None if x is None else Taped(x, tape, w) for x, w in zip(inputs, wanted)]
+    sources: list[Any] = [None if x is None else Taped(x, tape, w) for x, w in zip(inputs, wanted)]
     found = op.formula(*sources, **attrs)
     for y, g in zip(found if isinstance(found, (tuple, list)) else [found], gs):
         y.g.append(g)

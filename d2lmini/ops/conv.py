@@ -31,7 +31,6 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.conv_algorithms import compute_conv, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.partial import Partial, merged
 from d2lmini.ops.windows import check_layout, full_lists, geometry, transposed_geometry
 
 
@@ -83,7 +82,7 @@ def _flops_transposed(
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -121,9 +120,7 @@ def _(
     return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
 
 
-def _infer_inputs(
-    given: dict[str, Partial], out: Partial, attrs: dict[str, Any]
-) -> dict[str, Partial]:
+def _infer_inputs(given: Any, out: Any, attrs: dict[str, Any]) -> dict[str, Any]:
     """The rule of Convolution, and of Deconvolution, which has `adj`."""
     data, kernel, filters = given["data"], attrs["kernel"], attrs["num_filter"]
     if not data:
@@ -131,22 +128,8 @@ def _infer_inputs(
     channels, groups = data[1] if len(data) > 1 else 0, attrs["num_group"]
     transposed = "adj" in attrs
     weight = (channels, filters // groups) if transposed else (filters, channels // groups)
-    found: dict[str, Partial] = {"weight": (*weight, *kernel), "bias": (filters,)}
-    if len(data) != 2 + len(kernel):
-        return found
-    known = (data[0], filters, *(0 for _ in kernel))
-    if transposed:
-        return {**found, "out": known}
-    # Sizes of the output from those of the data, axis by axis, and with stride 1 the reverse.
-    out = merged(out, known)
-    assert out is not None
-    sizes, results = [], []
-    lists = full_lists(kernel, attrs["stride"], attrs["dilate"], attrs["pad"])
-    for n, m, k, stride, dilate, pad in zip(data[2:], out[2:], kernel, *lists):
-        window = 1 + dilate * (k - 1) - 2 * pad
-        results.append((n - window) // stride + 1 if n else m)
-        sizes.append(m + window - 1 if m and stride == 1 else n)
-    return {**found, "data": (out[0], data[1], *sizes), "out": (*out[:2], *results)}
+    found = {"weight": (*weight, *kernel), "bias": (filters,)}
+    return {**found, "data": (out[0], *data[1:])} if out and not transposed else found
 
 
 Convolution.infer_inputs(_infer_inputs)
@@ -213,7 +196,7 @@ def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,

@@ -119,7 +119,6 @@ def _(given, out, attrs):
         return {}
     inner = prod(data[1:]) if attrs["flatten"] else data[-1]
     found = {"weight": (hidden, inner), "bias": (hidden,)}
-    found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
     if out and (len(data) == 2 or not attrs["flatten"]):
         found["data"] = (*out[:-1], weight[1] if weight else 0)
     return found
@@ -243,7 +242,7 @@ def _(g, *, nsize):
 
 @composed(
     infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
-    same_shape=True, mxnet_outputs=2, unchecked=True, whole=True,
+    same_shape=True, mxnet_outputs=2,
 )  # fmt: skip
 def LRN(data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int):
     """Local response normalization: data / (knorm + alpha / nsize * S)^beta, shape kept.

@@ -34,6 +34,7 @@ from d2lmini.bfloat16 import is_half
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
+from d2lmini.ops.facts import Inputs
 from d2lmini.ops.partial import Partial
 from d2lmini.ops.reduce import reshape_to
 
@@ -102,7 +103,7 @@ def _infer_layer_norm(
 
 
 @composed(
-    infer=_infer_layer_norm, flops=8,
+    infer=_infer_layer_norm, flops=8, same_shape=("data",),
     output_names=("output", "mean", "std"), mixed_dtypes=True, **_MOMENTS,
 )  # fmt: skip
 def LayerNorm(
@@ -113,7 +114,8 @@ def LayerNorm(
     With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; both have no gradient.
     One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
     """
-    y, mean, var = normalize(data, *along(axis, data, gamma, beta), (axis % data.ndim,), eps)
+    scale, shift = along(axis, data, gamma, beta)
+    y, mean, var = normalize(data, scale, shift, (axis % data.ndim,), eps)
     return (y, mean, (var + eps).sqrt()) if output_mean_var else y
 
 
@@ -125,17 +127,17 @@ def _(g, data, gamma, beta, *, axis, eps, needs):
     return dx, *_like((gamma, beta), rest)
 
 
-def _one_per_place(data: Partial, out: Partial, axis: int, names: Iterable[str]) -> dict[str, Any]:
-    """Parameters with one number per index of an axis of data; the shape of data is kept."""
-    if not data:
-        return {"data": out}
-    per = (data[axis],) if -len(data) <= axis < len(data) else None
-    return {**dict.fromkeys(names, per), "out": data, "data": out}
+def _one_per_place(given: Inputs, axis: int) -> dict[str, Partial]:
+    """Shapes of parameters with one number per index of an axis of data."""
+    data = given["data"]
+    if not data or not -len(data) <= axis < len(data):
+        return {}
+    return {**dict.fromkeys(given, (data[axis],)), "data": data}
 
 
 @LayerNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, attrs["axis"], given)
+    return _one_per_place(given, attrs["axis"])
 
 
 # -- InstanceNorm and GroupNorm -------------------------------------------------------------------
@@ -155,7 +157,7 @@ def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
 
 
 @composed(
-    infer=_infer_instance_norm, flops=8, mxnet_outputs=3, unchecked=True,
+    infer=_infer_instance_norm, flops=8, same_shape=("data",), mxnet_outputs=3,
     onnx="InstanceNormalization(epsilon=eps)",
 )  # fmt: skip
 def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
@@ -163,8 +165,8 @@ def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
 
     One floating dtype. MXNetError at the call for shapes. D. Ulyanov et al. (2016).
     """
-    places = tuple(range(2, data.ndim))
-    return normalize(data, *along(1, data, gamma, beta), places, eps)[0]
+    scale, shift = along(1, data, gamma, beta)
+    return normalize(data, scale, shift, tuple(range(2, data.ndim)), eps)[0]
 
 
 @InstanceNorm.gradient(saves="data gamma")
@@ -176,7 +178,7 @@ def _(g, data, gamma, *, eps, needs):
 
 @InstanceNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, 1, given)
+    return _one_per_place(given, 1)
 
 
 def _groups(shape: Shape, num_groups: int) -> Shape:
@@ -204,7 +206,7 @@ def _infer_group_norm(
 
 
 @composed(
-    infer=_infer_group_norm, flops=8,
+    infer=_infer_group_norm, flops=8, same_shape=("data",),
     output_names=("output", "mean", "std"), **_MOMENTS,
 )  # fmt: skip
 def GroupNorm(
@@ -229,8 +231,7 @@ def GroupNorm(
 def _(given, out, attrs):
     # One number per channel is allowed as well, so a known shape stays.
     per = (attrs["num_groups"],)
-    found = {name: given[name] or per for name in ("gamma", "beta")}
-    return {**found, "out": given["data"], "data": out}
+    return {name: given[name] or per for name in ("gamma", "beta")}
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -290,6 +291,7 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
 
 @composed(
     infer=_infer_batch_norm, flops=8, mutates=_find_mutated, finish=_finish, extra=1,
+    same_shape=("data",),
     auxiliary=("moving_mean", "moving_var"), constants=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
@@ -326,7 +328,7 @@ def BatchNorm(
 
 @BatchNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, attrs["axis"], given)
+    return _one_per_place(given, attrs["axis"])
 
 
 @BatchNorm.gradient(saves="y data gamma beta")

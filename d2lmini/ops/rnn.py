@@ -317,11 +317,10 @@ def _(given, out, attrs):
         return {}
     if len(data) != 3:
         raise Conflict(f"data is {data}, need (T, N, C)")
-    T, N, C = data
+    N, C = data[1:]
     ways = 2 if attrs["bidirectional"] else 1
     state = (ways * layers, N, hidden)
     found = {"state": state, "state_cell": state, "sequence_length": (N,)}
-    found |= {"out": (T, N, ways * hidden), "out1": state, "out2": state}
     if C:
         size = parameter_size(attrs["mode"], C, hidden, layers, attrs["bidirectional"])
         found["parameters"] = (size,)

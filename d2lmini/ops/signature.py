@@ -95,9 +95,9 @@ def name_function(function: Any, op: Any, module: str, qualname: str) -> Callabl
     return function
 
 
-def python_signature(op: Any) -> inspect.Signature:
+def python_signature(op: Any, last: str = "out name kwargs") -> inspect.Signature:
     """What `inspect.signature` says of an op as a function: inputs, attributes, then what every op
-    takes. What may be left out has a default.
+    takes. What may be left out has a default. Without inputs `ctx` comes before `dtype`.
 
     >>> from d2lmini.ops.core import registry
     >>> python_signature(registry["clip"])
@@ -108,8 +108,11 @@ def python_signature(op: Any) -> inspect.Signature:
     if not op.variadic:
         given |= dict.fromkeys(op.input_names[: op.n_required], empty)
         given |= dict.fromkeys(op.input_names[op.n_required :])
-    given |= {name: op.defaults.get(name, empty) for name in op.attr_names}
-    given |= dict.fromkeys(("out", "name") if op.input_names else ("ctx", "out", "name"))
+    for name in op.attr_names:
+        if name == "dtype" and not op.input_names:
+            given["ctx"] = None
+        given[name] = op.defaults.get(name, empty)
+    given |= dict.fromkeys(word for word in last.split() if word != "kwargs")
     kind = place.KEYWORD_ONLY if op.variadic else place.POSITIONAL_OR_KEYWORD
     parameters = [place(op.input_names[0], place.VAR_POSITIONAL)] if op.variadic else []
     optional = False
@@ -118,7 +121,9 @@ def python_signature(op: Any) -> inspect.Signature:
         optional = optional or default is not empty
         known = None if optional and default is empty and not op.variadic else default
         parameters.append(place(name, kind, default=known))
-    return inspect.Signature([*parameters, place("kwargs", place.VAR_KEYWORD)])
+    if "kwargs" in last:
+        parameters.append(place("kwargs", place.VAR_KEYWORD))
+    return inspect.Signature(parameters)
 
 
 class PythonSignature:

@@ -30,7 +30,6 @@ from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.identity import where
 from d2lmini.ops.index import pick
-from d2lmini.ops.partial import merged
 from d2lmini.ops.reduce import reshape_to
 from d2lmini.ops.shape import arange_like
 
@@ -86,7 +85,8 @@ def _shares(x: Any, axis: int) -> Any:
 
 
 @composed(
-    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",), unchecked=True,
+    infer=_infer_softmax, flops=5, same_shape=("data",), free_dtypes=("length",),
+    presumed_dtypes={"length": "int32"},
     optional=lambda attrs: ("length",) if attrs["use_length"] else (), constants=("length",),
 )  # fmt: skip
 def softmax(
@@ -123,11 +123,10 @@ def _is_valid(x: Any, length: Any, axis: int) -> Any:
 
 @softmax.infer_inputs
 def _(given, out, attrs):
-    data = merged(given["data"], out)
+    data = given["data"]
     if not data:
         return {}
-    axis = normalize_axis(attrs["axis"], len(data))
-    return {"data": data, "out": data, "length": with_axis(data, axis) or None}
+    return {"length": with_axis(data, normalize_axis(attrs["axis"], len(data))) or None}
 
 
 @composed(infer=_infer_plain, flops=5, same_shape=True)
@@ -181,7 +180,7 @@ def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
 @composed(infer=_infer_softmax_activation, flops=5, same_shape=True)
 def SoftmaxActivation(data, *, mode: str = "instance"):
     """softmax along the last axis, or with mode 'channel' along axis 1. Old; use `softmax`."""
-    return _shares(data, 1 if mode == "channel" else -1)
+    return softmax(data, axis=1 if mode == "channel" else -1)
 
 
 @SoftmaxActivation.gradient(saves="y")
@@ -221,7 +220,7 @@ def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> 
 
 @composed(
     aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
-    data_tells_dtype=True, constants=("label",),
+    same_shape=("data",), constants=("label",),
 )  # fmt: skip
 def SoftmaxOutput(
     data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
@@ -246,7 +245,7 @@ def SoftmaxOutput(
     SoftmaxOutput.
     """
     view = _view_of_classes(data.shape, multi_output, preserve_shape)
-    return reshape_to(_shares(reshape_to(data, view), 1), data.shape)
+    return reshape_to(softmax(reshape_to(data, view), axis=1), data.shape)
 
 
 @SoftmaxOutput.gradient(saves="y label")
@@ -281,10 +280,9 @@ def _(
 @SoftmaxOutput.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
-    if data and given["label"] is None:
-        found["label"] = (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]
-    return found
+    if not data or given["label"] is not None:
+        return {}
+    return {"label": (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]}
 
 
 def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
@@ -326,8 +324,8 @@ def _per_instance(shape: Shape, grad_scale: float) -> float:
 
 
 _regression = partial(
-    composed, infer=_infer_regression, is_loss=True, mixed_dtypes=True, whole=True,
-    constants=("label",),
+    composed, infer=_infer_regression, is_loss=True, mixed_dtypes=True,
+    same_shape=("data",), constants=("label",),
 )  # fmt: skip
 
 
@@ -373,7 +371,6 @@ def _(g, y, label, *, grad_scale):
 @LogisticRegressionOutput.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
-    if data and given["label"] is None:
-        found["label"] = data[:1] if len(data) == 2 and data[1] == 1 else data
-    return found
+    if not data or given["label"] is not None:
+        return {}
+    return {"label": data[:1] if len(data) == 2 and data[1] == 1 else data}

@@ -48,6 +48,7 @@ from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.spec import Spec
@@ -679,7 +680,8 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     mixed = dtype == "float16"
     clip = next(name for name in op.attr_names if name.startswith("clip_grad"))
     attrs = {**op.defaults, **{k: 0.1 for k in op.required}, "wd": 0.01, clip: 0.5}
-    steps = [um.UpdateStep(op, {**attrs, "wd": 0.01 * (i > 1)}, mixed) for i in range(5)]
+    rule = mixed_form(op) if mixed else op
+    steps = [um.UpdateStep(rule, {**attrs, "wd": 0.01 * (i > 1)}) for i in range(5)]
     data = []
     for i, step in enumerate(steps):
         for k in range(step.width):
