@@ -51,7 +51,7 @@ from d2lmini.cuda.kernels.symbols import names
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Layout, Placement
-from d2lmini.graph.reductions import axes_of_reduction, is_reduction
+from d2lmini.graph.rows import axes_of_reduction, is_reduction
 from d2lmini.ops.in_float32 import has_bfloat16
 from d2lmini.ops.reduce import kept_shape
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace

@@ -31,10 +31,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.device.blas import SERIAL_PRODUCT
-from d2lmini.graph.fusion import Cut, Statement, find_cut, rows_per_block
+from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
 from d2lmini.graph.layout import Placement
-from d2lmini.graph.reductions import REDUCTIONS, axes_of_reduction, is_reduction
+from d2lmini.graph.rows import (
+    REDUCTIONS,
+    Cut,
+    axes_of_reduction,
+    find_cut,
+    is_reduction,
+    rows_per_block,
+)
 from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
 from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.core import Shape
@@ -144,9 +151,10 @@ def write_group(writer: Writer, statement: Statement) -> None:
     # Parameter of the block function -> the array passed for it.
     passed: dict[str, dict[str, str]] = {"cut": {}, "totals": {}, "whole": {}}
     for entry, name in names.items():
-        is_total = entry[0] in nodes and is_reduction(entry[0])
-        kept = kept_shape(domain, axes_of_reduction(entry[0])) if is_total else None
-        shape = cut.merged(kept or spec_of(entry).shape, domain)
+        shape = spec_of(entry).shape
+        if entry[0] in nodes and is_reduction(entry[0]):
+            shape = kept_shape(domain, axes_of_reduction(entry[0]))
+        shape = cut.merged(shape, domain)
         array = writer.name_in_shape(entry, shape)
         if entry in totals:
             passed["totals"][name] = f"({_ufunc(writer, entry[0])}, {array})"
@@ -155,7 +163,8 @@ def write_group(writer: Writer, statement: Statement) -> None:
     scratch = find_scratch(nodes, names, writer.identifier)
     lines = []
     for node in nodes:
-        given, out = [None if e is None else names[e] for e in node.inputs], names[node, 0]
+        given = [None if e is None else names[e] for e in node.inputs]
+        out = names[node, 0]
         if is_reduction(node):
             texts = [_reduction(writer, node, str(given[0]), cut, out)]
             texts += [] if (node, 0) in totals else _division(writer, node, out)
@@ -165,7 +174,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
 
     function = writer.identifier(nodes[-1].name + "_block")
     title = f'"""{list_text([n.name for n in nodes])}: {prod(domain)} elements."""'
-    parameters = [name for arrays in (*passed.values(), scratch) for name in arrays]
+    parameters = [name for arrays in passed.values() for name in arrays] + list(scratch)
     writer.define([*broken(f"def {function}(", parameters, "):"), "    " + title], lines)
     large = {name for entry, name in names.items() if spec_of(entry).shape == domain}
     itemsize = max(spec_of((n, 0)).dtype.itemsize for n in nodes)

@@ -34,34 +34,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
-from d2lmini.graph.reductions import aligned, axes_of_reduction, is_reduction
+from d2lmini.graph.rows import (
+    aligned,
+    axes_of_reduction,
+    find_cut,
+    is_reduction,
+    reduces_alike,
+)
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape
 
-#: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
-#: for these; and a call on so much of one lasts long beside the time to get the interpreter back
-#: from another worker: at an eighth of it two threads were no quicker than one.
-BLOCK_BYTES = 1 << 20
-BLOCKS_BYTES = 1 << 22
-#: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
-#: for intermediate results that a thread keeps.
-ROW_BYTES = 1 << 21
-#: If the axes that are cut are not the first, a block is made of runs of memory: of this many bytes
-#: at least, or else reading them takes longer than what the group saves.
-RUN_BYTES = 1 << 12
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
 SMALLEST = 1 << 16
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
 SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.
 MOST = 64
-
 
 #: Whether nodes, with a domain, can be one group.
 IsGroup = Callable[[Sequence[Node], Shape], Any]
@@ -227,6 +220,11 @@ def _fits(shape: Shape, domain: Shape) -> bool:
     return len(sizes) == len(domain) and all(n in (1, size) for n, size in zip(sizes, domain))
 
 
+def _is_of_floats(node: Node) -> bool:
+    """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
+    return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
+
+
 def _is_map(node: Node) -> bool:
     """True if a block of the result is computed from blocks of the inputs, which may broadcast."""
     op = node.op
@@ -241,119 +239,3 @@ def _is_map(node: Node) -> bool:
     if not by_itself or "shape" in op.attr_names:
         return False
     return all(s == shape or prod(s) == 1 for s in shapes)
-
-
-# -- reductions in a group -------------------------------------------------------------------------
-
-
-def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
-    """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
-    reductions = set(filter(is_reduction, nodes))
-    read = {e for node in nodes for e in node.sources if e[0] in reductions}
-    return len({axes_of_reduction(node) for node in reductions}) <= 1 and all(
-        aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
-        for e in read
-    )
-
-
-def _is_of_floats(node: Node) -> bool:
-    """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
-    return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
-
-
-def _is_small(node: Node) -> bool:
-    """True if the result of a reduction is small beside a block."""
-    return 8 * spec_of((node, 0)).nbytes <= BLOCK_BYTES
-
-
-# -- how the arrays of a group are cut -------------------------------------------------------------
-
-
-class Cut(NamedTuple):
-    """The axes of a domain that are taken as one and cut, from `begin` to before `end`. The places
-    along them are the *rows* of the group; a block has some rows, as a whole."""
-
-    begin: int
-    end: int
-
-    def rows(self, domain: Shape) -> int:
-        """How many rows there are."""
-        return prod(domain[self.begin : self.end])
-
-    def merged(self, shape: Shape, domain: Shape) -> Shape:
-        """The shape of an array with these axes as one, which is 1 where the array broadcasts."""
-        sizes = aligned(shape, domain)
-        return (*sizes[: self.begin], prod(sizes[self.begin : self.end]), *sizes[self.end :])
-
-    def row(self, shape: Shape, domain: Shape) -> Shape:
-        """The shape of one row of an array, without the axis that is cut."""
-        sizes = aligned(shape, domain)
-        return sizes[: self.begin] + sizes[self.end :]
-
-    def reduced(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """The number of each of these axes of the domain when the axes of the cut are one."""
-        fewer = self.end - self.begin - 1
-        new = [a if a < self.begin else max(self.begin, a - fewer) for a in axes]
-        return tuple(dict.fromkeys(new))
-
-
-def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
-    """Where a group of these nodes can be cut: along the first axes that no reduction reduces whose
-    result is read in the group. All arrays must have the same sizes along them, or only 1.
-
-    None if there are no such axes, or rows are too long, or reductions along the axes that are cut
-    would leave large results of each block.
-
-    >>> from d2lmini import sym
-    >>> from d2lmini.graph.listing import graph_of
-    >>> x = sym.var("x")
-    >>> y = sym.broadcast_sub(x, x.mean(axis=(0, 2), keepdims=True))
-    >>> [(y, _)] = graph_of(y, x=(8, 64, 49))
-    >>> mean, _ = y.inputs[1]
-    >>> find_cut([mean], (8, 64, 49)), find_cut([mean, y], (8, 64, 49))
-    (Cut(begin=0, end=1), Cut(begin=1, end=2))
-    """
-    read = {e for node in nodes for e in node.sources}
-    inner: set[int] = set()
-    at_end: list[tuple[Node, tuple[int, ...]]] = []
-    for node in filter(is_reduction, nodes):
-        axes = axes_of_reduction(node)
-        if (node, 0) not in read:
-            at_end.append((node, axes))
-        elif aligned(spec_of((node, 0)).shape, domain) == kept_shape(domain, axes):
-            inner.update(axes)
-        else:
-            return None
-    shapes = {aligned(spec_of(e).shape, domain) for e in read}
-
-    def is_one(axes: range) -> bool:
-        """True if these axes of all arrays can be taken as one."""
-        return all(
-            all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
-        ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
-
-    itemsize = max(spec_of((node, 0)).dtype.itemsize for node in nodes)
-    for begin in range(len(domain)) if inner else (0,):
-        end = begin
-        while end < len(domain) and end not in inner and is_one(range(begin, end + 1)):
-            end += 1
-        cut = Cut(begin, end)
-        rows = cut.rows(domain)
-        if inner and (rows == 1 or prod(domain) // rows * itemsize > ROW_BYTES):
-            continue
-        run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
-        if prod(domain[:begin]) > 1 and run * itemsize < RUN_BYTES:
-            continue
-        if all(_is_small(node) for node, over in at_end if begin in over):
-            return cut
-    return None
-
-
-def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
-    """How many of so many rows of so many arrays make a block.
-
-    >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
-    (256, 64)
-    """
-    row = max(prod(domain) // rows, 1) * itemsize
-    return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

@@ -51,7 +51,7 @@ from d2lmini.graph.ir import (
     transform,
 )
 from d2lmini.graph.min_cut import min_cut
-from d2lmini.graph.reductions import is_reduction
+from d2lmini.graph.rows import is_reduction
 from d2lmini.graph.split import residuals
 from d2lmini.ops.core import registry
 
@@ -140,7 +140,7 @@ def _fewest_bytes(
     for node in forward:
         if node in again:
             read_again.update(node.sources)
-        elif not is_reduction(node):
+        elif not is_reduction(node):  # which reads a value block by block, as it is made
             read_by_products.update(node.sources)
     ends = set(needed) & read_by_products & read_again
     for node in topological(needed):

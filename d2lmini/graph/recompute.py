@@ -1,5 +1,5 @@
-"""What backward computes again, in place of having it kept: views, casts, constants, and an addition
-or a product with a number or with one number per row.
+"""What backward computes again, in place of having it kept: views, casts, constants, sums and
+products with a number or with one number per row.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.listing import graph_of

@@ -119,9 +119,7 @@ def unary(
 
 # -- powers and roots ----------------------------------------------------------------------------
 
-square = unary(
-    "square", "data * data.", lambda g, data: g * (data * 2), integers="exact", fast=True
-)
+square = unary("square", "data * data.", lambda g, data: g * 2 * data, integers="exact", fast=True)
 sqrt = unary(
     "sqrt", "The square root; nan below 0.", lambda g, y: g / (y * 2), onnx="Sqrt", fast=True
 )

@@ -32,7 +32,7 @@ from d2lmini import (
 from d2lmini.device.errstate import run_quietly
 from d2lmini.gluon import nn
 from d2lmini.gluon.flatten_args import flatten
-from d2lmini.graph import fusion, partitions, program_node
+from d2lmini.graph import fusion, partitions, program_node, rows
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import topological
@@ -97,7 +97,7 @@ def programs(graph: Graph, groups: bool) -> tuple[Program, Program]:
         patch.setattr(partitions, "LEAST_US", 0.0)
         if groups:
             patch.setattr(fusion, "SMALLEST", 2)
-            patch.setattr(fusion, "BLOCK_BYTES", 32)
+            patch.setattr(rows, "BLOCK_BYTES", 32)
         arenas = Arenas(cpu(), True)
         made = [
             Program("net", graph.variables, graph.outputs, None, arenas, parts) for parts in (1, 99)

@@ -24,7 +24,7 @@ from rows import by, over
 
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph import fusion
+from d2lmini.graph import fusion, rows
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.blocks import in_blocks
 from d2lmini.graph.ir import Draw, Node
@@ -186,8 +186,8 @@ def test_groups_equal_interpreter(graph):
     """Everything elementwise in groups, in blocks of a few elements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "SMALLEST", 2)
-        patch.setattr(fusion, "BLOCK_BYTES", 32)
-        patch.setattr(fusion, "RUN_BYTES", 1)
+        patch.setattr(rows, "BLOCK_BYTES", 32)
+        patch.setattr(rows, "RUN_BYTES", 1)
         joint = graph.with_gradients()
         program = Program("net", joint.variables, joint.outputs)
     check(program, joint)

@@ -13,12 +13,12 @@ from graphs import assert_close, graphs
 from hypothesis import given, settings
 
 from d2lmini import autograd, engine, nd, sym
-from d2lmini.graph import emit_numpy, fusion
+from d2lmini.graph import emit_numpy, fusion, rows
 from d2lmini.graph.cached_op import CachedOp
-from d2lmini.graph.fusion import Cut, Statement, find_cut, statements
+from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.lower import lower
 from d2lmini.graph.program import Program
-from d2lmini.graph.reductions import axes_of_reduction, is_reduction
+from d2lmini.graph.rows import Cut, axes_of_reduction, find_cut, is_reduction
 
 # -- formulas --------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ def test_reductions_of_rows_do_not_depend_on_blocks(name, nbytes, monkeypatch):
     row = ROWS[name]
     arrays = arrays_of(row)
     want = cached(row)(*arrays).asnumpy()
-    monkeypatch.setattr(fusion, "BLOCK_BYTES", nbytes)
+    monkeypatch.setattr(rows, "BLOCK_BYTES", nbytes)
     assert cached(row)(*arrays).asnumpy().tobytes() == want.tobytes()
     monkeypatch.setattr(fusion, "SMALLEST", 1 << 40)
     assert cached(row)(*arrays).asnumpy().tobytes() == want.tobytes()
@@ -187,24 +187,24 @@ def check_complete(found: list[Statement]) -> None:
             done.add(node)
 
 
-@pytest.fixture
-def everything_in_blocks(monkeypatch):
-    """Blocks of a few elements, of columns too."""
-    for name, number in {"SMALLEST": 2, "BLOCK_BYTES": 32, "RUN_BYTES": 1}.items():
-        monkeypatch.setattr(fusion, name, number)
+def put_everything_in_blocks(patch: pytest.MonkeyPatch) -> None:
+    """In blocks of a few elements, of columns too."""
+    patch.setattr(fusion, "SMALLEST", 2)
+    patch.setattr(rows, "BLOCK_BYTES", 32)
+    patch.setattr(rows, "RUN_BYTES", 1)
 
 
 @given(graph=graphs())
 @settings(deadline=None)
 def test_no_reduction_is_read_before_it_is_complete(graph):
     with pytest.MonkeyPatch.context() as patch:
-        for name, number in {"SMALLEST": 2, "BLOCK_BYTES": 32, "RUN_BYTES": 1}.items():
-            patch.setattr(fusion, name, number)
+        put_everything_in_blocks(patch)
         check_complete(statements(lower(graph.with_gradients().outputs)))
 
 
-def test_a_reduction_that_is_read_too_early_is_noticed(monkeypatch, everything_in_blocks):
+def test_a_reduction_that_is_read_too_early_is_noticed(monkeypatch):
     """A fault that is planted: a group cut along the axis that its reduction reduces."""
+    put_everything_in_blocks(monkeypatch)
     x = sym.var("x")
     y = softmax(x, 0)
     _, graph = compiled(y, {x: (40, 6)})
@@ -235,7 +235,7 @@ def test_what_is_normalized_waits_for_its_sum(shape, axis, groups):
 
 
 def test_a_mean_without_its_axis_is_no_row_value():
-    """Of a square array the means of the rows, without keepdims, are subtracted from the columns."""
+    """Of a square array, the means of the rows are subtracted from the columns."""
     x = sym.var("x")
     y = sym.broadcast_sub(sym.exp(x), sym.mean(sym.exp(x), axis=1))
     program, graph = compiled(y, {x: (300, 300)})
@@ -251,8 +251,8 @@ def test_reductions_of_what_a_group_reads_join_it():
     check(program, graph)
 
 
-def test_rows_of_a_graph(everything_in_blocks):
-    """Row values of several kinds in one group: a sum over two axes, a sum over one of them."""
+def test_sums_over_several_axes_are_row_values_of_one_group(monkeypatch):
+    put_everything_in_blocks(monkeypatch)
     x = sym.var("x")
     y = sym.broadcast_div(x, x.sum(axis=(1, 2), keepdims=True))
     y = sym.broadcast_mul(y, sym.log(sym.exp(x).sum(axis=2, keepdims=True)))

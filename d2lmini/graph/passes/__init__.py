@@ -48,15 +48,15 @@ from d2lmini.graph.passes.canonicalize import canonicalize
 from d2lmini.graph.passes.constant_fold import bind_values as bind_values
 from d2lmini.graph.passes.constant_fold import constant_fold
 from d2lmini.graph.passes.cse import cse
-from d2lmini.graph.passes.factors import factors
 from d2lmini.graph.passes.remove_identities import remove_identities
+from d2lmini.graph.passes.signs import signs
 from d2lmini.graph.passes.views import views
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
 Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 
 #: In the order in which they run.
-PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, factors, cse)
+PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, signs, cse)
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.
 MOST_ROUNDS = 50
