@@ -90,6 +90,9 @@ __version__ = "0.1.0"
 
 # `num_gpus` asks the devices, one floor up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
+base.loaders["compiled_formula"] = lambda: (
+    importlib.import_module("d2lmini.graph.formulas").compiled_formula
+)
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["np"] = lambda: importlib.import_module("d2lmini.np")
 base.loaders["npx"] = lambda: importlib.import_module("d2lmini.npx")

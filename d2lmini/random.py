@@ -8,22 +8,10 @@
 True
 """
 
-from d2lmini.ndarray.random import (
-    exponential,
-    gamma,
-    generalized_negative_binomial,
-    multinomial,
-    negative_binomial,
-    normal,
-    poisson,
-    randint,
-    randn,
-    shuffle,
-    uniform,
-)
+from d2lmini.ndarray import random
 from d2lmini.random_state import seed
 
-__all__ = [
-    "exponential", "gamma", "generalized_negative_binomial", "multinomial", "negative_binomial",
-    "normal", "poisson", "randint", "randn", "seed", "shuffle", "uniform",
-]  # fmt: skip
+FUNCTIONS = {name: getattr(random, name) for name in random.__all__ if not name.endswith("_like")}
+globals().update(FUNCTIONS)
+
+__all__ = ["seed", *FUNCTIONS]

@@ -21,11 +21,36 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def by_name(
+    function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., Any]:
+    """The function with these parameters, which a call may give by position; the function gets
+    those of the call by name. TypeError for a call that does not fit."""
+    signature = inspect.Signature(parameters)
+    places = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    names = [p.name for p in places]
+    known, required = set(names), {p.name for p in places if p.default is p.empty}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args), **kwargs)
+        is_known = known.issuperset(given) and required.issubset(given)
+        if not is_known or len(given) < len(args) + len(kwargs):
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as problem:
+                raise TypeError(f"{call.__name__}(): {problem}") from None
+        return function(**given)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
 def with_parameters_of(other: Callable[..., Any], *, without: str = "") -> _Decorator:
@@ -33,7 +58,7 @@ def with_parameters_of(other: Callable[..., Any], *, without: str = "") -> _Deco
     those named in `without`.
 
     The order is: the function's own parameters, those of `other`, then the function's keyword-only
-    ones; all may be given by position. The function gets the parameters of `other` by name.
+    ones; all may be given by position. The function gets them by name.
     """
     theirs = dict(inspect.signature(other).parameters)
     for name in without.split():
@@ -44,21 +69,8 @@ def with_parameters_of(other: Callable[..., Any], *, without: str = "") -> _Deco
         own = {p.name: p for p in mine if p.kind is p.POSITIONAL_OR_KEYWORD}
         last = {p.name: p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in mine if p.name not in own}
         rest = {name: p for name, p in theirs.items() if name not in own and name not in last}
-        every = sorted([*own.values(), *rest.values(), *last.values()], key=lambda p: p.kind)
-        names = [p.name for p in every if p.kind is p.POSITIONAL_OR_KEYWORD]
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > len(names):
-                raise TypeError(
-                    f"{function.__qualname__}() takes {len(names)} positional arguments but "
-                    f"{len(args)} were given"
-                )
-            by_name = dict(zip(names[len(own) :], args[len(own) :]))
-            return function(*args[: len(own)], **by_name, **kwargs)
-
-        call.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-        return call
+        every = [*own.values(), *rest.values(), *last.values()]
+        return by_name(function, sorted(every, key=lambda p: p.kind))
 
     return decorate
 

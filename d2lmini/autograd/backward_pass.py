@@ -24,7 +24,7 @@ from d2lmini.autograd.tape import Entry, Leaf, Node, NullLeaf, total
 from d2lmini.base import MXNetError
 from d2lmini.device import roles
 from d2lmini.ops.core import NOWHERE, Value
-from d2lmini.ops.identity import ones_like, zeros_like
+from d2lmini.ops.create import ones_like, zeros_like
 
 #: MXNet's message for a head without history.
 NO_GRAPH = (

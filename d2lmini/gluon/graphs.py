@@ -25,7 +25,7 @@ from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import topological
 from d2lmini.graph.symbolic_trace import input_names, outside, plain
-from d2lmini.ops.rnn_layer import rnn_layer
+from d2lmini.ops.rnn import rnn_layer
 from d2lmini.symbol import Symbol
 
 

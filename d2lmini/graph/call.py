@@ -105,8 +105,8 @@ class ProgramTask(Task):
 
 
 class Calls:
-    """The calls of one program in one context, as a `dispatch.Call`. A call is computed inline if
-    the program is small and its inputs are ready; otherwise `way` pushes the call (see `way_of`).
+    """The calls of one program in one context, for `dispatch.run_inline`. A call is computed inline
+    if the program is small and its inputs are ready; otherwise `way` pushes it (see `way_of`).
 
     run  the program's function on its arena; None before the first inline call. `run` is called
          with the engine's lock held, so inline calls of all programs with the same `arenas` use

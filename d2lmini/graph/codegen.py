@@ -50,6 +50,7 @@ from d2lmini.graph.partitions import Partition, parts_of
 from d2lmini.graph.steps import Number, steps_of
 from d2lmini.graph.text import WIDTH, assign_lines, fit_line, indent, literal, unpack_text
 from d2lmini.graph.views import reshape_text, view_text
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.in_float32 import kernel_for, needs_copies
 from d2lmini.ops.products import matmul
@@ -380,6 +381,8 @@ class Writer:
         given = [*map(spec_of, node.sources), *node.specs]
         if needs_copies(op, given):  # the kernel depends on the dtypes of the results
             key = (op, *[spec.dtype for spec in node.specs])
+        if isinstance(op, Composed):  # it compiles for the specs of one node
+            key = node
         if key not in self._names:
             name = f"nd_{op.name}" if hasattr(np, op.name) else op.name
             self._names[key] = self.identifier(name)

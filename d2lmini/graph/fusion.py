@@ -39,22 +39,19 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
-from d2lmini.graph.rows import (
-    aligned,
-    axes_of_reduction,
-    find_cut,
-    is_reduction,
-    reduces_alike,
-)
+from d2lmini.graph.rows import aligned, axes_of_reduction, find_cut, is_reduction
 from d2lmini.graph.steps import steps_of
+from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import Shape
+from d2lmini.ops.reduce import kept_shape
 
 #: From so many elements on ops are done in blocks; below, all there is fits the cache anyway.
-SMALLEST = 1 << 16
+SMALLEST = BLOCKED
 #: A single pass over memory gains nothing from the cache, and from other cores only if it is long.
 SMALLEST_PASS = 1 << 19
 #: More ops than this in one group would need more scratch memory than the cache has.
 MOST = 64
+
 
 #: Whether nodes, with a domain, can be one group.
 IsGroup = Callable[[Sequence[Node], Shape], Any]
@@ -239,3 +236,13 @@ def _is_map(node: Node) -> bool:
     if not by_itself or "shape" in op.attr_names:
         return False
     return all(s == shape or prod(s) == 1 for s in shapes)
+
+
+def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
+    """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
+    reductions = set(filter(is_reduction, nodes))
+    read = {e for node in nodes for e in node.sources if e[0] in reductions}
+    return len({axes_of_reduction(node) for node in reductions}) <= 1 and all(
+        aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
+        for e in read
+    )

@@ -23,9 +23,9 @@ from typing import Any
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological
-from d2lmini.ops.core import Spec, Y, registry
+from d2lmini.ops.core import Spec, registry
 from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.symbol import Traced
+from d2lmini.symbol.traced import Traced
 
 
 def gradients(
@@ -64,19 +64,7 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     assert op is not None and specs is not None
     outs = [Traced(((node, i),)) for i in range(len(specs))]
     inputs = [None if e is None else Traced((e,)) for e in node.inputs]
-    saved: list[Any] = []
-    for place, part in op.keeps:
-        kept: Any
-        if place == Y or op.variadic:
-            kept = outs if place == Y else inputs
-            kept = [x if part is None else getattr(x, part) for x in kept]
-            if place == Y and len(outs) == 1:
-                kept = kept[0]
-        else:
-            kept = inputs[place] if place < len(inputs) else None
-            if kept is not None and part is not None:
-                kept = getattr(kept, part)
-        saved.append(kept)
+    saved = op.saved_of(inputs, outs)
     if len(specs) > 1:
         for i in range(node.n_outputs):
             if gs[i] is None:

@@ -24,8 +24,9 @@ def net(xp, arena):
 <BLANKLINE>
     return run
 
-The graph is brought into pieces (`lower`), these into statements (`fusion`), every value gets a
-place (`layout`, `plan`), and the whole is written down (`codegen`) and compiled as any module is.
+Composed ops are written out (`inline`), the graph is brought into pieces (`lower`), these into
+statements (`fusion`), every value gets a place (`layout`, `plan`), and the whole is written down
+(`codegen`) and compiled as any module is.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.arena import Arena, Arenas, Run
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.costs import ProgramCost, together
+from d2lmini.graph.inline import inlined
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
+from d2lmini.ops.kernels import kind_of
 
 _serial = count()
 
@@ -66,6 +69,7 @@ class Program:
     cost          of one call
     predicted_us  predicted run time
     parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
+    xp            the array module of its device
     replays       its recordings as CUDA graphs, where such are wanted; see `cuda.cuda_graph`
     arenas        where its calls find memory for intermediate results
 
@@ -82,6 +86,9 @@ class Program:
         arenas: Arenas | None = None,
         most_parts: int = 1,
     ):
+        self._ctx = ctx or cpu()
+        self.xp = device_of(self._ctx).xp
+        outputs = inlined(outputs, kind_of(self.xp))
         self.name = name
         self.inputs = list(inputs)
         self.outputs = list(outputs)
@@ -90,9 +97,7 @@ class Program:
         nodes = [node for node in topological(outputs) if node.op is not None]
         changed = mutated_by(nodes)
         self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
-        self._ctx = ctx or cpu()
-        self._xp = device_of(self._ctx).xp
-        writer = Writer(name, self.inputs, self.outputs, most_parts, self._xp is not np)
+        writer = Writer(name, self.inputs, self.outputs, most_parts, self.xp is not np)
         self.source = writer.text
         self.plan = writer.layout.plan
         self.parts = writer.parts
@@ -155,7 +160,7 @@ class Program:
 
     def bind(self, arena: Callable[[int, Any, Any], Any] | None) -> Run:
         """The function for an arena: with names for what will lie there."""
-        return self._make(self._xp, arena)
+        return self._make(self.xp, arena)
 
     def function(self) -> Run:
         """The function bound to an arena of its own, which it keeps alive."""

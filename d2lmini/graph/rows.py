@@ -66,16 +66,6 @@ def aligned(shape: Shape, domain: Shape) -> Shape:
     return (1,) * (len(domain) - len(shape)) + shape
 
 
-def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
-    """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
-    reductions = set(filter(is_reduction, nodes))
-    read = {e for node in nodes for e in node.sources if e[0] in reductions}
-    return len({axes_of_reduction(node) for node in reductions}) <= 1 and all(
-        aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
-        for e in read
-    )
-
-
 def _is_small(node: Node) -> bool:
     """True if the result of a reduction is small beside a block."""
     return 8 * spec_of((node, 0)).nbytes <= BLOCK_BYTES

@@ -33,7 +33,8 @@ from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op, Spec, modes
 from d2lmini.scopes import Undo, contextmanager, scope, swap
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, tracer
+from d2lmini.symbol.traced import Traced
 
 _DRAWN = (
     "random numbers that are drawn while a net is traced would be the same in every call of the "

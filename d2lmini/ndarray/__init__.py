@@ -19,56 +19,25 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import loaders, missing_attribute
-from d2lmini.ndarray.creation import (
-    arange,
-    array,
-    concatenate,
-    empty,
-    eye,
-    from_dlpack,
-    from_numpy,
-    full,
-    linspace,
-    load,
-    load_frombuffer,
-    moveaxis,
-    ones,
-    save,
-    to_dlpack_for_read,
-    to_dlpack_for_write,
-    waitall,
-    without_inputs,
-    zeros,
-)
+from d2lmini.ndarray import creation, functions
+from d2lmini.ndarray.creation import *  # noqa: F403
+from d2lmini.ndarray.functions import *  # noqa: F403
+from d2lmini.ndarray.functions import contrib, linalg, op, sparse
 from d2lmini.ndarray.namespaces import Namespace, public_names
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.ndarray.selection import boolean_mask, onehot_encode
-
-from d2lmini.ndarray import random, sparse, updates  # isort: skip
 from d2lmini.ops.core import Op
 
-__all__ = [
-    "NDArray", "arange", "array", "concatenate", "empty", "eye", "from_dlpack", "from_numpy",
-    "full", "linspace", "load", "load_frombuffer", "moveaxis", "ones",
-    "onehot_encode", "random", "save", "sparse", "to_dlpack_for_read", "to_dlpack_for_write",
-    "waitall", "zeros",
-]  # fmt: skip
+from d2lmini.ndarray import random  # isort: skip
 
+__all__ = ["NDArray", *creation.__all__, *functions.__all__, "random"]
+
+_internal = Namespace("nd._internal", "_")
 globals().update(
     {
-        name: op if not isinstance(op, Op) or op.input_names else without_inputs(op, name)
-        for name, op in public_names().items()
+        name: creation.without_inputs(f, name) if isinstance(f, Op) and not f.input_names else f
+        for name, f in public_names().items()
         if name not in globals()
-    },
-    op=Namespace("nd.op"),
-    _internal=Namespace("nd._internal", "_"),
-    linalg=Namespace("nd.linalg", "linalg_", "_linalg_"),
-    contrib=Namespace("nd.contrib", "_contrib_"),
-)
-vars(globals()["contrib"]).update(
-    boolean_mask=boolean_mask,
-    adamw_update=updates.adamw_update,
-    mp_adamw_update=updates.mp_adamw_update,
+    }
 )
 
 
@@ -79,4 +48,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *public_names(), "CachedOp", "contrib", "linalg", "op"})
+    return sorted({*__all__, *public_names(), "CachedOp", "contrib", "linalg", "op", "sparse"})

@@ -16,6 +16,7 @@ True
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray.plan import CallPlan
+from d2lmini.ops.chunking import split_evenly
 from d2lmini.ops.core import ASSIGNING, Op, Spec
-from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.kernels import kind_of
 
 #: An array: its memory, its first element (None: the array is all of the memory), its spec.
@@ -43,14 +44,9 @@ class OpTask(Task):
     spares = defers = True
 
     def __init__(
-        self,
-        op: Op,
-        inputs: list[Operand],
-        outputs: list[Operand],
-        attrs: dict[str, Any],
-        ctx: Context,
-        plan: CallPlan,
-    ):
+        self, op: Op, inputs: list[Operand], outputs: list[Operand], attrs: dict[str, Any],
+        ctx: Context, plan: CallPlan,
+    ):  # fmt: skip
         # The fields of Task, set here: saves a call on every small operation.
         self.name = op.name
         self.ctx = ctx
@@ -102,7 +98,7 @@ class OpTask(Task):
         xp: Any = np if self.ctx.is_cpu else device_of(self.ctx).xp
         kernel: Any = self.plan.compute
         if xp is not np:
-            kernel = kernel_for(op, kind_of(xp), self.plan.inputs, self.plan.outputs)
+            kernel = self.plan.kernel_on(kind_of(xp))
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         single = len(self.outputs) == 1
         if single:
@@ -116,15 +112,14 @@ class OpTask(Task):
         complete = op.takes_out
         for operand in self.outputs:
             chunk, _, spec = operand
-            place = None
             if chunk.data is not None:
-                place = array_of(operand)
-                written.append(place)
+                written.append(array_of(operand))
+                places.append(written[-1])
             elif xp is np and op.takes_out and (chunk.weight or not single):
-                place = chunk.allocate(spec.shape, spec.dtype)
+                places.append(chunk.allocate(spec.shape, spec.dtype))
             else:  # a small result, or an array made by the op or by the GPU's module
+                places.append(None)
                 complete = False
-            places.append(place)
         if complete and not (written and overlaps(xp, op, written, arrays)):
             if single and op.elementwise and xp is np and places[0].size >= 2 * GRAIN:
                 compute_in_pieces(op, kernel, arrays, self.attrs, places[0])
@@ -183,21 +178,16 @@ def compute_in_pieces(
     rows = out.shape[0]
     # A single pass gains nothing from the cache, so its pieces are large and few.
     grain = 4 * GRAIN if op.ufunc else GRAIN
-    n = min(-(-out.size // grain), rows)
+    parts = split_evenly(rows, min(-(-out.size // grain), rows))
     cut = [a.ndim == out.ndim and a.shape[0] == rows and rows > 1 for a in arrays]
 
     def piece(i: int) -> None:
-        part = slice(i * rows // n, (i + 1) * rows // n)
-        compute(
-            np, *(a[part] if c else a for a, c in zip(arrays, cut, strict=True)),
-            out=out[part], **attrs,
-        )  # fmt: skip
-
-    def whole() -> None:
-        compute(np, *arrays, out=out, **attrs)
+        pieces = [a[parts[i]] if c else a for a, c in zip(arrays, cut)]
+        compute(np, *pieces, out=out[parts[i]], **attrs)
 
     # An op of several passes gains from pieces that fit the cache, even on one worker.
-    parallel_for(n, piece, whole if op.ufunc else None)
+    whole = partial(compute, np, *arrays, out=out, **attrs) if op.ufunc else None
+    parallel_for(len(parts), piece, whole)
 
 
 def overlaps(xp: Any, op: Op, places: list, arrays: list) -> bool:

@@ -1,4 +1,4 @@
-"""Functions of `nd` that create arrays, and functions that are not a single op.
+"""Functions of `nd` that create arrays.
 
 >>> from d2lmini import nd
 >>> nd.array([[1, 2], [3, 4]])           # float32 for any source, as in MXNet
@@ -6,26 +6,33 @@
 [[1. 2.]
  [3. 4.]]
 <NDArray 2x2 @cpu(0)>
+>>> nd.arange(3).shape, nd.zeros((2, 3)).shape
+((3,), (2, 3))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
 from d2lmini.base import ArgumentTypeError, MXNetError, integer_types
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device.storage import pool_of
 from d2lmini.ndarray import exchange
 from d2lmini.ndarray.dispatch import apply
+from d2lmini.ndarray.exchange import from_dlpack, load, load_frombuffer, save
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype, registry
-from d2lmini.ops.signature import name_function
+from d2lmini.ops.signature import name_function, python_signature
+
+__all__ = [
+    "arange", "array", "empty", "eye", "from_dlpack", "from_numpy", "full", "linspace", "load",
+    "load_frombuffer", "ones", "save", "zeros",
+]  # fmt: skip
 
 
 def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any) -> NDArray:
@@ -39,31 +46,72 @@ def _make(op: str, ctx: Context | None, out: NDArray | None = None, **attrs: Any
     return apply(registry[op], (), attrs, out, ctx)
 
 
-def without_inputs(op: Op, name: str) -> Callable[..., NDArray]:
-    """An op without array inputs as `nd.NAME`: with `ctx`, the device of the result."""
+def without_inputs(
+    op: Op, name: str, last: str = "out name kwargs", none: str = "float64"
+) -> Callable[..., NDArray]:
+    """An op without array inputs as `nd.NAME`: takes the op's attributes, with the context before
+    the dtype, and then `last`, as in MXNet. none: what dtype=None means."""
+    signature = python_signature(op, last)
+    names = [word for word in signature.parameters if word != "kwargs"]
 
-    def make(*args: Any, ctx: Context | None = None, out: NDArray | None = None, **attrs: Any):
-        _, attrs = op.bind(args, attrs)
-        return _make(op.name, ctx, out, **attrs)
+    def make(*args: Any, **attrs: Any) -> NDArray:
+        if len(args) > len(names) or not attrs.keys().isdisjoint(names[: len(args)]):
+            raise ArgumentTypeError(f"{name}: too many arguments; takes {', '.join(names)}")
+        attrs |= zip(names, args)
+        ctx = attrs.pop("ctx", None)
+        _check_context(name, ctx, *args)
+        if "stype" in names:
+            check_storage(attrs.pop("stype", None))
+        if "dtype" in attrs:
+            attrs["dtype"] = _dtype(attrs["dtype"], none)
+        return _make(op.name, ctx, **attrs)
 
+    make.__signature__ = signature  # type: ignore[attr-defined]
     return name_function(make, op, "d2lmini.ndarray", name)
 
 
-def _check_shape(name: str, shape: Any, *others: Any) -> None:
+def _check_context(name: str, ctx: Any, *args: Any) -> None:
     """ArgumentTypeError if the call gives one axis of the shape after the other: `zeros(2, 3)`."""
-    if isinstance(others[0], integer_types):
-        axes = ", ".join(str(axis) for axis in (shape, *others) if isinstance(axis, integer_types))
+    if isinstance(ctx, integer_types):
+        axes = ", ".join(str(axis) for axis in args if isinstance(axis, integer_types))
         raise ArgumentTypeError(
             f"{name}: the shape is one argument; the second is ctx, a Context such as cpu(), not "
-            f"{others[0]}; write nd.{name}(({axes}))"
+            f"{ctx}; write nd.{name}(({axes}))"
         )
 
 
-def _dtype(dtype: Any) -> np.dtype:
+def _dtype(dtype: Any, none: str = "float32") -> np.dtype:
     try:
-        return as_dtype("float32" if dtype is None else dtype)
+        return as_dtype(none if dtype is None else dtype)
     except TypeError as problem:
         raise ArgumentTypeError(str(problem)) from None
+
+
+zeros = without_inputs(registry["_zeros"], "zeros", "stype kwargs", none="float32")
+ones = without_inputs(registry["_ones"], "ones", "kwargs", none="float32")
+eye = without_inputs(registry["_eye"], "eye", "kwargs", none="float32")
+arange = without_inputs(registry["_arange"], "arange", "")
+linspace = without_inputs(registry["_linspace"], "linspace", "")
+
+
+def full(
+    shape: Any, val: Any, ctx: Context | None = None, dtype: Any = None, out: NDArray | None = None
+) -> NDArray:
+    """An array filled with `val`: a number, or an array that broadcasts to `shape`."""
+    if isinstance(val, (NDArray, np.ndarray)):
+        out = empty(shape, ctx, dtype) if out is None else out
+        out[:] = val
+        return out
+    return _make("_full", ctx, out, shape=shape, value=val, dtype=_dtype(dtype))
+
+
+def empty(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None
+) -> NDArray:
+    """An array with undefined contents. stype: only 'default'."""
+    _check_context("empty", ctx, shape, ctx, dtype, stype)
+    check_storage(stype)
+    return exchange.empty(shape, ctx, _dtype(dtype))
 
 
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
@@ -95,82 +143,6 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     return exchange.from_array(values, ctx)
 
 
-def empty(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None
-) -> NDArray:
-    """An array with undefined contents. stype: only 'default'."""
-    _check_shape("empty", shape, ctx, dtype, stype)
-    check_storage(stype)
-    return exchange.empty(shape, ctx, _dtype(dtype))
-
-
-def zeros(
-    shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None,
-    **kwargs: Any,
-) -> NDArray:  # fmt: skip
-    """An array of zeros, float32 by default. stype: only 'default'; kwargs: `out`."""
-    _check_shape("zeros", shape, ctx, dtype, stype)
-    check_storage(stype)
-    return _make("_zeros", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
-
-
-def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
-    """An array of ones, float32 by default. kwargs: `out`."""
-    _check_shape("ones", shape, ctx, dtype)
-    return _make("_ones", ctx, shape=shape, dtype=_dtype(dtype), **kwargs)
-
-
-def full(
-    shape: Any,
-    val: Any,
-    ctx: Context | None = None,
-    dtype: Any = None,
-    out: NDArray | None = None,
-) -> NDArray:
-    """An array filled with `val`: a number, or an array that broadcasts to `shape`."""
-    if isinstance(val, (NDArray, np.ndarray)):
-        out = empty(shape, ctx, dtype) if out is None else out
-        out[:] = val
-        return out
-    return _make("_full", ctx, out, shape=shape, value=val, dtype=_dtype(dtype))
-
-
-def arange(
-    start: float,
-    stop: float | None = None,
-    step: float = 1.0,
-    repeat: int = 1,
-    infer_range: bool = False,
-    ctx: Context | None = None,
-    dtype: Any = "float32",
-) -> NDArray:
-    """start, start + step, ... below stop, each `repeat` times; arange(n): 0, 1, ..., n - 1.
-    dtype: float32 by default, float64 for None, as in MXNet."""
-    dtype = _dtype("float64" if dtype is None else dtype)
-    return _make("_arange", ctx, start=start, stop=stop, step=step, repeat=repeat, dtype=dtype)
-
-
-def linspace(
-    start: float,
-    stop: float,
-    num: int,
-    endpoint: bool = True,
-    ctx: Context | None = None,
-    dtype: Any = "float32",
-) -> NDArray:
-    """`num` evenly spaced numbers from start to stop. dtype: float32 by default, float64 for None,
-    as in MXNet."""
-    dtype = _dtype("float64" if dtype is None else dtype)
-    return _make("_linspace", ctx, start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
-
-
-def eye(
-    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
-) -> NDArray:
-    """Ones on diagonal k of an (N, M or N) array. kwargs: `out`."""
-    return _make("_eye", ctx, N=N, M=M, k=k, dtype=_dtype(dtype), **kwargs)
-
-
 def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     """An NDArray of a NumPy array; `zero_copy` shares the memory and makes the NumPy array
     read-only, so that the program cannot write without the engine's knowledge; calling this again
@@ -189,48 +161,3 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     shared = ndarray.view(np.ndarray)
     ndarray.flags.writeable = False
     return exchange.sharing(shared, ctx if ctx.is_cpu else cpu())
-
-
-def to_dlpack_for_read(data: NDArray) -> Any:
-    """A DLPack capsule of the array's memory; waits for pending writes."""
-    return data.to_dlpack_for_read()
-
-
-def to_dlpack_for_write(data: NDArray) -> Any:
-    """A DLPack capsule of the array's memory; waits for pending writes and reads."""
-    return data.to_dlpack_for_write()
-
-
-def waitall() -> None:
-    """Block until all pushed operations are done; raises the errors that no wait has raised yet."""
-    engine.waitall()
-
-
-def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
-    """`concat` of a list along `axis`; ValueError for an empty list."""
-    if not arrays:
-        raise ValueError("concatenate: expected at least one array")
-    if len(arrays) == 1 and not always_copy:
-        return arrays[0]
-    return registry["concat"](*arrays, dim=axis)
-
-
-def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
-    """Move axes to new positions; the other axes keep their order."""
-    order = np.moveaxis(
-        np.empty((0,) * tensor.ndim), source, destination
-    )  # checks the arguments, with NumPy's errors
-    del order
-    axes = list(range(tensor.ndim))
-    sources = [s % tensor.ndim for s in ([source] if isinstance(source, int) else source)]
-    places = [
-        d % tensor.ndim for d in ([destination] if isinstance(destination, int) else destination)
-    ]
-    rest = [a for a in axes if a not in sources]
-    for place, axis in sorted(zip(places, sources, strict=True)):
-        rest.insert(place, axis)
-    return registry["transpose"](tensor, axes=tuple(rest))
-
-
-save, load, load_frombuffer = exchange.save, exchange.load, exchange.load_frombuffer
-from_dlpack = exchange.from_dlpack

@@ -21,10 +21,10 @@ and is kept on the outputs' Vars.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -160,13 +160,9 @@ def apply_with_casts(
 
 
 def apply_any(
-    op: Op,
-    inputs: tuple,
-    attrs: dict[str, Any],
-    out: Any,
-    ctx: Context | None,
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None,
     plan: CallPlan | None,
-) -> Any:
+) -> Any:  # fmt: skip
     """`apply` for any call; `plan` is the call's plan if it was looked up already."""
     if op.simple and (not inputs or type(inputs[0]) in CLASSES):
         if plan is None:
@@ -182,13 +178,17 @@ def apply_any(
             outs = () if out is None else (out,)
             results = run_inline(plan, inputs, where, outs, attrs)
             if results is not None:
-                for x in inputs:
-                    if x._node is not None:
-                        if modes.recording:
-                            autograd.record_op(op, inputs, attrs, results)
-                        break
+                if modes.recording:
+                    _record(op, inputs, attrs, results)
                 return results[0]
     return queue(op, inputs, attrs, out, ctx, plan)
+
+
+def _record(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
+    """Put the call on the tape if an input has a history."""
+    for x in inputs:
+        if x is not None and x._node is not None:
+            return autograd.record_op(op, inputs, attrs, outs)
 
 
 def kind_of(inputs: Sequence[Any]) -> type:
@@ -199,39 +199,15 @@ def kind_of(inputs: Sequence[Any]) -> type:
 # -- inline --------------------------------------------------------------------------------------
 
 
-class Call(Protocol):
-    """The interface of `run_inline`: calls of an op (`CallPlan`), or of a program, on inputs of
-    certain specs.
-
-    outputs       specs of the outputs
-    tiny          each output takes less than 4 KiB
-    nowhere       a None for each output
-    cost          predicts FLOPs and bytes of a call
-    """
-
-    name: str
-    predicted_us: float
-    tiny: bool
-
-    @property
-    def outputs(self) -> Sequence[Spec]: ...
-
-    @property
-    def nowhere(self) -> Sequence[Any]: ...
-
-    @property
-    def cost(self) -> Callable[[], Any]: ...
-
-    def run(self, arrays: Sequence[Any], places: Sequence[Any], given: Any) -> Sequence[Any]:
-        """The results: computed into their places, or, for a place None, new arrays in C order that
-        share no memory. `given`: the attributes of an op, the random keys of a program."""
-
-
 def run_inline(
-    call: Call, inputs: Sequence[Any], ctx: Context, outs: Sequence[Any] = (), given: Any = ()
+    call: Any, inputs: Sequence[Any], ctx: Context, outs: Sequence[Any] = (), given: Any = ()
 ) -> list[Any] | None:
     """Compute `call` inline, on the CPU; returns the outputs, new arrays where `outs` has None.
     Returns None if the call must be queued; then nothing has changed.
+
+    call: the `CallPlan` of an op, or of a compiled program what has the same attributes: `name`,
+    `predicted_us`, `outputs`, `tiny`, `nowhere` (a None for each output), `cost`, and `run`, which
+    gets the arrays, the places of the results, and `given`: an op's attributes, or the random keys.
 
     Existing contents of `outs` are replaced by one copy each, after everything is computed. So an
     output may also be an input, and neither a failure nor Ctrl-C leaves half of a result."""
@@ -304,10 +280,10 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
             continue
         if type(out) not in CLASSES or out._spec is not spec or spec.nbytes >= SMALL:
             return False
-        if not out._ctx.is_cpu:
-            return False
         chunk = out._chunk
         if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
+            return False
+        if not out._ctx.is_cpu:
             return False
         if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False
@@ -376,7 +352,7 @@ def _enter(
 
 
 def _tell(
-    call: Call, ctx: Context, inputs: Iterable[Any], writes: Iterable[Chunk], begin_ns: int
+    call: Any, ctx: Context, inputs: Iterable[Any], writes: Iterable[Chunk], begin_ns: int
 ) -> None:
     """Notify listeners of an inline computation (lock held)."""
     end_ns = perf_counter_ns()
@@ -393,13 +369,9 @@ def _tell(
 
 
 def queue(
-    op: Op,
-    inputs: tuple,
-    attrs: dict[str, Any],
-    out: Any,
-    ctx: Context | None,
+    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any, ctx: Context | None,
     plan: CallPlan | None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Apply `op` by a task; returns one NDArray or a list. plan: the call's plan, if known."""
     if op.mutates and modes.repeats:
         inputs = copies_of(inputs, op.mutated(len(inputs), attrs))
@@ -449,14 +421,11 @@ def queue(
             inputs = copies_of(inputs, (), outs)  # the tape saves them after the write
         note_writes(outs)
         outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
-    outputs, writes = [], []
-    for y in outs:
-        chunk = y._chunk
-        outputs.append((chunk, y._offset, y._spec))
-        writes.append(chunk)
+    outputs = [(y._chunk, y._offset, y._spec) for y in outs]
+    writes = [y._chunk for y in outs]
+    if out is not None:
         # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
-        if out is not None and y._offset is not None:
-            reads.append(chunk)
+        reads += [y._chunk for y in outs if y._offset is not None]
     task = OpTask(op, operands, outputs, attrs, ctx, plan)
     if op.mutates:
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
@@ -470,10 +439,7 @@ def queue(
         check_there(reads + writes)
     engine.current.push(task)
     if modes.recording:
-        for x in inputs:
-            if x is not None and x._node is not None:
-                autograd.record_op(op, inputs, attrs, outs)
-                break
+        _record(op, inputs, attrs, outs)
     return outs[0] if shown == 1 else outs[:shown]
 
 
@@ -482,13 +448,12 @@ def copies_of(
 ) -> tuple[Any, ...]:
     """The inputs, with copies at `positions`, and of what lies in the memory of `outs`: of what a
     call will change."""
+    copied = list(inputs)
     memory = [y._chunk for y in outs]
-    return tuple(
-        [
-            x.copy() if x is not None and (i in positions or x._chunk in memory) else x
-            for i, x in enumerate(inputs)
-        ]
-    )
+    for i, x in enumerate(inputs):
+        if x is not None and (i in positions or x._chunk in memory):
+            copied[i] = x.copy()
+    return tuple(copied)
 
 
 def note_writes(arrays: Iterable[Any]) -> None:

@@ -172,18 +172,16 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     """Write an NDArray, a list, or a dict by name, in MXNet's `.params` format; waits. ValueError
     for other data, TypeError for a list or dict of anything else."""
     if hasattr(data, "_chunk"):
-        arrays, names = [data], []
-    elif isinstance(data, dict):
-        arrays, names = list(data.values()), list(data)
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError("save: the names of a dict must be strings")
-    elif isinstance(data, Sequence) and not isinstance(data, str):
-        arrays, names = list(data), []
-    else:
+        data = [data]
+    if not isinstance(data, (dict, Sequence)) or isinstance(data, str):
         raise ValueError(
             f"save: expected an NDArray, a list of them or a dict of them by name, "
             f"got {type(data).__name__}"
         )
+    names = list(data) if isinstance(data, dict) else []
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("save: the names of a dict must be strings")
+    arrays = list(data.values()) if isinstance(data, dict) else data
     for x in arrays:
         if not hasattr(x, "_chunk"):
             raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")

@@ -41,11 +41,11 @@ from d2lmini import autograd
 from d2lmini.base import ArgumentTypeError, ArgumentValueError
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.exchange import from_array
-from d2lmini.ndarray.keys import Index, parse, stretch
+from d2lmini.ndarray.keys import Index, parse
 from d2lmini.ops.core import Shape, Value, invoke, modes, registry
 from d2lmini.ops.create import full
 from d2lmini.ops.scalar_cache import convert
-from d2lmini.ops.subscript import _assign, _getitem, _setitem, _setitem_scalar
+from d2lmini.ops.subscript import _assign, _getitem, _setitem
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -55,48 +55,50 @@ def getitem(x: Any, key: Any) -> Any:
 
     Cost: a view moves nothing; else the bytes of the result are read and written once.
     """
-    place = _place(x, key)
-    if place is not None:
-        if modes.recording and x._node is not None and place is not x:
-            # The tape records the operation whose result the view shows.
-            attrs = {"key": parse(key, x._spec.shape).key}
-            autograd.record_op(_getitem, (x,), attrs, [place])
-        return place
-    index = parse(key, x._spec.shape)
-    return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
+    place, index = _find(x, key)
+    if place is None:
+        return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
+    if x._node is not None and modes.recording and place is not x:
+        # The tape records the operation whose result the view shows.
+        attrs = {"key": parse(key, x._spec.shape).key}
+        autograd.record_op(_getitem, (x,), attrs, [place])
+    return place
 
 
-def _place(x: Any, key: Any) -> Any:
-    """x[key] as a view, x itself for x[:]; None if the elements are not contiguous in memory."""
+def _find(x: Any, key: Any) -> tuple[Any, Any]:
+    """(x[key] as a view, x itself for x[:]; None), or (None, the interpreted key) if the elements
+    are not contiguous in memory."""
     shape = x._spec.shape
-    if type(key) is int:  # the most common key
-        if shape and -shape[0] <= key < shape[0]:
-            rest = shape[1:]
-            return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,))
-        return None
-    if key == () if type(key) is tuple else is_whole(key):
-        return x
-    where = stretch(key, shape)
-    return None if where is None else x._view(*where)
+    if type(key) is int and shape and -shape[0] <= key < shape[0]:  # the most common key
+        rest = shape[1:]
+        return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,)), None
+    if is_whole(key):
+        return x, None
+    index = parse(key, shape)
+    if index.offset is None:
+        return None, index
+    return x._view(index.offset, index.shape), None
 
 
 def is_whole(key: Any) -> bool:
-    """True for x[:]."""
-    return type(key) is slice and key.start is None and key.stop is None and key.step is None
+    """True for x[:] and x[()]."""
+    if type(key) is slice:
+        return key.start is None and key.stop is None and key.step is None
+    return type(key) is tuple and not key
 
 
 def _indices(index: Index, x: Any) -> tuple[Any, ...]:
-    """The index arrays concatenated as one input of the op; () if there are none."""
+    """The index arrays as one more input of the op, concatenated; () if there are none."""
     arrays = index.arrays
     if not arrays:
         return ()
     if not any(isinstance(a, Value) for a in arrays):
-        flat = arrays[0] if len(arrays) == 1 else np.concatenate([a.ravel() for a in arrays])
-        return (from_array(np.ascontiguousarray(flat), x._ctx, adopt=True),)
+        flat = np.concatenate([a.ravel() for a in arrays])
+        return (from_array(flat, x._ctx, adopt=True),)
     values = [
         a.as_in_context(x._ctx)  # type: ignore[attr-defined]
         if isinstance(a, Value)
-        else from_array(np.ascontiguousarray(a), x._ctx, adopt=True)
+        else from_array(a, x._ctx)
         for a in arrays
     ]
     if len(values) == 1:
@@ -122,9 +124,8 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     a number nor an array of numbers. An error leaves x unchanged. Cost: writes the bytes of x[key],
     reads those of value.
     """
-    place = _place(x, key)
-    index = parse(key, x._spec.shape) if place is None else None
-    shape = place._spec.shape if index is None else index.shape
+    place, index = _find(x, key)
+    shape = index.shape if place is None else place._spec.shape
     dtype = x._spec.dtype
     if not isinstance(value, Value):
         value = _constant(value, dtype)
@@ -134,18 +135,16 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = _fit(value, shape)
     scalar = None if isinstance(value, Value) else value
     if modes.recording:
-        used = (value, *(index.arrays if index is not None else ()))
+        used = (value, *(index.arrays if place is None else ()))
         used = tuple([array for array in used if isinstance(array, Value)])
         whole = place is not None and place._offset is None  # all of x, and x is all of its memory
         autograd.check_in_place(_assign, used, [x], whole)
 
-    if index is not None:
-        inputs = _indices(index, x)
-        if scalar is not None:
-            invoke(_setitem_scalar, (x, *inputs), {"key": index.key, "scalar": scalar}, None)
-        else:
+    if place is None:
+        if scalar is None:
             value = value.copy() if value._chunk is x._chunk else value.as_in_context(x._ctx)
-            invoke(_setitem, (x, value, *inputs), {"key": index.key}, None)
+        inputs = (x, value if scalar is None else None, *_indices(index, x))
+        invoke(_setitem, inputs, {"key": index.key, "scalar": scalar}, None)
     elif scalar is not None:
         attrs = {"shape": shape, "value": scalar, "dtype": dtype}
         apply(full, (), attrs, place, x._ctx)

@@ -1,13 +1,11 @@
 """Interpret the key of x[...]: any key becomes one canonical form.
 
-    >>> stretch((1, slice(0, 2)), (4, 3))          # elements 3 and 4: contiguous
-    (3, (2,))
-    >>> stretch((slice(None), 1), (4, 3)) is None
-    True
     >>> parse((slice(None, None, 2), -1), (4, 3))
-    Index(key=((0, 4, 2), 2), shape=(2,), arrays=())
+    Index(key=((0, 4, 2), 2), shape=(2,), arrays=(), offset=None)
+    >>> parse((1, slice(0, 2)), (4, 3)).offset                  # elements 3 and 4: contiguous
+    3
     >>> parse(([0, -1],), (4, 3))
-    Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), arrays=(array([0, 3]),))
+    Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), arrays=(array([0, 3]),), offset=None)
 
 This module works at the call and looks at shapes only; `ops/subscript.py` defines the items of
 `key`. The rules are NumPy's, except for three of MXNet's: indexing all axes by numbers gives shape
@@ -17,68 +15,16 @@ This module works at the call and looks at shapes only; `ops/subscript.py` defin
 from __future__ import annotations
 
 import operator
-from math import prod
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.ops.core import Shape, Value
-from d2lmini.ops.subscript import Key, is_at, result_shape
+from d2lmini.ops.subscript import Key, result_shape
 
 _ALL = slice(None)
-
-
-def stretch(key: Any, shape: Shape) -> tuple[int, Shape] | None:
-    """(offset, shape) of x[key] if numbers and slices select contiguous memory; None if not, or if
-    the key is wrong (`parse` reports the error).
-
-    The axes are read from the first to the last. After an axis with more than one selected place,
-    all further axes must be whole, and no step may be other than 1. The offset follows Horner's
-    scheme: place i of an axis of size n makes it `offset * n + i`.
-    """
-    key = key if type(key) is tuple else (key,)
-    ndim = len(shape)
-    sizes: list[int] = []
-    axis = offset = 0
-    spread = dots = False
-    for item in key:
-        kind = type(item)
-        if item is None:
-            sizes.append(1)
-            continue
-        if item is Ellipsis:
-            if dots:
-                return None
-            dots = True
-            named = sum(1 for other in key if other is not None) - 1
-            for n in shape[axis : axis + ndim - named]:
-                sizes.append(n)
-                offset *= n
-                spread = spread or n > 1
-                axis += 1
-            continue
-        if axis >= ndim or (kind is not int and kind is not slice):
-            return None
-        n = shape[axis]
-        if kind is int:
-            start, size = item, 1
-            if start < 0:
-                start += n
-            if not 0 <= start < n:
-                return None
-        else:
-            start, stop, step = item.indices(n)
-            size = stop - start if step == 1 else len(range(start, stop, step))
-            if size <= 0 or (size > 1 and step != 1):
-                return None
-            sizes.append(size)
-        if spread and size != n:
-            return None
-        spread = spread or size > 1
-        offset = offset * n + start
-        axis += 1
-    rest = shape[axis:]
-    return offset * prod(rest), ((*sizes, *rest) or (1,)) if shape else tuple(sizes)
+_PLAIN = {int, type(None)}
 
 
 class Index(NamedTuple):
@@ -87,11 +33,13 @@ class Index(NamedTuple):
     key      its plain form (see ops/subscript.py)
     shape    the shape of x[key]
     arrays   the index arrays in order: NumPy int64 (checked, from 0 on), or NDArrays
+    offset   the first element, where x[key] is contiguous in memory; else None
     """
 
     key: Key
     shape: Shape
-    arrays: tuple[Any, ...]
+    arrays: tuple[Any, ...] = ()
+    offset: int | None = None
 
 
 def parse(key: Any, shape: Shape) -> Index:
@@ -101,8 +49,28 @@ def parse(key: Any, shape: Shape) -> Index:
     ValueError: a type that is no index, a step of 0, index arrays that do not broadcast.
     TypeError: slices of floats, ragged or non-numeric lists.
     """
-    items = [_item(i) for i in key] if type(key) is tuple else [_item(key)]
-    advanced = any(isinstance(i, (np.ndarray, Value)) for i in items)
+    items = key if type(key) is tuple else (key,)
+    words: list[Any] = []
+    for item in items:
+        if type(item) is slice and {type(item.start), type(item.stop), type(item.step)} <= _PLAIN:
+            words += slice, item.start, item.stop, item.step
+        elif type(item) is int or item is None or item is Ellipsis:
+            words.append(item)
+        else:
+            return _interpret([_item(item) for item in items], shape)
+    return _interpret_words(shape, *words)
+
+
+@lru_cache(maxsize=1024)
+def _interpret_words(shape: Shape, *words: Any) -> Index:
+    """The key of numbers and slices that `words` spell, kept: a slice alone has no hash."""
+    rest = iter(words)
+    items = [slice(next(rest), next(rest), next(rest)) if w is slice else w for w in rest]
+    return _interpret(items, shape)
+
+
+def _interpret(items: list[Any], shape: Shape) -> Index:
+    advanced = any(isinstance(item, (np.ndarray, Value)) for item in items)
     normal: list[Any] = []
     arrays: list[Any] = []
     axis = 0
@@ -117,21 +85,53 @@ def parse(key: Any, shape: Shape) -> Index:
         elif isinstance(item, Value):
             normal.append(("at", item.shape))  # type: ignore[attr-defined]
             arrays.append(item)
-        elif item.dtype == bool and not item.ndim:
+        elif _is_mask(item) and not item.ndim:
             normal.append(("mask", int(item)))
             continue
         else:
             for column in _places(item, shape, axis):
                 normal.append(("at", column.shape))
                 arrays.append(column)
-            axis += item.ndim - 1 if item.dtype == bool else 0
+            axis += item.ndim - 1 if _is_mask(item) else 0
         axis += 1
-    if advanced:
-        return _make_advanced(tuple(normal), arrays)
-    if shape and all(type(item) is int for item in normal):
-        # A single element: the last number becomes a slice of length 1, for the shape (1,).
-        normal[-1] = (normal[-1], normal[-1] + 1, 1)
-    return Index(tuple(normal), result_shape(tuple(normal)), ())
+    if shape and all(type(item) is int or item == ("at", ()) for item in normal):
+        # A single element: its last position becomes one of shape (1,), for the result (1,).
+        last = normal[-1]
+        normal[-1] = (last, last + 1, 1) if type(last) is int else ("at", (1,))
+    key = tuple(normal)
+    try:
+        return Index(
+            key, result_shape(key), tuple(arrays), None if advanced else _offset(key, shape)
+        )
+    except ValueError:
+        shapes = " and ".join(str(a.shape) for a in arrays)
+        raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
+
+
+def _offset(key: Key, shape: Shape) -> int | None:
+    """The position of the first element, if numbers and slices select contiguous memory.
+
+    After an axis with more than one selected place all further axes must be whole, and no step may
+    be other than 1. The position follows Horner's scheme: place i of an axis of size n makes it
+    `offset * n + i`.
+    """
+    offset = axis = 0
+    spread = False
+    for item in key:
+        if item is None:
+            continue
+        n = shape[axis]
+        axis += 1
+        start, stop, step = item if type(item) is tuple else (item, item + 1, 1)
+        if step != 1 or start == stop or (spread and stop - start != n):
+            return None
+        spread = spread or stop - start > 1
+        offset = offset * n + start
+    return offset
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype == bool
 
 
 def _item(item: Any) -> Any:
@@ -176,13 +176,9 @@ def _index_array(item: Any) -> Any:
 
 def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
     """The items for all axes: `...` replaced, or missing axes added at the end."""
-    used = 0
-    dots = []
-    for i, item in enumerate(items):
-        if item is Ellipsis:
-            dots.append(i)
-        elif item is not None:
-            used += item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    named = [item for item in items if item is not None and item is not Ellipsis]
+    used = sum(item.ndim if _is_mask(item) else 1 for item in named)
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > ndim:
@@ -231,16 +227,3 @@ def _places(array: np.ndarray, shape: Shape, axis: int) -> tuple[np.ndarray, ...
             place_of(low, n, axis)
             array = np.where(array < 0, array + n, array)
     return (array,)
-
-
-def _make_advanced(key: Key, arrays: list[Any]) -> Index:
-    try:
-        shape = result_shape(key)
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for a in arrays)
-        raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
-    if not shape and all(type(item) is int or is_at(item) for item in key):
-        # A single element, selected by 0-d index arrays: shape (1,), as with numbers.
-        last = max(i for i, item in enumerate(key) if is_at(item))
-        key, shape = (*key[:last], ("at", (1,)), *key[last + 1 :]), (1,)
-    return Index(key, shape, tuple(arrays))

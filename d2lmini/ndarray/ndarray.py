@@ -203,16 +203,10 @@ class NDArray(Typed, Fluent):
         attrs = {"shape": self.shape, "reverse": False}
         autograd.record_op(registry["reshape"], (other,), attrs, [self])
 
-    def _alias(self, node: Any) -> NDArray:
+    def _alias(self, node: Any, kind: type | None = None) -> Any:
         """Another handle on the whole array, with `node` as its node on the tape."""
-        kind = type(self)
+        kind = kind or type(self)
         return wrap(self._chunk, self._spec, self._ctx, self._handle, self._offset, node, kind)
-
-    def _as(self, kind: type) -> Any:
-        """Another handle on the whole array, of class `kind`, with the same history."""
-        return wrap(
-            self._chunk, self._spec, self._ctx, self._handle, self._offset, self._node, kind
-        )
 
     def reshape(self, *shape: Any, reverse: bool = False, **kwargs: Any) -> NDArray:
         """A view with another shape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes 0
@@ -300,6 +294,11 @@ class NDArray(Typed, Fluent):
         """A copy on the same device."""
         return invoke(registry["_copy"], (self,), {}, None)
 
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict) -> NDArray:
+        return self.copy()
+
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Copy into `other`, or into a new array on that context, and return the copy. Converts the
         dtype; MXNetError when the shapes differ."""
@@ -329,7 +328,7 @@ class NDArray(Typed, Fluent):
 
     def as_np_ndarray(self) -> Any:
         """The same memory and history as an `np.ndarray`."""
-        return self._as(loaders["np.ndarray"]())
+        return self._alias(self._node, loaders["np.ndarray"]())
 
     def asnumpy_view(self) -> np.ndarray:
         """A NumPy array that shares the memory; waits. For reading only: the engine cannot track
@@ -340,12 +339,11 @@ class NDArray(Typed, Fluent):
         array = self._read("__array__")
         return array if dtype is None else array.astype(dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def to_dlpack_for_read(self, **options: Any) -> Any:
+        """A DLPack capsule of the memory; waits for pending writes."""
         return exchange.to_dlpack(self, **options)
 
-    def to_dlpack_for_read(self) -> Any:
-        """A DLPack capsule of the memory; waits for pending writes."""
-        return exchange.to_dlpack(self)
+    __dlpack__ = to_dlpack_for_read
 
     def to_dlpack_for_write(self) -> Any:
         """A DLPack capsule of the memory; waits for pending writes and reads."""
@@ -354,12 +352,6 @@ class NDArray(Typed, Fluent):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0) if self._ctx.is_cpu else device_of(self._ctx).dlpack_device()
-
-    def __copy__(self) -> NDArray:
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict) -> NDArray:
-        return self.copy()
 
     def __getstate__(self) -> dict[str, Any]:
         """The array as MXNet pickles it: a record of a `.params` file; waits."""

@@ -49,14 +49,15 @@ class CallPlan:
     compute       that of the op, or for bfloat16 on float32 copies
     kernel        `compute` with these attributes, set once its result was a new array in C order
                   (specs and attributes alone decide whether it is, or is a view); None before
+    kernels       implementations for other kinds of devices
     inputs, attrs of the first such call
     """
 
     nowhere = (None,)
 
     __slots__ = (
-        "attrs", "compute", "inputs", "kernel", "name", "op", "outputs", "predicted_us", "simple",
-        "small", "tiny",
+        "attrs", "compute", "inputs", "kernel", "kernels", "name", "op", "outputs", "predicted_us",
+        "simple", "small", "tiny",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class CallPlan:
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
         self.small = self.simple and self.tiny
         self.kernel: Callable[..., Any] | None = None
+        self.kernels: dict[str, Callable[..., Any]] = {}
 
     def run(
         self, arrays: Sequence[Any], places: Sequence[Any], attrs: dict[str, Any]
@@ -90,6 +92,7 @@ class CallPlan:
                 return (self.kernel(np, *arrays),)
             return (self.compute(np, *arrays, **attrs),)
         result = self.compute(np, *arrays, **attrs)
+        self.kernel = getattr(self.compute, "kernel", None)  # a composed op's program
         spec = self.outputs[0]
         if type(result) is not np.ndarray:
             return (np.array(result, spec.dtype, order="C"),)
@@ -114,6 +117,13 @@ class CallPlan:
         kernel.__kwdefaults__ = {**(compute.__kwdefaults__ or {}), **self.attrs}
         self.kernel = kernel
 
+    def kernel_on(self, kind: str) -> Callable[..., Any]:
+        """The implementation for another kind of device."""
+        found = self.kernels.get(kind)
+        if found is None:
+            found = self.kernels[kind] = kernel_for(self.op, kind, self.inputs, self.outputs)
+        return found
+
     def cost(self) -> Cost:
         """Predicted FLOPs and bytes of the call."""
         return self.op.cost(self.inputs, self.outputs, **self.attrs)
@@ -133,7 +143,7 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
         return plan
     if op.outputs == 0:
         if "steps" in attrs:
-            inputs += tuple([(step.op, step.mixed) for step in attrs["steps"]])
+            inputs += tuple([step.op for step in attrs["steps"]])
         return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
     # With their types: 1, 1.0 and True are equal but differ in meaning.
     values = attrs.values()

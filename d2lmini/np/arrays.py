@@ -16,24 +16,18 @@ An op of `nd` gives the class of its first input, so Gluon's layers work with bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
 
 from d2lmini.ndarray import dispatch, indexing
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.np.creation import FUNCTIONS as CREATION
-from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
-from d2lmini.np.products import FUNCTIONS as PRODUCTS
-from d2lmini.np.protocol import apply_function, apply_ufunc
-from d2lmini.np.reductions import FUNCTIONS as REDUCTIONS
-from d2lmini.np.selection import FUNCTIONS as SELECTION
-from d2lmini.np.selection import read
-from d2lmini.np.shapes import FUNCTIONS as SHAPES
-from d2lmini.np.values import as_type
+from d2lmini.np.protocol import FUNCTIONS, apply_function, apply_ufunc
+from d2lmini.np.values import as_type, drop_axes, read
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.symbol.traced import Traced
 
 
 class NumpyMethods:
@@ -50,44 +44,37 @@ class NumpyMethods:
         return self._spec.dtype  # type: ignore[attr-defined]
 
     @property
-    def T(self) -> Any:
+    def T(self):
         """The array with reversed axes (a copy)."""
-        return SHAPES["transpose"](self)
+        return FUNCTIONS["transpose"](self)
 
-    def reshape(self, *newshape: Any, order: str = "C") -> Any:
+    def reshape(self, *newshape, order="C"):
         """`np.reshape`; the sizes as arguments or as a tuple."""
         shape = newshape[0] if len(newshape) == 1 else newshape
-        return SHAPES["reshape"](self, shape, order)
+        return FUNCTIONS["reshape"](self, shape, order)
 
     reshape_view = reshape  # of an array, a view
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes):
         """`np.transpose`; the axes as arguments or as a tuple."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return SHAPES["transpose"](self, given or None)
+        return FUNCTIONS["transpose"](self, given or None)
 
-    def flatten(self, order: str = "C") -> Any:
-        """The elements in one axis."""
-        return SHAPES["ravel"](self, order)
-
-    def astype(
-        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
-        copy: bool = True,
-    ) -> Any:  # fmt: skip
+    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
         """A copy in another dtype; the array itself if it has it and `copy` is False."""
         if copy and onp.dtype(dtype) == self.dtype:
             return registry["_copy"](self)
         return as_type(self, dtype)
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    def clip(self, min=None, max=None, out=None):
         """`np.clip`."""
-        return ELEMENTWISE["clip"](self, min, max, out)
+        return FUNCTIONS["clip"](self, min, max, out)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value) -> None:
         """Set every element."""
         self[...] = value  # type: ignore[index]
 
-    def tostype(self, stype: str) -> Any:
+    def tostype(self, stype: str):
         """The array itself. ValueError for a storage type other than 'default'."""
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
@@ -99,62 +86,45 @@ _OPERATORS = {
     "pow": "power", "floordiv": "floor_divide", "matmul": "matmul", "and": "bitwise_and",
     "or": "bitwise_or", "xor": "bitwise_xor",
 }  # fmt: skip
-_COMPARISONS = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal",
+#: Functions that are methods as they are: comparisons, operators of one operand, and those of the
+#: same name.
+_METHODS = {
+    "__eq__": "equal", "__ne__": "not_equal", "__lt__": "less", "__le__": "less_equal",
+    "__gt__": "greater", "__ge__": "greater_equal", "__neg__": "negative", "__abs__": "abs",
+    "__invert__": "invert", "flatten": "ravel",
 }  # fmt: skip
-#: Functions that are also methods.
-_METHODS = (
-    (ELEMENTWISE, "round"),
-    (REDUCTIONS, "sum prod mean max min var std argmax argmin cumsum any all"),
-    (SHAPES, "squeeze swapaxes repeat ravel broadcast_to"),
-    (SELECTION, "take argsort nonzero diagonal"),
-    (PRODUCTS, "dot trace"),
-)
+_SAME_NAME = """
+    round sum prod mean max min var std argmax argmin cumsum any all squeeze swapaxes repeat ravel
+    broadcast_to take sort argsort nonzero diagonal dot trace
+""".split()
 
 
-def _operator(function: Callable[..., Any], reverse: bool = False) -> Callable[..., Any]:
-    def method(self: Any, other: Any) -> Any:
-        return function(other, self) if reverse else function(self, other)
+def _add_operator(name: str, function: Callable[..., Any]) -> None:
+    def operator(self, other):
+        return function(self, other)
 
-    return method
+    def reflected(self, other):
+        return function(other, self)
 
-
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, other: Any) -> Any:
+    def in_place(self, other):
         return function(self, other, out=self)
 
-    return method
-
-
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = function.__name__
-    method.__doc__ = f"`np.{function.__name__}` of this array.\n\n{function.__doc__}"
-    return method
+    setattr(NumpyMethods, f"__{name}__", operator)
+    setattr(NumpyMethods, f"__r{name}__", reflected)
+    if name != "pow":  # as in MXNet, x **= 2 makes a new array
+        setattr(NumpyMethods, f"__i{name}__", in_place)
 
 
 for _name, _function in _OPERATORS.items():
-    _called = PRODUCTS["matmul"] if _name == "matmul" else ELEMENTWISE[_function]
-    setattr(NumpyMethods, f"__{_name}__", _operator(_called))
-    setattr(NumpyMethods, f"__r{_name}__", _operator(_called, reverse=True))
-    if _name != "pow":  # as in MXNet, x **= 2 makes a new array
-        setattr(NumpyMethods, f"__i{_name}__", _in_place(_called))
-for _name, _function in _COMPARISONS.items():
-    setattr(NumpyMethods, f"__{_name}__", _operator(ELEMENTWISE[_function]))
-for _name, _function in {"neg": "negative", "abs": "abs", "invert": "invert"}.items():
-    setattr(NumpyMethods, f"__{_name}__", _method(ELEMENTWISE[_function]))
-for _table, _names in _METHODS:
-    for _name in _names.split():
-        setattr(NumpyMethods, _name, _method(_table[_name]))
+    _add_operator(_name, FUNCTIONS[_function])
+for _name, _function in (_METHODS | dict(zip(_SAME_NAME, _SAME_NAME))).items():
+    setattr(NumpyMethods, _name, FUNCTIONS[_function])
 
 
 # -- elements --------------------------------------------------------------------------------------
 
 
-def _plain_key(key: Any) -> Any:
+def _plain_key(key):
     """A key as `ndarray.indexing` takes it: masks as NumPy arrays, which waits for them. True and
     False are masks of no axis."""
     if type(key) is int or type(key) is slice:
@@ -172,35 +142,25 @@ def _plain_key(key: Any) -> Any:
     return onp.array(key) if isinstance(key, (bool, onp.bool_)) else key
 
 
-def _names_one(key: Any, ndim: int) -> bool:
+def _names_one(key, ndim: int) -> bool:
     """True if the key names a single element: a number for each axis."""
-    items = key if type(key) is tuple else (key,)
-    named = 0
-    for item in items:
-        if item is Ellipsis:
-            continue
-        if item is None or isinstance(item, (slice, range, list)):
-            return False
-        if getattr(item, "shape", ()) != () or getattr(item, "dtype", 0) == "bool":
-            return False
-        named += 1
-    return named == ndim and ndim > 0
+    items = [item for item in (key if type(key) is tuple else (key,)) if item is not Ellipsis]
+    return len(items) == ndim > 0 and not any(
+        item is None
+        or isinstance(item, (slice, range, list))
+        or getattr(item, "shape", ())
+        or getattr(item, "dtype", 0) == "bool"
+        for item in items
+    )
 
 
-def getitem(x: Any, key: Any, select: Callable[[Any, Any], Any]) -> Any:
+def getitem(x, key, select: Callable[[Any, Any], Any]):
     """x[key] by `select`, which gives a single element the shape (1,); here the shape is ()."""
     key = _plain_key(key)
     found = select(x, key)
     if found.shape == (1,) and _names_one(key, len(x.shape)):
-        return _without_axes(found)
+        return NDArray.reshape(found, ()) if isinstance(found, NDArray) else drop_axes(found)
     return found
-
-
-def _without_axes(x: Any) -> Any:
-    """An array of one element as a view of shape ()."""
-    if isinstance(x, NDArray):
-        return NDArray.reshape(x, ())
-    return registry["_spread"](x, kept=(), shape=())
 
 
 class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
@@ -208,24 +168,21 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
 
     __slots__ = ()
 
-    def __new__(
-        cls, shape: Any, dtype: Any = onp.float32, buffer: Any = None, offset: int = 0,
-        strides: Any = None, order: str = "C",
-    ) -> Any:  # fmt: skip
+    def __new__(cls, shape, dtype=onp.float32, buffer=None, offset=0, strides=None, order="C"):
         """An array with undefined contents."""
         if buffer is not None or strides is not None or offset:
             raise NotImplementedError("np.ndarray: buffer, offset and strides are not supported")
-        return CREATION["empty"](shape, dtype, order)
+        return FUNCTIONS["empty"](shape, dtype, order)
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_, **__) -> None:
         """Nothing is left to do after `__new__`."""
 
     reshape_view = NDArray.reshape
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         return getitem(self, key, indexing.getitem)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key, value) -> None:
         key = _plain_key(key)
         if not self.shape and (key is Ellipsis or indexing.is_whole(key)):
             key = ()
@@ -233,25 +190,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
             value = NDArray.reshape(value, (1,))
         indexing.setitem(self, key, value)
 
-    def __iter__(self) -> Iterator[Any]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(len(self)))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __bool__(self) -> bool:
-        if self.size > 1:
-            raise ValueError(
-                "The truth value of an ndarray with multiple elements is ambiguous. Use a.any() "
-                "or a.all()"
-            )
-        return bool(self.size and self._scalar("bool"))
-
-    def _scalar(self, by: str) -> Any:
+    def _scalar(self, by: str):
         if self.size != 1:
             raise TypeError(
                 "only size-1 arrays can be converted to Python scalars, this one has shape "
@@ -259,7 +198,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
             )
         return self._read(by).reshape(-1)[0]
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args):
         """One element as a Python number; waits. Without arguments the array must have just one."""
         return self._read("item").item(*args) if args else self._scalar("item").item()
 
@@ -280,29 +219,25 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         text = describe(self._read("print"))
         return text if self.ctx.is_cpu else f"{text[:-1]}, ctx={self.ctx})"
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value) -> bool:
         return bool((self._read("in") == value).any())
 
-    def copy(self, order: str = "C") -> Any:
+    def copy(self, order="C"):
         """A copy on the same device."""
         return NDArray.copy(self)
 
     def as_nd_ndarray(self) -> NDArray:
         """The same memory and history as an NDArray."""
-        return self._as(NDArray)
+        return self._alias(self._node, NDArray)
 
-    def as_np_ndarray(self) -> Any:
+    def as_np_ndarray(self):
         """This array."""
         return self
 
-    def sort(self, axis: int = -1, kind: Any = None, order: Any = None) -> Any:
-        """A sorted copy. (In NumPy this method sorts in place; in MXNet it returns the copy.)"""
-        return SELECTION["sort"](self, axis, kind, order)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         return apply_ufunc(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func, types, args, kwargs):
         return apply_function(func, types, args, kwargs)
 
 
@@ -327,7 +262,7 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
 
     __slots__ = ()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         if len(self._entries) != 1:
             return Symbol.__getitem__(self, key)
         return getitem(self, key, Traced.__getitem__)
@@ -339,7 +274,7 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
         """The same value with the meaning of MXNet 1.x."""
         return Traced(self._entries)
 
-    def as_np_ndarray(self) -> Any:
+    def as_np_ndarray(self):
         """This value."""
         return self
 

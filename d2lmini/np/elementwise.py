@@ -21,13 +21,13 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.base import MXNetError
+from d2lmini.np.binding import functions_of
 from d2lmini.np.values import (
     as_float,
     as_type,
     beside,
     check_array,
     constant,
-    dtype_of,
     fill,
     is_number,
     promote,
@@ -41,7 +41,7 @@ from d2lmini.symbol.symbol import Symbol
 UFUNC_OPTIONS = {"where": True, "casting": "same_kind", "order": "K", "dtype": None, "subok": True}
 
 
-def check_options(name: str, options: dict[str, Any]) -> None:
+def _check_options(name: str, options: dict[str, Any]) -> None:
     """TypeError for an option that ufuncs do not have, NotImplementedError for another value."""
     for option, value in options.items():
         if option not in UFUNC_OPTIONS:
@@ -69,67 +69,80 @@ BINARY = {
 #: Families whose result is a float also for integers.
 FLOAT_FAMILIES = ("div", "hypot", "arctan2")
 
+#: NumPy's ufuncs of two operands that no family has; they have no gradient.
+BY_UFUNC = {
+    "bitwise_and": "Bitwise and of integers or bool", "bitwise_or": "Bitwise or of the same",
+    "bitwise_xor": "Bitwise xor of the same", "fmod": "x1 - trunc(x1 / x2) * x2",
+    "floor_divide": "The largest integer not above x1 / x2",
+}  # fmt: skip
 
-def _binary(name: str, family: Family) -> Callable[..., Any]:
-    pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
-    floats, truth = family.name in FLOAT_FAMILIES, family.truth
+
+def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
+    """The function by the ops of its family; without one by the ufunc, which takes two arrays."""
+    truth = family is not None and family.truth
+    floats = family is not None and family.name in FLOAT_FAMILIES
+    pair_op, scalar_op, pair_attrs = registry["_by_ufunc"], None, {"how": name}
+    if family:
+        pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
+        pair_attrs = dict(pair_op.defaults)
+    simple = scalar_op is not None and not truth
 
     def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
         if options:
-            check_options(name, options)
+            _check_options(name, options)
         left, right = isinstance(x1, Value), isinstance(x2, Value)
-        plain = type(x2) in (int, float) and not truth and out is None and left and x1.is_np
+        plain = type(x2) in (int, float) and simple and out is None and left and x1.is_np
         if plain and x1._spec.dtype.kind == "f":  # the most frequent call
             return x1._apply(scalar_op, (x1,), {"scalar": x2})
+        op, attrs = pair_op, pair_attrs
         if left and right:
             inputs = promote(name, check_array(name, x1), check_array(name, x2))
-            op, attrs = pair_op, dict(pair_op.defaults)
         elif (left or right) and is_number(x2 if left else x1):
             x, number = (x1, x2) if left else (x2, x1)
-            inputs = [check_array(name, x)]
+            check_array(name, x)
             if truth:
-                inputs[0], number = _as_comparable(x, number, family.name.startswith("logical"))
+                x, number = _as_comparable(x, number, family.name.startswith("logical"))
             else:
-                inputs[0], number = beside(x, number)
-            op, attrs = (scalar_op if left else reflected_op), {"scalar": number}
+                x, number = beside(x, number)
+            if scalar_op:
+                op, attrs, inputs = (scalar_op if left else reflected_op), {"scalar": number}, [x]
+            else:
+                inputs = [x, constant(number, x)][:: 1 if left else -1]
         elif is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
         else:
             return check_array(name, x2 if left or is_number(x1) else x1)
         if floats:
             inputs = [as_float(x) for x in inputs]
-        if not truth and inputs[0]._spec.dtype.kind == "b":
+        if inputs[0]._spec.dtype.kind == "b" and not truth and not name.startswith("bitwise"):
             return fill(out, _of_bools(name, op, inputs, attrs))
-        if out is not None and not truth and dtype_of(out) == dtype_of(inputs[0]):
+        if out is not None and not truth and out.dtype == inputs[0].dtype:
             return invoke(op, tuple(inputs), attrs, out)
         result = inputs[0]._apply(op, tuple(inputs), attrs)
         return fill(out, as_type(result, bool) if truth else result)
 
-    means = f"{family.means}, element by element; shapes broadcast."
-    return named(function, "d2lmini.np", name, means)
+    means = f"{family.means}, element by element" if family else BY_UFUNC[name]
+    return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
 
 
-def _as_comparable(x: Any, number: Any, logical: bool) -> tuple[Any, Any]:
+def _as_comparable(x, number, logical):
     """The array in a dtype that has the number: the ops give the number the dtype of the array.
     logical: only whether they are 0 matters."""
     number = number.item() if hasattr(number, "item") else number
-    dtype = dtype_of(x)
     if logical:
         return x, int(bool(number))
-    if dtype.kind not in "biu" or (isinstance(number, int) and _fits(number, dtype)):
+    if x.dtype.kind not in "biu":
         return x, number
-    if isinstance(number, int) and _fits(number, onp.dtype("int64")):
-        return as_type(x, "int64"), number
-    far = onp.inf if number > 0 else -onp.inf
-    return as_type(x, "float64"), number if isinstance(number, float) else far
+    if isinstance(number, int):
+        for dtype in (x.dtype, onp.dtype("int64")):
+            limits = onp.iinfo("uint8" if dtype.kind == "b" else dtype)
+            if limits.min <= number <= limits.max:
+                return as_type(x, dtype), number
+        number = onp.inf if number > 0 else -onp.inf
+    return as_type(x, "float64"), number
 
 
-def _fits(number: int, dtype: onp.dtype) -> bool:
-    limits = onp.iinfo("uint8" if dtype.kind == "b" else dtype)
-    return int(limits.min) <= number <= int(limits.max)
-
-
-def _of_bools(name: str, op: Any, inputs: list[Any], attrs: dict[str, Any]) -> Any:
+def _of_bools(name, op, inputs, attrs):
     """Arithmetic of bools, which gives bool: 1 + 1 is True."""
     if name == "subtract":
         raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal or astype")
@@ -139,15 +152,17 @@ def _of_bools(name: str, op: Any, inputs: list[Any], attrs: dict[str, Any]) -> A
 
 # -- one operand -----------------------------------------------------------------------------------
 
-#: np's name -> the op's, where they differ.
+#: Functions that have the name of their op.
+SAME_NAME = """
+    abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees exp expm1 fix floor
+    log log10 log1p log2 negative radians reciprocal rint sign sin sinh sqrt square tan tanh trunc
+""".split()
+
+#: np's name -> the op's.
 UNARY = {
-    **{
-        name: name
-        for name in """abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees
-        exp expm1 fix floor log log10 log1p log2 negative radians reciprocal rint sign sin sinh sqrt
-        square tan tanh trunc""".split()
-    },
+    **dict(zip(SAME_NAME, SAME_NAME)),
     "absolute": "abs", "fabs": "abs", "rad2deg": "degrees", "deg2rad": "radians",
+    "bitwise_not": "_bitwise_not", "invert": "_bitwise_not",
 }  # fmt: skip
 
 #: Ops whose result is a truth value.
@@ -157,75 +172,46 @@ TRUTH = {
 }  # fmt: skip
 
 
-def _unary(name: str, op_name: str, truth: bool) -> Callable[..., Any]:
+def _function_of_one(name: str, op_name: str, truth: bool = False) -> Callable[..., Any]:
     op = registry[op_name]
 
     def function(x: Any, out: Any = None, **options: Any) -> Any:
         if options:
-            check_options(name, options)
-        if is_number(x) and not isinstance(x, Value):
+            _check_options(name, options)
+        if is_number(x):
             return fill(out, getattr(onp, name)(x))
         check_array(name, x)
-        if truth:
-            x = as_type(x, "uint8") if dtype_of(x).kind == "b" else x
-            return fill(out, as_type(op(x), bool))
-        x = as_type(x, "int64") if op_name == "negative" and dtype_of(x).kind == "b" else x
-        if out is not None and dtype_of(out) == dtype_of(x):
+        if (truth or op_name == "negative") and x._spec.dtype.kind == "b":
+            x = as_type(x, "uint8" if truth else "int64")
+        if out is not None and not truth and out.dtype == x.dtype:
             return op(x, out=out)
-        return fill(out, x._apply(op, (x,), op.defaults))
+        result = x._apply(op, (x,), op.defaults)
+        return fill(out, as_type(result, bool) if truth else result)
 
-    means = f"{(op.__doc__ or name).splitlines()[0]}"
-    return named(function, "d2lmini.np", name, means)
-
-
-WITHOUT_GRADIENT = {
-    "bitwise_and": "Bitwise and of integers or bool", "bitwise_or": "Bitwise or of the same",
-    "bitwise_xor": "Bitwise xor of the same", "fmod": "x1 - trunc(x1 / x2) * x2",
-    "floor_divide": "The largest integer not above x1 / x2",
-}  # fmt: skip
+    return named(function, "d2lmini.np", name, (op.__doc__ or name).splitlines()[0])
 
 
-def _without_gradient(name: str, means: str) -> Callable[..., Any]:
-    op = registry["_by_ufunc"]
-
-    def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
-        if options:
-            check_options(name, options)
-        if is_number(x1) and is_number(x2):
-            return fill(out, getattr(onp, name)(x1, x2))
-        x1 = constant(x1, check_array(name, x2)) if is_number(x1) else check_array(name, x1)
-        x2 = constant(x2, x1) if is_number(x2) else check_array(name, x2)
-        inputs, attrs = promote(name, x1, x2), {"how": name}
-        if dtype_of(inputs[0]).kind == "b" and not name.startswith("bitwise"):
-            return fill(out, _of_bools(name, op, inputs, attrs))
-        return fill(out, op(*inputs, **attrs))
-
-    return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
-
-
-def clip(a: Any, a_min: Any, a_max: Any, out: Any = None) -> Any:
+def clip(a, a_min, a_max, out=None):
     """Each element limited to [a_min, a_max]; None for no limit. ValueError if both are None."""
     if a_min is None and a_max is None:
         raise ValueError("np.clip: at least one of a_min and a_max must be a number")
     if is_number(a):
         return fill(out, onp.clip(a, a_min, a_max))
-    a = check_array("clip", a)
+    check_array("clip", a)
+    low, high = -onp.inf if a_min is None else a_min, onp.inf if a_max is None else a_max
     for end in (a_min, a_max):
         a = a if end is None else beside(a, end)[0]
-    low = -onp.inf if a_min is None else a_min
-    high = onp.inf if a_max is None else a_max
     return fill(out, registry["clip"](a, a_min=low, a_max=high))
 
 
-def around(x: Any, decimals: int = 0, out: Any = None) -> Any:
+def around(x, decimals=0, out=None):
     """Round to `decimals` places, halves to the even neighbour."""
     if not isinstance(x, Value):
         return onp.round(x, decimals)
-    x = check_array("around", x)
-    if dtype_of(x).kind in "iub" and decimals >= 0:
+    if check_array("around", x).dtype.kind in "iub" and decimals >= 0:
         return fill(out, registry["_copy"](x))
     scale = 10.0**decimals
-    return fill(out, registry["rint"](x) if not decimals else registry["rint"](x * scale) / scale)
+    return fill(out, registry["rint"](x * scale) / scale if decimals else registry["rint"](x))
 
 
 def _is_infinity(name: str, infinity: float) -> Callable[..., Any]:
@@ -236,34 +222,29 @@ def _is_infinity(name: str, infinity: float) -> Callable[..., Any]:
     return named(function, "d2lmini.np", name, f"True where an element is {infinity:+}.")
 
 
-def nan_to_num(
-    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
-) -> Any:
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """nan replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest floats);
     without `copy` in `x` itself, but a value of a graph stays what it is."""
     if is_number(x):
         return onp.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
-    if dtype_of(check_array("nan_to_num", x)).kind != "f":
+    if check_array("nan_to_num", x).dtype.kind != "f":
         return registry["_copy"](x) if copy else x
-    limits = onp.finfo(dtype_of(x))
-    where, zero, result = registry["where"], registry["zeros_like"](x), x
+    limits, zero, result = onp.finfo(x.dtype), registry["zeros_like"](x), x
     for test, value in (
         (registry["_contrib_isnan"](x), nan),
-        (FUNCTIONS["equal"](x, onp.inf), float(limits.max) if posinf is None else posinf),
-        (FUNCTIONS["equal"](x, -onp.inf), float(limits.min) if neginf is None else neginf),
+        (x == onp.inf, float(limits.max) if posinf is None else posinf),
+        (x == -onp.inf, float(limits.min) if neginf is None else neginf),
     ):
-        result = where(as_type(test, dtype_of(x)), zero + value, result)
+        result = registry["where"](as_type(test, x.dtype), zero + value, result)
     return result if copy or isinstance(x, Symbol) else fill(x, result)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _binary(name, FAMILIES[family]) for name, family in BINARY.items()},
-    **{name: _unary(name, op, False) for name, op in UNARY.items()},
-    **{name: _unary(name, op, True) for name, op in TRUTH.items()},
-    **{name: _without_gradient(name, means) for name, means in WITHOUT_GRADIENT.items()},
-    "bitwise_not": _unary("bitwise_not", "_bitwise_not", False),
-    "invert": _unary("invert", "_bitwise_not", False),
-    "clip": clip, "around": around, "round": around, "round_": around,
+    **{name: _function_of_two(name, FAMILIES[family]) for name, family in BINARY.items()},
+    **{name: _function_of_two(name, None) for name in BY_UFUNC},
+    **{name: _function_of_one(name, op) for name, op in UNARY.items()},
+    **{name: _function_of_one(name, op, truth=True) for name, op in TRUTH.items()},
+    **functions_of(globals()),
     "isposinf": _is_infinity("isposinf", onp.inf), "isneginf": _is_infinity("isneginf", -onp.inf),
-    "nan_to_num": nan_to_num,
 }  # fmt: skip
+FUNCTIONS["round"] = FUNCTIONS["round_"] = FUNCTIONS["around"]

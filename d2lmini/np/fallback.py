@@ -17,23 +17,21 @@ import numpy as onp
 
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.creation import array
-from d2lmini.np.selection import read
+from d2lmini.np.values import read
 from d2lmini.ops.core import Value
 from d2lmini.ops.signature import named
 
 
-def by_numpy(
-    function: Callable[..., Any], name: str = "", module: str = "d2lmini.np",
-    arrays_only: bool = False,
-) -> Callable[..., Any]:  # fmt: skip
+def by_numpy(function, name="", module="d2lmini.np", arrays_only=False) -> Callable[..., Any]:
     """`function` of NumPy on copies of arrays, found as `name` in `module`. Its arrays of numbers
     become `np.ndarray`s, on the device of the first array given. NumPy's scalars stay, or become
     arrays of shape () if `arrays_only` and an array is given: these are ops in MXNet."""
     name = name or function.__name__
+    place = f"{module}.{name}".removeprefix("d2lmini.np.")
 
     def copied(x: Any) -> Any:
         if isinstance(x, Value):
-            return read(x, name)
+            return read(x, place)
         if isinstance(x, (list, tuple)):
             return type(x)(map(copied, x))
         return x
@@ -58,28 +56,26 @@ def by_numpy(
 
 
 NAMES = """
-    allclose apply_along_axis apply_over_axes argpartition argwhere array_equal array_equiv
-    choose compress corrcoef
-    correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod extract
-    flatnonzero float_power frexp gradient heaviside histogram histogram2d
-    histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_
-    lexsort median min_scalar_type modf nanargmax nanargmin nancumprod nancumsum
-    nanmax nanmedian nanmin nanpercentile nanquantile nanstd nanvar ndim packbits partition
-    piecewise poly polyadd polydiv polyfit polyint polymul polysub positive
-    promote_types ptp real resize result_type rollaxis roots searchsorted select
-    setdiff1d setxor1d signbit size spacing tril_indices tril_indices_from trim_zeros
-    triu_indices triu_indices_from union1d unpackbits unwrap vander
+    allclose apply_along_axis apply_over_axes argpartition argwhere array_equal array_equiv choose
+    compress corrcoef correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod
+    extract flatnonzero float_power frexp gradient heaviside histogram histogram2d
+    histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_ lexsort median
+    min_scalar_type modf nanargmax nanargmin nancumprod nancumsum nanmax nanmedian nanmin
+    nanpercentile nanquantile nanstd nanvar ndim packbits partition piecewise poly polyadd polydiv
+    polyfit polyint polymul polysub positive promote_types ptp real resize result_type rollaxis
+    roots searchsorted select setdiff1d setxor1d signbit size spacing tril_indices tril_indices_from
+    trim_zeros triu_indices triu_indices_from union1d unpackbits unwrap vander
 """.split()
 
 #: MXNet has ops of these, which give arrays of shape () for such arrays.
 OPS = "copysign lcm ldexp percentile quantile unravel_index".split()
 
 
-def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+def _in1d(ar1, ar2, assume_unique=False, invert=False):
     return onp.isin(onp.ravel(ar1), ar2, assume_unique, invert)
 
 
-def _msort(a: Any) -> Any:
+def _msort(a):
     return onp.sort(a, axis=0)
 
 

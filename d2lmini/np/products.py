@@ -11,144 +11,170 @@ array([[ 5., 14.],
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as onp
 
+from d2lmini.np.binding import Array
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.reductions import sum
 from d2lmini.np.selection import diagonal
-from d2lmini.np.shapes import broadcast_to, expand_dims, ravel, transpose
-from d2lmini.np.values import (
-    as_type,
-    check_array,
-    drop_axes,
-    dtype_of,
-    fill,
-    is_number,
-    promote,
-    reshape_to,
-)
+from d2lmini.np.shapes import broadcast_to, ravel, transpose
+from d2lmini.np.values import as_type, check_array, drop_axes, fill, is_number, promote, reshape_to
 from d2lmini.ops.core import normalize_axis, registry
 
-multiply = ELEMENTWISE["multiply"]
+_multiply = ELEMENTWISE["multiply"]
 
 
-def _pair(name: str, a: Any, b: Any) -> list[Any]:
+def _pair(name, a, b):
     """Both operands in one dtype; bool counts as int64, since BLAS has no products of bool."""
     a, b = promote(name, check_array(name, a), check_array(name, b))
-    return [as_type(x, "int64") if dtype_of(x).kind == "b" else x for x in (a, b)]
+    return [as_type(x, "int64") if x.dtype.kind == "b" else x for x in (a, b)]
 
 
-def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """The product over the last axis of `a` and the last but one of `b` (its only one)."""
-    if is_number(a) or is_number(b):
-        return multiply(a, b, out)
-    a, b = _pair("dot", a, b)
-    if not a.shape or not b.shape:
-        return multiply(a, b, out)
-    return fill(out, tensordot(a, b, ([len(a.shape) - 1], [max(0, len(b.shape) - 2)])))
+# -- products of arrays whose axes have labels -----------------------------------------------------
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def _product(a, left, b, right, kept):
+    """The product of two arrays, and its labels: those that both have and that are `kept`, then the
+    other ones of `a` and of `b`; it sums over the rest. ValueError if sizes differ there."""
+    batch = [label for label in left if label in right and label in kept]
+    summed = [label for label in left if label in right and label not in kept]
+    rows = [label for label in left if label not in right]
+    columns = [label for label in right if label not in left]
+    sizes, others = dict(zip(left, a.shape)), dict(zip(right, b.shape))
+    for label in summed:
+        if sizes[label] != others[label]:
+            raise ValueError(
+                f"shapes {a.shape} and {b.shape} not aligned: axis {left.index(label)} has size "
+                f"{sizes[label]}, axis {right.index(label)} has size {others[label]}"
+            )
+    if batch and not summed:
+        labels = left + columns
+        return _multiply(_aligned(a, left, labels), _aligned(b, right, labels)), labels
+    sizes |= others
+    first = [batch] if batch else []
+    a, b = _pair("einsum", a, b)
+    a = _grouped(a, left, [*first, rows, summed], sizes)
+    b = _grouped(b, right, [*first, summed, columns], sizes)
+    labels = batch + rows + columns
+    result = registry["batch_dot" if batch else "dot"](a, b)
+    return _shaped(result, tuple([sizes[label] for label in labels])), labels
+
+
+def _grouped(x, labels, groups, sizes):
+    """`x` with an axis for each group of labels."""
+    order = [labels.index(label) for group in groups for label in group]
+    shape = tuple([prod([sizes[label] for label in group]) for group in groups])
+    return _shaped(_ordered(x, order), shape)
+
+
+def _shaped(x, shape):
+    return x if x.shape == shape else reshape_to(x, shape)
+
+
+def _ordered(x, order):
+    return x if order == list(range(x.ndim)) else transpose(x, order)
+
+
+def _aligned(x, labels, wanted):
+    """`x` with its axes in the order of `wanted`, size 1 for labels that it has not."""
+    order = [labels.index(label) for label in wanted if label in labels]
+    shape = tuple(x.shape[labels.index(i)] if i in labels else 1 for i in wanted)
+    return reshape_to(_ordered(x, order), shape)
+
+
+def tensordot(a, b, axes=2):
     """The product over pairs of axes: the last n of `a` and the first n of `b`, or those listed.
     ValueError if the sizes of a pair differ."""
     a, b = _pair("tensordot", a, b)
     if is_number(axes):
-        left = list(range(len(a.shape) - int(axes), len(a.shape)))
-        right = list(range(int(axes)))
-    else:
-        left, right = ([x] if is_number(x) else list(x) for x in axes)
-        left = [normalize_axis(x, len(a.shape)) for x in left]
-        right = [normalize_axis(x, len(b.shape)) for x in right]
-    sizes = [a.shape[i] for i in left]
-    if sizes != [b.shape[i] for i in right]:
-        raise ValueError(
-            f"shapes {a.shape} and {b.shape} not aligned: the axes {left} and {right} have sizes "
-            f"{tuple(sizes)} and {tuple(b.shape[i] for i in right)}"
-        )
-    rows = [i for i in range(len(a.shape)) if i not in left]
-    columns = [i for i in range(len(b.shape)) if i not in right]
-    shape = tuple([a.shape[i] for i in rows] + [b.shape[i] for i in columns])
-    inner = prod(sizes)
-    a = reshape_to(_ordered(a, rows + left), (prod(a.shape[i] for i in rows), inner))
-    b = reshape_to(_ordered(b, right + columns), (inner, prod(b.shape[i] for i in columns)))
-    return reshape_to(registry["dot"](a, b), shape)
+        axes = range(a.ndim - int(axes), a.ndim), range(int(axes))
+    pairs = [[x] if is_number(x) else x for x in axes]
+    ours, theirs = ([normalize_axis(i, x.ndim) for i in axes] for x, axes in zip((a, b), pairs))
+    if len(ours) != len(theirs):
+        raise ValueError(f"np.tensordot: the axes {ours} and {theirs} are no pairs")
+    left = list(range(a.ndim))
+    right = [ours[theirs.index(i)] if i in theirs else a.ndim + i for i in range(b.ndim)]
+    return _product(a, left, b, right, ())[0]
 
 
-def _ordered(x: Any, axes: list[int]) -> Any:
-    return x if axes == list(range(len(axes))) else transpose(x, axes)
+def _of_last_axis(a, b, axis):
+    """The product over the last axis of `a` and an axis of `b`, counted from the end."""
+    left, right = list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))
+    right[max(axis, -b.ndim)] = left[-1]
+    return _product(a, left, b, right, ())[0]
 
 
-def matmul(a: Any, b: Any, out: Any = None) -> Any:
+def dot(a, b, out=None):
+    """The product over the last axis of `a` and the last but one of `b` (its only one)."""
+    if is_number(a) or is_number(b):
+        return _multiply(a, b, out)
+    a, b = _pair("dot", a, b)
+    if not a.shape or not b.shape:
+        return _multiply(a, b, out)
+    return fill(out, _of_last_axis(a, b, -2))
+
+
+def matmul(a, b, out=None):
     """Products of matrices in the last two axes; the others broadcast, vectors get an axis.
     ValueError for arrays without axes and for sizes that do not fit."""
     a, b = _pair("matmul", a, b)
     if not a.shape or not b.shape:
         raise ValueError("np.matmul: arrays without axes have no matrix product; use a * b")
-    if len(a.shape) <= 2 and len(b.shape) <= 2:
-        return fill(out, tensordot(a, b, ([len(a.shape) - 1], [max(0, len(b.shape) - 2)])))
-    row, column = len(a.shape) == 1, len(b.shape) == 1
-    a = expand_dims(a, 0) if row else a
-    b = expand_dims(b, 1) if column else b
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"np.matmul: {a.shape} and {b.shape} do not fit: {a.shape[-1]} columns, "
-                         f"{b.shape[-2]} rows")  # fmt: skip
-    lead = tuple(onp.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
-    flat = [
-        reshape_to(broadcast_to(x, lead + tuple(x.shape[-2:])), (prod(lead), *x.shape[-2:]))
-        for x in (a, b)
-    ]
-    shape = lead + (() if row else (a.shape[-2],)) + (() if column else (b.shape[-1],))
-    return fill(out, reshape_to(registry["batch_dot"](*flat), shape))
+    lead = onp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shapes = [lead + tuple(x.shape[-2:]) for x in (a, b)]
+    a, b = (x if x.shape == s else broadcast_to(x, s) for x, s in zip((a, b), shapes))
+    batch = list(range(len(lead)))
+    left = [*batch, "row", "inner"] if a.ndim - len(batch) == 2 else [*batch, "inner"]
+    right = [*batch, "inner", "column"] if b.ndim - len(batch) == 2 else [*batch, "inner"]
+    return fill(out, _product(a, left, b, right, batch)[0])
 
 
-def inner(a: Any, b: Any) -> Any:
+def inner(a, b):
     """The product over the last axes."""
     if is_number(a) or is_number(b) or not a.shape or not b.shape:
-        return multiply(a, b)
-    return tensordot(a, b, ([len(a.shape) - 1], [len(b.shape) - 1]))
+        return _multiply(a, b)
+    return _of_last_axis(a, b, -1)
 
 
-def outer(a: Any, b: Any) -> Any:
+def outer(a, b):
     """All products of an element of `a` with one of `b`."""
     a, b = _pair("outer", a, b)
-    return tensordot(ravel(a), ravel(b), 0)
+    return _product(ravel(a), [0], ravel(b), [1], ())[0]
 
 
-def vdot(a: Any, b: Any) -> Any:
+def vdot(a: Array, b):
     """The sum of the products of the elements."""
-    return dot(ravel(a), ravel(b))
+    return dot(ravel(a), ravel(check_array("vdot", b)))
 
 
-def kron(a: Any, b: Any) -> Any:
+def kron(a, b):
     """The Kronecker product: each element of `a` times all of `b`."""
     a, b = _pair("kron", a, b)
-    ndim = max(len(a.shape), len(b.shape))
-    left = (1,) * (ndim - len(a.shape)) + tuple(a.shape)
-    right = (1,) * (ndim - len(b.shape)) + tuple(b.shape)
+    ndim = max(a.ndim, b.ndim)
+    left = (1,) * (ndim - a.ndim) + tuple(a.shape)
+    right = (1,) * (ndim - b.ndim) + tuple(b.shape)
     a = reshape_to(a, tuple(size for n in left for size in (n, 1)))
     b = reshape_to(b, tuple(size for n in right for size in (1, n)))
-    return reshape_to(multiply(a, b), tuple(m * n for m, n in zip(left, right)))
+    return reshape_to(a * b, tuple(m * n for m, n in zip(left, right)))
 
 
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, out: Any = None) -> Any:
+def trace(a: Array, offset=0, axis1=0, axis2=1, out=None):
     """The sum along a diagonal of two axes."""
-    return fill(out, sum(diagonal(check_array("trace", a), offset, axis1, axis2), -1))
+    return fill(out, sum(diagonal(a, offset, axis1, axis2), -1))
 
 
-def einsum(*operands: Any, **_optimize: Any) -> Any:
+def einsum(*operands, **_optimize):
     """Sums of products, by subscripts such as 'ij,jk->ik' (einsum in NumPy's notation, with
     '...' for any axes). ValueError for subscripts that do not fit the arrays."""
     subscripts, *arrays = operands
     arrays = [check_array("einsum", x) for x in arrays]
-    terms, result = _subscripts(subscripts.replace(" ", ""), [len(x.shape) for x in arrays])
+    terms, result = _subscripts(subscripts.replace(" ", ""), [x.ndim for x in arrays])
     total, labels = _term(arrays[0], terms[0])
     for number, (x, term) in enumerate(zip(arrays[1:], terms[1:]), 1):
         later = set(result).union(*terms[number + 1 :])
-        total, labels = _contract(total, labels, *_term(x, term), later)
+        total, labels = _product(total, labels, *_term(x, term), later)
     gone = tuple(i for i, label in enumerate(labels) if label not in result)
     total = sum(total, gone) if gone else total
     labels = [label for label in labels if label in result]
@@ -158,8 +184,8 @@ def einsum(*operands: Any, **_optimize: Any) -> Any:
     return _ordered(total, order) if order else drop_axes(total)
 
 
-def _subscripts(text: str, ndims: list[int]) -> tuple[list[list[str]], list[str]]:
-    """The labels of each input and of the result; '...' becomes labels of its own."""
+def _subscripts(text, ndims):
+    """The labels of each input and of the result."""
     left, arrow, right = text.partition("->")
     inputs = left.split(",")
     if len(inputs) != len(ndims):
@@ -170,18 +196,20 @@ def _subscripts(text: str, ndims: list[int]) -> tuple[list[list[str]], list[str]
         if extra < 0 or (extra and "..." not in term):
             raise ValueError(f"einsum: {term!r} does not name the {ndim} axes of its array")
         widest = max(widest, extra)
-        before, dots, after = term.partition("...")
-        middle = [f".{extra - i}" for i in range(extra)] if dots else []
-        terms.append([*before, *middle, *after])
-    dotted = [f".{widest - i}" for i in range(widest)]
+        terms.append(_labels(term, extra))
     if arrow:
-        before, dots, after = right.partition("...")
-        return terms, [*before, *(dotted if dots else []), *after]
-    flat = [label for term in terms for label in term if not label.startswith(".")]
-    return terms, dotted + sorted(label for label in set(flat) if flat.count(label) == 1)
+        return terms, _labels(right, widest)
+    named = [label for term in terms for label in term if label[0] != "."]
+    return terms, _labels("...", widest) + sorted(i for i in set(named) if named.count(i) == 1)
 
 
-def _term(x: Any, labels: list[str]) -> tuple[Any, list[str]]:
+def _labels(term, extra):
+    """A label for each axis; '...' stands for `extra` axes, with labels of their own."""
+    before, dots, after = term.partition("...")
+    return [*before, *(f".{extra - i}" for i in range(extra) if dots), *after]
+
+
+def _term(x, labels):
     """An input whose labels are distinct: of a repeated label the diagonal is taken."""
     labels = list(labels)
     for label in list(dict.fromkeys(labels)):
@@ -193,54 +221,10 @@ def _term(x: Any, labels: list[str]) -> tuple[Any, list[str]]:
     return x, labels
 
 
-def _contract(
-    a: Any, left: list[str], b: Any, right: list[str], later: set[str]
-) -> tuple[Any, list[str]]:
-    """The product of two terms, summed over the labels that are not needed later."""
-    summed = [label for label in left if label in right and label not in later]
-    batch = [label for label in left if label in right and label in later]
-    if batch:
-        labels = left + [label for label in right if label not in left]
-        x = _aligned(a, left, labels)
-        y = _aligned(b, right, labels)
-        if not summed:
-            return multiply(x, y), labels
-        rows = [label for label in left if label not in right]
-        columns = [label for label in right if label not in left]
-        sizes = {**dict(zip(left, a.shape)), **dict(zip(right, b.shape))}
-        shape = [prod(sizes[label] for label in part) for part in (batch, rows, summed, columns)]
-        x = reshape_to(_ordered(a, [left.index(i) for i in batch + rows + summed]),
-                       (shape[0], shape[1], shape[2]))  # fmt: skip
-        y = reshape_to(_ordered(b, [right.index(i) for i in batch + summed + columns]),
-                       (shape[0], shape[2], shape[3]))  # fmt: skip
-        labels = batch + rows + columns
-        product = registry["batch_dot"](*promote("einsum", x, y))
-        return reshape_to(product, tuple(sizes[label] for label in labels)), labels
-    axes = [left.index(label) for label in summed], [right.index(label) for label in summed]
-    rest = [i for i in left if i not in summed] + [i for i in right if i not in summed]
-    return tensordot(a, b, axes), rest
-
-
-def _aligned(x: Any, labels: list[str], wanted: list[str]) -> Any:
-    """`x` with its axes in the order of `wanted`, size 1 for labels that it has not."""
-    order = [labels.index(label) for label in wanted if label in labels]
-    sizes = iter([x.shape[i] for i in order])
-    shape = tuple(next(sizes) if label in labels else 1 for label in wanted)
-    return reshape_to(_ordered(x, order), shape)
-
-
-def polyval(p: Any, x: Any) -> Any:
+def polyval(p: Array, x):
     """The polynomial with these coefficients, the highest power first, at `x` (Horner's rule)."""
-    p, x = promote("polyval", check_array("polyval", p), check_array("polyval", x))
+    p, x = promote("polyval", p, check_array("polyval", x))
     y = p[0] + registry["zeros_like"](x)
     for i in range(1, p.size):
         y = y * x + p[i]
     return y
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        dot, tensordot, matmul, inner, outer, vdot, kron, trace, einsum, polyval,
-    )
-}  # fmt: skip

@@ -12,23 +12,14 @@ from typing import Any
 
 import numpy as onp
 
-from d2lmini.np import (
-    creation,
-    elementwise,
-    fallback,
-    products,
-    reductions,
-    selection,
-    shapes,
-)
+from d2lmini.np import creation, elementwise, fallback, products, reductions, selection, shapes
+from d2lmini.np.binding import functions_of
 from d2lmini.np.fallback import by_numpy
 
 #: Every function of `np` by its name.
-FUNCTIONS: dict[str, Any] = {}
-for _module in (
-    fallback, elementwise, reductions, shapes, creation, selection, products
-):  # fmt: skip
-    FUNCTIONS |= _module.FUNCTIONS
+FUNCTIONS: dict[str, Any] = fallback.FUNCTIONS | elementwise.FUNCTIONS
+for _module in (reductions, shapes, creation, selection, products):
+    FUNCTIONS |= functions_of(vars(_module))
 
 #: Names of NumPy's ufuncs that `np` has under another name.
 _RENAMED = {"matmul": "matmul", "conjugate": "positive"}

@@ -11,26 +11,31 @@ wait. `seed` is that of `d2lmini.random`.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as onp
 
 from d2lmini.ndarray import random as nd
-from d2lmini.np.creation import array, full
+from d2lmini.np.creation import array
 from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.shapes import broadcast_to
 from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import modes, registry
 from d2lmini.ops.distributions import require
 from d2lmini.random_state import seed as seed
+from d2lmini.signatures import by_name
 from d2lmini.symbol import random as sym
 
 
-def _shape(size: Any, *parameters: Any) -> tuple[int, ...]:
+def shape_of(size: Any, *parameters: Any) -> tuple[int, ...]:
     """The shape of a draw: `size`, else that of the parameters together."""
     if size is not None:
         return full_shape(size)
-    return tuple(onp.broadcast_shapes(*[x.shape for x in parameters if is_array(x)]))
+    shapes = [x.shape for x in parameters if is_array(x)]
+    return tuple(onp.broadcast_shapes(*shapes)) if shapes else ()
 
 
 def checked(what: str, needs: str, value: Any) -> Any:
@@ -42,50 +47,161 @@ def checked(what: str, needs: str, value: Any) -> Any:
     return value
 
 
-def _context(ctx: Any, *parameters: Any) -> Any:
-    return ctx or next((x.ctx for x in parameters if is_array(x)), None)
+def draws(**ranges: str) -> Callable[[Callable], Callable]:
+    """Declare a draw, given as a formula of its parameters, its shape `size`, `dtype` and `ctx`.
+
+    The formula gets the parameters `checked`, the shape as a tuple, and without `ctx` the device of
+    the first array among the parameters. The result fills `out`.
+    """
+
+    def declare(formula: Callable) -> Callable:
+        signature = inspect.signature(formula).parameters
+        name = f"{formula.__module__.removeprefix('d2lmini.')}.{formula.__name__}"
+        defaults = {p.name: p.default for p in signature.values() if p.default is not p.empty}
+        parameters = [p for p in signature if p not in ("size", "dtype", "ctx", "out")]
+
+        @wraps(formula)
+        def draw(**given: Any) -> Any:
+            values = defaults | given
+            for parameter, needs in ranges.items():
+                values[parameter] = checked(f"{name}: {parameter}", needs, values[parameter])
+            arrays = [values[p] for p in parameters if is_array(values[p])]
+            values["size"] = shape_of(values["size"], *arrays)
+            values["ctx"] = values["ctx"] or (arrays[0].ctx if arrays else None)
+            return fill(values.get("out"), formula(**values))
+
+        return by_name(draw, list(signature.values()))
+
+    return declare
 
 
-def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, *parameters: Any) -> Any:
+# -- standard draws --------------------------------------------------------------------------------
+
+
+def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, **parameters: float) -> Any:
     """A draw of `nd.random`, in which a shape () means (1,); while a net is traced, a node that
     draws anew at each run."""
-    shape = size or (1,)
+    shape, dtype = size or (1,), dtype or "float32"
     if modes.tracing is not None and modes.tracing.is_np:
-        node = getattr(sym, name)(*parameters, shape=shape, dtype=dtype)
+        node = sym.draw(name, parameters, shape, dtype)
         drawn = modes.tracing.kind(node._entries)
     else:
-        draw = getattr(nd, name)
-        drawn = draw(*parameters, shape=shape, dtype=dtype, ctx=ctx).as_np_ndarray()
+        drawn = nd.draw(name, parameters, shape, dtype, ctx).as_np_ndarray()
     return drawn if size else drop_axes(drawn)
 
 
-def _draw_scaled(
-    name: str, shift: Any, scale: Any, size: Any, dtype: Any, ctx: Any, out: Any
-) -> Any:
-    """shift + scale * a draw of the standard distribution `name`."""
-    ctx = _context(ctx, shift, scale)
-    drawn = _draw(name, _shape(size, shift, scale), dtype or "float32", ctx)
+def _scaled(drawn: Any, shift: Any, scale: Any) -> Any:
     if is_array(shift) or is_array(scale) or (shift, scale) != (0.0, 1.0):
-        drawn = shift + scale * drawn
-    return fill(out, drawn)
+        return shift + scale * drawn
+    return drawn
 
 
-def uniform(
-    low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
-    out: Any = None,
-) -> Any:  # fmt: skip
+def _log_uniform(size: tuple[int, ...], ctx: Any) -> Any:
+    """The logarithm of a number above 0 and at most 1: minus a draw with density exp(-x)."""
+    return FUNCTIONS["log"](1 - _draw("uniform", size, None, ctx))
+
+
+def _gamma(shape: Any, size: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
+    """Gamma with scale 1."""
+    if not is_array(shape):
+        return _draw("gamma", size, dtype, ctx, alpha=shape)
+    alpha = as_type(broadcast_to(shape, size), "float32")
+    ones = registry["ones_like"](alpha)
+    return registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
+
+
+# -- distributions ---------------------------------------------------------------------------------
+
+
+@draws()
+def uniform(low=0.0, high=1.0, size=None, dtype=None, ctx=None, out=None):
     """Evenly between low (included) and high."""
     width = checked("np.random.uniform: high - low", "finite", high - low)
-    return _draw_scaled("uniform", low, width, size, dtype, ctx, out)
+    return _scaled(_draw("uniform", size, dtype, ctx), low, width)
 
 
-def normal(
-    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
-    out: Any = None,
-) -> Any:  # fmt: skip
+@draws(scale="0 or more")
+def normal(loc=0.0, scale=1.0, size=None, dtype=None, ctx=None, out=None):
     """Gaussian with mean loc and standard deviation scale."""
-    scale = checked("np.random.normal: scale", "0 or more", scale)
-    return _draw_scaled("normal", loc, scale, size, dtype, ctx, out)
+    return _scaled(_draw("normal", size, dtype, ctx), loc, scale)
+
+
+@draws(sigma="0 or more")
+def lognormal(mean=0.0, sigma=1.0, size=None, dtype=None, ctx=None, out=None):
+    """The exponential of `normal`."""
+    return FUNCTIONS["exp"](_scaled(_draw("normal", size, dtype, ctx), mean, sigma))
+
+
+@draws(scale="above 0", shape="above 0")
+def gamma(shape, scale=1.0, size=None, dtype=None, ctx=None, out=None):
+    """Gamma with this shape and scale."""
+    return _gamma(shape, size, dtype, ctx) * scale
+
+
+@draws(a="above 0", b="above 0")
+def beta(a, b, size=None, dtype=None, ctx=None):
+    """Beta with parameters a and b."""
+    x = _gamma(a, size, dtype, ctx)
+    return x / (x + _gamma(b, size, dtype, ctx))
+
+
+@draws(df="above 0")
+def chisquare(df, size=None, dtype=None, ctx=None):
+    """Chi-squared with df degrees of freedom."""
+    return 2.0 * _gamma(df / 2, size, dtype, ctx)
+
+
+@draws(scale="0 or more")
+def exponential(scale=1.0, size=None, ctx=None, out=None):
+    """Exponential with mean `scale`."""
+    return -scale * _log_uniform(size, ctx)
+
+
+@draws(scale="0 or more")
+def logistic(loc=0.0, scale=1.0, size=None, ctx=None, out=None):
+    """Logistic with this location and scale."""
+    u = _draw("uniform", size, None, ctx)
+    return loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u))
+
+
+@draws(scale="0 or more")
+def gumbel(loc=0.0, scale=1.0, size=None, ctx=None, out=None):
+    """Gumbel with this location and scale."""
+    return loc - scale * FUNCTIONS["log"](-_log_uniform(size, ctx))
+
+
+@draws(scale="0 or more")
+def rayleigh(scale=1.0, size=None, ctx=None, out=None):
+    """Rayleigh with this scale."""
+    return scale * FUNCTIONS["sqrt"](-2 * _log_uniform(size, ctx))
+
+
+@draws(a="above 0")
+def weibull(a, size=None, ctx=None, out=None):
+    """Weibull with shape a and scale 1."""
+    return (-_log_uniform(size, ctx)) ** (1 / a)
+
+
+@draws(a="above 0")
+def pareto(a, size=None, ctx=None, out=None):
+    """Pareto II (Lomax) with shape a."""
+    return FUNCTIONS["expm1"](-_log_uniform(size, ctx) / a)
+
+
+@draws(a="above 0")
+def power(a, size=None, ctx=None, out=None):
+    """Numbers in [0, 1] with density a x^(a-1)."""
+    return (1 - _draw("uniform", size, None, ctx)) ** (1 / a)
+
+
+def randint(low, high=None, size=None, dtype=None, ctx=None, out=None):
+    """Integers from low (included) to high, or from 0 to low; int64. ValueError if high is not
+    above low."""
+    low, high = (0, low) if high is None else (low, high)
+    if low >= high:
+        raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
+    drawn = _draw("randint", shape_of(size), dtype or "int64", ctx, low=low, high=high)
+    return fill(out, drawn)
 
 
 def rand(*size: int, **kwargs: Any) -> Any:
@@ -98,107 +214,7 @@ def randn(*size: int, **kwargs: Any) -> Any:
     return normal(0.0, 1.0, size, **kwargs)
 
 
-def randint(
-    low: int, high: int | None = None, size: Any = None, dtype: Any = None, ctx: Any = None,
-    out: Any = None,
-) -> Any:  # fmt: skip
-    """Integers from low (included) to high, or from 0 to low; int64. ValueError if high is not
-    above low."""
-    low, high = (0, low) if high is None else (low, high)
-    if low >= high:
-        raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
-    return fill(out, _draw("randint", _shape(size), dtype or "int64", ctx, low, high))
-
-
-def gamma(
-    shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
-    out: Any = None,
-) -> Any:  # fmt: skip
-    """Gamma with this shape and scale."""
-    scale = checked("np.random.gamma: scale", "above 0", scale)
-    drawn = _gamma("gamma: shape", shape, _shape(size, shape, scale), dtype, ctx)
-    return fill(out, drawn * scale)
-
-
-def _gamma(what: str, shape: Any, whole: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
-    """Gamma with scale 1; `what` names the parameter `shape` in errors."""
-    shape = checked(f"np.random.{what}", "above 0", shape)
-    if not is_array(shape):
-        return _draw("gamma", whole, dtype or "float32", ctx, shape, 1.0)
-    alpha = as_type(broadcast_to(shape, whole), "float32")
-    ones = full(whole, 1.0, ctx=shape.ctx)
-    return registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
-
-
-def exponential(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
-    """Exponential with mean `scale`."""
-    scale = checked("np.random.exponential: scale", "0 or more", scale)
-    return fill(out, -scale * FUNCTIONS["log"](1 - uniform(0, 1, _shape(size, scale), ctx=ctx)))
-
-
-def beta(a: Any, b: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> Any:
-    """Beta with parameters a and b."""
-    whole = _shape(size, a, b)
-    x = _gamma("beta: a", a, whole, dtype, ctx)
-    y = _gamma("beta: b", b, whole, dtype, ctx)
-    return x / (x + y)
-
-
-def chisquare(df: Any, size: Any = None, dtype: Any = None, ctx: Any = None) -> Any:
-    """Chi-squared with df degrees of freedom."""
-    return 2.0 * _gamma("chisquare: df / 2", df / 2, _shape(size, df), dtype, ctx)
-
-
-def lognormal(
-    mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = None, ctx: Any = None,
-    out: Any = None,
-) -> Any:  # fmt: skip
-    """The exponential of `normal`."""
-    sigma = checked("np.random.lognormal: sigma", "0 or more", sigma)
-    return FUNCTIONS["exp"](_draw_scaled("normal", mean, sigma, size, dtype, ctx, None), out)
-
-
-def logistic(
-    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
-) -> Any:
-    """Logistic with this location and scale."""
-    scale = checked("np.random.logistic: scale", "0 or more", scale)
-    u = uniform(0, 1, _shape(size, loc, scale), ctx=ctx)
-    return fill(out, loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u)))
-
-
-def gumbel(
-    loc: Any = 0.0, scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None
-) -> Any:
-    """Gumbel with this location and scale."""
-    scale = checked("np.random.gumbel: scale", "0 or more", scale)
-    return fill(
-        out, loc - scale * FUNCTIONS["log"](exponential(1.0, _shape(size, loc, scale), ctx))
-    )
-
-
-def rayleigh(scale: Any = 1.0, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
-    """Rayleigh with this scale."""
-    scale = checked("np.random.rayleigh: scale", "0 or more", scale)
-    return fill(out, scale * FUNCTIONS["sqrt"](2 * exponential(1.0, _shape(size, scale), ctx)))
-
-
-def weibull(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
-    """Weibull with shape a and scale 1."""
-    a = checked("np.random.weibull: a", "above 0", a)
-    return fill(out, exponential(1.0, _shape(size, a), ctx) ** (1 / a))
-
-
-def pareto(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
-    """Pareto II (Lomax) with shape a."""
-    a = checked("np.random.pareto: a", "above 0", a)
-    return fill(out, FUNCTIONS["expm1"](exponential(1.0, _shape(size, a), ctx) / a))
-
-
-def power(a: Any, size: Any = None, ctx: Any = None, out: Any = None) -> Any:
-    """Numbers in [0, 1] with density a x^(a-1)."""
-    a = checked("np.random.power: a", "above 0", a)
-    return fill(out, (1 - uniform(0, 1, _shape(size, a), ctx=ctx)) ** (1 / a))
+# -- choices, counts, vectors ----------------------------------------------------------------------
 
 
 def choice(
@@ -207,7 +223,7 @@ def choice(
     """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
     for more elements than there are, without replacement."""
     count = a if isinstance(a, (int, onp.integer)) else a.shape[0]
-    whole = _shape(size)
+    whole = shape_of(size)
     number = int(onp.prod(whole, dtype=int))
     if not replace and number > count:
         raise ValueError(f"np.random.choice: cannot take {number} of {count} without replacement")
@@ -235,7 +251,7 @@ def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
     require("np.random.multinomial: pvals", "0 or more", values)
     if values[:-1].sum() > 1.0 + 1e-6:
         raise ValueError("np.random.multinomial: sum(pvals[:-1]) > 1.0")
-    whole = _shape(size)
+    whole = shape_of(size)
     bounds = array(onp.cumsum(values)[:-1], dtype="float32", ctx=p.ctx)
     u = uniform(0, 1, (*whole, n, 1), ctx=p.ctx)
     above = as_type(u >= bounds, "int64").sum(-1)
@@ -247,7 +263,7 @@ def multivariate_normal(
     mean: Any, cov: Any, size: Any = None, check_valid: Any = None, tol: Any = None
 ) -> Any:
     """Gaussian vectors with this mean and covariance."""
-    whole = _shape(size) if size is not None else ()
+    whole = shape_of(size) if size is not None else ()
     noise = normal(0.0, 1.0, (*whole, *mean.shape), ctx=mean.ctx)
     factor = registry["_linalg_potrf"](cov)
     return mean + (factor * noise[..., None, :]).sum(-1)

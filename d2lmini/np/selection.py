@@ -13,13 +13,10 @@ wait for them; all else here is queued.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as onp
 
+from d2lmini.np.binding import Array
 from d2lmini.np.creation import array
-from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
 from d2lmini.np.shapes import broadcast_to, concatenate, ravel
 from d2lmini.np.values import (
     as_type,
@@ -27,218 +24,185 @@ from d2lmini.np.values import (
     check_array,
     constant,
     drop_axes,
-    dtype_of,
     fill,
+    is_array,
     is_number,
     promote,
+    read,
     reshape_to,
 )
 from d2lmini.ops.chunking import along
-from d2lmini.ops.core import Value, normalize_axis, registry, with_axis
-from d2lmini.ops.signature import named
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.ops.core import normalize_axis, registry, with_axis
 
 
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(condition, x=None, y=None):
     """x where the condition is not zero, else y; all three broadcast. With the condition alone:
     `nonzero`."""
     if x is None and y is None:
         return nonzero(condition)
+    numbers = not is_array(x) and not is_array(y)
     if is_number(condition):
-        if not isinstance(x, Value) and not isinstance(y, Value):
+        if numbers:
             return x if condition else y
-        shaped: Any = x if isinstance(x, Value) else y
-        condition = array(bool(condition), bool, shaped.ctx)
-    condition = ELEMENTWISE["not_equal"](check_array("where", condition), 0)
-    if not isinstance(x, Value) and not isinstance(y, Value):
+        condition = array(bool(condition), bool, (x if is_array(x) else y).ctx)
+    condition = check_array("where", condition) != 0
+    if numbers:
         x = constant(x, as_type(condition, "float32"))
-    x, y = (v if isinstance(v, Value) else constant(v, other) for v, other in ((x, y), (y, x)))
+    x, y = (v if is_array(v) else constant(v, other) for v, other in ((x, y), (y, x)))
     x, y = promote("where", x, y)
     shape = onp.broadcast_shapes(condition.shape, x.shape, y.shape)
     parts = [v if v.shape == shape else broadcast_to(v, shape) for v in (condition, x, y)]
-    chosen = registry["where"](
-        as_type(at_least_1d(parts[0]), "uint8"), *map(at_least_1d, parts[1:])
-    )
+    mask, x, y = map(at_least_1d, parts)
+    chosen = registry["where"](as_type(mask, "uint8"), x, y)
     return chosen if shape else drop_axes(chosen)
 
 
-def take(
-    a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out: Any = None
-) -> Any:
+def take(a: Array, indices, axis=None, mode="raise", out=None):
     """Elements at `indices` along `axis`, or of the flat array. mode: 'raise' (an index outside
     fails, at run time), 'clip' or 'wrap'."""
-    check_array("take", a)
-    if not isinstance(indices, Value):
-        indices = array(indices, dtype="int64", ctx=a.ctx)
+    if not is_array(indices):
+        indices = array(indices, "int64", a.ctx)
     if axis is None:
         a, axis = ravel(a), 0
-    axis = normalize_axis(axis, len(a.shape))
+    axis = normalize_axis(axis, a.ndim)
     flat = at_least_1d(as_type(indices, "int64"))
     result = registry["take"](a, flat, axis=axis, mode=mode)
-    if not indices.shape:
-        result = reshape_to(result, with_axis(a.shape, axis))
-    return fill(out, result)
+    return fill(out, result if indices.shape else reshape_to(result, with_axis(a.shape, axis)))
 
 
-def take_along_axis(arr: Any, indices: Any, axis: int | None) -> Any:
+def take_along_axis(arr: Array, indices, axis):
     """Elements of each line along `axis` at the positions in `indices`."""
-    check_array("take_along_axis", arr)
     if axis is None:
         return take(ravel(arr), indices)
-    axis = normalize_axis(axis, len(arr.shape))
-    size = arr.shape[axis]
+    axis = normalize_axis(axis, arr.ndim)
     positions = as_type(indices, "int64")
-    positions = where(positions < 0, positions + size, positions)
+    positions = where(positions < 0, positions + arr.shape[axis], positions)
     return registry["_take_along"](arr, positions, axis=axis)
 
 
-def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
-    """The elements of each line in ascending order; None sorts the flat array."""
+def sort(a: Array, axis=-1, kind=None, order=None):
+    """The elements of each line in ascending order; None sorts the flat array. (The method gives a
+    sorted copy, too, as in MXNet; in NumPy it sorts in place.)"""
     _check_field_order("sort", order)
-    a = check_array("sort", a)
     return registry["sort"](at_least_1d(a) if axis is None else a, axis=axis)
 
 
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
+def argsort(a: Array, axis=-1, kind=None, order=None):
     """The positions that sort each line, int64."""
     _check_field_order("argsort", order)
-    return registry["argsort"](at_least_1d(check_array("argsort", a)), axis=axis, dtype="int64")
+    return registry["argsort"](at_least_1d(a), axis=axis, dtype="int64")
 
 
-def _check_field_order(name: str, order: Any) -> None:
+def _check_field_order(name, order):
     if order is not None:
         raise NotImplementedError(f"np.{name}: order= names fields, which arrays here do not have")
 
 
-def read(x: Any, name: str) -> onp.ndarray:
-    """The values of an array; waits. NotImplementedForSymbol in a trace, where there are none."""
-    if isinstance(check_array(name, x), Symbol):
-        raise NotImplementedForSymbol(f"np.{name}")
-    return x.asnumpy()
-
-
-def nonzero(a: Any) -> tuple[Any, ...]:
+def nonzero(a):
     """The coordinates of the elements that are not zero, an int64 array for each axis; waits."""
     return tuple(array(part, ctx=a.ctx) for part in onp.nonzero(onp.atleast_1d(read(a, "nonzero"))))
 
 
-def unique(
-    ar: Any, return_index: bool = False, return_inverse: bool = False,
-    return_counts: bool = False, axis: int | None = None,
-) -> Any:  # fmt: skip
+def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None):
     """The distinct elements in ascending order, with their first positions, the positions in the
     result, and counts if asked for; waits."""
-    of_numpy: Any = onp.unique
-    found = of_numpy(read(ar, "unique"), return_index, return_inverse, return_counts, axis)
-    wrapped = [array(part, ctx=ar.ctx) for part in (found if isinstance(found, tuple) else [found])]
-    return tuple(wrapped) if isinstance(found, tuple) else wrapped[0]
+    found = onp.unique(read(ar, "unique"), return_index, return_inverse, return_counts, axis)
+    if isinstance(found, tuple):
+        return tuple(array(part, ctx=ar.ctx) for part in found)
+    return array(found, ctx=ar.ctx)
 
 
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: Array, k=0):
     """A matrix with `v` on diagonal k; of a matrix that diagonal, empty outside of the matrix."""
-    return diagonal(v, k) if len(check_array("diag", v).shape) > 1 else registry["diag"](v, k=k)
+    return diagonal(v, k) if v.ndim > 1 else registry["diag"](v, k=k)
 
 
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: Array, offset=0, axis1=0, axis2=1):
     """The diagonal of two axes, as the last axis; empty outside of the matrix."""
-    ndim = len(check_array("diagonal", a).shape)
-    rows, columns = (a.shape[normalize_axis(axis, ndim)] for axis in (axis1, axis2))
+    rows, columns = (a.shape[normalize_axis(axis, a.ndim)] for axis in (axis1, axis2))
     k = min(max(int(offset), -rows), columns)  # `diag` refuses others
     return registry["diag"](a, k=k, axis1=axis1, axis2=axis2)
 
 
-def diagflat(array_like: Any, k: int = 0) -> Any:
+def diagflat(array_like: Array, k=0):
     """A matrix with the flat elements on diagonal k."""
     return diag(ravel(array_like), k)
 
 
-def _triangle(name: str) -> Callable[..., Any]:
-    def function(m: Any, k: int = 0) -> Any:
-        check_array(name, m)
-        rows, columns = (*m.shape, *m.shape)[-2:]
-        mask = array(getattr(onp, name)(onp.ones((rows, columns), bool), k), ctx=m.ctx)
-        return where(mask, m, 0)
-
-    side = "lower" if name == "tril" else "upper"
-    return named(function, __name__, name, f"The {side} triangle, from diagonal k.")
+def _lower(m, k):
+    """True on and below diagonal k of a matrix of the last two axes."""
+    rows, columns = (*m.shape, *m.shape)[-2:]
+    return array(onp.tri(rows, columns, k, bool), ctx=m.ctx)
 
 
-tril, triu = _triangle("tril"), _triangle("triu")
+def tril(m: Array, k=0):
+    """The lower triangle, from diagonal k."""
+    return where(_lower(m, k), m, 0)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = "float32", ctx: Any = None) -> Any:
+def triu(m: Array, k=0):
+    """The upper triangle, from diagonal k."""
+    return where(_lower(m, k - 1), 0, m)
+
+
+def tri(N, M=None, k=0, dtype="float32", ctx=None):
     """Ones on and below diagonal k."""
-    return array(onp.tri(N, M, k), dtype=dtype, ctx=ctx)
+    return array(onp.tri(N, M, k), dtype, ctx)
 
 
-def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+def delete(arr: Array, obj, axis=None):
     """Without the elements at `obj` (an int, a slice, a list) along `axis` or, flat, without."""
-    check_array("delete", arr)
     if axis is None:
         arr, axis = ravel(arr), 0
-    obj = read(obj, "delete").astype(int) if isinstance(obj, Value) else obj
+    obj = read(obj, "delete").astype(int) if is_array(obj) else obj
     kept = onp.delete(onp.arange(arr.shape[axis]), obj)
-    return arr[along(normalize_axis(axis, len(arr.shape)), kept)]
+    return arr[along(normalize_axis(axis, arr.ndim), kept)]
 
 
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(a: Array, n=1, axis=-1, prepend=None, append=None):
     """Differences of neighbours along `axis`, n times."""
     if prepend is not None or append is not None:
-        raise NotImplementedError(
-            "np.diff: prepend and append are not supported; concatenate first"
-        )
-    axis = normalize_axis(axis, len(check_array("diff", a).shape))
+        raise NotImplementedError("np.diff: no prepend and append; concatenate first")
+    axis = normalize_axis(axis, a.ndim)
     for _ in range(n):
-        later, earlier = (a[along(axis, part)] for part in (slice(1, None), slice(None, -1)))
-        a = ELEMENTWISE["subtract"](later, earlier)
+        a = a[along(axis, slice(1, None))] - a[along(axis, slice(None, -1))]
     return a
 
 
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: Array, to_end=None, to_begin=None):
     """`diff` of the flat array, between `to_begin` and `to_end`."""
-    parts = [diff(ravel(check_array("ediff1d", ary)))]
-    for place, more in ((0, to_begin), (len(parts), to_end)):
-        if more is not None:
-            more = more if isinstance(more, Value) else array(more, dtype_of(ary), ary.ctx)
-            parts.insert(place if not place else len(parts), ravel(more))
+    ends = [to_begin, to_end]
+    ends = [array(x, ary.dtype, ary.ctx) if x is not None and not is_array(x) else x for x in ends]
+    parts = [x.ravel() for x in (ends[0], diff(ravel(ary)), ends[1]) if x is not None]
     return concatenate(parts) if len(parts) > 1 else parts[0]
 
 
-def indices(dimensions: Any, dtype: Any = "int32", ctx: Any = None) -> Any:
+def indices(dimensions, dtype="int32", ctx=None):
     """The coordinates of each element of a grid: shape (number of axes, *dimensions)."""
-    return array(onp.indices(tuple(dimensions)), dtype=dtype, ctx=ctx)
+    return array(onp.indices(tuple(dimensions)), dtype, ctx)
 
 
-def genfromtxt(*args: Any, **kwargs: Any) -> Any:
+def genfromtxt(*args, **kwargs):
     """`numpy.genfromtxt` as an array."""
     return array(onp.genfromtxt(*args, **kwargs))
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x, weights=None, minlength=0):
     """How often each number occurs, or the sum of its weights; waits."""
     places = read(x, "bincount")
     if weights is None:
         return array(onp.bincount(places, minlength=minlength), ctx=x.ctx)
-    sums = onp.bincount(places, read(weights, "bincount"), minlength)
-    return array(sums, dtype_of(weights), x.ctx)
+    return array(onp.bincount(places, read(weights, "bincount"), minlength), weights.dtype, x.ctx)
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a):
     """The sizes of the axes."""
     return onp.shape(a) if is_number(a) or isinstance(a, (list, tuple)) else tuple(a.shape)
 
 
-def may_share_memory(a: Any, b: Any, max_work: int | None = None) -> bool:
+def may_share_memory(a, b, max_work=None):
     """True if two arrays have the same memory, or one is a view of the other's."""
     return a._chunk is b._chunk
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        where, take, take_along_axis, sort, argsort, nonzero, unique, diag, diagonal, diagflat,
-        tril, triu, tri, delete, diff, ediff1d, indices, genfromtxt, bincount, shape,
-        may_share_memory,
-    )
-}  # fmt: skip
-FUNCTIONS["shares_memory"] = may_share_memory
+shares_memory = may_share_memory

@@ -14,8 +14,6 @@ what turns NumPy's rules into theirs:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
 from typing import Any, TypeGuard
 
 import numpy as onp
@@ -23,6 +21,7 @@ import numpy as onp
 from d2lmini.bfloat16 import is_float
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.fluent import NUMBERS
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 
 FLOAT32 = onp.dtype("float32")
 
@@ -50,43 +49,38 @@ def check_array(name: str, x: Any) -> Any:
     raise TypeError(f"np.{name}: expected an np.ndarray, got {kind}{hint}")
 
 
-def dtype_of(x: Any) -> onp.dtype:
-    """The NumPy dtype of a value."""
-    return x._spec.dtype
+def read(x: Any, name: str) -> onp.ndarray:
+    """The values of an array; waits. NotImplementedForSymbol in a trace, where there are none."""
+    if isinstance(check_array(name, x), Symbol):
+        raise NotImplementedForSymbol(f"np.{name}")
+    return x.asnumpy()
 
 
 def as_type(x: Any, dtype: Any) -> Any:
     """`x` converted to `dtype`, or `x` itself if it has that dtype."""
-    if dtype is None or onp.dtype(dtype) == dtype_of(x):
+    if dtype is None or onp.dtype(dtype) == x._spec.dtype:
         return x
     return registry["Cast"](x, dtype=onp.dtype(dtype))
 
 
-def common_dtype(name: str, dtypes: Sequence[onp.dtype]) -> onp.dtype:
-    """The dtype of a result: the widest float, else the widest integer.
+def promote(name: str, *arrays: Any) -> list[Any]:
+    """The arrays in their common dtype: the widest float, else the widest integer.
 
     As in MXNet, integers do not widen a float: int64 and float16 give float16. TypeError for int8
     and uint8, for which no dtype is left that arrays here have."""
-    floats = [dtype for dtype in dtypes if is_float(dtype)]
-    if floats:
-        return max(floats, key=lambda dtype: dtype.itemsize)
-    result = onp.result_type(*dtypes)
-    if result == "int16":
-        raise TypeError(f"np.{name}: int8 and uint8 have no common dtype; convert one with astype")
-    return result
-
-
-def promote(name: str, *arrays: Any) -> list[Any]:
-    """The arrays in their common dtype."""
     if all(x._spec.dtype is arrays[0]._spec.dtype for x in arrays):
         return list(arrays)
-    dtype = common_dtype(name, [dtype_of(x) for x in arrays])
-    return [as_type(x, dtype) for x in arrays]
+    dtypes = [x._spec.dtype for x in arrays]
+    floats = [dtype for dtype in dtypes if is_float(dtype)]
+    widest = max(floats, key=lambda dtype: dtype.itemsize) if floats else onp.result_type(*dtypes)
+    if widest == "int16":
+        raise TypeError(f"np.{name}: int8 and uint8 have no common dtype; convert one with astype")
+    return [as_type(x, widest) for x in arrays]
 
 
 def as_float(x: Any) -> Any:
     """`x`; integers and bool as float32."""
-    return x if is_float(dtype_of(x)) else as_type(x, FLOAT32)
+    return x if is_float(x._spec.dtype) else as_type(x, FLOAT32)
 
 
 def beside(x: Any, number: Any) -> tuple[Any, Any]:
@@ -122,8 +116,8 @@ def constant(value: Any, like: Any) -> Any:
     """A number as an array in the shape and with the device of `like`, in the dtype that it has
     `beside` it: a value of a graph in a trace, like any other result."""
     like, value = beside(like, value)
-    zeros = registry["zeros_like"](as_type(like, "uint8") if dtype_of(like).kind == "b" else like)
-    return as_type(value - zeros, dtype_of(like))  # not zeros + value, which loses -0.0
+    zeros = registry["zeros_like"](as_type(like, "uint8") if like._spec.dtype.kind == "b" else like)
+    return as_type(value - zeros, like._spec.dtype)  # not zeros + value, which loses -0.0
 
 
 def at_least_1d(x: Any) -> Any:
@@ -138,13 +132,13 @@ def fill(out: Any, result: Any) -> Any:
         return result
     if out.shape != result.shape:
         raise ValueError(f"out= has shape {out.shape}, the result is {result.shape}")
-    given, kept = ("biuf".find(dtype_of(x).kind) for x in (result, out))
+    given, kept = ("biuf".find(x._spec.dtype.kind) for x in (result, out))
     if given > max(kept, 2) or given > 0 == kept:
         raise TypeError(
-            f"an array of {dtype_of(out)} cannot take a result of {dtype_of(result)} in place; "
+            f"an array of {out._spec.dtype} cannot take a result of {result.dtype} in place; "
             "write x = x / y instead of x /= y, or convert with astype first"
         )
-    invoke(registry["_copy"], (as_type(result, dtype_of(out)),), {}, out)
+    invoke(registry["_copy"], (as_type(result, out._spec.dtype),), {}, out)
     return out
 
 
@@ -153,14 +147,3 @@ def full_shape(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (int, onp.integer)):
         return (int(shape),)
     return tuple(int(n) for n in shape)
-
-
-def infer_size(shape: Sequence[int], size: int) -> tuple[int, ...]:
-    """`shape` with its -1 replaced, for an array of `size` elements; ValueError if none fits."""
-    known = [int(n) for n in shape]
-    if known.count(-1) == 1:
-        rest = -prod(known)
-        known[known.index(-1)] = size // rest if rest else 0
-    if prod(known) != size or any(n < 0 for n in known):
-        raise ValueError(f"cannot reshape array of size {size} into shape {tuple(shape)}")
-    return tuple(known)

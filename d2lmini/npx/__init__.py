@@ -16,39 +16,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini import context as _context
+from d2lmini import util as _util
 from d2lmini.base import missing_attribute
-from d2lmini.context import (
-    Context,
-    cpu,
-    cpu_pinned,
-    current_context,
-    gpu,
-    gpu_memory_info,
-    num_gpus,
-)
 from d2lmini.ndarray import waitall
 from d2lmini.npx import random
-from d2lmini.npx.files import load, save
 from d2lmini.npx.functions import FUNCTIONS
-from d2lmini.util import (
-    is_np_array,
-    is_np_shape,
-    np_array,
-    np_shape,
-    reset_np,
-    set_np,
-    use_np,
-    use_np_array,
-    use_np_shape,
-)
 
-__all__ = [
-    "Context", "cpu", "cpu_pinned", "current_context", "gpu", "gpu_memory_info", "is_np_array",
-    "is_np_shape", "load", "np_array", "np_shape", "num_gpus", "random", "reset_np", "save",
-    "set_np", "use_np", "use_np_array", "use_np_shape", "waitall", *FUNCTIONS,
-]  # fmt: skip
+#: Devices and switches.
+_SAME = {
+    _context: "Context cpu cpu_pinned current_context gpu gpu_memory_info num_gpus",
+    _util: """is_np_array is_np_shape np_array np_shape reset_np set_np use_np use_np_array
+        use_np_shape""",
+}
+_OTHERS = {name: getattr(module, name) for module, names in _SAME.items() for name in names.split()}
+__all__ = ["random", "waitall", *_OTHERS, *FUNCTIONS]
 
-globals().update(FUNCTIONS)
+globals().update(_OTHERS, **FUNCTIONS)
 
 
 def __getattr__(name: str) -> Any:

@@ -22,10 +22,11 @@ import numpy as np
 from d2lmini import files
 from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
-from d2lmini.graph.ir import topological
+from d2lmini.graph.ir import variables_of
 from d2lmini.ndarray import NDArray, load
-from d2lmini.onnx.graph import export, predicting
+from d2lmini.onnx.graph import export, labels_of
 from d2lmini.onnx.writer import Sizes, package
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import as_dtype, registry
 from d2lmini.symbol import Symbol
 
@@ -73,7 +74,7 @@ def export_model(
     types = input_type if input_type is not None else in_types
     types = list(types) if isinstance(types, (list, tuple)) else [types] * len(names)
     inputs = {n: (s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
-    model = export(symbol, arrays, inputs, opset_version or 17)
+    model = export(lambda batch: (symbol, arrays), inputs, opset_version or 17)
     if run_shape_inference:
         model = package().shape_inference.infer_shapes(model)
     return save_model(model, onnx_file_path, verbose)
@@ -91,7 +92,8 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
 
 def get_operator_support() -> list[str]:
     """Names of the ops that can be written."""
-    return sorted({op.name for op in registry.values() if op.onnx is not None})
+    ops = registry.values()
+    return sorted({op.name for op in ops if op.onnx is not None or isinstance(op, Composed)})
 
 
 def _load_symbol(source: Any) -> Symbol:
@@ -119,5 +121,8 @@ def _any_size(shapes: list[tuple], dynamic: Sequence[Sequence[Any]] | None) -> l
 
 def _inputs_of(symbol: Symbol, arrays: Mapping[str, Any]) -> list[str]:
     """Variables that are no parameters, without the labels that only training asks for."""
-    nodes = topological(predicting(symbol._entries))
-    return [node.name for node in nodes if node.op is None and node.name not in arrays]
+    labels = labels_of(symbol._entries)
+    return [
+        node.name for node in variables_of(symbol._entries)
+        if node.name not in arrays and node not in labels
+    ]  # fmt: skip

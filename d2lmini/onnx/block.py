@@ -16,7 +16,7 @@ from d2lmini.base import MXNetError
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.graph.symbolic_trace import SymbolicTrace, input_names, plain
 from d2lmini.ndarray import NDArray
-from d2lmini.onnx.graph import export_any
+from d2lmini.onnx.graph import export
 from d2lmini.onnx.writer import Sizes
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.symbol import Symbol
@@ -65,5 +65,5 @@ def export_onnx(
 
     with autograd.pause(train_mode=False):
         block(*inputs)  # sizes that are not known yet follow from a call
-        model = export_any(at, shapes, opset)
+        model = export(at, shapes, opset)
     return onnx.save_model(model, path)

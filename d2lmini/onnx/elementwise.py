@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from math import log, pi
 from typing import Any
@@ -26,18 +27,45 @@ def _dropout(w: Writer, node: Node, x: str) -> str:
     return w.add("Identity", x)
 
 
-#: Ours -> (operator of ONNX, constant on its right).
-_WITH_CONSTANT = {
-    "degrees": ("Mul", 180 / pi),
-    "radians": ("Mul", pi / 180),
-    "square": ("Pow", 2),
+#: Ours -> its value in ONNX's operators, of x and of `c`, which makes a constant of x's dtype.
+_COMPOSITIONS: dict[str, Callable[[Writer, str, Callable[[float], str]], str]] = {
+    "degrees": lambda w, x, c: w.add("Mul", x, c(180 / pi)),
+    "radians": lambda w, x, c: w.add("Mul", x, c(pi / 180)),
+    "square": lambda w, x, c: w.add("Pow", x, c(2)),
+    "rsqrt": lambda w, x, c: w.add("Reciprocal", w.add("Sqrt", x)),
+    "expm1": lambda w, x, c: w.add("Sub", w.add("Exp", x), c(1)),
+    "log1p": lambda w, x, c: w.add("Log", w.add("Add", x, c(1))),
+    "log2": lambda w, x, c: _settle(w, w.add("Div", w.add("Log", x), c(log(2)))),
+    "log10": lambda w, x, c: _settle(w, w.add("Div", w.add("Log", x), c(log(10)))),
+    "cbrt": lambda w, x, c: _settle(w, _cube_root(w, x)),
+    "rcbrt": lambda w, x, c: _settle(w, w.add("Reciprocal", _cube_root(w, x))),
+    "trunc": lambda w, x, c: _by_size(w, x, w.add("Floor", w.add("Abs", x))),
+    "fix": lambda w, x, c: _by_size(w, x, w.add("Floor", w.add("Abs", x))),
+    "round": lambda w, x, c: _by_size(w, x, w.add("Floor", w.add("Add", w.add("Abs", x), c(0.5)))),
+    "rint": lambda w, x, c: w.add("Ceil", w.add("Sub", x, c(0.5))),
 }
 
 
-@converts(*_WITH_CONSTANT)
-def _with_constant(w: Writer, node: Node, x: str) -> str:
-    operator, value = _WITH_CONSTANT[w.op_name]
-    return w.add(operator, x, w.number(value, _floating(w) if value % 1 else w.x.dtype))
+@converts(*_COMPOSITIONS)
+def _composed(w: Writer, node: Node, x: str) -> str:
+    return _COMPOSITIONS[w.op_name](w, x, lambda value: w.number(value, w.x.dtype))
+
+
+def _by_size(w: Writer, x: str, size: str) -> str:
+    """The number with the sign of x and this absolute value."""
+    return w.add("Mul", w.add("Sign", x), size)
+
+
+def _cube_root(w: Writer, x: str) -> str:
+    return _by_size(w, x, w.add("Pow", w.add("Abs", x), w.number(1 / 3, w.x.dtype)))
+
+
+def _settle(w: Writer, y: str) -> str:
+    """Of whole numbers: what is just below 3, by an error of rounding, is 3 and is cut to 3."""
+    if w.wide != np.float64:
+        return y
+    steps = w.number(2**34, w.wide)
+    return w.add("Div", w.add("Round", w.add("Mul", y, steps)), steps)
 
 
 @converts("relu")
@@ -49,63 +77,6 @@ def _relu(w: Writer, node: Node, x: str) -> str:
 @converts("add_n")
 def _add_n(w: Writer, node: Node, *xs: str) -> str:
     return reduce(lambda a, b: w.add("Add", a, b), xs)
-
-
-@converts("rsqrt")
-def _rsqrt(w: Writer, node: Node, x: str) -> str:
-    return w.add("Reciprocal", w.add("Sqrt", x))
-
-
-def _settle(w: Writer, y: str) -> str:
-    """Of whole numbers: what is just below 3, by an error of rounding, is 3 and is cut to 3."""
-    if w.wide != np.float64:
-        return y
-    steps = w.number(2**34, w.wide)
-    return w.add("Div", w.add("Round", w.add("Mul", y, steps)), steps)
-
-
-@converts("cbrt", "rcbrt")
-def _cbrt(w: Writer, node: Node, x: str) -> str:
-    size = w.add("Pow", w.add("Abs", x), w.number(1 / 3, w.x.dtype))
-    y = w.add("Mul", w.add("Sign", x), size)
-    return _settle(w, y if w.op_name == "cbrt" else w.add("Reciprocal", y))
-
-
-@converts("expm1")
-def _expm1(w: Writer, node: Node, x: str) -> str:
-    return w.add("Sub", w.add("Exp", x), w.number(1, w.x.dtype))
-
-
-@converts("log1p")
-def _log1p(w: Writer, node: Node, x: str) -> str:
-    return w.add("Log", w.add("Add", x, w.number(1, w.x.dtype)))
-
-
-@converts("log2", "log10")
-def _log_to_base(w: Writer, node: Node, x: str) -> str:
-    base = 2 if w.op_name == "log2" else 10
-    return _settle(w, w.add("Div", w.add("Log", x), w.number(log(base), w.x.dtype)))
-
-
-@converts("trunc", "fix")
-def _trunc(w: Writer, node: Node, x: str) -> str:
-    return w.add("Mul", w.add("Sign", x), w.add("Floor", w.add("Abs", x)))
-
-
-@converts("round")
-def _round(w: Writer, node: Node, x: str) -> str:
-    half = w.number(0.5, w.x.dtype)
-    return w.add("Mul", w.add("Sign", x), w.add("Floor", w.add("Add", w.add("Abs", x), half)))
-
-
-@converts("rint")
-def _rint(w: Writer, node: Node, x: str) -> str:
-    return w.add("Ceil", w.add("Sub", x, w.number(0.5, w.x.dtype)))
-
-
-@converts("hard_sigmoid")
-def _hard_sigmoid(w: Writer, node: Node, x: str) -> str:
-    return w.add("HardSigmoid", x, alpha=node.attrs["alpha"], beta=node.attrs["beta"])
 
 
 @converts("clip")

@@ -2,10 +2,11 @@
 
 The steps, each a function below:
 
-    predicting    losses at the end become what they show when a net predicts; labels are not asked
-    sized         the graph with the shapes for which it is written, and which of them may vary
-    folded        what depends on parameters alone is computed here, by our own ops
-    written       a converter for each other node
+    typed         the graph with the shapes for which it is written, and formulas for composed ops;
+                  a loss at the end becomes what it shows when a net predicts, without its label
+    infer_sizes   which of the shapes may vary
+    write_nodes   what depends on parameters alone is computed here, by our own ops; a converter
+                  for each other node
     model_of      the protocol buffers
 
 That a batch may have any size is found out by looking: the graph is made and sized for several
@@ -21,6 +22,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.errstate import run_quietly
+from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topological, transform
 from d2lmini.graph.typed import infer_types
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
@@ -34,8 +36,10 @@ from d2lmini.onnx.writer import (
     package,
     tensor_type,
 )
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
+from d2lmini.symbol.infer import shapes_of
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
 
@@ -58,31 +62,14 @@ At = Callable[[int], tuple[Symbol, Arrays]]
 #: Arithmetic beside that of families and functions of one array.
 _ARITHMETIC = ("sum", "mean", "prod", "max", "min", "dot", "batch_dot", "add_n", "clip")
 
-#: Training's last op -> what it shows.
-_SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
-    "LinearRegressionOutput": ("_copy", {}),
-    "MAERegressionOutput": ("_copy", {}),
-    "LogisticRegressionOutput": ("sigmoid", {}),
-}
 
+def export(at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17) -> Any:
+    """The ONNX model of a net, whose graph, with the values of its parameters and auxiliary states
+    by name, is `at(batch)`.
 
-def export(
-    symbol: Symbol, params: Arrays, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17,
-    producer: str = "d2lmini",
-) -> Any:  # fmt: skip
-    """The ONNX model of a Symbol.
-
-    params: values of its parameters and auxiliary states by name. inputs: (shape, dtype) of its
-    other variables; a size of None may be any. MXNetError, naming node and op, for what cannot be
-    said in ONNX; ImportError without the package `onnx`.
+    inputs: (shape, dtype) of its other variables; a size of None may be any. MXNetError, naming
+    node and op, for what cannot be said in ONNX; ImportError without the package `onnx`.
     """
-    return export_any(lambda batch: (symbol, params), inputs, opset, producer)
-
-
-def export_any(
-    at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int, producer: str = "d2lmini"
-) -> Any:
-    """The same of a net whose graph and arrays are `at(batch)`."""
     package()
     if opset not in IR_VERSIONS:
         raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
@@ -91,26 +78,13 @@ def export_any(
     symbol, params, outputs = infer_sizes(w, at, inputs)
     names = write_nodes(w, outputs, params)
     shown = _rename_outputs(w, [names[entry] for entry in outputs], symbol.list_outputs())
-    return model_of(w, outputs, shown, inputs, producer)
+    return model_of(w, outputs, shown, inputs)
 
 
-def predicting(entries: Sequence[Entry]) -> list[Entry]:
-    """The graph without the losses that Symbols of training end in."""
-
-    def rule(node: Node, inputs: Inputs) -> Node | None:
-        if node.op is None:
-            return None
-        if node.op.name == "SoftmaxOutput":
-            name, words = "softmax", {"axis": -1 if node.attrs["preserve_shape"] else 1}
-        elif node.op.name in _SHOWN:
-            name, words = _SHOWN[node.op.name]
-        else:
-            return None
-        op = registry[name]
-        attrs = op.bind_attributes((), dict(words), 0)
-        return node.replace(op=op, inputs=inputs[:1], attrs=attrs, specs=None)
-
-    return transform(entries, rule)
+def labels_of(entries: Sequence[Entry]) -> set[Node]:
+    """The variables that only training asks for: what losses compare their data with."""
+    losses = [node for node in topological(entries) if node.op is not None and node.op.is_loss]
+    return {e[0] for node in losses for e in node.inputs[1:] if e is not None and e[0].op is None}
 
 
 def typed(
@@ -118,7 +92,8 @@ def typed(
     batch: int,
 ) -> list[Entry]:  # fmt: skip
     """The graph with its shapes, for a size of the batch."""
-    entries = predicting(in_mxnet_words(symbol._entries, others=True))
+    entries = in_mxnet_words(symbol._entries, others=True)
+    labels = labels_of(entries)
     specs = {}
     for node in topological(entries):
         if node.op is not None:
@@ -128,12 +103,28 @@ def typed(
         elif node.name in inputs:
             shape, dtype = inputs[node.name]
             specs[node] = Spec(tuple(batch if n is None else n for n in shape), dtype)
-        else:
+        elif node not in labels:
             raise MXNetError(
                 f"export to ONNX: variable {node.name!r} is neither a parameter nor an input: "
                 "give its value or its shape"
             )
-    return infer_types(entries, specs, training=False)[1]
+    shapes = shapes_of(entries, {node: spec.shape for node, spec in specs.items()})
+    specs |= {n: Spec(shapes[n, 0] or (), "float32") for n in labels if n not in specs}
+    return write_formulas(infer_types(entries, specs, training=False)[1])
+
+
+def write_formulas(entries: list[Entry]) -> list[Entry]:
+    """The graph with the formulas of those composed ops that have no converter."""
+
+    def is_formula(node: Node) -> bool:
+        return isinstance(node.op, Composed) and node.op.onnx is None
+
+    def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
+        return expand(node, inputs) if is_formula(node) else None
+
+    while any(map(is_formula, topological(entries))):  # formulas call composed ops
+        entries = transform(entries, rule)
+    return entries
 
 
 def infer_sizes(
@@ -293,7 +284,7 @@ def _rename_outputs(w: Writer, values: list[str], wanted: list[str]) -> list[str
 
 def model_of(
     w: Writer, outputs: Sequence[Entry], shown: Sequence[str],
-    inputs: Mapping[str, tuple[Sizes, Any]], producer: str,
+    inputs: Mapping[str, tuple[Sizes, Any]],
 ) -> Any:  # fmt: skip
     """The model, checked by onnx's own checker."""
     onnx = package()
@@ -316,7 +307,7 @@ def model_of(
     constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]
     graph = helper.make_graph(nodes, "net", ins, outs, constants)
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name=producer,
+        graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name="d2lmini",
         ir_version=IR_VERSIONS[w.opset],
     )  # fmt: skip
     try:

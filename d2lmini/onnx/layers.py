@@ -269,20 +269,14 @@ def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
     return w.add("LeakyRelu", x, alpha=a["slope"])
 
 
-@converts("softmax", "log_softmax", "softmin")
+@converts("softmax", "log_softmax")
 def _softmax(w: Writer, node: Node, x: str, *length: str) -> str:
     a, spec = node.attrs, w.x
     if length:
         raise w.problem("lengths have no converter; mask with where before")
     out = w.y.dtype
     x = x if out == spec.dtype else w.cast(x, out)
-    x = w.add("Neg", x) if w.op_name == "softmin" else x
     if a["temperature"]:
         x = w.add("Div", x, w.number(a["temperature"], out))
     operator = "LogSoftmax" if w.op_name == "log_softmax" else "Softmax"
     return w.add(operator, x, axis=a["axis"])
-
-
-@converts("SoftmaxActivation")
-def _softmax_activation(w: Writer, node: Node, x: str) -> str:
-    return w.add("Softmax", x, axis=1 if node.attrs["mode"] == "channel" else -1)

@@ -41,20 +41,15 @@ def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
     return w.reshape_to(x, w.y.shape)
 
 
-@converts("transpose")
+@converts("transpose", "swapaxes")
 def _transpose(w: Writer, node: Node, x: str) -> str:
-    order = node.attrs["axes"] or range(len(w.x.shape))[::-1]
-    if len(order) < 2:
-        return w.add("Identity", x)
-    return w.transpose(x, *(a % len(order) for a in order))
-
-
-@converts("swapaxes")
-def _swapaxes(w: Writer, node: Node, x: str) -> str:
     order = list(range(len(w.x.shape)))
-    a, b = node.attrs["dim1"], node.attrs["dim2"]
-    order[a], order[b] = order[b], order[a]
-    return w.transpose(x, *order)
+    if w.op_name == "swapaxes":
+        a, b = node.attrs["dim1"], node.attrs["dim2"]
+        order[a], order[b] = order[b], order[a]
+    else:
+        order = [order[a] for a in node.attrs["axes"] or order[::-1]]
+    return w.transpose(x, *order) if order else w.add("Identity", x)
 
 
 @converts("broadcast_to", "broadcast_axis", "broadcast_like")
@@ -125,17 +120,17 @@ def slice_axis(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) ->
     return w.add("Slice", x, *(w.shape(list(v)) for v in (begins, ends, axes, steps)))
 
 
-@converts("slice")
+@converts("slice", "slice_axis", "reverse")
 def _slice(w: Writer, node: Node, x: str) -> str:
-    begin, end = node.attrs["begin"], node.attrs["end"]
-    step = node.attrs["step"] or (1,) * len(begin)
-    return slice_axis(w, x, begin, end, step, range(len(begin)))
-
-
-@converts("slice_axis")
-def _slice_axis(w: Writer, node: Node, x: str) -> str:
-    axis = _axis(w, node)
-    return slice_axis(w, x, (node.attrs["begin"],), (node.attrs["end"],), (1,), (axis,))
+    a = node.attrs
+    if w.op_name == "slice":
+        step = a["step"] or (1,) * len(a["begin"])
+        return slice_axis(w, x, a["begin"], a["end"], step, range(len(a["begin"])))
+    if w.op_name == "slice_axis":
+        return slice_axis(w, x, (a["begin"],), (a["end"],), (1,), (_axis(w, node),))
+    axes = (a["axis"],) if isinstance(a["axis"], int) else a["axis"]
+    nothing = (None,) * len(axes)
+    return slice_axis(w, x, nothing, nothing, (-1,) * len(axes), axes)
 
 
 @converts("slice_like")
@@ -143,14 +138,6 @@ def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
     n = len(w.y.shape)
     begins, ends = w.array([0] * n), w.shape(w.y.shape)
     return w.add("Slice", x, begins, ends, w.array(list(range(n))))
-
-
-@converts("reverse")
-def _reverse(w: Writer, node: Node, x: str) -> str:
-    axes = node.attrs["axis"]
-    axes = (axes,) if isinstance(axes, int) else axes
-    nothing = (None,) * len(axes)
-    return slice_axis(w, x, nothing, nothing, (-1,) * len(axes), axes)
 
 
 @converts("split", "split_v2")
@@ -169,13 +156,10 @@ def _split(w: Writer, node: Node, x: str) -> Any:
     return ys
 
 
-@converts("concat", "_rnn_param_concat")
+@converts("concat", "_rnn_param_concat", "stack")
 def _concat(w: Writer, node: Node, *xs: str) -> str:
-    return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
-
-
-@converts("stack")
-def _stack(w: Writer, node: Node, *xs: str) -> str:
+    if w.op_name != "stack":
+        return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
     axis = _axis(w, node, extra=1)
     return w.add("Concat", *(w.unsqueeze(x, axis) for x in xs), axis=axis)
 
@@ -278,7 +262,7 @@ def _arg(w: Writer, node: Node, x: str) -> str:
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tuple[str, str]:
+def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> Any:
     if node.attrs["axis"] is None:
         count = w.add("Size", x)
         x, axis = w.reshape_to(x, (-1,)), 0
@@ -287,21 +271,14 @@ def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> tup
         count = w.size(w.x.shape[axis])
     if k > 0:
         count = w.add("Min", count, w.array(k))
-    values, places = w.add(
-        "TopK", x, w.unsqueeze(count, 0), axis=axis, largest=int(not ascending), outputs=2
-    )
-    return values, places
+    largest = int(not ascending)
+    return w.add("TopK", x, w.unsqueeze(count, 0), axis=axis, largest=largest, outputs=2)
 
 
-@converts("sort")
+@converts("sort", "argsort")
 def _sort(w: Writer, node: Node, x: str) -> str:
-    return _sort_or_topk(w, node, x, 0, node.attrs["is_ascend"])[0]
-
-
-@converts("argsort")
-def _argsort(w: Writer, node: Node, x: str) -> str:
-    places = _sort_or_topk(w, node, x, 0, node.attrs["is_ascend"])[1]
-    return w.cast(places, node.attrs["dtype"])
+    values, places = _sort_or_topk(w, node, x, 0, node.attrs["is_ascend"])
+    return values if w.op_name == "sort" else w.cast(places, node.attrs["dtype"])
 
 
 @converts("topk")

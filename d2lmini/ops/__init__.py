@@ -1,8 +1,8 @@
 """Every operation, declared once: importing this package fills the registry.
 
 `core` defines what an op is. The families follow in an order in which they can be read; modules
-import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `fluent`
-comes last: it derives the operators and methods of values from the ops declared before.
+import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `methods`
+comes last: it derives the methods of values from the ops declared before.
 
 >>> from d2lmini.ops.core import registry
 >>> registry["exp"]
@@ -19,9 +19,10 @@ from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients 
 from d2lmini.ops import amp_casts  # the casts of mixed precision
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
+from d2lmini.ops import fluent  # operators and functions of values
+from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
-from d2lmini.ops import bits  # and, or, xor, not of integers and bool
 from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many
@@ -60,8 +61,8 @@ from d2lmini.ops import im2col  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
-from d2lmini.ops import rnn_layer  # a single layer as an op, for cells
-from d2lmini.ops import rnn  # RNN: several layers
+from d2lmini.ops import rnn_steps  # the gradient of a layer step by step, to be recorded
+from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 
 # random numbers
 from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuffle
@@ -73,4 +74,4 @@ from d2lmini.ops import update_norms  # lamb_update_phase1, multi_lars, all_fini
 from d2lmini.ops import update_multi  # one task for all parameters
 from d2lmini.ops import compress  # gradients in 2 bits
 
-from d2lmini.ops import fluent  # operators, functions and methods of values
+from d2lmini.ops import methods  # x.sum(), x.reshape(...)

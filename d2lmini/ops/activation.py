@@ -25,9 +25,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional
-from d2lmini.ops.chunking import place, share
-from d2lmini.ops.core import Number, Shape, Spec, op, registry
-from d2lmini.ops.distributions import draw
+from d2lmini.ops.chunking import place
+from d2lmini.ops.composed import composed
+from d2lmini.ops.core import Number, Shape, Spec, invoke, op, registry
 from d2lmini.ops.elementwise import beside_number
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
@@ -83,9 +83,7 @@ def _(gg, g, output):
     return sigmoid_backward(gg, output), gg * g * (1 - 2 * output)
 
 
-tanh = unary(
-    "tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh", fast=True
-)
+tanh = unary("tanh", "sinh(data) / cosh(data).", lambda g, y: tanh_backward(g, y), 12, "Tanh")
 
 
 @op("_tanh_backward", flops=3, elementwise=True)
@@ -121,7 +119,7 @@ def _floats_only(data: Spec, **_attrs: Any) -> Spec:
     return data
 
 
-@op(infer=_floats_only, flops=4, elementwise=True)
+@op(infer=_floats_only, flops=4, elementwise=True, onnx="HardSigmoid(alpha, beta)")
 def hard_sigmoid(xp, data, *, alpha: float = 0.2, beta: float = 0.5, out=None):
     """max(0, min(1, alpha * data + beta)); floats only."""
 
@@ -226,18 +224,6 @@ def _log1p_of_small(xp: Any, x: Any) -> Any:
     return u
 
 
-def _expm1_of_negative(xp: Any, x: Any) -> None:
-    """exp(x) - 1 of x up to 0, in place: 2 t / (1 - t) with t = tanh(x / 2)."""
-    if not _has_slow_ufuncs(xp, x):
-        xp.expm1(x, out=x)
-        return
-    x *= x.dtype.type(0.5)
-    xp.tanh(x, out=x)
-    rest = x.dtype.type(1) - x
-    x += x
-    x /= rest
-
-
 def _has_slow_ufuncs(xp: Any, x: Any) -> bool:
     return xp is np and x.dtype.char in "fd"
 
@@ -275,9 +261,6 @@ def _(g, y, *, act_type):
 
 # -- LeakyReLU ------------------------------------------------------------------------------------
 
-#: Large arrays are processed in chunks of about this many elements, which stay in the cache.
-GRAIN = 1 << 17
-
 #: S. Klambauer et al., "Self-Normalizing Neural Networks" (2017).
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
@@ -306,34 +289,23 @@ def _infer_leaky(data: Spec, gamma: Spec | None = None, *, act_type: str, **_: A
     return data
 
 
-def _leaky(xp: Any, x: Any, act_type: str, factor: Any, y: Any) -> None:
-    """Fill y; `factor` scales the part below zero."""
-    if act_type == "gelu":
-        normal = registry["erf"].compute(xp, x * x.dtype.type(0.5**0.5))
-        normal += 1
-        normal *= x.dtype.type(0.5)  # before the product with x: 2 x may overflow
-        xp.multiply(normal, x, out=y)
-        return
-    below = at_most(xp, x, 0, xp.empty(x.shape, x.dtype))
-    if act_type in ("elu", "selu"):
-        _expm1_of_negative(xp, below)
-    below *= factor
-    at_least(xp, x, 0, y)
-    y += below
-    if act_type == "selu":
-        y *= x.dtype.type(SELU_SCALE)
+def _expm1_of_negative(x: Any) -> Any:
+    """exp(x) - 1 of x up to 0: 2 t / (1 - t) with t = tanh(x / 2). NumPy computes expm1 element by
+    element, five times as slowly as tanh."""
+    t = tanh(x * 0.5)
+    return (t + t) / (1 - t)
 
 
-@op(
-    infer=_infer_leaky, flops=4,
+@composed(
+    infer=_infer_leaky, flops=4, same_shape=("data",),
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
     initial={"gamma": ("Constant", {"value": 0.25})},
     mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
     draws=lambda act_type, training, **_: act_type == "rrelu" and training,
 )  # fmt: skip
 def LeakyReLU(
-    xp, data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
-    lower_bound: float = 0.125, upper_bound: float = 0.334, rng, training, out=None,
+    data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
+    lower_bound: float = 0.125, upper_bound: float = 0.334, rng, training,
 ):  # fmt: skip
     """Activations that are not zero for x < 0; for x > 0 all but selu and gelu give x.
 
@@ -348,61 +320,53 @@ def LeakyReLU(
     that is missing, unexpected, or of another shape. (The gradient of selu in MXNet 1.9 lacks a
     factor; here it is right.)
     """
-    kind = data.dtype.type
-    factor: Any = kind({"elu": slope, "selu": SELU_ALPHA, "leaky": slope}.get(act_type, 0))
+    if act_type == "gelu":
+        return data * ((registry["erf"](data * 0.5**0.5) + 1) * 0.5)  # 2 x may overflow
+    below = registry["_minimum_scalar"](data, scalar=0.0)
+    if act_type == "selu":
+        return (relu(data) + _expm1_of_negative(below) * SELU_ALPHA) * SELU_SCALE
+    if act_type == "elu":
+        return relu(data) + _expm1_of_negative(below) * slope
+    factor: Any = slope
     if act_type == "prelu":
         factor = gamma.reshape(_gamma_shape(data.shape, gamma.shape))
     elif act_type == "rrelu":
-        bounds = {"low": lower_bound, "high": upper_bound}
-        factor = kind((lower_bound + upper_bound) / 2)
+        factor = (lower_bound + upper_bound) / 2
         if rng is not None:
-            factor = draw(xp, "uniform", rng, xp.empty(data.shape, data.dtype), bounds)
-    y = xp.empty(data.shape, data.dtype) if out is None else out
-    n = min(data.size // GRAIN, data.shape[0]) if data.ndim else 0
-
-    def body(part: Any) -> None:
-        here = factor[part] if factor.ndim and factor.shape[0] > 1 else factor
-        _leaky(xp, data[part], act_type, here, y[part])
-
-    if n > 1:
-        share(xp, data.shape[0], n, body)
-    else:
-        body(...)
-    return y
+            how = {"low": lower_bound, "high": upper_bound, "rng": rng}
+            factor = invoke(registry["_random_uniform_like"], (data,), how)
+    return relu(data) + below * factor
 
 
-@LeakyReLU.gradient(saves="y data data.shape gamma gamma.shape")
-def _(g, y, data, shape, gamma, gamma_shape, *, act_type, slope):
+@LeakyReLU.gradient(saves="y data gamma")
+def _(g, y, data, gamma, *, act_type, slope):
     if act_type == "gelu":
         phi = (data * data * -0.5).exp() * (2 * np.pi) ** -0.5
-        return g * (0.5 * (1 + registry["erf"](data * 0.5**0.5)) + data * phi)
+        half = (registry["erf"](data * 0.5**0.5) + 1) * 0.5
+        return g * (half + data * phi), None
     below = data <= 0
     above = 1 - below
     if act_type == "leaky":
-        return g * (above + below * slope)
+        return g * (above + below * slope), None
     # Keep the factor of `below` finite where data is inf: 0 * inf is nan.
     at_most = registry["_minimum_scalar"]
     if act_type == "elu":
-        return g * (above + below * (at_most(y, scalar=abs(slope)) + slope))
+        return g * (above + below * (at_most(y, scalar=abs(slope)) + slope)), None
     if act_type == "selu":
-        return g * (above * SELU_SCALE + below * (at_most(y, scalar=0) + SELU_SCALE * SELU_ALPHA))
+        down = at_most(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
+        return g * (above * SELU_SCALE + below * down), None
     if act_type == "rrelu":
         # The slope that an element used is its output over its input.
         met = y / (data + (data == 0))
-        return g * registry["where"](above, y.ones_like(), met)
-    slopes = _gamma_shape(shape, gamma_shape)
-    dgamma = g * at_most(data, scalar=0)
-    if np.prod(slopes) == 1:
-        dgamma = dgamma.sum()
-    elif len(shape) > 1:
-        dgamma = dgamma.sum(axis=1, exclude=True)
-    return g * (above + below * gamma.reshape(slopes)), dgamma.reshape(gamma_shape)
+        return g * registry["where"](above, y.ones_like(), met), None
+    slopes = _gamma_shape(data.shape, gamma.shape)
+    dgamma = registry["_sum_to"](g * at_most(data, scalar=0.0), shape=slopes)
+    return g * (above + below * gamma.reshape(slopes)), dgamma.reshape(gamma.shape)
 
 
 @LeakyReLU.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
     if attrs["act_type"] == "prelu" and data and given.get("gamma") is None:
-        found["gamma"] = (data[1] if len(data) > 1 else 1,)
-    return found
+        return {"gamma": (data[1] if len(data) > 1 else 1,)}
+    return {}

@@ -36,24 +36,20 @@ def widest(dtypes: Any) -> Any:
     return found.pop() if len(found) == 1 else np.dtype("float32")
 
 
-def narrowest(dtypes: Any) -> Any:
-    """The 16-bit dtype among castable dtypes, if there is one."""
-    return min(dtypes, key=lambda dtype: dtype.itemsize)
-
-
-def _cast(data: Spec, *, dtype: np.dtype) -> Spec:
-    return Spec(data.shape, dtype) if is_castable(data.dtype) else data
-
-
-def _cast_known(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
+def _cast_dtype(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
+    """The dtype of the output, from that of the input (None: unknown)."""
     return [attrs["dtype"] if data is None or is_castable(data) else data]
 
 
-@op(infer=_cast, flops=0, elementwise=True, free_dtypes=("data",), output_dtypes=_cast_known)
+def _cast(data: Spec, **attrs: Any) -> Spec:
+    return Spec(data.shape, *_cast_dtype(attrs, data.dtype, 1))
+
+
+@op(infer=_cast, flops=0, elementwise=True, free_dtypes=("data",), output_dtypes=_cast_dtype)
 def amp_cast(xp, data, *, dtype: DType, out=None):
     """`cast` of float16, bfloat16 and float32; other arrays do not change. float32 is rounded to
     integers, halves to even, and clipped to their range, as MXNet's oneDNN does."""
-    target = _cast(Spec(data.shape, data.dtype), dtype=np.dtype(dtype)).dtype
+    target = np.dtype(dtype) if is_castable(data.dtype) else data.dtype
     if data.dtype == np.float32 and target.kind in "iu" and target.itemsize < 8:
         ends = np.iinfo(target)
         most = np.nextafter(np.float32(ends.max), 0) if target.itemsize == 4 else ends.max
@@ -61,9 +57,7 @@ def amp_cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, target, out)
 
 
-@amp_cast.gradient(saves="data.dtype")
-def _(g, data_dtype):
-    return cast(g, dtype=data_dtype)
+amp_cast.gradient(saves="data.dtype")(lambda g, dtype: cast(g, dtype=dtype))
 
 
 def _common(dtypes: list[Any], cast_narrow: bool) -> list[Any]:
@@ -71,7 +65,7 @@ def _common(dtypes: list[Any], cast_narrow: bool) -> list[Any]:
     floats = [dtype for dtype in dtypes if dtype is not None and is_castable(dtype)]
     if not floats:
         return dtypes
-    common = (narrowest if cast_narrow else widest)(floats)
+    common = min(floats, key=lambda d: d.itemsize) if cast_narrow else widest(floats)
     return [common if d is not None and is_castable(d) else d for d in dtypes]
 
 
@@ -82,22 +76,16 @@ def _multicast(*data: Spec, num_outputs: int, cast_narrow: bool) -> list[Spec]:
     return [Spec(spec.shape, dtype) for spec, dtype in zip(data, dtypes, strict=True)]
 
 
-def _multicast_known(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
-    return _common(data, attrs["cast_narrow"])
-
-
 @op(
     infer=_multicast, flops=0, outputs=lambda num_outputs, **_: num_outputs,
-    free_dtypes=("data",), output_dtypes=_multicast_known,
+    free_dtypes=("data",), output_dtypes=lambda attrs, data, n: _common(data, attrs["cast_narrow"]),
     counted_inputs=lambda attrs: [f"data_{i}" for i in range(attrs["num_outputs"])],
 )  # fmt: skip
 def amp_multicast(xp, *data, num_outputs: int, cast_narrow: bool = False):
     """The arrays in the widest dtype among them, or the narrowest if `cast_narrow`; only float16,
     bfloat16 and float32 count and change. `num_outputs` is the number of arrays."""
-    specs = _multicast(
-        *[Spec(x.shape, x.dtype) for x in data], num_outputs=num_outputs, cast_narrow=cast_narrow
-    )
-    results = [cast_into(xp, x, spec.dtype, None) for x, spec in zip(data, specs, strict=True)]
+    dtypes = _common([x.dtype for x in data], cast_narrow)
+    results = [cast_into(xp, x, dtype, None) for x, dtype in zip(data, dtypes, strict=True)]
     return results if num_outputs > 1 else results[0]
 
 

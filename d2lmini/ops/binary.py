@@ -32,10 +32,12 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
 from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, Spec, op, registry
-from d2lmini.ops.elementwise import Family, check_any, equal_any, unbroadcast
+from d2lmini.ops.elementwise import Family, broadcast_any, equal_any, unbroadcast
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -59,8 +61,7 @@ sub = Family(
 
 mul = Family(
     "mul", "multiply", "lhs * rhs",
-    broadcast="broadcast_mul", equal="elemwise_mul _mul _Mul", scalar="_mul_scalar _MulScalar",
-    operator="* mul", functions="multiply", of_numbers=operator.mul,
+    equal="elemwise_mul _mul _Mul", operator="* mul", functions="multiply", of_numbers=operator.mul,
     commutative=True, identity=1, onnx="Mul",
     gradients=(lambda g, rhs: g * rhs, lambda g, lhs: g * lhs),
 )  # fmt: skip
@@ -80,14 +81,14 @@ div = Family(
     "div", "divide", "lhs / rhs",
     "; integers are cut towards zero, and an integer divided by 0 is 0.\n\n"
     "    (MXNet's process dies of the latter.)",
-    broadcast="broadcast_div", equal="elemwise_div _div _Div",
-    scalar="_div_scalar _DivScalar", reflected="_rdiv_scalar _RDivScalar",
+    equal="elemwise_div _div _Div", reflected="_rdiv_scalar _RDivScalar",
     operator="/ truediv", functions="divide true_divide", of_numbers=operator.truediv,
     identity=1, onnx="Div", integers=_divide_integers,
 )  # fmt: skip
 
 
-@div.gradient(saves="y lhs.shape rhs")
+@div.equal.gradient(saves="y lhs.shape rhs")
+@div.broadcast.gradient(saves="y lhs.shape rhs")
 def _(g, y, lhs_shape, rhs, *, needs=ALL):
     g_lhs = g / rhs
     g_rhs = -(g_lhs * y) if needs[1] else None
@@ -116,9 +117,8 @@ def _remainder(xp, lhs, rhs, *, out=None):
 mod = Family(
     "mod", "", "lhs - floor(lhs / rhs) * rhs: the remainder, with the sign of rhs",
     "; 0 where rhs is 0.",
-    broadcast="broadcast_mod", equal="_mod _Mod",
-    scalar="_mod_scalar _ModScalar", reflected="_rmod_scalar _RModScalar",
-    operator="% mod", functions="modulo", of_numbers=operator.mod, flops=40, compute=_remainder,
+    reflected="_rmod_scalar _RModScalar", operator="% mod", functions="modulo",
+    of_numbers=operator.mod, flops=40, compute=_remainder,
     gradients=(lambda g: g, lambda g, lhs, rhs: -(g * registry["floor"](lhs / rhs))),
 )  # fmt: skip
 
@@ -156,10 +156,9 @@ power = Family(
     "power", "power", "lhs to the power of rhs",
     "; nan for a negative float to a broken power.\n\n    Integers to a negative power are cut "
     "towards zero, as in 2 ** -1 = 0; 0 ** -1 is 0 too.",
-    broadcast="broadcast_power", equal="_power _Power",
-    scalar="_power_scalar _PowerScalar", reflected="_rpower_scalar _RPowerScalar",
-    operator="** pow", functions="power pow", of_numbers=operator.pow, flops=20,
-    identity=1, onnx="Pow", integers=_power_of_integers, beside=_power_beside,
+    reflected="_rpower_scalar _RPowerScalar", operator="** pow", functions="power pow",
+    of_numbers=operator.pow, flops=20, identity=1, onnx="Pow",
+    integers=_power_of_integers, beside=_power_beside,
     gradients=(lambda g, lhs, rhs: g * (rhs * lhs ** (rhs - 1)),
                lambda g, y, lhs: g * (y * registry["log"](lhs))),
 )  # fmt: skip
@@ -182,8 +181,6 @@ def _(g, y, *, scalar):
 maximum = Family(
     "maximum", "maximum", "The larger of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    broadcast="broadcast_maximum", equal="_maximum _Maximum",
-    scalar="_maximum_scalar _MaximumScalar",
     of_numbers=max, onnx="Max", numbers="limit", beside=at_least,  # of 0.0 and -0.0 it is rhs
     gradients=(lambda g, lhs, rhs: g * (lhs >= rhs), lambda g, lhs, rhs: g * (lhs < rhs)),
 )  # fmt: skip
@@ -191,8 +188,6 @@ maximum = Family(
 minimum = Family(
     "minimum", "minimum", "The smaller of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    broadcast="broadcast_minimum", equal="_minimum _Minimum",
-    scalar="_minimum_scalar _MinimumScalar",
     of_numbers=min, onnx="Min", numbers="limit", beside=at_most,
     gradients=(lambda g, lhs, rhs: g * (lhs <= rhs), lambda g, lhs, rhs: g * (lhs > rhs)),
 )  # fmt: skip
@@ -205,38 +200,19 @@ def _hypot_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any) -> Any:
 
 hypot = Family(
     "hypot", "hypot", "sqrt(lhs**2 + rhs**2)", ", without overflow in between; integers are cut.",
-    broadcast="broadcast_hypot", equal="_hypot _Hypot", scalar="_hypot_scalar _HypotScalar",
     of_numbers=math.hypot, flops=20, commutative=True, integers=_hypot_of_integers,
     # Not g / y * lhs: 1 / y overflows where y is denormal.
     gradients=(lambda g, y, lhs: g * (lhs / y), lambda g, y, lhs, rhs: g * (rhs / y)),
 )  # fmt: skip
 
-arctan2 = Family(
+Family(
     "arctan2", "arctan2",
     "The angle, in (-pi, pi], of the point with height lhs and width rhs", "; floats only.",
-    broadcast="broadcast_arctan2", equal="_arctan2",
-    scalar="_arctan2_scalar", reflected="_rarctan2_scalar",
+    equal="_arctan2", scalar="_arctan2_scalar", reflected="_rarctan2_scalar",
     of_numbers=math.atan2, flops=20, mxnet=False, check=check_float,
+    gradients=(lambda g, lhs, rhs: g / (lhs * lhs + rhs * rhs) * rhs,
+               lambda g, lhs, rhs: -(g / (lhs * lhs + rhs * rhs) * lhs)),
 )  # fmt: skip
-
-
-@arctan2.gradient(saves="lhs rhs")
-def _(g, lhs, rhs, *, needs=ALL):
-    g = g / (lhs * lhs + rhs * rhs)
-    g_lhs = g * rhs if needs[0] else None
-    g_rhs = -(g * lhs) if needs[1] else None
-    return unbroadcast(g_lhs, g_rhs, lhs.shape, rhs.shape)
-
-
-@arctan2.scalar.gradient(saves="data")
-def _(g, data, *, scalar):
-    return g * scalar / (data * data + scalar * scalar)
-
-
-@arctan2.reflected.gradient(saves="data")
-def _(g, data, *, scalar):
-    return -(g * scalar / (data * data + scalar * scalar))
-
 
 # -- comparisons and logic -------------------------------------------------------------------------
 #
@@ -252,13 +228,10 @@ def _(g, data, *, scalar):
 def _truth(
     name: str, means: str, of_numbers: Callable[[Any, Any], bool], ufunc: str = "", **facts: Any
 ) -> Family:
-    camel = "_".join(word.capitalize() for word in name.split("_"))
     return Family(
         name, ufunc or name, f"1 where {means}, else 0", ", in the inputs' dtype.",
-        broadcast=f"broadcast_{name}", equal=f"_{name} _{camel}",
-        scalar=f"_{name}_scalar _{camel.replace('_', '')}Scalar",
         of_numbers=lambda lhs, rhs: int(of_numbers(lhs, rhs)),
-        truth=True, check=check_any, **facts,
+        truth=True, check=None, **facts,
     )  # fmt: skip
 
 
@@ -294,3 +267,35 @@ _truth(
 def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True):
     """1 if abs(a - b) <= atol + rtol * abs(b) everywhere, else 0; shape (), uint8."""
     return xp.asarray(xp.allclose(a, b, rtol, atol, equal_nan)).astype(xp.uint8)
+
+
+# -- for `np`: operators on bits, // and fmod ------------------------------------------------------
+
+
+def check_bits(spec: Spec) -> None:
+    """MXNetError for floats."""
+    if is_float(spec.dtype):
+        raise MXNetError(f"needs integers or bool, got {spec.dtype}; convert with astype('int32')")
+
+
+def _infer_ufunc(lhs: Spec, rhs: Spec, *, how: str) -> Spec:
+    if how.startswith("bitwise"):
+        check_bits(lhs)
+    return broadcast_any(lhs, rhs)
+
+
+@op("_by_ufunc", infer=_infer_ufunc, grad=None)
+def by_ufunc(xp, lhs, rhs, *, how: str):
+    """The ufunc `how` of lhs and rhs, of one dtype, which the result has too; shapes broadcast."""
+    return getattr(xp, how)(lhs, rhs)
+
+
+def _infer_not(data: Spec) -> Spec:
+    check_bits(data)
+    return data
+
+
+@op("_bitwise_not", infer=_infer_not, grad=None)
+def bitwise_not(xp, data):
+    """Every bit inverted: -x - 1 of integers, "not" of bool."""
+    return xp.invert(data)

@@ -24,8 +24,16 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, shape_rule, with_axis
-from d2lmini.ops.reduce import reshape_to, sum_, sum_to
+from d2lmini.ops.core import (
+    Axes,
+    Shape,
+    normalize_axis,
+    op,
+    op_of_view,
+    shape_rule,
+    with_axis,
+)
+from d2lmini.ops.reduce import reshape_to, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------
 
@@ -50,7 +58,7 @@ def _to(data: Shape, shape: Shape = ()) -> Shape:
     return _broadcast_shape(data, shape)
 
 
-@op(infer=shape_rule(_to), flops=0)
+@op_of_view
 def broadcast_to(xp, data, *, shape: Shape = (), out=None):
     """Copies along every axis of size 1 up to `shape`, where 0 keeps the size of the data.
 
@@ -77,7 +85,7 @@ def _axes_to(shape: Shape, axis: Any = (), size: Any = ()) -> Shape:
     return tuple(target)
 
 
-@op(aliases=["broadcast_axes"], infer=shape_rule(_axes_to), flops=0, whole=True)
+@op_of_view(aliases=["broadcast_axes"])
 def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
 
@@ -103,13 +111,7 @@ def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None
     return _broadcast_shape(lhs, tuple(target))
 
 
-def _infer_like(
-    lhs: Spec, rhs: Spec, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None
-) -> Spec:
-    return Spec(_like(lhs.shape, rhs.shape, lhs_axes, rhs_axes), lhs.dtype)
-
-
-@op(infer=_infer_like, flops=0, free_dtypes=("rhs",))
+@op_of_view(free_dtypes=("rhs",))
 def broadcast_like(
     xp, lhs, rhs, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None, out=None
 ):  # fmt: skip
@@ -127,27 +129,39 @@ def _(g, shape):
     return sum_to(g, shape=shape)
 
 
-@broadcast_like.gradient(saves="lhs.shape")
-def _(g, shape):
-    return sum_to(g, shape=shape), None
+broadcast_like.gradient(saves="lhs.shape")(lambda g, shape: (sum_to(g, shape=shape), None))
 
 
 # -- tile and repeat: copies along an axis of their own, which is then merged ----------------------
 
 
+def _copies(xp: Any, data: Any, apart: tuple[Shape, Shape], shape: Shape, out: Any) -> Any:
+    """`data` in the first shape, broadcast to the second, which is merged to `shape`."""
+    out = xp.empty(shape, data.dtype) if out is None else out
+    chunking.copy(xp, data.reshape(apart[0]), out.reshape(apart[1]))
+    return out
+
+
+def _sum_of_copies(g: Any, apart: tuple[Shape, Shape], shape: Shape) -> Any:
+    return reshape_to(sum_to(reshape_to(g, apart[1]), shape=apart[0]), shape)
+
+
 def _tiles(shape: Shape, reps: Shape) -> tuple[Shape, Shape]:
-    """Shape and repetitions with equally many axes, filled up with 1 in front."""
+    """An axis in front of each axis, of size 1 and of size reps[i]."""
     ndim = max(len(shape), len(reps))
-    return (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(reps)) + reps
+    shape = (1,) * (ndim - len(shape)) + shape
+    reps = (1,) * (ndim - len(reps)) + reps
+    return tuple(s for n in shape for s in (1, n)), tuple(s for x in zip(reps, shape) for s in x)
 
 
-def _infer_tile(data: Spec, *, reps: Shape) -> Spec:
+def _tiled(shape: Shape, reps: Shape) -> Shape:
     if any(r < 0 for r in reps):
         raise MXNetError(f"reps={reps}, need numbers >= 0")
-    return Spec(tuple(n * r for n, r in zip(*_tiles(data.shape, reps))), data.dtype)
+    sizes = _tiles(shape, reps)[1]
+    return tuple(r * n for r, n in zip(sizes[::2], sizes[1::2]))
 
 
-@op(infer=_infer_tile, flops=0, whole=True)
+@op(infer=shape_rule(_tiled), flops=0)
 def tile(xp, data, *, reps: Shape, out=None):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 
@@ -156,57 +170,41 @@ def tile(xp, data, *, reps: Shape, out=None):
     >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    sizes, reps = _tiles(data.shape, reps)
-    if out is None:
-        out = xp.empty(tuple(n * r for n, r in zip(sizes, reps)), data.dtype)
-    chunking.copy(
-        xp,
-        data.reshape([s for n in sizes for s in (1, n)]),
-        out.reshape([s for n, r in zip(sizes, reps) for s in (r, n)]),
-    )
-    return out
+    return _copies(xp, data, _tiles(data.shape, reps), _tiled(data.shape, reps), out)
 
 
 @tile.gradient(saves="data.shape")
 def _(g, shape, *, reps):
-    sizes, reps = _tiles(shape, reps)
-    apart = reshape_to(g, tuple(s for n, r in zip(sizes, reps) for s in (r, n)))
-    if not sizes:
-        return g
-    return reshape_to(sum_(apart, axis=tuple(range(0, 2 * len(sizes), 2))), shape)
+    return _sum_of_copies(g, _tiles(shape, reps), shape)
 
 
-def _infer_repeat(data: Spec, *, repeats: int, axis: int | None = None) -> Spec:
+def _repeats(shape: Shape, repeats: int, axis: int | None) -> tuple[Shape, Shape]:
+    """An axis behind `axis`, of size 1 and of size `repeats`."""
+    shape, axis = ((prod(shape),), 0) if axis is None else (shape, axis)
+    axis = normalize_axis(axis, len(shape))
+    return with_axis(shape, axis, shape[axis], 1), with_axis(shape, axis, shape[axis], repeats)
+
+
+def _repeated(shape: Shape, repeats: int, axis: int | None = None) -> Shape:
     if repeats < 0:
         raise MXNetError(f"repeats={repeats}, need a number >= 0")
     if axis is None:
-        return Spec((data.size * repeats,), data.dtype)
-    axis = normalize_axis(axis, len(data.shape))
-    return Spec(with_axis(data.shape, axis, data.shape[axis] * repeats), data.dtype)
+        return (prod(shape) * repeats,)
+    axis = normalize_axis(axis, len(shape))
+    return with_axis(shape, axis, shape[axis] * repeats)
 
 
-@op(infer=_infer_repeat, flops=0)
+@op(infer=shape_rule(_repeated), flops=0)
 def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
     """Each element `repeats` times in a row along `axis`, or of the flattened array.
 
     >>> nd.repeat(nd.array([1, 2]), repeats=2).asnumpy().tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
-    if axis is None:
-        data, axis = data.reshape(-1), 0
-    axis %= data.ndim
-    n = data.shape[axis]
-    if out is None:
-        out = xp.empty(with_axis(data.shape, axis, n * repeats), data.dtype)
-    apart = out.reshape(with_axis(data.shape, axis, n, repeats))
-    chunking.copy(xp, xp.expand_dims(data, axis + 1), apart)
-    return out
+    apart = _repeats(data.shape, repeats, axis)
+    return _copies(xp, data, apart, _repeated(data.shape, repeats, axis), out)
 
 
 @repeat.gradient(saves="data.shape")
 def _(g, shape, *, repeats, axis):
-    if axis is None:
-        return reshape_to(sum_(reshape_to(g, (prod(shape), repeats)), axis=1), shape)
-    axis %= len(shape)
-    apart = reshape_to(g, with_axis(shape, axis, shape[axis], repeats))
-    return reshape_to(sum_(apart, axis=axis + 1), shape)
+    return _sum_of_copies(g, _repeats(shape, repeats, axis), shape)

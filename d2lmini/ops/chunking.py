@@ -26,6 +26,8 @@ from d2lmini.ops.core import Shape
 #: times as many: both take about a quarter of a millisecond.
 GRAIN = 1 << 18
 MOST_PIECES = 16
+#: From so many elements on, compiled programs compute in blocks (`graph/fusion.py`).
+BLOCKED = 1 << 16
 #: A reduction of fewer elements is not chunked.
 LARGE = 8 * GRAIN
 #: A transposing copy goes by square tiles, so that it uses every cache line completely.

@@ -31,25 +31,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.conv_algorithms import compute_conv, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.partial import Partial, merged
-from d2lmini.ops.windows import Geometry, full_lists, geometry
-
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-
-
-def check_layout(layout: str | None, ndim: int, *specs: Spec) -> None:
-    """Check for a channel-first layout and the matching number of axes."""
-    if layout not in (None, "None", LAYOUTS[ndim]):
-        raise MXNetError(
-            f"layout={layout!r} is not supported for a kernel of {ndim} axes, only "
-            f"{LAYOUTS[ndim]!r}; move the axes with .transpose()"
-        )
-    for spec in specs:
-        if len(spec.shape) != ndim + 2:
-            raise MXNetError(
-                f"a kernel of {ndim} axes needs data {LAYOUTS[ndim]} of {ndim + 2} axes, "
-                f"got {spec.shape}"
-            )
+from d2lmini.ops.windows import check_layout, full_lists, geometry, transposed_geometry
 
 
 def _check_groups(channels: int, num_filter: int, num_group: int) -> None:
@@ -64,13 +46,6 @@ def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
     return () if attrs["no_bias"] else ("bias",)
 
 
-def _known_of_output(data: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
-    """The batch size and the channels of images whose spatial sizes are unknown."""
-    if not data or len(data) != 2 + len(attrs["kernel"]):
-        return {}
-    return {"out": (data[0], attrs["num_filter"], *(0 for _ in attrs["kernel"]))}
-
-
 def _infer(
     data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
     dilate: Shape, pad: Shape, num_filter: int, num_group: int, no_bias: bool, layout: str | None,
@@ -81,11 +56,11 @@ def _infer(
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
     full_lists(kernel, stride, dilate, pad)
     check_layout(layout, len(kernel), data)
-    size = data.shape[2:]
+    size, lists = data.shape[2:], (kernel, stride, dilate, pad)
     if adj is None:
-        size = geometry(size, kernel, stride, dilate, pad).out
+        size = geometry(size, *lists).out
     else:
-        size, _pad = _infer_deconv_size(size, kernel, stride, dilate, pad, adj, target_shape)
+        size = transposed_geometry(size, *lists, adj, target_shape).size
     N, C = data.shape[:2]
     _check_groups(C, num_filter, num_group)
     filters, why = (num_filter, C // num_group), "num_filter, channels / num_group"
@@ -107,7 +82,7 @@ def _flops_transposed(
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer, flops=_flops, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -145,30 +120,19 @@ def _(
     return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
 
 
-@Convolution.infer_inputs
-def _(given, out, attrs):
-    data, filters = given["data"], attrs["num_filter"]
+def _infer_inputs(given: Any, out: Any, attrs: dict[str, Any]) -> dict[str, Any]:
+    """The rule of Convolution, and of Deconvolution, which has `adj`."""
+    data, kernel, filters = given["data"], attrs["kernel"], attrs["num_filter"]
     if not data:
         return {}
-    channels = data[1] // attrs["num_group"] if len(data) > 1 else 0
-    weight = (filters, channels, *attrs["kernel"])
-    return {"weight": weight, "bias": (filters,), **_windows_from_both_sides(data, out, attrs)}
+    channels, groups = data[1] if len(data) > 1 else 0, attrs["num_group"]
+    transposed = "adj" in attrs
+    weight = (channels, filters // groups) if transposed else (filters, channels // groups)
+    found = {"weight": (*weight, *kernel), "bias": (filters,)}
+    return {**found, "data": (out[0], *data[1:])} if out and not transposed else found
 
 
-def _windows_from_both_sides(data: Partial, out: Partial, attrs: dict[str, Any]) -> dict:
-    """Sizes of the output from those of the data, axis by axis, and with stride 1 the reverse."""
-    kernel = attrs["kernel"]
-    if data is None or len(data) != 2 + len(kernel):
-        return {}
-    out = merged(out, (data[0], attrs["num_filter"], *(0 for _ in kernel)))
-    assert out is not None
-    sizes, results = [], []
-    lists = full_lists(kernel, attrs["stride"], attrs["dilate"], attrs["pad"])
-    for n, m, k, stride, dilate, pad in zip(data[2:], out[2:], kernel, *lists):
-        window = 1 + dilate * (k - 1) - 2 * pad
-        results.append((n - window) // stride + 1 if n else m)
-        sizes.append(m + window - 1 if m and stride == 1 else n)
-    return {"data": (out[0], data[1], *sizes), "out": (*out[:2], *results)}
+Convolution.infer_inputs(_infer_inputs)
 
 
 def _bias_gradient(g: Any, place: Any) -> Any:
@@ -200,21 +164,24 @@ def _gradients_of_transposed(
     return dx, conv_backward_weight(g, data, **how, out=place) if needs[1] else None
 
 
-def _infer_backward_weight(
-    data: Spec, grad: Spec, *, kernel: Shape, num_group: int, **_: Any
-) -> Spec:
-    return Spec((grad.shape[1], data.shape[1] // num_group, *kernel), data.dtype)
+def _weight_shape(data: Any, grad: Any, kernel: Shape, num_group: int) -> Shape:
+    return (grad.shape[1], data.shape[1] // num_group, *kernel)
 
 
-@op("_conv_backward_weight", infer=_infer_backward_weight,
-    flops=lambda data, grad, *, out, **_: 2.0 * grad.size * prod(out.shape[1:]))  # fmt: skip
+@op(
+    "_conv_backward_weight",
+    infer=lambda data, grad, *, kernel, num_group, **_: Spec(
+        _weight_shape(data, grad, kernel, num_group), data.dtype
+    ),
+    flops=lambda data, grad, *, out, **_: 2.0 * grad.size * prod(out.shape[1:]),
+)
 def conv_backward_weight(
     xp, data, grad, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
     out=None,
 ):  # fmt: skip
     """The gradient of a convolution for its weight (see the module's docstring)."""
     geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
-    shape = (grad.shape[1], data.shape[1] // num_group, *kernel)
+    shape = _weight_shape(data, grad, kernel, num_group)
     return compute_conv(xp, convolve_weight, data, grad, geo, num_group, shape, out)
 
 
@@ -229,32 +196,7 @@ def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-def _infer_deconv_size(
-    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape,
-    target_shape: Shape,
-) -> tuple[Shape, Shape]:  # fmt: skip
-    """Output size and padding of a transposed convolution; MXNetError if impossible."""
-    stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
-    spread = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(size, kernel, stride, dilate)]
-    if any(target_shape):
-        if len(target_shape) != len(kernel) or any(f < t for f, t in zip(spread, target_shape)):
-            raise MXNetError(f"target_shape={target_shape} must be at most {tuple(spread)}")
-        excess = [f - t for f, t in zip(spread, target_shape)]
-        if any(e % 2 >= s for e, s in zip(excess, stride)):
-            raise MXNetError(
-                f"target_shape={target_shape} cannot be met by the same pad on both ends"
-            )
-        return tuple(target_shape), tuple((e + 1) // 2 for e in excess)
-    adj = adj or (0,) * len(kernel)
-    if len(adj) != len(kernel) or any(not 0 <= a < s for a, s in zip(adj, stride)):
-        raise MXNetError(f"adj={adj} must lie in [0, stride) for stride={stride}")
-    out = tuple(f - 2 * p + a for f, p, a in zip(spread, pad, adj))
-    if min(out) < 1:
-        raise MXNetError(f"pad={pad} leaves nothing of the output {tuple(spread)}")
-    return out, pad
-
-
-@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, data_tells_dtype=True)
+@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
 def Deconvolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
@@ -268,10 +210,8 @@ def Deconvolution(
     determines pad and adj. This is the gradient of the Convolution from `out` to `size`. There is a
     bias only if no_bias is False (the default is True). Errors and dtypes as for Convolution.
     """
-    size, pad = _infer_deconv_size(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
-    stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
-    geo = Geometry(size, kernel, stride, dilate, pad, data.shape[2:])
-    shape = (data.shape[0], num_filter, *size)
+    geo = transposed_geometry(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    shape = (data.shape[0], num_filter, *geo.size)
     y = compute_conv(xp, convolve_data, data, weight, geo, num_group, shape, out)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(kernel))
@@ -283,17 +223,10 @@ def _(
     g, data, data_shape, weight, *, kernel, stride, dilate, pad, adj, target_shape, num_group,
     no_bias, needs=ALL, places=NOWHERE,
 ):  # fmt: skip
-    _size, pad = _infer_deconv_size(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    pad = transposed_geometry(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape).pad
     how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
     both = _gradients_of_transposed(g, data, weight, data_shape[1], needs, places[1], **how)
     return both if no_bias else (*both, _bias_gradient(g, places[2]) if needs[2] else None)
 
 
-@Deconvolution.infer_inputs
-def _(given, out, attrs):
-    data, filters = given["data"], attrs["num_filter"]
-    if not data:
-        return {}
-    channels = data[1] if len(data) > 1 else 0
-    weight = (channels, filters // attrs["num_group"], *attrs["kernel"])
-    return {"weight": weight, "bias": (filters,), **_known_of_output(data, attrs)}
+Deconvolution.infer_inputs(_infer_inputs)

@@ -19,14 +19,12 @@ linear as well:
 array([[[[ 8., 12.],
          [20., 24.]]]])
 
-There are two ways to lay out the columns: image by image (`conv_im2col.py`), with buffers that
-stay in the cache and results written in place; and for several images side by side
-(`conv_im2col_batched.py`), for images so small that a product for each would be too small for BLAS.
-Where channels and filters are few, copying columns takes longer than multiplying them:
-`conv_toeplitz.py` then multiplies whole rows of the image with the kernel as a band matrix. Where
-they are many, and the kernel is small with stride 1, Winograd's algorithm needs a fourth of the
-multiplications (`conv_winograd.py`). 1x1 kernels need no columns at all. The GPU's add-on registers
-its own implementations. `conv.py` has the ops on top of these functions.
+`conv_im2col.py` computes any convolution so, with buffers that stay in the cache. Where channels
+and filters are few, copying columns takes longer than multiplying them: `conv_toeplitz.py` then
+multiplies whole rows of the image with the kernel as a band matrix. Where they are many, and the
+kernel is small with stride 1, Winograd's algorithm needs a fourth of the multiplications
+(`conv_winograd.py`). 1x1 kernels need no columns at all. The GPU's add-on registers its own
+implementations. `conv.py` has the ops on top of these functions.
 """
 
 from __future__ import annotations
@@ -37,9 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.ops import conv_im2col as by_image
-from d2lmini.ops import conv_im2col_batched as wide
-from d2lmini.ops import conv_toeplitz as rows
+from d2lmini.ops import conv_im2col as im2col
+from d2lmini.ops import conv_toeplitz as toeplitz
 from d2lmini.ops import conv_winograd as winograd
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import Shape
@@ -55,11 +52,11 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
     if geo.is_pointwise:
         _pointwise(xp, w.reshape(groups, w.shape[0] // groups, -1), x, y, groups)
     else:
-        way = choose_way(xp, len(x), w.shape, geo, groups)
-        if way is by_image or way is rows:  # these add the bias while a part of y is in the cache
-            way.convolve(xp, x, w, geo, groups, y, bias)
+        algorithm = choose_algorithm(xp, len(x), w.shape, geo, groups)
+        if algorithm in (im2col, toeplitz):  # these add the bias while a part of y is in the cache
+            algorithm.convolve(xp, x, w, geo, groups, y, bias)
             return
-        way.convolve(xp, x, w, geo, groups, y)
+        algorithm.convolve(xp, x, w, geo, groups, y)
     if bias is not None:
         y += bias.reshape(-1, *(1,) * len(geo.out))
 
@@ -70,12 +67,14 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         w = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)
         _pointwise(xp, w, g, dx, groups)
     else:
-        choose_way(xp, len(g), w.shape, geo, groups).convolve_data(xp, g, w, geo, groups, dx)
+        algorithm = choose_algorithm(xp, len(g), w.shape, geo, groups)
+        algorithm.convolve_data(xp, g, w, geo, groups, dx)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
-    choose_way(xp, len(x), dw.shape, geo, groups).convolve_weight(xp, x, g, geo, groups, dw)
+    algorithm = choose_algorithm(xp, len(x), dw.shape, geo, groups)
+    algorithm.convolve_weight(xp, x, g, geo, groups, dw)
 
 
 def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
@@ -87,18 +86,13 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
 
 @with_kernels
 @lru_cache(maxsize=1024)
-def choose_way(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
-    """The way with the lowest predicted cost. Columns are laid out image by image, unless that
-    means too many products, or products with too few columns. Only sizes decide."""
+def choose_algorithm(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
+    """The algorithm, a module, with the lowest predicted cost. Only sizes decide."""
     if xp is not np:
-        return choose_way.kernels[kind_of(xp)](xp, N, w, geo, groups)
+        return choose_algorithm.kernels[kind_of(xp)](xp, N, w, geo, groups)
     if groups > 1:
-        return wide
-    quickest = min((by_image, rows, winograd), key=lambda way: way.cost(N, w, geo))
-    places = prod(geo.out)
-    if quickest is by_image and (places < 64 or (places < 256 and prod(w) > 1 << 17)):
-        return wide
-    return quickest
+        return im2col
+    return min((im2col, toeplitz, winograd), key=lambda algorithm: algorithm.cost(N, w, geo))
 
 
 def compute_conv(
@@ -111,6 +105,6 @@ def compute_conv(
         out = xp.empty(shape, a.dtype) if out is None else out
         function(xp, a, b, geo, groups, out, *bias)
         return out
-    wide = xp.empty(shape, "float32")
-    function(xp, a.astype("float32"), b.astype("float32"), geo, groups, wide, *bias)
-    return place(xp, wide, a.dtype, out)
+    single = xp.empty(shape, "float32")
+    function(xp, a.astype("float32"), b.astype("float32"), geo, groups, single, *bias)
+    return place(xp, single, a.dtype, out)

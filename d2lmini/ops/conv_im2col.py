@@ -1,26 +1,33 @@
-"""Convolution image by image: the columns of a few images at a time, in the cache.
+"""Convolution by im2col: the windows of a few images at a time as columns, in the cache.
 
     y[n] = w @ columns[n]        (F, C*taps) @ (C*taps, OH*OW), for each image of a tile
 
-The products read and write images in place, without transposing. Groups of images are shared among
-idle workers; a single group shares its products instead (`products.py`).
+The products read and write images in place, without transposing. Parts of the batch are shared
+among idle workers; a single part shares its products instead (`products.py`). Groups split channels
+and filters into G independent parts, which makes a batch of G products of every product.
+
+Images so small that BLAS would be slow at a product for each lie side by side instead: a tile of
+them is one product, (F, C*taps) @ (C*taps, images*OH*OW). Their tiles are one part.
 
 The gradient for the data gives columns, each to be added back to its source. With stride 1 the
 windows of one tap are a shifted copy of the image. So g is laid out as wide as the (padded) image,
 with zeros in between, and one sum over a skewed view of the columns adds up all taps at once.
 
-`conv_algorithms.py` describes the three functions; here there is a single group (num_group = 1).
+`conv_algorithms.py` describes the three functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
-from d2lmini.ops.chunking import along
+from d2lmini.ops.chunking import GRAIN, along, copy, share
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, Tile, cut_tiles, inside, taps, windows_of, with_zeros
@@ -29,112 +36,141 @@ from d2lmini.ops.windows import Geometry, Tile, cut_tiles, inside, taps, windows
 #: long compared to getting the interpreter lock back from another worker.
 TILE_ELEMENTS = 1 << 19
 
+#: Images side by side have at least this many columns in a tile, so that BLAS is fast.
+FEWEST_COLUMNS = 512
+
 
 def cost(N: int, w: Shape, geo: Geometry) -> float:
     """Predicted nanoseconds for N images on one core: each output costs a copied column, and
-    products with few filters are slow. `conv_im2col_batched.py` has about the same cost per image.
-    """
+    products with few filters are slow."""
     copied = prod(geo.out) * prod(w[1:])
     return N * 1.1 * (copied * (w[0] / 36 + 0.65 + 3 / geo.out[-1]) + 2000)
 
 
-def _room(name: str, shape: Shape, dtype: Any) -> Any:
-    """Scratch memory of this shape; buffers in use at the same time need different names."""
-    return scratch.array(name, shape, dtype, 8 * TILE_ELEMENTS * dtype.itemsize)
+def is_small(w: Shape, geo: Geometry, groups: int) -> bool:
+    """Would a product for each image have too few columns for a weight of shape w?"""
+    places = prod(geo.out)
+    return places < 256 and prod(w) // groups > 1 << (10 if places < 64 else 17)
 
 
-def _for_each_tile(
-    N: int,
-    geo: Geometry,
-    column: int,
-    body: Callable[[int, Tile], None],
-    room: int = 1,
-) -> None:
-    """Call body(number of the group, tile) for all tiles of N images; tiles of one group run in
-    order. `column` is the number of elements in a column, `room` the factor by which a tile needs
-    more memory."""
-    groups = cut_tiles(N, geo, *_choose_tiles(N, geo, column * room))
+class _Tiles:
+    """The tiles of a convolution, and the layout of their columns and outputs."""
 
-    def work(i: int) -> None:
-        for tile in groups[i]:
-            body(i, tile)
+    def __init__(self, N: int, w: Shape, geo: Geometry, groups: int, factor: int):
+        self.geo, self.groups = geo, groups
+        self.side_by_side = is_small(w, geo, groups)
+        columns = TILE_ELEMENTS // (groups * prod(w[1:]) * factor)
+        if self.side_by_side:
+            columns = max(columns, FEWEST_COLUMNS)
+        width = prod(geo.out[1:])
+        rows = min(max(columns // width, 1), geo.out[0])
+        images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
+        self.parts = cut_tiles(N, geo, max(min(images, N), 1), rows)
+        if self.side_by_side:
+            self.parts = [[tile for part in self.parts for tile in part]]
 
-    parallel_for(len(groups), work)
+    def for_each(self, body: Callable[[int, Tile], None]) -> None:
+        """Call body(number of the part, tile) for all tiles; tiles of one part run in order."""
+
+        def work(i: int) -> None:
+            for tile in self.parts[i]:
+                body(i, tile)
+
+        parallel_for(len(self.parts), work)
+
+    def scratch(self, name: str, shape: Shape, dtype: Any) -> Any:
+        """Scratch memory of this shape; arrays in use at the same time need different names."""
+        return scratch.array(name, shape, dtype, 8 * TILE_ELEMENTS * dtype.itemsize)
+
+    def columns(self, padded: Any, tile: Tile) -> Any:
+        """The windows of a tile, copied: (images, G, C/G*taps, places)."""
+        windows = windows_of(np, padded, tile, self.geo)
+        if self.side_by_side:
+            windows = np.moveaxis(windows, 0, 1 + len(self.geo.kernel))
+        columns = self.scratch("columns", windows.shape, padded.dtype)
+        copy(np, windows, columns)
+        return self.matrices(columns, tile)
+
+    def outputs(self, y: Any, tile: Tile) -> Any:
+        """A tile's part of y (N, F, *out): (images, G, F/G, places), a view where possible."""
+        part = y[tile.n, :, tile.r]
+        return self.matrices(part.swapaxes(0, 1) if self.side_by_side else part, tile)
+
+    def matrices(self, a: Any, tile: Tile) -> Any:
+        """(images, rows, ...), or with the images side by side (rows, images, ...), as
+        (images, G, rows/G, places); images side by side count as one."""
+        images = 1 if self.side_by_side else tile.shape[0]
+        return a.reshape(images, self.groups, -1, prod(tile.shape) // images)
 
 
-def _choose_tiles(N: int, geo: Geometry, column: int) -> tuple[int, int]:
-    """Number of images in a group, and of rows in a tile."""
-    width = prod(geo.out[1:])
-    rows = min(max(TILE_ELEMENTS // (column * width), 1), geo.out[0])
-    images = max(TILE_ELEMENTS // (column * width * rows), 1) if rows == geo.out[0] else 1
-    return max(min(images, N), 1), rows
+@lru_cache(maxsize=1024)
+def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int, factor: int = 1) -> _Tiles:
+    """The tiles of N images for a weight of shape w. factor: how much more memory than its columns
+    a tile needs."""
+    return _Tiles(N, w, geo, groups, factor)
 
 
-def _columns(xp: Any, padded: Any, tile: Tile, geo: Geometry) -> Any:
-    """The windows of a tile, copied: (images, C*taps, places)."""
-    windows = windows_of(xp, padded, tile, geo)
-    columns = _room("columns", windows.shape, padded.dtype)
-    xp.copyto(columns, windows)
-    return columns.reshape(tile.shape[0], -1, prod(tile.shape[1:]))
-
-
-def convolve(
-    xp: Any, x: Any, w: Any, geo: Geometry, _groups: int, y: Any, bias: Any = None
-) -> None:
-    """y = x * w + bias: (N, C, *size), (F, C, *kernel), (F,) or None -> (N, F, *out)."""
+def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
+    """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
     N, F = y.shape[:2]
     padded = with_zeros(xp, x, geo)
-    w = w.reshape(F, -1)
-    y = y.reshape(N, F, prod(geo.out))
+    tiles = _tiles_of(N, w.shape, geo, groups)
+    w = w.reshape(groups, F // groups, -1)
+    flat = y.reshape(N, groups, F // groups, prod(geo.out))
 
-    def tile_of(_group: int, tile: Tile) -> None:
-        place = y[tile.n, :, tile.places]
-        matmul(xp, w, _columns(xp, padded, tile, geo), place)
+    def tile_of(_part: int, tile: Tile) -> None:
+        columns = tiles.columns(padded, tile)
+        place = y[tile.n, :, tile.r]
+        if tiles.side_by_side:
+            product = tiles.scratch("products", (F, *tile.shape), y.dtype)
+            matmul(xp, w, columns, tiles.matrices(product, tile))
+            copy(xp, product.swapaxes(0, 1), place)
+        else:
+            matmul(xp, w, columns, flat[tile.n, ..., tile.places])
         if bias is not None:
-            place += bias[:, None]
+            place += bias.reshape(-1, *(1,) * len(geo.out))
 
-    _for_each_tile(N, geo, w.shape[1], tile_of)
+    tiles.for_each(tile_of)
 
 
-def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, _groups: int, dw: Any) -> None:
-    """(N, C, *size), (N, F, *out) -> dw (F, C, *kernel)."""
+def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
+    """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
     N, F = g.shape[:2]
     padded = with_zeros(xp, x, geo)
-    g = g.reshape(N, F, prod(geo.out))
-    total = dw.reshape(F, -1)
-    # Each group has its own sum, so the total does not depend on the order of completion.
-    images, _rows = _choose_tiles(N, geo, total.shape[1])
-    sums = xp.zeros((-(-N // images), *total.shape), total.dtype)
+    tiles = _tiles_of(N, dw.shape, geo, groups)
+    # Each part of the batch has its own sum: the total does not depend on the order of completion.
+    total = dw.reshape(1, groups, F // groups, -1)
+    parts = len(tiles.parts)
+    sums = total if parts == 1 else xp.empty((parts, *total.shape[1:]), total.dtype)
+    sums[...] = 0
 
-    def tile_of(group: int, tile: Tile) -> None:
-        columns = _columns(xp, padded, tile, geo)
-        parts = _room("parts", (tile.shape[0], *total.shape), total.dtype)
-        matmul(xp, g[tile.n, :, tile.places], columns.swapaxes(1, 2), parts)
-        sums[group] += parts.sum(axis=0)
+    def tile_of(part: int, tile: Tile) -> None:
+        columns = tiles.columns(padded, tile)
+        products = tiles.scratch("products", (len(columns), *total.shape[1:]), total.dtype)
+        matmul(xp, tiles.outputs(g, tile), columns.swapaxes(2, 3), products)
+        sums[part] += products.sum(axis=0) if len(products) > 1 else products[0]
 
-    _for_each_tile(N, geo, total.shape[1], tile_of)
-    sums.sum(axis=0, out=total)
+    tiles.for_each(tile_of)
+    if sums is not total:
+        sums.sum(axis=0, out=total[0])
 
 
-def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, _groups: int, dx: Any) -> None:
-    """(N, F, *out), (F, C, *kernel) -> dx (N, C, *size)."""
+def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
+    """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
     N, F, C = g.shape[0], g.shape[1], dx.shape[1]
-    w = xp.ascontiguousarray(w.reshape(F, -1).T)  # (C*taps, F)
     padded = xp.empty((N, C, *geo.padded), dx.dtype) if any(geo.pad) else dx
-    shifts = all(s == 1 for s in geo.stride)
-    wide = geo._replace(out=(geo.out[0], *geo.padded[1:])) if shifts else geo
-    add = _add_shifted if shifts else _add_windows
-
-    def tile_of(_group: int, tile: Tile) -> None:
-        add(xp, padded[tile.n], g[tile.n, :, tile.r], w, tile, geo)
-
-    room = 1
-    if shifts:  # see `_add_shifted`
-        room += -(-sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo))) * 2
-                  // prod(wide.out))  # fmt: skip
-    _for_each_tile(N, wide, w.shape[0], tile_of, room)
+    across = w.reshape(groups, F // groups, -1).swapaxes(1, 2)  # (G, C/G*taps, F/G)
+    if all(s == 1 for s in geo.stride) and not is_small(w.shape, geo, groups):
+        wide = geo._replace(out=(geo.out[0], *geo.padded[1:]))
+        margin = sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo)))
+        tiles = _tiles_of(N, w.shape, wide, groups, 1 + -(-2 * margin // prod(wide.out)))
+        add = _add_shifted
+    else:
+        tiles = _tiles_of(N, w.shape, geo, groups)
+        add = _add_windows
+    tiles.for_each(lambda _part, tile: add(xp, padded[tile.n], g, across, tile, geo, tiles))
     if padded is not dx:
-        xp.copyto(dx, padded[inside(geo)])
+        copy(xp, padded[inside(geo)], dx)
 
 
 def _steps(geo: Geometry) -> list[int]:
@@ -142,7 +178,9 @@ def _steps(geo: Geometry) -> list[int]:
     return [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
 
 
-def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry) -> None:
+def _add_shifted(
+    xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry, tiles: _Tiles
+) -> None:
     """Add the columns of a tile back to their source; strides are 1.
 
     Number the places of an image line by line: tap t of the window at place q is at place
@@ -155,13 +193,14 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry
     margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
     places = prod(tile.shape[1:])  # of the columns
     reached = places + (geo.kernel[0] - 1) * shifts[0]  # of the image
-    laid = _room("laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
+    g = g[tile.n, :, tile.r]
+    laid = tiles.scratch("laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
     laid[...] = 0
     laid[(..., *(slice(size) for size in g.shape[3:]))] = g
-    columns = _room("columns", (n, w.shape[0], margin + reached), g.dtype)
-    columns[:, :, :margin] = 0
-    columns[:, :, margin + places :] = 0
-    matmul(xp, w, laid.reshape(*g.shape[:2], -1), columns[:, :, margin : margin + places])
+    columns = tiles.scratch("columns", (n, *w.shape[:2], margin + reached), g.dtype)
+    columns[..., :margin] = 0
+    columns[..., margin + places :] = 0
+    matmul(xp, w, tiles.matrices(laid, tile), columns[..., margin : margin + places])
     columns = columns.reshape(n, C, *geo.kernel, -1)
     per_image, per_channel, *per_tap, item = columns.strides
     skewed = xp.lib.stride_tricks.as_strided(
@@ -181,14 +220,27 @@ def _add_shifted(xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry
     place += skewed.sum(axis=axes)
 
 
-def _add_windows(xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry) -> None:
+def _add_windows(
+    xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry, tiles: _Tiles
+) -> None:
     """Add the columns of a tile back to their source, tap by tap."""
     n, C = images.shape[:2]
-    columns = _room("columns", (n, w.shape[0], prod(tile.shape[1:])), g.dtype)
-    matmul(xp, w, xp.ascontiguousarray(g).reshape(*g.shape[:2], -1), columns)
-    columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
+    columns = tiles.scratch("columns", (C * geo.taps * prod(tile.shape),), g.dtype)
+    outputs = xp.ascontiguousarray(tiles.outputs(g, tile))
+    matmul(xp, w, outputs, tiles.matrices(columns, tile))
     if tile.r.start == 0:
         images[...] = 0
     images = images[:, :, tile.r.start * geo.stride[0] :]
-    for tap, pixels in taps(geo, tile.shape[1:]):
-        images[(..., *pixels)] += columns[along(2, *tap)]
+    if tiles.side_by_side:
+        columns = columns.reshape(C, *geo.kernel, *tile.shape)
+        images, axis = images.swapaxes(0, 1), 1
+    else:
+        columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
+        axis = 2
+
+    def add(part: slice) -> None:
+        for tap, pixels in taps(geo, tile.shape[1:]):
+            images[(part, ..., *pixels)] += columns[part][along(axis, *tap)]
+
+    chunks = min(len(images), columns.size // GRAIN) if tiles.side_by_side else 1
+    share(xp, len(images), chunks, add)

@@ -128,9 +128,7 @@ Y = -1
 
 
 #: Ops that overwrite a whole array: x[:] = y, y.copyto(x).
-#: SETTING: ops that overwrite some of the elements: x[1, ::2] = y.
 ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
-SETTING = frozenset({"_setitem", "_setitem_scalar"})
 
 
 class _AllInputs:
@@ -261,7 +259,7 @@ class Op(Facts):
         """True if the op overwrites existing memory in a single call, its last: the op is such a
         call itself, or its result is copied into place at the end."""
         if self.mutates:
-            return self.name in SETTING
+            return self.name == "_setitem"  # of some elements: x[1, ::2] = y
         alone = self.ufunc is not None or not self.takes_out or self.name in ASSIGNING
         return alone and self.outputs == 1
 
@@ -311,6 +309,20 @@ class Op(Facts):
         base, _, part = name.partition(".")
         is_output = base == "y" and "y" not in self.input_names
         return Y if is_output else self.input_names.index(base), part or None
+
+    def saved_of(self, inputs: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+        """What the rule wants kept (`keeps`) of a call's inputs and outputs: values, shapes,
+        dtypes; lists of these for several outputs and for any number of inputs."""
+        saved: list[Any] = []
+        for place, part in self.keeps:
+            if place == Y or self.variadic:
+                kept: Any = outs if place == Y else inputs
+                kept = [x if part is None else getattr(x, part) for x in kept]
+                saved.append(kept[0] if place == Y and len(outs) == 1 else kept)
+                continue
+            kept = inputs[place] if place < len(inputs) else None
+            saved.append(kept if kept is None or part is None else getattr(kept, part))
+        return saved
 
     def gradients(
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
@@ -366,25 +378,10 @@ class Op(Facts):
         attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
-        if self.variadic:
-            n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
-            inputs, extra = list(args[:n]), args[n:]
-            if not inputs and extra and isinstance(extra[0], (list, tuple)):
-                inputs, extra = list(extra[0]), extra[1:]
-            kwargs.pop("num_args", None)
-        else:
-            n_inputs = len(self.input_names)
-            inputs = list(args[:n_inputs])
-            # An omitted optional input leaves its position to the attributes.
-            while len(inputs) > self.n_required and not _is_input(inputs[-1]):
-                inputs.pop()
-            extra = args[len(inputs) :]
-            for name in self.input_names[len(inputs) :]:
-                inputs.append(kwargs.pop(name, None))
-            for position, (name, value) in enumerate(zip(self.input_names, inputs, strict=True)):
-                if name in kwargs:
-                    raise ArgumentTypeError(f"{self.name}: input {name!r} was given twice")
-                if value is None and position < self.n_required:
+        inputs, extra = self.sort_inputs(args, kwargs)
+        if not self.variadic:
+            for name, value in zip(self.input_names[: self.n_required], inputs):
+                if value is None:
                     raise ArgumentTypeError(
                         f"{self.name}: input {name!r} is missing; usage: {self.usage}"
                     )
@@ -399,6 +396,26 @@ class Op(Facts):
         if attrs is None:
             attrs = self.bind_attributes(extra, kwargs, len(args))
         return tuple(inputs), attrs
+
+    def sort_inputs(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], tuple]:
+        """The inputs of a call, None where one is missing, and the attributes given by position;
+        the attributes given by name stay in `kwargs`."""
+        if self.variadic:
+            n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
+            inputs, extra = list(args[:n]), args[n:]
+            if not inputs and extra and isinstance(extra[0], (list, tuple)):
+                inputs, extra = list(extra[0]), extra[1:]
+            kwargs.pop("num_args", None)
+            return inputs, extra
+        inputs = list(args[: len(self.input_names)])
+        # An omitted optional input leaves its position to the attributes.
+        while len(inputs) > self.n_required and not _is_input(inputs[-1]):
+            inputs.pop()
+        extra = args[len(inputs) :]
+        for name in self.input_names[: len(inputs)]:
+            if name in kwargs:
+                raise ArgumentTypeError(f"{self.name}: input {name!r} was given twice")
+        return inputs + [kwargs.pop(n, None) for n in self.input_names[len(inputs) :]], extra
 
     def _bind_attrs(self, **words: Any) -> Bound:
         """Check and convert the attributes of one spelling."""
@@ -509,13 +526,17 @@ def op(name: str | Callable | None = None, **rules: Any) -> Any:
     """Declare an op (see the module's docstring). The keywords are those of `Op`."""
 
     def declare(compute: Callable[..., Any]) -> Op:
-        declared = Op(compute, name if isinstance(name, str) else compute.__name__, **rules)
-        for op_name in (declared.name, *declared.aliases):
-            assert op_name not in registry, f"op {op_name} is declared twice"
-            registry[op_name] = declared
-        return declared
+        return declare_op(Op(compute, name if isinstance(name, str) else compute.__name__, **rules))
 
     return declare(name) if callable(name) else declare
+
+
+def declare_op(declared: Any) -> Any:
+    """Enter an op in the registry under each of its names; returns the op."""
+    for op_name in (declared.name, *declared.aliases):
+        assert op_name not in registry, f"op {op_name} is declared twice"
+        registry[op_name] = declared
+    return declared
 
 
 def as_specs(inferred: Any) -> list[Spec]:
@@ -534,6 +555,23 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
 def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
     """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
     return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
+
+
+def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare an op whose results are views of its first input, or the same elements in `out`. Its
+    shape rule is the op itself, on an array whose elements all lie at one place in memory."""
+
+    def declare(compute: Callable[..., Any]) -> Op:
+        def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec | list[Spec]:
+            flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
+            views = compute(np, flat, *others, **attrs)
+            if type(views) is tuple:
+                return [Spec(view.shape, data.dtype) for view in views]
+            return Spec(views.shape, data.dtype)
+
+        return op(name if isinstance(name, str) else None, infer=infer, flops=0, **rules)(compute)
+
+    return declare(name) if callable(name) else declare
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.chunking import place
-from d2lmini.ops.core import DType, Number, Shape, Spec, op, registry
+from d2lmini.ops.core import DType, Number, Op, Shape, Spec, op
 from d2lmini.ops.scalar_cache import convert
 
 
@@ -26,9 +25,7 @@ def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     return Spec(tuple(shape), dtype)
 
 
-@op(
-    "_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",)
-)  # fmt: skip
+@op("_full", infer=_of_shape, flops=0, grad=None, in_mxnet=True, always_written=("value",))
 def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out=None):
     """Every element is `value`, converted as C converts. Cost: the bytes written."""
     element = convert(value, np.dtype(dtype))[()]
@@ -38,36 +35,44 @@ def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out
     return out
 
 
-@op("_zeros", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
-def zeros(xp, *, shape: Shape, dtype: DType = "float32", out=None):
-    """Zeros."""
-    if out is None:
-        return xp.zeros(shape, dtype)
-    out.fill(0)
-    return out
+def _constant(name: str, value: int) -> Op:
+    """Declare `_NAME` and `NAME_like`, arrays of one number; returns the latter."""
+
+    def make(xp, shape, dtype, out):
+        if out is None:
+            return getattr(xp, name)(shape, dtype)
+        out.fill(value)
+        return out
+
+    def of_shape(xp, *, shape: Shape, dtype: DType = "float32", out=None):
+        return make(xp, shape, dtype, out)
+
+    def like(xp, data, *, out=None):
+        return make(xp, data.shape, data.dtype, out)
+
+    of_shape.__doc__ = f"{name.capitalize()}."
+    like.__doc__ = f"{name.capitalize()} in the shape and dtype of data."
+    op(f"_{name}", infer=_of_shape, flops=0, grad=None, in_mxnet=True)(of_shape)
+    declared: Op = op(f"{name}_like", flops=0, elementwise=True, grad=None)(like)
+    return declared
 
 
-@op("_ones", infer=_of_shape, flops=0, grad=None, in_mxnet=True)
-def ones(xp, *, shape: Shape, dtype: DType = "float32", out=None):
-    """Ones."""
-    if out is None:
-        return xp.ones(shape, dtype)
-    out.fill(1)
-    return out
+zeros_like, ones_like = _constant("zeros", 0), _constant("ones", 1)
 
 
-def _range_length(start: float, stop: float, step: float, repeat: int) -> int:
+def _range(start: float, stop: float | None, step: float) -> tuple[float, int]:
+    """Where a range begins, and how many numbers it has."""
+    begin, end = (0.0, start) if stop is None else (start, stop)
     if step == 0:
-        raise MXNetError(f"step must not be 0 (start={start}, stop={stop})")
-    count = (stop - start) / step
+        raise MXNetError(f"step must not be 0 (start={begin}, stop={end})")
+    count = (end - begin) / step
     if not isfinite(count):
-        raise MXNetError(f"no range from start={start} to stop={stop} by step={step}: not finite")
-    return max(0, ceil(count)) * repeat
+        raise MXNetError(f"no range from start={begin} to stop={end} by step={step}: not finite")
+    return begin, max(0, ceil(count))
 
 
 def _of_range(*, start: float, stop: float | None, step: float, repeat: int, dtype: Any, **_: Any):
-    begin, end = (0.0, start) if stop is None else (start, stop)
-    return Spec((_range_length(begin, end, step, repeat),), dtype)
+    return Spec((_range(start, stop, step)[1] * repeat,), dtype)
 
 
 @op("_arange", infer=_of_range, grad=None, in_mxnet=True)
@@ -81,8 +86,7 @@ def arange(
     has 10. Element i is start + i * step in the arithmetic of `dtype`, as in MXNet: an integer
     dtype truncates start and step first.
     """
-    begin, end = (0.0, start) if stop is None else (start, stop)
-    count = _range_length(begin, end, step, 1)
+    begin, count = _range(start, stop, step)
     return progression(xp, begin, step, count, dtype, repeat)
 
 
@@ -114,33 +118,8 @@ def linspace(
     return xp.linspace(start, stop, num, endpoint=endpoint).astype(dtype)
 
 
-def _of_eye(*, N: int, M: int, k: int, dtype: Any) -> Spec:
-    return Spec((N, M or N), dtype)
-
-
-@op("_eye", infer=_of_eye, flops=0, grad=None, in_mxnet=True)
+@op("_eye", infer=lambda *, N, M, k, dtype: Spec((N, M or N), dtype), flops=0, grad=None,
+    in_mxnet=True)  # fmt: skip
 def eye(xp, *, N: int, M: int = 0, k: int = 0, dtype: DType = "float32"):
     """(N, M or N) with ones on diagonal k."""
     return xp.eye(N, M or None, k, dtype=dtype)
-
-
-def _infer_cast(data: Spec, *, dtype: Any) -> Spec:
-    return Spec(data.shape, dtype)
-
-
-@op(
-    "_copyto", infer=_infer_cast, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True
-)  # fmt: skip
-def copyto(xp, data, *, dtype: DType, out=None):
-    """The same elements in new memory, perhaps on another device, converted to `dtype`."""
-    return place(xp, data, dtype, out, copy=True)
-
-
-@copyto.gradient(saves="data.dtype data.context")
-def _(g, dtype, ctx):
-    return g.astype(dtype, copy=False).as_in_context(ctx)
-
-
-@copyto.written_in_mxnet
-def _(data, *, dtype):
-    return registry["cast"](data, dtype=dtype)

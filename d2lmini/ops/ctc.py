@@ -31,7 +31,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.index import scatter_add
-from d2lmini.ops.softmax import softmax_along
+from d2lmini.ops.softmax import log_softmax
 
 
 def _infer(
@@ -139,7 +139,7 @@ def _check(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
 
 def _emissions(xp: Any, data: Any, states: Any) -> tuple[Any, Any]:
     """log softmax(data), (T, N, C), and its value at the class of each state, (T, N, S)."""
-    log_p = softmax_along(xp, data.astype("float64"), -1, log=True)
+    log_p = log_softmax.compute(xp, data.astype("float64"))
     return log_p, xp.take_along_axis(log_p, states[None], axis=2)
 
 

@@ -30,9 +30,9 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.linalg import gemm2, transpose_last
-from d2lmini.ops.products import matmul
 from d2lmini.ops.triangle import (
     check_square,
     extractdiag,
@@ -40,7 +40,6 @@ from d2lmini.ops.triangle import (
     like_square,
     makediag,
     one_per_matrix,
-    operand,
     triangle,
     trsm,
 )
@@ -54,7 +53,7 @@ def _cubic(factor: float) -> Any:
 # -- Cholesky -------------------------------------------------------------------------------------
 
 
-@op("linalg_potrf", infer=like_square, flops=_cubic(1 / 3), same_shape=True, unchecked=True)
+@op("linalg_potrf", infer=like_square, flops=_cubic(1 / 3), same_shape=True)
 def potrf(xp, A, *, lower: bool = True):
     """Cholesky factor of a symmetric positive definite matrix: A = y y^T, or y^T y if not `lower`.
 
@@ -75,25 +74,14 @@ def _(g, y, *, lower):
     return (S + transpose_last(S)) * 0.5
 
 
-@op("linalg_potri", infer=like_square, flops=_cubic(2.0), same_shape=True, unchecked=True)
-def potri(xp, A, *, lower: bool = True):
+@composed("linalg_potri", infer=like_square, flops=_cubic(2.0), same_shape=True)
+def potri(A, *, lower: bool = True):
     """The inverse of a matrix from its Cholesky factor A: (A A^T)^-1, or (A^T A)^-1 if not `lower`.
 
     Only that triangle of A is read. `linalg_trsm` is cheaper and more accurate where it applies.
     """
-    T = lapack(xp, "inv", operand(xp, A, lower, False))
-    left, right = (T.swapaxes(-1, -2), T) if lower else (T, T.swapaxes(-1, -2))
-    return matmul(xp, left, right)
-
-
-@potri.gradient(saves="y A")
-def _(g, y, A, *, lower):
-    g = g + transpose_last(g)
-    if lower:
-        dA = trsm(A, gemm2(y, g), transpose=True, rightside=True, alpha=-1.0)
-    else:
-        dA = trsm(A, gemm2(g, y), transpose=True, lower=False, alpha=-1.0)
-    return triangle(dA, lower=lower)
+    T = inverse(triangle(A, lower=lower))
+    return gemm2(T, T, transpose_a=lower, transpose_b=not lower)
 
 
 # -- inverse and determinant ----------------------------------------------------------------------
@@ -160,7 +148,7 @@ def _infer_gelqf(A: Spec) -> list[Spec]:
     return [A, Spec((*A.shape[:-1], A.shape[-2]), A.dtype)]
 
 
-@op("linalg_gelqf", infer=_infer_gelqf, outputs=2, flops=_cubic(4.0), unchecked=True)
+@op("linalg_gelqf", infer=_infer_gelqf, outputs=2, flops=_cubic(4.0))
 def gelqf(xp, A):
     """LQ factors, A = L Q: A (..., m, n) with m <= n of full rank -> Q (..., m, n), L (..., m, m).
 

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Shape, Spec, normalize_axis, op, shape_rule
 
 
 def _diagonal_shape(shape: Shape, k: int, axis1: int, axis2: int) -> Shape:
@@ -32,16 +32,13 @@ def _diagonal_shape(shape: Shape, k: int, axis1: int, axis2: int) -> Shape:
     return (*(n for a, n in enumerate(shape) if a not in (rows, columns)), length)
 
 
-def _infer_diag(data: Spec, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Spec:
-    if not data.shape:
+def _diag_shape(shape: Shape, k: int = 0, axis1: int = 0, axis2: int = 1) -> Shape:
+    if not shape:
         raise MXNetError("data is (), need one axis or more")
-    if len(data.shape) == 1:
-        n = data.shape[0] + abs(k)
-        return Spec((n, n), data.dtype)
-    return Spec(_diagonal_shape(data.shape, k, axis1, axis2), data.dtype)
+    return (shape[0] + abs(k),) * 2 if len(shape) == 1 else _diagonal_shape(shape, k, axis1, axis2)
 
 
-@op(infer=_infer_diag, flops=0)
+@op(infer=shape_rule(_diag_shape), flops=0)
 def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
     """Diagonal number k: of zeros filled with a vector, or taken from matrices.
 
@@ -59,12 +56,7 @@ def _(g, shape, *, k, axis1, axis2):
     return undiag(g, shape=shape, k=k, axis1=axis1, axis2=axis2)
 
 
-def _infer_undiag(data: Spec, *, shape: Shape, k: int, axis1: int, axis2: int) -> Spec:
-    assert data.shape == _diagonal_shape(shape, k, axis1, axis2)
-    return Spec(shape, data.dtype)
-
-
-@op("_undiag", infer=_infer_undiag, flops=0)
+@op("_undiag", infer=lambda data, *, shape, **_: Spec(shape, data.dtype), flops=0)
 def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
     """Zeros of `shape` with `data` at the diagonal that `diag` reads."""
     result = xp.zeros(shape, data.dtype)

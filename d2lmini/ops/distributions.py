@@ -27,50 +27,40 @@ from d2lmini.random_state import Key
 #: Numbers drawn from one stream.
 PIECE = 1 << 18
 
-Draw = Callable[..., None]
-
-# Each function fills a flat array: (generator, out, parameters as numbers or arrays of its size).
-
-
-def _uniform(generator: np.random.Generator, out: np.ndarray, low: Any, high: Any) -> None:
-    _fill_standard(generator.random, out)
-    out *= np.subtract(high, low, dtype=out.dtype)
-    out += np.asarray(low, out.dtype)
-
-
-def _normal(generator: np.random.Generator, out: np.ndarray, loc: Any, scale: Any) -> None:
-    if out.dtype == np.float32 and out.size >= box_muller.WORTH_IT:
-        box_muller.fill(generator, out)
-    else:
-        _fill_standard(generator.standard_normal, out)
-    if np.ndim(scale) or scale != 1:
-        out *= np.asarray(scale, out.dtype)
-    if np.ndim(loc) or loc != 0:
-        out += np.asarray(loc, out.dtype)
+#: What a parameter must be -> the test of numbers or arrays. nan is none of it.
+RANGES: dict[str, Callable[[Any], Any]] = {
+    "above 0": lambda value: value > 0,
+    "0 or more": lambda value: value >= 0,
+    "above 0 and at most 1": lambda value: (value > 0) & (value <= 1),
+    "from 0 to 1": lambda value: (value >= 0) & (value <= 1),
+    "finite": lambda value: abs(value) < np.inf,
+}
 
 
-def _exponential(generator: np.random.Generator, out: np.ndarray, lam: Any) -> None:
-    _fill_standard(generator.standard_exponential, out)
-    out /= np.asarray(lam, out.dtype)
+class Distribution(NamedTuple):
+    """How NumPy draws it, the defaults of its parameters, and what they must be."""
+
+    draw: Callable[..., None]
+    defaults: dict[str, float]
+    ranges: dict[str, str]
 
 
-def _gamma(generator: np.random.Generator, out: np.ndarray, alpha: Any, beta: Any) -> None:
-    out[...] = generator.standard_gamma(alpha, out.shape) * beta
+#: The distributions by name.
+DISTRIBUTIONS: dict[str, Distribution] = {}
 
 
-def _poisson(generator: np.random.Generator, out: np.ndarray, lam: Any) -> None:
-    out[...] = generator.poisson(lam, out.shape)
+def _distribution(**ranges: str) -> Callable[[Callable], Callable]:
+    """Declare a distribution, given as a function (generator, out, parameters) that fills the flat
+    array `out`; the parameters are numbers or arrays of its size. `ranges` says what they must be.
+    """
 
+    def declare(draw: Callable) -> Callable:
+        names = draw.__code__.co_varnames[2:]
+        defaults = dict(zip(names, draw.__defaults__ or ()))
+        DISTRIBUTIONS[draw.__name__] = Distribution(draw, defaults, ranges)
+        return draw
 
-def _negative_binomial(generator: np.random.Generator, out: np.ndarray, k: Any, p: Any) -> None:
-    out[...] = generator.negative_binomial(k, p, out.shape)
-
-
-def _draw_generalized(generator: np.random.Generator, out: np.ndarray, mu: Any, alpha: Any) -> None:
-    # A Poisson variable whose rate is Gamma(1 / alpha) distributed with mean mu.
-    alpha = np.maximum(alpha, 1e-12)
-    rate = generator.standard_gamma(1.0 / alpha, out.shape) * alpha * mu
-    out[...] = generator.poisson(rate)
+    return declare
 
 
 def _fill_standard(draw: Any, out: np.ndarray) -> None:
@@ -81,54 +71,59 @@ def _fill_standard(draw: Any, out: np.ndarray) -> None:
         draw(out=out, dtype=out.dtype)
 
 
-#: What a parameter must be -> the test of numbers or arrays. nan is none of it but "a number".
-RANGES: dict[str, Callable[[Any], Any]] = {
-    "above 0": lambda value: value > 0,
-    "0 or more": lambda value: value >= 0,
-    "above 0 and at most 1": lambda value: (value > 0) & (value <= 1),
-    "from 0 to 1": lambda value: (value >= 0) & (value <= 1),
-    "finite": lambda value: abs(value) < np.inf,
-    "a number": lambda value: True,
-}
+@_distribution()
+def uniform(generator, out, low=0, high=1):
+    """Evenly between low (included) and high (excluded)."""
+    _fill_standard(generator.random, out)
+    out *= np.subtract(high, low, dtype=out.dtype)
+    out += np.asarray(low, out.dtype)
 
 
-class Distribution(NamedTuple):
-    """What it is, how NumPy draws it, and its parameters."""
+@_distribution(scale="0 or more")
+def normal(generator, out, loc=0, scale=1):
+    """Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet)."""
+    if out.dtype == np.float32 and out.size >= box_muller.WORTH_IT:
+        box_muller.fill(generator, out)
+    else:
+        _fill_standard(generator.standard_normal, out)
+    if isinstance(scale, np.ndarray) or scale != 1:
+        out *= np.asarray(scale, out.dtype)
+    if isinstance(loc, np.ndarray) or loc != 0:
+        out += np.asarray(loc, out.dtype)
 
-    about: str
-    draw: Draw
-    defaults: dict[str, float]
-    ranges: dict[str, str]
+
+@_distribution(alpha="above 0", beta="above 0")
+def gamma(generator, out, alpha=1, beta=1):
+    """Gamma with shape alpha and scale beta: mean alpha * beta."""
+    out[...] = generator.standard_gamma(alpha, out.shape) * beta
 
 
-DISTRIBUTIONS = {
-    "uniform": Distribution(
-        "Evenly between low (included) and high.",
-        _uniform, {"low": 0.0, "high": 1.0}, {"low": "a number", "high": "a number"},
-    ),
-    "normal": Distribution(
-        "Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet).",
-        _normal, {"loc": 0.0, "scale": 1.0}, {"loc": "a number", "scale": "0 or more"},
-    ),
-    "gamma": Distribution(
-        "Gamma with shape alpha and scale beta: mean alpha * beta.",
-        _gamma, {"alpha": 1.0, "beta": 1.0}, {"alpha": "above 0", "beta": "above 0"},
-    ),
-    "exponential": Distribution(
-        "Exponential with rate lam: mean 1 / lam.", _exponential, {"lam": 1.0}, {"lam": "above 0"},
-    ),
-    "poisson": Distribution(
-        "Poisson with mean lam.", _poisson, {"lam": 1.0}, {"lam": "0 or more"},
-    ),
-    "negative_binomial": Distribution(
-        "Failures before the k-th success of probability p.",
-        _negative_binomial, {"k": 1.0, "p": 1.0}, {"k": "above 0", "p": "above 0 and at most 1"},
-    ),
-    "generalized_negative_binomial": Distribution(
-        "Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson.",
-        _draw_generalized, {"mu": 1.0, "alpha": 1.0}, {"mu": "0 or more", "alpha": "0 or more"},
-    ),
-}  # fmt: skip
+@_distribution(lam="above 0")
+def exponential(generator, out, lam=1):
+    """Exponential with rate lam: mean 1 / lam."""
+    _fill_standard(generator.standard_exponential, out)
+    out /= np.asarray(lam, out.dtype)
+
+
+@_distribution(lam="0 or more")
+def poisson(generator, out, lam=1):
+    """Poisson with mean lam."""
+    out[...] = generator.poisson(lam, out.shape)
+
+
+@_distribution(k="above 0", p="above 0 and at most 1")
+def negative_binomial(generator, out, k=1, p=1):
+    """Failures before the k-th success of probability p."""
+    out[...] = generator.negative_binomial(k, p, out.shape)
+
+
+@_distribution(mu="0 or more", alpha="0 or more")
+def generalized_negative_binomial(generator, out, mu=1, alpha=1):
+    """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
+    # A Poisson variable whose rate is Gamma(1 / alpha) distributed with mean mu.
+    alpha = np.maximum(alpha, 1e-12)
+    rate = generator.standard_gamma(1.0 / alpha, out.shape) * alpha * mu
+    out[...] = generator.poisson(rate)
 
 
 def check(name: str, parameters: dict[str, Any]) -> None:
@@ -137,16 +132,19 @@ def check(name: str, parameters: dict[str, Any]) -> None:
         require(f"_random_{name}: {parameter}", needs, parameters[parameter])
     if name == "uniform":
         low, high = parameters["low"], parameters["high"]
-        if not np.all(low <= high):
+        if not _holds(low <= high):
             raise MXNetError(f"_random_uniform: high must be at least low={low}, got {high}")
 
 
 def require(what: str, needs: str, value: Any) -> None:
     """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
     parameter `what`, is what it `needs` to be."""
-    holds = RANGES[needs](value)
-    if not (holds is True or np.all(holds)):
+    if not _holds(RANGES[needs](value)):
         raise ArgumentValueError(f"{what} must be {needs}, got {value}")
+
+
+def _holds(test: Any) -> bool:
+    return test is True or bool(np.all(test))
 
 
 @with_kernels
@@ -159,29 +157,23 @@ def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> A
 
 @with_kernels
 def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
-    """Fill `out` from a distribution whose parameters are numbers."""
-    check(name, parameters)
+    """Fill `out` from a distribution. The parameters are numbers, or arrays: then row i of `out`
+    (all its further axes) belongs to their element i."""
+    first = next(iter(parameters.values()))
+    are_numbers = isinstance(first, (int, float))
+    if are_numbers or xp is np:
+        check(name, parameters)
     if xp is not np:
         return draw.kernels[kind_of(xp)](xp, name, rng, out, parameters)
-    one = DISTRIBUTIONS[name].draw
-    flat = out.reshape(-1)
+    flat, step = out.reshape(-1), PIECE
+    if not are_numbers:
+        copies = out.size // max(first.size, 1)
+        parameters = {p: np.repeat(v.reshape(-1), copies) for p, v in parameters.items()}
+        step = max(out.size, 1)
+    fill = DISTRIBUTIONS[name].draw
 
     def piece(i: int) -> None:
-        one(rng.generator(i), flat[i * PIECE : (i + 1) * PIECE], **parameters)
+        fill(rng.generator(i), flat[i * step : (i + 1) * step], **parameters)
 
-    parallel_for(-(-flat.size // PIECE), piece)
-    return out
-
-
-@with_kernels
-def draw_each(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
-    """Fill `out` from a distribution whose parameters are arrays: row i of `out` (all its further
-    axes) belongs to parameter i."""
-    if xp is not np:
-        return draw_each.kernels[kind_of(xp)](xp, name, rng, out, parameters)
-    check(name, parameters)
-    count = next(iter(parameters.values())).size
-    rows = out.reshape(count, -1)
-    flat = {p: np.repeat(v.reshape(-1), rows.shape[1]) for p, v in parameters.items()}
-    DISTRIBUTIONS[name].draw(rng.generator(0), rows.reshape(-1), **flat)
+    parallel_for(-(-flat.size // step), piece)
     return out

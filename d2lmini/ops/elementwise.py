@@ -46,6 +46,8 @@ from d2lmini.ops.reduce import sum_to
 
 # -- shape and dtype rules -------------------------------------------------------------------------
 
+Check = Callable[[Spec], None]
+
 
 @lru_cache(maxsize=4096)
 def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
@@ -64,10 +66,6 @@ def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
             f"dtypes differ: lhs is {lhs.dtype.name}, rhs is {rhs.dtype.name}; convert one, "
             f"e.g. lhs.astype('{rhs.dtype.name}')"
         )
-
-
-def check_any(spec: Spec) -> None:
-    """Accept every dtype."""
 
 
 def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
@@ -121,9 +119,9 @@ def beside_any_number(data: Spec, *, scalar: Any) -> Spec:
     return beside_number(data, scalar=scalar)
 
 
-def _checked(check: Callable[[Spec], None], rule: Callable[..., Spec]) -> Callable[..., Spec]:
+def _checked(check: Check | None, rule: Callable[..., Spec]) -> Callable[..., Spec]:
     """Check the dtype of the first input, then apply the rule."""
-    if check is check_any:
+    if check is None:
         return rule
 
     def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec:
@@ -218,6 +216,7 @@ class Family:
     equal         names of the op on two arrays of equal shape
     scalar        names of the op on an array and a number
     reflected     names of the op on a number and an array; "" if it is another family's `scalar`
+                  In names, {0} is the family's, as in less_equal, {1} is Less_Equal, {2} LessEqual.
     mirror        for comparisons: the family with swapped operands, if not this family
     operator      Python's operator and the name of its method: "+ add"
     functions     names of `nd.NAME`, a function of arrays and numbers
@@ -228,7 +227,7 @@ class Family:
     flops         per element
     onnx          ONNX's operator; None if there is no single one
     mxnet         MXNet has these ops
-    check         raises for a dtype that is refused
+    check         raises for a dtype that is refused; None accepts every dtype
     numbers       the table of `scalar_cache` for numbers: "fit" or "limit"
     integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
     compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
@@ -238,11 +237,12 @@ class Family:
 
     def __init__(
         self, name: str, ufunc: str, means: str, details: str = ".", *,
-        broadcast: str, equal: str, scalar: str, reflected: str = "", mirror: str = "",
+        broadcast: str = "broadcast_{0}", equal: str = "_{0} _{1}",
+        scalar: str = "_{0}_scalar _{2}Scalar", reflected: str = "", mirror: str = "",
         operator: str = "", functions: str = "", of_numbers: Callable[[Any, Any], Any],
         commutative: bool = False, identity: float | None = None, truth: bool = False,
         flops: float = 1, onnx: str | None = None, mxnet: bool = True,
-        check: Callable[[Spec], None] = check_numbers, numbers: str = "fit",
+        check: Check | None = check_numbers, numbers: str = "fit",
         integers: Callable[..., Any] | None = None, compute: Callable[..., Any] | None = None,
         beside: Callable[..., Any] | None = None,
         gradients: tuple[Gradient, Gradient] | None = None,
@@ -256,13 +256,10 @@ class Family:
         self.check, self.numbers, self.integers = check, numbers, integers
         self.compute = compute or _on_arrays(ufunc, integers, truth)
 
-        rule = _checked(check, broadcast_any)
-        self.broadcast = self._op(broadcast, rule, self.compute, "lhs", "rhs")
-        what = self.broadcast.__doc__
-        self.broadcast.__doc__ = f"{what}\n\n    Shapes broadcast; both inputs have one dtype."
-        rule = _checked(check, equal_any)
-        self.equal = self._op(equal, rule, self.compute, "lhs", "rhs")
-        self.equal.__doc__ = f"{what}\n\n    Both inputs have one shape and one dtype."
+        self.broadcast = self._op(broadcast, _checked(check, broadcast_any), self.compute)
+        self.broadcast.__doc__ += "\n\n    Shapes broadcast; both inputs have one dtype."
+        self.equal = self._op(equal, _checked(check, equal_any), self.compute)
+        self.equal.__doc__ += "\n\n    Both inputs have one shape and one dtype."
         rule = beside_any_number if truth else beside_number
         if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
@@ -276,7 +273,7 @@ class Family:
         if gradients is not None:
             of_lhs, of_rhs = gradients
             saves, of_both = _rule_of_arrays(of_lhs, of_rhs)
-            self.gradient(saves)(of_both)
+            self.equal.gradient(saves)(self.broadcast.gradient(saves)(of_both))
             saves, of_data = _rule_beside_number(of_lhs, "rhs")
             self.scalar.gradient(saves)(of_data)
             if self._reflected:
@@ -294,21 +291,16 @@ class Family:
         own = (self.broadcast, self.equal, self.scalar)
         return own if self._reflected is None else (*own, self._reflected)
 
-    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
-        """Attach one rule to both ops on two arrays."""
-
-        def attach(rule: Callable) -> Callable:
-            self.equal.gradient(saves)(rule)
-            return self.broadcast.gradient(saves)(rule)
-
-        return attach
-
     def __repr__(self) -> str:
         return f"<family {self.name}: {', '.join(declared.name for declared in self.ops)}>"
 
     # -- making the ops ----------------------------------------------------------------------------
 
-    def _op(self, names: str, infer: Callable, compute: Callable, lhs: str, rhs: str) -> Op:
+    def _op(
+        self, names: str, infer: Callable, compute: Callable, lhs: str = "lhs", rhs: str = "rhs"
+    ) -> Any:
+        capitals = "_".join(word.capitalize() for word in self.name.split("_"))
+        names = names.format(self.name, capitals, capitals.replace("_", ""))
         name, *aliases = names.split()
         none = {"grad": None} if self.truth else {}
         declared: Op = op(
@@ -329,9 +321,6 @@ class Family:
         def with_number(xp, data, *, scalar: Number, out=None):
             return on_arrays(xp, data, table[xp][data.dtype][scalar], out=out)
 
-        def by_ufunc(xp, data, *, scalar: Number, out=None):
-            return getattr(xp, ufunc)(data, table[xp][data.dtype][scalar], out=out)
-
         def quicker(xp, data, *, scalar: Number, out=None):
             return beside(xp, data, scalar, out)  # type: ignore[misc]
 
@@ -340,11 +329,7 @@ class Family:
             dtype = np.int64 if data.dtype.char == "?" else data.dtype
             return y.astype(dtype, copy=False) if out is None else y
 
-        if beside is not None:
-            return quicker
-        if self.truth:
-            return truth
-        return with_number if self.integers or not ufunc else by_ufunc
+        return quicker if beside else truth if self.truth else with_number
 
     def _on_number_at_left(self) -> Callable:
         """The compute function for a number and an array."""

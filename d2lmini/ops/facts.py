@@ -49,7 +49,7 @@ class Facts:
 
     Graphs:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
-    same_shape        all inputs and the output have the same shape
+    same_shape        the inputs with the shape of the output, by name; True: all of them
     broadcasts        takes two arrays, of which one may be broadcast
     counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute counts
                       them
@@ -62,9 +62,6 @@ class Facts:
     free_dtypes       inputs whose dtype is independent of the other inputs' dtype
     presumed_dtypes   dtypes of inputs of which nothing else is known; None: that of data
     mixed_dtypes      takes float16 data with float32 parameters, or labels of any dtype
-    unchecked         MXNet infers shapes without a check: what does not fit fails when it runs
-    whole             a shape of data that is known in part tells nothing
-    data_tells_dtype  dtypes of parameters do not tell that of data
     float32_parameters  the other inputs are float32 if data is float16
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
@@ -106,9 +103,6 @@ class Facts:
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
     presumed_dtypes: Mapping[str, str | None] = {}
-    unchecked: bool = False
-    whole: bool = False
-    data_tells_dtype: bool = False
     float32_parameters: bool = False
     is_loss: bool = False
     copied_dtypes: str = CHAR
@@ -135,7 +129,7 @@ class Facts:
         return True
 
     @cached_property
-    def same_shape(self) -> bool:
+    def same_shape(self) -> bool | tuple[str, ...]:
         """True for elementwise ops, except those that broadcast an input."""
         return self.elementwise and not self.variadic and not self.name.startswith("broadcast_")
 
@@ -178,8 +172,8 @@ class Facts:
             self.__dict__[fact] = value
 
     def infer_inputs(self, rule: InputRule) -> InputRule:
-        """Attach the rule by which a graph infers shapes of inputs from other shapes. The rule
-        returns known shapes of inputs by name, and of the output as "out"."""
+        """Attach the rule by which a graph infers shapes of inputs, such as weights and labels,
+        from other shapes. The rule returns shapes by name."""
         self.__dict__["input_rule"] = rule
         return rule
 

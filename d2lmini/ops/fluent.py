@@ -1,4 +1,4 @@
-"""Operators, functions and methods of values: `x + y`, `nd.add(x, 2)` and `x.sum()` call ops.
+"""Operators and functions of values: `x + y` and `nd.add(x, 2)` call ops.
 
 >>> from d2lmini import nd
 >>> x = nd.array([-1, 2])
@@ -11,9 +11,10 @@
 >>> nd.power(2, 10)
 1024
 
-`NDArray` and `Symbol` inherit the operators and methods from `Fluent`. The operands decide which op
-an operator or a function calls: `family.broadcast` for two values, `family.scalar` for a value and
-a number, `family.reflected` for a number and a value (see `elementwise.py`).
+`NDArray` and `Symbol` inherit the operators from `Fluent`, and the methods (`methods.py`). The
+operands decide which op an operator or a function calls: `family.broadcast` for two values,
+`family.scalar` for a value and a number, `family.reflected` for a number and a value (see
+`elementwise.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import numpy as np
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
 from d2lmini.ops.core import Op, Spec, Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
-from d2lmini.ops.signature import text_of
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -160,17 +160,6 @@ def _power(name: str, family: Family) -> Callable[..., Any]:
     return power
 
 
-def _method(name: str) -> Callable:
-    op = registry[name]
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return op(self, *args, **kwargs)
-
-    method.__name__, method.__qualname__ = name, f"Fluent.{name}"
-    method.__doc__ = f"`{op.usage}` of this array.\n\n{text_of(op)}"
-    return method
-
-
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: _power(name, family) if family.name == "power" else _function(name, family)
@@ -178,19 +167,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     for name in family.functions
 }
 
-#: The ops that are also methods, as in MXNet.
-METHODS = """
-    abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort
-    broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space
-    diag exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nanprod nansum
-    norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
-    round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis slice_like softmax
-    softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk
-    transpose trunc zeros_like
-""".split()
 
-
-def _add_operators_and_methods(cls: type) -> None:
+def _add_operators(cls: type) -> None:
     for family in FAMILIES.values():
         if not family.operator:
             continue
@@ -200,8 +178,6 @@ def _add_operators_and_methods(cls: type) -> None:
             setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
             if name != "pow":  # as in MXNet, x **= 2 makes a new array
                 setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
-    for name in METHODS:
-        setattr(cls, name, _method(name))
 
 
-_add_operators_and_methods(Fluent)
+_add_operators(Fluent)

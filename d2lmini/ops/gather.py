@@ -29,7 +29,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape, Spec, normalize_axis, op
-from d2lmini.ops.index import coordinate, flatten_places, integers, scatter_add, within
+from d2lmini.ops.index import coordinate, flatten_places, integers, scatter, scatter_add, within
 
 # -- by coordinates --------------------------------------------------------------------------------
 
@@ -83,17 +83,7 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     data (Y..., XM, ..., XN-1), indices (M, Y...) -> shape (X0, ..., XN-1). Of several values for
     one place the last remains. A coordinate outside is an IndexError at run time.
     """
-    where = _columns(xp, indices, shape)
-    if out is None:
-        out = xp.empty(shape, data.dtype)
-    out[...] = 0
-    out[where] = data
-    return out
-
-
-@scatter_nd.infer_inputs
-def _(given, out, attrs):
-    return {"out": attrs["shape"]}
+    return scatter(xp, _columns(xp, indices, shape), data, shape, out)
 
 
 @op(infer=_infer_scatter, in_mxnet=True, flops=1)

@@ -22,7 +22,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
-from d2lmini.ops.partial import alike, is_known
+from d2lmini.ops.create import ones_like, zeros_like
 
 # -- copies and casts ----------------------------------------------------------------------------
 
@@ -45,9 +45,21 @@ def cast(xp, data, *, dtype: DType, out=None):
     return cast_into(xp, data, np.dtype(dtype), out)
 
 
-@cast.gradient(saves="data.dtype")
-def _(g, data_dtype):
-    return cast(g, dtype=data_dtype)
+cast.gradient(saves="data.dtype")(lambda g, dtype: cast(g, dtype=dtype))
+
+
+@op("_copyto", infer=_cast, flops=0, elementwise=True, free_dtypes=("data",), in_mxnet=True)
+def copyto(xp, data, *, dtype: DType, out=None):
+    """The same elements in new memory, perhaps on another device, converted to `dtype`."""
+    return place(xp, data, dtype, out, copy=True)
+
+
+copyto.written_in_mxnet(lambda data, *, dtype: cast(data, dtype=dtype))
+
+
+@copyto.gradient(saves="data.dtype data.context")
+def _(g, dtype, ctx):
+    return g.astype(dtype, copy=False).as_in_context(ctx)
 
 
 def copy_values(xp: Any, data: Any, out: Any) -> Any:
@@ -75,10 +87,7 @@ def cast_storage(xp, data, *, stype: str, out=None):
     return copy_values(xp, data, out)
 
 
-@copy.gradient()
-@cast_storage.gradient()
-def _(g):
-    return g
+cast_storage.gradient()(copy.gradient()(lambda g: g))
 
 
 def _like_lhs(lhs: Spec, rhs: Spec) -> Spec:
@@ -96,27 +105,7 @@ def identity_with_attr_like_rhs(xp, lhs, rhs, *, out=None):
     return copy_values(xp, lhs, out)
 
 
-@identity_with_attr_like_rhs.gradient()
-def _(g):
-    return g, None
-
-
-@op(flops=0, elementwise=True, grad=None)
-def zeros_like(xp, data, *, out=None):
-    """Zeros in the shape and dtype of data."""
-    if out is None:
-        return xp.zeros(data.shape, data.dtype)
-    out.fill(0)
-    return out
-
-
-@op(flops=0, elementwise=True, grad=None)
-def ones_like(xp, data, *, out=None):
-    """Ones in the shape and dtype of data."""
-    if out is None:
-        return xp.ones(data.shape, data.dtype)
-    out.fill(1)
-    return out
+identity_with_attr_like_rhs.gradient()(lambda g: (g, None))
 
 
 # -- where gradients stop and start ----------------------------------------------------------------
@@ -134,9 +123,7 @@ def make_loss(xp, data, *, out=None):
     return copy_values(xp, data, out)
 
 
-@make_loss.gradient()
-def _(g):
-    return ones_like(g)
+make_loss.gradient()(lambda g: ones_like(g))
 
 
 def _loss(data: Spec, *, normalization: str, **_: Any) -> Spec:
@@ -175,9 +162,7 @@ def gradientmultiplier(xp, data, *, scalar: float = 1.0, out=None):
     return copy_values(xp, data, out)
 
 
-@gradientmultiplier.gradient()
-def _(g, *, scalar):
-    return g * scalar
+gradientmultiplier.gradient()(lambda g, *, scalar: g * scalar)
 
 
 # -- several inputs ------------------------------------------------------------------------------
@@ -195,7 +180,7 @@ def _infer_where(condition: Spec, x: Spec, y: Spec) -> Spec:
     return x
 
 
-@op(infer=_infer_where, flops=1, free_dtypes=("condition",))
+@op(infer=_infer_where, flops=1, free_dtypes=("condition",), same_shape=("x", "y"))
 def where(xp, condition, x, y, *, out=None):
     """x where condition is not 0, else y.
 
@@ -212,12 +197,6 @@ def where(xp, condition, x, y, *, out=None):
     xp.copyto(out, y)
     xp.copyto(out, x, where=mask)
     return out
-
-
-@where.infer_inputs
-def _(given, out, attrs):
-    found = alike({"x": given["x"], "y": given["y"], "out": out})
-    return found if is_known(given["condition"]) and is_known(found["x"]) else {}
 
 
 @where.gradient(saves="condition")
@@ -259,9 +238,7 @@ def add_n(xp, *args, out=None):
     return y if len(args) == 2 else xp.add(y, args[-1], out=out)
 
 
-@add_n.gradient(saves="args.shape")
-def _(g, shapes):
-    return [g] * len(shapes)
+add_n.gradient(saves="args.shape")(lambda g, shapes: [g] * len(shapes))
 
 
 # -- small formulas of the contrib namespace -------------------------------------------------------
@@ -276,9 +253,7 @@ def div_sqrt_dim(xp, data, *, out=None):
     return cast_into(xp, xp.trunc(xp.divide(data, root)), data.dtype, out)
 
 
-@div_sqrt_dim.gradient(saves="data.shape")
-def _(g, shape):
-    return g / shape[-1] ** 0.5
+div_sqrt_dim.gradient(saves="data.shape")(lambda g, shape: g / shape[-1] ** 0.5)
 
 
 @op("_contrib_quadratic", flops=4, elementwise=True)
@@ -293,6 +268,4 @@ def quadratic(xp, data, *, a: float = 0.0, b: float = 0.0, c: float = 0.0, out=N
     return xp.add(y, dtype(c), out=out)
 
 
-@quadratic.gradient(saves="data")
-def _(g, data, *, a, b):
-    return g * (data * (2 * a) + b)
+quadratic.gradient(saves="data")(lambda g, data, *, a, b: g * (data * (2 * a) + b))

@@ -36,7 +36,7 @@ def _infer_im2col(
     return Spec((N, C * geo.taps, prod(geo.out)), data.dtype)
 
 
-@op(infer=_infer_im2col, flops=0, whole=True)
+@op(infer=_infer_im2col, flops=0)
 def im2col(
     xp, data, *, kernel: Shape, stride: Shape = (), dilate: Shape = (), pad: Shape = (), out=None
 ):  # fmt: skip

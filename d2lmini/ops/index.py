@@ -34,6 +34,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import refuse_gradient
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import (
     ALL,
     NOWHERE,
@@ -94,6 +95,16 @@ def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
     """For each element of an array of `shape` its position along `axis`."""
     steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
     return xp.broadcast_to(steps, shape)
+
+
+def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
+    """Zeros of `shape`, and there[where] = values; of several values for one place one remains."""
+    if out is None:
+        out = xp.zeros(shape, values.dtype)
+    else:
+        out.fill(0)
+    out[where] = values
+    return out
 
 
 @with_kernels
@@ -211,8 +222,7 @@ def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
 
 @Embedding.infer_inputs
 def _(given, out, attrs):
-    data, dim = given["data"], attrs["output_dim"]
-    return {"weight": (attrs["input_dim"], dim), "out": (*data, dim)} if data else {}
+    return {"weight": (attrs["input_dim"], attrs["output_dim"])} if given["data"] else {}
 
 
 # -- pick: one element per row ---------------------------------------------------------------------
@@ -265,23 +275,12 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
 
 
-@pick.infer_inputs
-def _(given, out, attrs):
-    data = given["data"]
-    if not data or attrs["axis"] is None:
-        return {}
-    axis = normalize_axis(attrs["axis"], len(data), "pick: axis")
-    picked = _picked_shapes(data, axis)[attrs["keepdims"]]
-    return {"out": picked} if given["index"] else {"out": picked, "index": picked}
-
-
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different."""
-    out = xp.empty(shape, g.dtype) if out is None else out
-    out.fill(0)
-    out.reshape(-1)[_pick_places(xp, shape, index, axis, mode).ravel()] = g.ravel()
-    return out
+    places = _pick_places(xp, shape, index, axis, mode)
+    flat = None if out is None else out.reshape(-1)
+    return scatter(xp, places.ravel(), g.ravel(), (prod(shape),), flat).reshape(shape)
 
 
 @pick.gradient(saves="data.shape index")
@@ -294,32 +293,23 @@ def _(gg, shape, index, *, axis, mode):
     return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
 
 
-def _infer_batch_take(a: Spec, indices: Spec) -> Spec:
-    if len(a.shape) < 2 or indices.size != prod(a.shape[:-1]):
-        raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")
-    if indices.dtype != np.int32:
-        raise MXNetError(f"indices are int32, got {indices.dtype.name}; use pick()")
-    _check_not_empty(a.shape[-1], indices)
-    return Spec(indices.shape, a.dtype)
-
-
-@op(
-    infer=_infer_batch_take, flops=0, free_dtypes=("indices",),
-    presumed_dtypes={"indices": "int32"},
-)  # fmt: skip
-def batch_take(xp, a, indices):
+@composed(flops=0, free_dtypes=("indices",), presumed_dtypes={"indices": "int32"})
+def batch_take(a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
     a (N, n), indices (N,), int32 -> (N,), or another shape of indices with N elements. Unlike in
     MXNet there is a gradient.
     """
-    return pick.compute(xp, a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
+    if a.ndim < 2 or indices.size != prod(a.shape[:-1]):
+        raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")
+    if indices.dtype != np.int32:
+        raise MXNetError(f"indices are int32, got {np.dtype(indices.dtype).name}; use pick()")
+    return pick(a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
 
 
 @batch_take.gradient(saves="a.shape indices")
 def _(g, shape, indices):
-    rows = shape[:-1]
-    g, indices = g.reshape(rows), indices.reshape(rows)
+    g, indices = g.reshape(shape[:-1]), indices.reshape(shape[:-1])
     return _pick_grad(g, indices, shape=shape, axis=-1, mode="clip"), None
 
 
@@ -351,7 +341,7 @@ def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: An
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 
-@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None, whole=True)
+@op(infer=_infer_one_hot, free_dtypes=("indices",), flops=0, grad=None)
 def one_hot(
     xp, indices, *, depth: int, on_value: float = 1.0, off_value: float = 0.0,
     dtype: DType = "float32", out=None,

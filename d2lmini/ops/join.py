@@ -16,16 +16,15 @@ Joining and splitting are each other's gradients. All ops keep the dtype.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping
+from itertools import accumulate, pairwise
 from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_one_dtype
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.partial import Partial, alike, merged
+from d2lmini.ops.core import Axes, Spec, normalize_axis, op, op_of_view
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -76,29 +75,6 @@ def _(g, shapes, *, dim):
     return split_v2(g, ends[:-1], axis=axis)
 
 
-@concat.infer_inputs
-def _(given, out, attrs):
-    dim = attrs["dim"]
-    others = alike({**given, "out": out}, dim)
-    shapes = list(given.values())
-    sizes = [0 if shape is None else shape[dim] for shape in shapes]
-    joined = sum(sizes) if all(sizes) else 0
-    if out is not None and out[dim] and sizes.count(0) == 1:
-        shapes[sizes.index(0)] = _with_size(others["out"], dim, out[dim] - sum(sizes))
-    found = {name: shape or others["out"] for name, shape in zip(given, shapes)}
-    return {
-        **{name: merged(shape, others[name]) for name, shape in found.items()},
-        "out": _with_size(others["out"], dim, joined),
-    }
-
-
-def _with_size(shape: Partial, axis: int, size: int) -> Partial:
-    """`shape` with `size` on one axis."""
-    if shape is None:
-        return None
-    return with_axis(shape, axis, size)
-
-
 def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     if not data:
         raise MXNetError("needs one array or more")
@@ -111,19 +87,16 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
 
 
-@op(infer=_infer_stack, flops=0, counted=True, unchecked=True)
+@op(infer=_infer_stack, flops=0, counted=True)
 def stack(xp, *data, axis: int = 0, out=None):
     """Arrays of equal shape side by side along a new axis, at position `axis` of the result.
 
     >>> nd.stack(nd.array([1, 2]), nd.array([3, 4]), axis=1).asnumpy().tolist()
     [[1.0, 3.0], [2.0, 4.0]]
     """
-    if out is None:
-        return xp.stack(data, axis=axis)
-    at = axis % out.ndim
-    for i, part in enumerate(data):
-        chunking.copy(xp, part, out[chunking.along(at, i, ...)])
-    return out
+    at = axis % (data[0].ndim + 1)
+    parts = [part[chunking.along(at, None)] for part in data]
+    return concat.compute(xp, *parts, dim=at, out=out)
 
 
 @stack.gradient(saves="data.shape")
@@ -132,33 +105,34 @@ def _(g, shapes, *, axis):
     return parts if len(shapes) > 1 else [parts]
 
 
-@stack.infer_inputs
-def _(given, out, attrs):
-    # As in MXNet the inputs tell the result, but nothing of each other.
-    known = [shape for shape in given.values() if shape is not None]
-    if not known:
-        return {}
-    columns = zip(*(shape for shape in known if len(shape) == len(known[0])))
-    sizes = [next(filter(None, column), 0) for column in columns]
-    at = attrs["axis"] % (len(sizes) + 1)
-    return {"out": (*sizes[:at], len(given), *sizes[at:])}
-
-
 # -- splitting -------------------------------------------------------------------------------------
 
 
-def _parts(shape: Shape, axis: int, ends: Sequence[int], squeeze: bool) -> list[Shape]:
-    """The shapes of the parts between 0, ends[0], ends[1], ... along `axis`."""
-    sizes = [() if squeeze else (end - begin,) for begin, end in zip((0, *ends), ends)]
-    return [with_axis(shape, axis, *size) for size in sizes]
-
-
-def _split(xp: Any, data: Any, axis: int, ends: Sequence[int], squeeze: bool, out: Any) -> Any:
-    axis %= data.ndim
-    shapes = _parts(data.shape, axis, ends, squeeze)
+def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) -> Any:
+    """The parts of `data` along `axis`: so many equal ones, or between the positions in `cuts`."""
+    axis = normalize_axis(axis, data.ndim)
+    size = data.shape[axis]
+    if isinstance(cuts, int):
+        if cuts < 1 or size % cuts:
+            raise MXNetError(
+                f"axis {axis} of {data.shape} has size {size}, which does not divide into {cuts} "
+                "equal parts"
+            )
+        cuts = [size // cuts * i for i in range(1, cuts)]
+    bounds = list(pairwise((0, *cuts, size)))
+    if any(not 0 <= begin <= end for begin, end in bounds):
+        raise MXNetError(
+            f"places {tuple(cuts)} do not cut axis {axis} of {data.shape}: need rising numbers "
+            f"from 0 to {size}"
+        )
+    if squeeze and any(end - begin != 1 for begin, end in bounds):
+        raise MXNetError(
+            f"squeeze_axis needs parts of size 1: axis {axis} of {data.shape} has size {size}, the "
+            f"parts are {bounds}"
+        )
     parts = tuple(
-        data[chunking.along(axis, slice(begin, end))].reshape(shape)
-        for begin, end, shape in zip((0, *ends), ends, shapes)
+        data[chunking.along(axis, begin if squeeze else slice(begin, end), ...)]
+        for begin, end in bounds
     )
     if out is not None:
         for part, place in zip(parts, out if len(parts) > 1 else (out,)):
@@ -167,33 +141,8 @@ def _split(xp: Any, data: Any, axis: int, ends: Sequence[int], squeeze: bool, ou
     return parts if len(parts) > 1 else parts[0]
 
 
-def _infer_split(
-    data: Spec, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = False
-) -> list[Spec]:
-    axis = normalize_axis(axis, len(data.shape))
-    size = data.shape[axis]
-    if num_outputs < 1 or size % num_outputs:
-        raise MXNetError(
-            f"axis {axis} of {data.shape} has size {size}, which does not divide into "
-            f"num_outputs={num_outputs} equal parts"
-        )
-    if squeeze_axis and size != num_outputs:
-        raise MXNetError(
-            f"squeeze_axis needs parts of size 1: axis {axis} of {data.shape} has size {size}, "
-            f"num_outputs={num_outputs}"
-        )
-    ends = _equal_ends(size, num_outputs)
-    return [Spec(s, data.dtype) for s in _parts(data.shape, axis, ends, squeeze_axis)]
-
-
-def _equal_ends(size: int, n: int) -> list[int]:
-    return [size // n * (i + 1) for i in range(n)]
-
-
-@op(
+@op_of_view(
     mxnet_name="SliceChannel",
-    infer=_infer_split,
-    flops=0,
     outputs=lambda num_outputs, **_: num_outputs,
     output_names=("output0",),  # even a single one
 )
@@ -206,13 +155,7 @@ def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = Fal
     >>> [part.shape for part in nd.split(nd.ones((4, 6)), num_outputs=3, axis=1)]
     [(4, 2), (4, 2), (4, 2)]
     """
-    return _split(xp, data, axis, _equal_ends(data.shape[axis], num_outputs), squeeze_axis, out)
-
-
-def _v2_ends(size: int, indices_or_sections: Any) -> list[int]:
-    if isinstance(indices_or_sections, int):
-        return _equal_ends(size, indices_or_sections)
-    return [*indices_or_sections, size]
+    return _split(xp, data, num_outputs, axis, squeeze_axis, out)
 
 
 def _v2_to_mxnet(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,34 +176,9 @@ def _v2_from_mxnet(words: dict[str, str]) -> dict[str, Any]:
     return {"axis": 1, **words, "indices_or_sections": sections or indices[1:]}
 
 
-def _infer_split_v2(
-    ary: Spec, *, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False
-) -> list[Spec]:
-    axis = normalize_axis(axis, len(ary.shape))
-    size = ary.shape[axis]
-    if isinstance(indices_or_sections, int) and (
-        indices_or_sections < 1 or size % indices_or_sections
-    ):
-        raise MXNetError(
-            f"axis {axis} of {ary.shape} has size {size}, which does not divide into "
-            f"{indices_or_sections} equal parts"
-        )
-    ends = _v2_ends(size, indices_or_sections)
-    if any(not 0 <= begin <= end for begin, end in zip((0, *ends), ends)):
-        raise MXNetError(
-            f"places {tuple(ends[:-1])} do not cut axis {axis} of {ary.shape}: need rising numbers "
-            f"from 0 to {size}"
-        )
-    if squeeze_axis and any(end - begin != 1 for begin, end in zip((0, *ends), ends)):
-        raise MXNetError(f"squeeze_axis needs parts of size 1, got ends {ends} on axis {axis}")
-    return [Spec(s, ary.dtype) for s in _parts(ary.shape, axis, ends, squeeze_axis)]
-
-
-@op(
+@op_of_view(
     mxnet_name="_split_v2",
     mxnet_attributes=(_v2_to_mxnet, _v2_from_mxnet),
-    infer=_infer_split_v2,
-    flops=0,
     outputs=lambda indices_or_sections, **_: (
         indices_or_sections
         if isinstance(indices_or_sections, int)
@@ -276,8 +194,7 @@ def split_v2(
     Returns a list, or the array itself for one part. MXNetError at the call for positions that do
     not increase from 0 to the size.
     """
-    ends = _v2_ends(ary.shape[axis], indices_or_sections)
-    return _split(xp, ary, axis, ends, squeeze_axis, out)
+    return _split(xp, ary, indices_or_sections, axis, squeeze_axis, out)
 
 
 @split.gradient()

@@ -31,8 +31,8 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.partial import is_known
 from d2lmini.ops.products import matmul
 
 
@@ -226,14 +226,6 @@ def khatri_rao(xp, *args):
 # -- gemm and syrk --------------------------------------------------------------------------------
 
 
-def scaled_product(xp: Any, a: Any, b: Any, out: Any, alpha: float) -> Any:
-    """alpha a b, in `out` if given."""
-    out = matmul(xp, a, b, out)
-    if alpha != 1.0:
-        out *= alpha
-    return out
-
-
 def _infer_gemm2(
     A: Spec, B: Spec, *, transpose_a: bool, transpose_b: bool, axis: int, **_: Any
 ) -> Spec:
@@ -273,9 +265,11 @@ def gemm2(
         out = xp.empty(shape, A.dtype)
     # Move the matrices to the last two axes, as views.
     left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
-    left = left.swapaxes(-1, -2) if transpose_a else left
-    right = right.swapaxes(-1, -2) if transpose_b else right
-    scaled_product(xp, left, right, place, alpha)
+    left = transpose_last(left) if transpose_a else left
+    right = transpose_last(right) if transpose_b else right
+    matmul(xp, left, right, place)
+    if alpha != 1.0:
+        out *= alpha
     return out
 
 
@@ -292,32 +286,14 @@ def _infer_gemm(A: Spec, B: Spec, C: Spec, **attrs: Any) -> Spec:
     return out
 
 
-@op("linalg_gemm", infer=_infer_gemm, flops=_flops_product)
+@composed("linalg_gemm", infer=_infer_gemm, flops=_flops_product)
 def gemm(
-    xp, A, B, C, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
-    beta: float = 1.0, axis: int = -2, out=None,
+    A, B, C, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
+    beta: float = 1.0, axis: int = -2,
 ):  # fmt: skip
     """alpha op(A) op(B) + beta C: `linalg_gemm2` with a matrix added. C has the product's shape."""
-    out = gemm2.compute(
-        xp, A, B, transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha, axis=axis, out=out
-    )
-    out += C if beta == 1.0 else C * C.dtype.type(beta)
-    return out
-
-
-@gemm.infer_inputs
-def _(given, out, attrs):
-    A, B = given["A"], given["B"]
-    if not (is_known(A) and is_known(B)):
-        return {}
-    return {"C": _infer_gemm2(Spec(A, "float32"), Spec(B, "float32"), **attrs).shape}
-
-
-@gemm.gradient(saves="A B")
-def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs=ALL):
-    product = partial(gemm2, alpha=alpha, axis=axis)
-    dA, dB = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
-    return dA, dB, g * beta if needs[2] else None
+    how = dict(transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha, axis=axis)
+    return gemm2(A, B, **how) + (C if beta == 1.0 else C * beta)
 
 
 def _infer_syrk(A: Spec, *, transpose: bool, **_: Any) -> Spec:
@@ -332,18 +308,10 @@ def _flops_syrk(A: Spec, *, out: Spec, transpose: bool, **_: Any) -> float:
     return 2.0 * out.size * A.shape[-2 if transpose else -1]
 
 
-@op("linalg_syrk", infer=_infer_syrk, flops=_flops_syrk)
-def syrk(xp, A, *, transpose: bool = False, alpha: float = 1.0, out=None):
+@composed("linalg_syrk", infer=_infer_syrk, flops=_flops_syrk)
+def syrk(A, *, transpose: bool = False, alpha: float = 1.0):
     """A matrix times its own transpose: alpha A A^T, or with `transpose` alpha A^T A.
 
     (..., M, K) -> (..., M, M), or (..., K, K). float32 or float64. Cost: 2 M M K.
     """
-    left, right = (transpose_last(A), A) if transpose else (A, transpose_last(A))
-    return scaled_product(xp, left, right, out, alpha)
-
-
-@syrk.gradient(saves="A")
-def _(g, A, *, transpose, alpha):
-    if transpose:
-        return gemm2(A, g, alpha=alpha) + gemm2(A, g, transpose_b=True, alpha=alpha)
-    return gemm2(g, A, alpha=alpha) + gemm2(g, A, transpose_a=True, alpha=alpha)
+    return gemm2(A, A, transpose_a=transpose, transpose_b=not transpose, alpha=alpha)

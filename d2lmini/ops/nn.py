@@ -27,6 +27,7 @@ from d2lmini.ops.checks import (
     check_optional,
     check_shape,
 )
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE, standard_uniform
 from d2lmini.ops.linalg import dot
@@ -118,7 +119,6 @@ def _(given, out, attrs):
         return {}
     inner = prod(data[1:]) if attrs["flatten"] else data[-1]
     found = {"weight": (hidden, inner), "bias": (hidden,)}
-    found["out"] = (data[0], hidden) if attrs["flatten"] else (*data[:-1], hidden)
     if out and (len(data) == 2 or not attrs["flatten"]):
         found["data"] = (*out[:-1], weight[1] if weight else 0)
     return found
@@ -202,35 +202,18 @@ def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
     return data
 
 
-def _l2_axes(mode: str, ndim: int) -> tuple[int, ...]:
-    """The axes over which the squares are summed."""
-    return {
-        "instance": tuple(range(1, ndim)),
-        "channel": (1,),
-        "spatial": tuple(range(2, ndim)),
-    }[mode]
-
-
-@op(infer=_infer_l2, flops=4, same_shape=True, mxnet_outputs=2)
-def L2Normalization(xp, data, *, eps: float = 1e-10, mode: str = "instance", out=None):
+@composed(infer=_infer_l2, flops=4, same_shape=True, mxnet_outputs=2)
+def L2Normalization(data, *, eps: float = 1e-10, mode: str = "instance"):
     """data / sqrt(sum of squares + eps): over each 'instance', 'channel' (axis 1), or 'spatial'
     (axes 2 on, for each channel). Shape and floating dtype are kept.
 
     Each element of a vector is an instance.
     """
-    axes = _l2_axes(mode, data.ndim)
-    length = xp.sqrt(xp.sum(data * data, axis=axes, keepdims=True) + data.dtype.type(eps))
-    return xp.divide(data, length, out=out)
-
-
-@L2Normalization.gradient(saves="y data data.shape")
-def _(g, y, data, shape, *, eps, mode):
-    axes = _l2_axes(mode, len(shape))
-
-    def total(x: Any) -> Any:
-        return x.sum(axis=axes, keepdims=True) if axes else x  # sum(axis=()) is over all axes
-
-    return (g - y * total(g * y)) / (total(data * data) + eps).sqrt()
+    first, end = {"instance": (1, data.ndim), "channel": (1, 2), "spatial": (2, data.ndim)}[mode]
+    squares = data * data
+    if first < end:
+        squares = squares.sum(axis=tuple(range(first, end)), keepdims=True)
+    return data / (squares + eps).sqrt()
 
 
 def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
@@ -257,28 +240,18 @@ def _(g, *, nsize):
     return channel_window_sum(g, nsize=nsize)
 
 
-@op(
+@composed(
     infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
-    same_shape=True, mxnet_outputs=2, unchecked=True, whole=True,
+    same_shape=True, mxnet_outputs=2,
 )  # fmt: skip
-def LRN(
-    xp, data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int
-):  # fmt: skip
+def LRN(data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int):
     """Local response normalization: data / (knorm + alpha / nsize * S)^beta, shape kept.
 
     data is (N, C) or (N, C, H, W). S is the sum of squares over the channels at most
     (nsize - 1) // 2 away. A. Krizhevsky et al. (2012).
     """
-    kind = data.dtype.type
-    near = channel_window_sum.compute(xp, data * data, nsize=nsize)
-    return data * (kind(knorm) + near * kind(alpha / nsize)) ** kind(-beta)
-
-
-@LRN.gradient(saves="data")
-def _(g, data, *, alpha, beta, knorm, nsize):
-    s = channel_window_sum(data * data, nsize=nsize) * (alpha / nsize) + knorm
-    around = channel_window_sum(g * data * s ** (-beta - 1), nsize=nsize)
-    return g * s**-beta - data * around * (2 * alpha * beta / nsize)
+    near = channel_window_sum(data * data, nsize=nsize)
+    return data * (near * (alpha / nsize) + knorm) ** -beta
 
 
 # -- UpSampling -----------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ and differ in the axes of mean and variance: LayerNorm uses one axis, InstanceNo
 each channel of each image, GroupNorm groups of channels, BatchNorm everything but the channel.
 BatchNorm also keeps running means of both for use after training.
 
-The gradient subtracts from gh = g gamma the parts that a shift or a scaling of x would cancel
-(`normalization_backward.py`):
+The gradient subtracts from gh = g gamma the parts that a shift or a scaling of x would cancel:
 
     dx = (gh - mean(gh) - h mean(gh h)) / sqrt(var + eps)
 
@@ -30,83 +29,66 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_half
-from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
-from d2lmini.ops.chunking import along, share
-from d2lmini.ops.core import ALL, Shape, Spec, as_three_axes, normalize_axis, op, with_axis
-from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.normalization_backward import (
-    GRAIN,
-    along_rows,
-    normalize_backward,
-    total,
-)
+from d2lmini.ops.composed import composed
+from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
+from d2lmini.ops.facts import Inputs
 from d2lmini.ops.partial import Partial
+from d2lmini.ops.reduce import reshape_to
+
+block_grad = registry["BlockGrad"]
 
 
-@with_kernels
-def normalize_into(
-    xp: Any, x: Any, axes: tuple[int, ...], split: int, eps: float, gamma: Any, beta: Any, y: Any
-) -> tuple[Any, Any]:  # fmt: skip
-    """Fill y with the normalized x; returns mean and (biased) variance, of x's shape with 1 at
-    axes.
+def normalize(x: Any, gamma: Any, beta: Any, axes: Shape, eps: float) -> tuple[Any, Any, Any]:
+    """gamma h + beta, and mean and (biased) variance, with 1 at `axes`. gamma and beta broadcast.
 
-    Chunks are cut along axis `split`, which no mean reduces. float16 is computed in float32. The
-    variance is the mean of (x - mean)^2: E x^2 - (E x)^2 would lose digits.
+    The variance is the mean of (x - mean)^2: E x^2 - (E x)^2 would lose digits.
     """
-    if x.size and xp is not np:
-        return normalize_into.kernels[kind_of(xp)](xp, x, axes, split, eps, gamma, beta, y)
-    wide = xp.promote_types(x.dtype, "float32")
-    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    share_of_each = wide.type(1 / max(prod(x.shape[a] for a in axes), 1))
-
-    def body(piece: slice) -> None:
-        part = along(split, piece)
-        block = x[part].astype(wide, copy=False)
-        mean = total(block, axes) * share_of_each
-        block = np.subtract(
-            block, along_rows(mean, block), out=scratch.array("centered", block.shape, wide)
-        )
-        square = np.multiply(block, block, out=scratch.array("product", block.shape, wide))
-        variance = total(square, axes) * share_of_each
-        means[part], variances[part] = mean, variance
-        scale, shift = (v[part] if v.shape[split] > 1 else v for v in (gamma, beta))
-        block *= along_rows(scale / xp.sqrt(variance + wide.type(eps)), block)
-        np.add(block, along_rows(shift, block), out=y[part])
-
-    means, variances = xp.zeros(shape, wide), xp.zeros(shape, wide)
-    if x.size:
-        share(xp, x.shape[split], min(x.shape[split], -(-x.size // GRAIN)), body)
-    return means, variances
+    mean = x.mean(axis=axes, keepdims=True)
+    centered = x - mean
+    var = (centered * centered).mean(axis=axes, keepdims=True)
+    return centered * (var + eps).rsqrt() * gamma + beta, block_grad(mean), block_grad(var)
 
 
-def _gradients(
-    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shapes: tuple[Shape, Shape]
+def normalize_backward(
+    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any = (True, True, True)
 ) -> tuple[Any, Any, Any]:
-    """dx, dgamma and dbeta, of the shape of data and that of gamma; in ops on values. None for
-    gradients that are not needed."""
-    if not (needs[0] or needs[1] or needs[2]):
-        return None, None, None
-    data_shape, gamma_shape = shapes
-    dx, dgamma, dbeta = normalize_backward(g, x, gamma, axes=axes, eps=eps)
+    """dx, dgamma and dbeta; None for those that are not needed."""
+    centered = x - x.mean(axis=axes, keepdims=True)
+    inverse = ((centered * centered).mean(axis=axes, keepdims=True) + eps).rsqrt()
+    h, gh = centered * inverse, g * gamma
+    dx = gh - gh.mean(axis=axes, keepdims=True) - h * (gh * h).mean(axis=axes, keepdims=True)
+    sum_to = registry["_sum_to"]
     return (
-        dx.reshape(data_shape) if needs[0] else None,
-        dgamma.reshape(gamma_shape) if needs[1] else None,
-        dbeta.reshape(gamma_shape) if needs[2] else None,
+        dx * inverse if needs[0] else None,
+        sum_to(g * h, shape=gamma.shape) if needs[1] else None,
+        sum_to(g, shape=gamma.shape) if needs[2] else None,
     )
 
 
-# -- LayerNorm ------------------------------------------------------------------------------------
+def along(axis: int, x: Any, *vectors: Any) -> list[Any]:
+    """The vectors in the shape in which they broadcast along an axis of x."""
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    return [reshape_to(v, tuple(shape)) for v in vectors]
+
+
+def _like(parameters: Any, grads: Any) -> list[Any]:
+    """The gradients in the shapes of the parameters."""
+    return [
+        g if g is None else reshape_to(g, p.shape) for p, g in zip(parameters, grads, strict=True)
+    ]
 
 
 #: Facts of the ops that return the moments, too, if asked to.
 _MOMENTS: dict[str, Any] = dict(
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1, mxnet_outputs=3
 )
+
+
+# -- LayerNorm ------------------------------------------------------------------------------------
 
 
 def _infer_layer_norm(
@@ -120,63 +102,42 @@ def _infer_layer_norm(
     return [data, kept, kept] if output_mean_var else data
 
 
-@op(
-    infer=_infer_layer_norm, flops=8,
+@composed(
+    infer=_infer_layer_norm, flops=8, same_shape=("data",),
     output_names=("output", "mean", "std"), mixed_dtypes=True, **_MOMENTS,
 )  # fmt: skip
 def LayerNorm(
-    xp, data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False,
-    out=None,
+    data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False
 ):  # fmt: skip
     """Normalize along one axis, of n elements: gamma and beta (n,), the shape is kept.
 
     With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; both have no gradient.
     One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
     """
-    y = first_output(xp, data, out)
-    view = as_three_axes(data.shape, axis)
-    scale, shift = gamma.reshape(1, -1, 1), beta.reshape(1, -1, 1)
-    mean, var = normalize_into(xp, data.reshape(view), (1,), 0, eps, scale, shift, y.reshape(view))
-    if not output_mean_var:
-        return y
-    kept = with_axis(data.shape, axis, 1)
-    return all_outputs(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
+    scale, shift = along(axis, data, gamma, beta)
+    y, mean, var = normalize(data, scale, shift, (axis % data.ndim,), eps)
+    return (y, mean, (var + eps).sqrt()) if output_mean_var else y
 
 
-def first_output(xp: Any, data: Any, out: Any) -> Any:
-    """The array for the (first) output."""
-    if out is None:
-        return xp.empty(data.shape, data.dtype)
-    return out[0] if isinstance(out, tuple) else out
+@LayerNorm.gradient(saves="data gamma beta")
+def _(g, data, gamma, beta, *, axis, eps, needs):
+    g = g[0] if isinstance(g, list) else g
+    (scale,) = along(axis, data, gamma)
+    dx, *rest = normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs)
+    return dx, *_like((gamma, beta), rest)
 
 
-def all_outputs(y: Any, mean: Any, second: Any, dtype: Any, out: Any) -> Any:
-    """The three outputs, copied into `out` if given."""
-    if out is None:
-        return y, mean.astype(dtype), second.astype(dtype)
-    out[1][...], out[2][...] = mean, second
-    return out
-
-
-@LayerNorm.gradient(saves="data data.shape gamma")
-def _(g, data, shape, gamma, *, axis, eps, output_mean_var, needs=ALL):
-    g = g[0] if output_mean_var else g
-    view = as_three_axes(shape, axis)
-    g, x, scale = g.reshape(view), data.reshape(view), gamma.reshape((1, view[1], 1))
-    return _gradients(g, x, scale, (1,), eps, needs, (shape, (view[1],)))
-
-
-def _one_per_place(data: Partial, out: Partial, axis: int, names: Iterable[str]) -> dict[str, Any]:
-    """Parameters with one number per index of an axis of data; the shape of data is kept."""
-    if not data:
-        return {"data": out}
-    per = (data[axis],) if -len(data) <= axis < len(data) else None
-    return {**dict.fromkeys(names, per), "out": data, "data": out}
+def _one_per_place(given: Inputs, axis: int) -> dict[str, Partial]:
+    """Shapes of parameters with one number per index of an axis of data."""
+    data = given["data"]
+    if not data or not -len(data) <= axis < len(data):
+        return {}
+    return {**dict.fromkeys(given, (data[axis],)), "data": data}
 
 
 @LayerNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, attrs["axis"], given)
+    return _one_per_place(given, attrs["axis"])
 
 
 # -- InstanceNorm and GroupNorm -------------------------------------------------------------------
@@ -195,32 +156,29 @@ def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
     return data
 
 
-@op(
-    infer=_infer_instance_norm, flops=8, mxnet_outputs=3, unchecked=True,
+@composed(
+    infer=_infer_instance_norm, flops=8, same_shape=("data",), mxnet_outputs=3,
     onnx="InstanceNormalization(epsilon=eps)",
 )  # fmt: skip
-def InstanceNorm(xp, data, gamma, beta, *, eps: float = 1e-3, out=None):
+def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
     """Normalize each channel of each image: data (N, C, ...), gamma and beta (C,); shape kept.
 
     One floating dtype. MXNetError at the call for shapes. D. Ulyanov et al. (2016).
     """
-    y = first_output(xp, data, out)
-    view = (*data.shape[:2], prod(data.shape[2:]))
-    scale, shift = gamma.reshape(1, -1, 1), beta.reshape(1, -1, 1)
-    normalize_into(xp, data.reshape(view), (2,), 0, eps, scale, shift, y.reshape(view))
-    return y
+    scale, shift = along(1, data, gamma, beta)
+    return normalize(data, scale, shift, tuple(range(2, data.ndim)), eps)[0]
 
 
-@InstanceNorm.gradient(saves="data data.shape gamma")
-def _(g, data, shape, gamma, *, eps, needs=ALL):
-    view = (*shape[:2], prod(shape[2:]))
-    g, x, scale = g.reshape(view), data.reshape(view), gamma.reshape((1, view[1], 1))
-    return _gradients(g, x, scale, (2,), eps, needs, (shape, (view[1],)))
+@InstanceNorm.gradient(saves="data gamma")
+def _(g, data, gamma, *, eps, needs):
+    (scale,) = along(1, data, gamma)
+    dx, *rest = normalize_backward(g, data, scale, tuple(range(2, data.ndim)), eps, needs)
+    return dx, *_like((gamma, gamma), rest)
 
 
 @InstanceNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, 1, given)
+    return _one_per_place(given, 1)
 
 
 def _groups(shape: Shape, num_groups: int) -> Shape:
@@ -247,13 +205,12 @@ def _infer_group_norm(
     return [data, kept, kept] if output_mean_var else data
 
 
-@op(
-    infer=_infer_group_norm, flops=8,
+@composed(
+    infer=_infer_group_norm, flops=8, same_shape=("data",),
     output_names=("output", "mean", "std"), **_MOMENTS,
 )  # fmt: skip
 def GroupNorm(
-    xp, data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5,
-    output_mean_var: bool = False, out=None,
+    data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5, output_mean_var: bool = False
 ):  # fmt: skip
     """Normalize each group of C / num_groups channels of each image (N, C, ...); shape kept.
 
@@ -261,43 +218,20 @@ def GroupNorm(
     (Y. Wu and K. He, "Group Normalization", 2018). With output_mean_var also mean and
     sqrt(var + eps), (N, num_groups); both have no gradient. One floating dtype.
     """
-    y = first_output(xp, data, out)
     view = _groups(data.shape, num_groups)
-    scale = gamma.reshape(_per_group(gamma.shape, view))
-    shift = beta.reshape(_per_group(beta.shape, view))
-    mean, var = normalize_into(
-        xp, data.reshape(view), (2, 3), 0, eps, scale, shift, y.reshape(view)
-    )
+    scale, shift = (reshape_to(v, _per_group(v.shape, view)) for v in (gamma, beta))
+    y, mean, var = normalize(reshape_to(data, view), scale, shift, (2, 3), eps)
+    y = reshape_to(y, data.shape)
     if not output_mean_var:
         return y
-    kept = view[:2]
-    return all_outputs(y, mean.reshape(kept), xp.sqrt(var + eps).reshape(kept), data.dtype, out)
-
-
-@GroupNorm.gradient(saves="data data.shape gamma gamma.shape beta.shape")
-def _(
-    g, data, shape, gamma, gamma_shape, beta_shape, *, num_groups, eps, output_mean_var, needs=ALL
-):  # fmt: skip
-    g = g[0] if output_mean_var else g
-    view = _groups(shape, num_groups)
-    g, x = g.reshape(view), data.reshape(view)
-    scale = gamma.reshape(_per_group(gamma_shape, view))
-    alike = gamma_shape == beta_shape
-    dx, dgamma, dbeta = _gradients(
-        g, x, scale, (2, 3), eps, (*needs[:2], needs[2] and alike), (shape, gamma_shape)
-    )
-    if needs[2] and not alike:
-        shift = _per_group(beta_shape, view)
-        dbeta = g.sum(axis=tuple(a for a in range(4) if shift[a] == 1)).reshape(beta_shape)
-    return dx, dgamma, dbeta
+    return y, reshape_to(mean, view[:2]), reshape_to((var + eps).sqrt(), view[:2])
 
 
 @GroupNorm.infer_inputs
 def _(given, out, attrs):
     # One number per channel is allowed as well, so a known shape stays.
     per = (attrs["num_groups"],)
-    found = {name: given[name] or per for name in ("gamma", "beta")}
-    return {**found, "out": given["data"], "data": out}
+    return {name: given[name] or per for name in ("gamma", "beta")}
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -325,18 +259,49 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
     return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
 
 
-@op(
-    infer=_infer_batch_norm, flops=8, mutates=_find_mutated,
-    auxiliary=("moving_mean", "moving_var"),
+def update_moving(inputs: Any, batch: Iterable[Any], momentum: float) -> None:
+    """moving = momentum moving + (1 - momentum) batch, for mean and variance, arrays 3 and 4 of
+    the inputs; in place."""
+    for moving, now in zip(inputs[3:5], batch):
+        moving *= moving.dtype.type(momentum)
+        moving += now.astype(moving.dtype) * moving.dtype.type(1 - momentum)
+
+
+def _finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
+    update_moving(inputs, (results[1], results[3]), attrs["momentum"])
+
+
+def _normalize_batch(
+    data: Any, gamma: Any, beta: Any, axis: int, eps: float, fix_gamma: bool
+) -> tuple[Any, Any, Any]:
+    scale, shift = along(axis, data, gamma.ones_like() if fix_gamma else gamma, beta)
+    return normalize(data, scale, shift, other_axes(data, axis), eps)
+
+
+def other_axes(data: Any, axis: int) -> Shape:
+    """All axes of data but one."""
+    return tuple(a for a in range(data.ndim) if a != axis % data.ndim)
+
+
+@composed("_normalized_batch", infer=lambda data, gamma, beta, **_: data, flops=8)
+def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: int):
+    """The output of BatchNorm in training; there are no moving statistics."""
+    return _normalize_batch(data, gamma, beta, axis, eps, fix_gamma)[0]
+
+
+@composed(
+    infer=_infer_batch_norm, flops=8, mutates=_find_mutated, finish=_finish, extra=1,
+    same_shape=("data",),
+    auxiliary=("moving_mean", "moving_var"), constants=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
     output_names=("output", "mean", "var"), **_MOMENTS,
 )  # fmt: skip
 def BatchNorm(
-    xp, data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
+    data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
     fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False,
     axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None,
-    max_calib_range: float | None = None, training, out=None,
+    max_calib_range: float | None = None, training,
 ):  # fmt: skip
     """Normalize each channel (axis `axis`, of C elements) over the batch; the shape is kept.
 
@@ -351,83 +316,31 @@ def BatchNorm(
     documentation; MXNet's CPU code changes them in backward. They differ after a training-mode
     forward without backward, and agree after one of each.
     """
-    y = first_output(xp, data, out)
-    view = as_three_axes(data.shape, axis)
-    x, place = data.reshape(view), y.reshape(view)
-    column = (1, view[1], 1)
-    scale, shift = _columns(xp, gamma, beta, fix_gamma)
     if training and not use_global_stats:
-        mean, var = normalize_into(xp, x, (0, 2), 1, eps, scale, shift, place)
-        update_moving(moving_mean, moving_var, (mean.reshape(-1), var.reshape(-1)), momentum)
-    else:
-        wide = xp.promote_types(x.dtype, "float32")
-        mean, var = (v.reshape(column).astype(wide, copy=False) for v in (moving_mean, moving_var))
-        scale = scale / xp.sqrt(var + wide.type(eps))
-        shift = shift - mean * scale
-
-        def body(channels: slice) -> None:
-            part = (slice(None), channels)
-            xp.add(x[part] * scale[part], shift[part], out=place[part])
-
-        share(xp, view[1], min(view[1], -(-x.size // GRAIN)), body)
-    inverse = 1 / xp.sqrt(var + var.dtype.type(eps))
-    return all_outputs(y, mean.reshape(-1), inverse.reshape(-1), gamma.dtype, out)
-
-
-def update_moving(mean: Any, var: Any, batch: Iterable[Any], momentum: float) -> None:
-    """moving = momentum * moving + (1 - momentum) * batch, for both moments, in place."""
-    for moving, now in zip((mean, var), batch):
-        moving *= moving.dtype.type(momentum)
-        moving += now.astype(moving.dtype) * moving.dtype.type(1 - momentum)
-
-
-def _columns(xp: Any, gamma: Any, beta: Any, fix_gamma: bool) -> tuple[Any, Any]:
-    """Scale and shift of the channels, (1, C, 1)."""
-    column = (1, beta.size, 1)
-    return xp.ones(column, gamma.dtype) if fix_gamma else gamma.reshape(column), beta.reshape(
-        column
-    )
-
-
-@op("_normalized_batch", infer=lambda data, gamma, beta, **_: data, flops=8, grad=None)
-def normalized_batch(
-    xp, data, gamma, beta, *, eps: float, fix_gamma: bool, axis: int, out=None
-):  # fmt: skip
-    """The output of BatchNorm in training, to the bit; there are no moving statistics."""
-    y = first_output(xp, data, out)
-    view = as_three_axes(data.shape, axis)
-    scale, shift = _columns(xp, gamma, beta, fix_gamma)
-    normalize_into(xp, data.reshape(view), (0, 2), 1, eps, scale, shift, y.reshape(view))
-    return y
+        y, mean, var = _normalize_batch(data, gamma, beta, axis, eps, fix_gamma)
+        mean, var = reshape_to(mean, gamma.shape), reshape_to(var, gamma.shape)
+        return y, mean, (var + eps).rsqrt(), var
+    inverse = (moving_var + eps).rsqrt()
+    factor = inverse if fix_gamma else gamma * inverse
+    scale, shift = along(axis, data, factor, beta - moving_mean * factor)
+    return data * scale + shift, moving_mean, inverse, moving_var
 
 
 @BatchNorm.infer_inputs
 def _(given, out, attrs):
-    return _one_per_place(given["data"], out, attrs["axis"], given)
+    return _one_per_place(given, attrs["axis"])
 
 
-@BatchNorm.gradient(saves="y data data.shape data.dtype gamma gamma.dtype")
-def _(
-    g, y, data, shape, dtype, gamma, wide, *, eps, fix_gamma, use_global_stats, axis, training,
-    needs=ALL,
-):  # fmt: skip
-    view = as_three_axes(shape, axis)
-    g, x = g[0].reshape(view), data.reshape(view)
-    scale = (gamma.ones_like() if fix_gamma else gamma).reshape((1, view[1], 1))
-    needs = needs[0], needs[1] and not fix_gamma, needs[2]
+@BatchNorm.gradient(saves="y data gamma beta")
+def _(g, y, data, gamma, beta, *, eps, fix_gamma, use_global_stats, axis, training, needs):
+    g = g[0] if isinstance(g, list) else g
+    axes = other_axes(data, axis)
+    (scale,) = along(axis, data, gamma.ones_like() if fix_gamma else gamma)
     if training and not use_global_stats:
-        # Recompute mean and variance: they depend on data, which matters for higher orders.
-        dx, dgamma, dbeta = _gradients(g, x, scale, (0, 2), eps, needs, (shape, (view[1],)))
+        dx, *rest = normalize_backward(g, data, scale, axes, eps, needs)
     else:
-        if dtype != wide:
-            g, x = g.astype(wide), x.astype(wide)
-        inverse = y[2].reshape((1, view[1], 1))
-        dx = dgamma = dbeta = None
-        if needs[0]:
-            dx = (g * scale * inverse).reshape(shape)
-            dx = dx if dtype == wide else dx.astype(dtype)
-        if needs[1]:
-            dgamma = (g * (x - y[1].reshape((1, view[1], 1))) * inverse).sum(axis=(0, 2))
-        if needs[2]:
-            dbeta = g.sum(axis=(0, 2))
+        mean, inverse = along(axis, data, y[1], y[2])
+        dx = g * (scale * inverse)
+        rest = [(g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)]
+    dgamma, dbeta = _like((gamma, beta), rest)
     return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None

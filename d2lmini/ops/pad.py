@@ -114,6 +114,4 @@ def unpad(xp, data, *, shape: Shape, mode: str, pad_width: Shape):
     return data
 
 
-@unpad.gradient()
-def _(g, *, mode, pad_width):
-    return pad(g, mode=mode, pad_width=pad_width)
+unpad.gradient()(lambda g, *, mode, pad_width: pad(g, mode=mode, pad_width=pad_width))

@@ -32,7 +32,6 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.chunking import along, share
-from d2lmini.ops.conv import check_layout
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.pool_dense import (
     are_squares,
@@ -42,21 +41,11 @@ from d2lmini.ops.pool_dense import (
     is_near,
     repeat_windows,
 )
-from d2lmini.ops.windows import full_lists
+from d2lmini.ops.windows import Geometry, check_layout, full_lists, geometry
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
 #: groups the workers that share them spend their time on passing the interpreter lock.)
 GRAIN = 1 << 18
-
-
-class PoolGeometry(NamedTuple):
-    """Windows on an image; every field has one number for each spatial axis (see `Geometry`)."""
-
-    size: Shape
-    kernel: Shape
-    stride: Shape
-    pad: Shape
-    out: Shape
 
 
 class Tap(NamedTuple):
@@ -70,25 +59,22 @@ class Tap(NamedTuple):
 @lru_cache(maxsize=1024)
 def pool_of(
     size: Shape, kernel: Shape, stride: Shape, pad: Shape, global_pool: bool, convention: str
-) -> PoolGeometry:
+) -> Geometry:
     """The windows; MXNetError when none fits."""
     if global_pool:
-        ones, zeros = (1,) * len(size), (0,) * len(size)
-        return PoolGeometry(size, size, ones, zeros, ones)
-    stride, _dilate, pad = full_lists(kernel, stride, (), pad)
-    spans = [n + 2 * p - k for n, p, k in zip(size, pad, kernel)]
-    if min(spans) < 0:
-        raise MXNetError(f"the kernel exceeds the input: kernel {kernel}, input {size}, pad {pad}")
-    # 'full' rounds up: the last window may extend past the end.
-    up = convention == "full"
-    out = tuple((-(-v // s) if up else v // s) + 1 for v, s in zip(spans, stride))
-    return PoolGeometry(size, kernel, stride, pad, out)
+        return geometry(size, size, (), (), ())
+    return geometry(size, kernel, stride, (), pad, round_up=convention == "full")
+
+
+def windows_on(data: Any, y: Any, kernel: Shape, stride: Shape, pad: Shape) -> Geometry:
+    """The windows on `data` that pooling has reduced to y."""
+    return Geometry(data.shape[2:], kernel, stride, (1,) * len(kernel), pad, y.shape[2:])
 
 
 @lru_cache(maxsize=1024)
-def _taps(pool: PoolGeometry, axis: int) -> list[Tap]:
+def _taps(pool: Geometry, axis: int) -> list[Tap]:
     """The taps along spatial axis `axis`, without those that only cover padding."""
-    n, k, s, p, o = (field[axis] for field in pool)
+    n, k, s, _dilate, p, o = (field[axis] for field in pool)
     taps = []
     for j in range(k):
         first = max(0, -((j - p) // s))
@@ -100,10 +86,10 @@ def _taps(pool: PoolGeometry, axis: int) -> list[Tap]:
     return taps
 
 
-def _reduce(xp: Any, x: Any, pool: PoolGeometry, largest: bool, y: Any) -> None:
+def _reduce(xp: Any, x: Any, pool: Geometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
-    if is_near(*pool):
+    if is_near(pool):
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
         return
     start = float(xp.finfo(x.dtype).min) if largest else 0.0
@@ -111,7 +97,7 @@ def _reduce(xp: Any, x: Any, pool: PoolGeometry, largest: bool, y: Any) -> None:
     for axis in range(last + 1):
         shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
         result = y if axis == last else xp.empty(shape, y.dtype)
-        n, k, _s, p, o = (field[axis] for field in pool)
+        n, k, _s, _dilate, p, o = (field[axis] for field in pool)
         if o == 1 and p == 0 and k == n:
             x = whole(x, axis=axis + 1, keepdims=True, out=result)
             continue
@@ -122,9 +108,9 @@ def _reduce(xp: Any, x: Any, pool: PoolGeometry, largest: bool, y: Any) -> None:
         x = result
 
 
-def _sum_backward(xp: Any, g: Any, pool: PoolGeometry, dx: Any) -> None:
+def _sum_backward(xp: Any, g: Any, pool: Geometry, dx: Any) -> None:
     """The transpose of the sum: each g is added to all places of its window."""
-    if cover(*pool):
+    if cover(pool):
         repeat_windows(g, pool.kernel, dx)
         return
     for axis in reversed(range(len(pool.size))):
@@ -136,7 +122,7 @@ def _sum_backward(xp: Any, g: Any, pool: PoolGeometry, dx: Any) -> None:
         g = result
 
 
-def _winners(xp: Any, x: Any, y: Any, pool: PoolGeometry) -> Iterator[tuple[tuple, tuple, Any]]:
+def _winners(xp: Any, x: Any, y: Any, pool: Geometry) -> Iterator[tuple[tuple, tuple, Any]]:
     """For each tap of the windows (outputs, inputs, mask: is it the first with the maximum)."""
     free = xp.ones(y.shape, bool)
     for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
@@ -150,10 +136,10 @@ def _winners(xp: Any, x: Any, y: Any, pool: PoolGeometry) -> Iterator[tuple[tupl
 
 
 @lru_cache(maxsize=256)
-def _counts(pool: PoolGeometry, include_pad: bool, dtype: Any) -> Any:
+def _counts(pool: Geometry, include_pad: bool, dtype: Any) -> Any:
     """Number of places that each window counts, (*out): those on the image, or its padding too."""
     counts = np.ones((), dtype)
-    for n, k, s, p, o in zip(*pool):
+    for n, k, s, _dilate, p, o in zip(*pool):
         start = np.arange(o) * s - p
         if include_pad:
             places = np.minimum(start + k, n + p) - start
@@ -270,8 +256,8 @@ def pooling_spread(
     out=None,
 ):  # fmt: skip
     """The gradient of sum pooling, or with `average` of mean pooling: g spread over its window."""
-    pool = PoolGeometry(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
+    pool = windows_on(dx, g, kernel, stride, pad)
     if average:
         counts = _counts(pool, count_include_pad, np.promote_types(g.dtype, "float32"))
         g = (g / counts).astype(g.dtype, copy=False)
@@ -292,11 +278,11 @@ def max_pooling_backward(
     xp, g, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None
 ):  # fmt: skip
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
-    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = windows_on(data, y, kernel, stride, pad)
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
-    covered = cover(*pool)
-    if are_squares(data.dtype, pool.size, pool.kernel, pool.stride, pool.out):
+    covered = cover(pool)
+    if are_squares(data.dtype, pool):
         _by_images(xp, give_to_winners, g, data, y, dx)
         return dx
 
@@ -318,7 +304,7 @@ def max_pooling_backward(
 @op("_max_pooling_pick", infer=lambda u, data, y, **_: y)
 def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None):
     """The value of u, of data's shape, at the argmax of each window of data."""
-    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = windows_on(data, y, kernel, stride, pad)
     picked = xp.empty(y.shape, u.dtype) if out is None else out
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:

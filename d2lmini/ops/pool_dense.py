@@ -32,6 +32,7 @@ import numpy as np
 
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.core import Shape
+from d2lmini.ops.windows import Geometry
 
 #: Windows with more taps use strided slices: shifting costs too much.
 MOST_TAPS = 4
@@ -40,10 +41,10 @@ MOST_TAPS = 4
 WIDTHS = {2: ("u2", "u4"), 4: ("u4", "u8")}
 
 
-def is_near(size: Shape, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> bool:
+def is_near(pool: Geometry) -> bool:
     """True if the windows are small and lie inside the image."""
-    return max(kernel) <= MOST_TAPS and all(
-        p == 0 and (o - 1) * s + k <= n for n, k, s, p, o in zip(size, kernel, stride, pad, out)
+    return max(pool.kernel) <= MOST_TAPS and all(
+        p == 0 and (o - 1) * s + k <= n for n, k, s, _dilate, p, o in zip(*pool)
     )
 
 
@@ -67,11 +68,9 @@ def combine_neighbours(
     y[...] = whole.reshape(x.shape)[(slice(None), *first)]
 
 
-def cover(size: Shape, kernel: Shape, stride: Shape, pad: Shape, out: Shape) -> bool:
+def cover(pool: Geometry) -> bool:
     """True if every place of the image lies in exactly one window."""
-    return all(
-        s == k and p == 0 and o * k == n for n, k, s, p, o in zip(size, kernel, stride, pad, out)
-    )
+    return all(s == k and p == 0 and o * k == n for n, k, s, _dilate, p, o in zip(*pool))
 
 
 def repeat_windows(g: np.ndarray, kernel: Shape, dx: np.ndarray) -> None:
@@ -92,11 +91,11 @@ def repeat_windows(g: np.ndarray, kernel: Shape, dx: np.ndarray) -> None:
         dx[...] = g
 
 
-def are_squares(dtype: np.dtype, size: Shape, kernel: Shape, stride: Shape, out: Shape) -> bool:
+def are_squares(dtype: np.dtype, pool: Geometry) -> bool:
     """True if `give_to_winners` applies: the windows are 2 x 2, and pairs fit an integer."""
     return (
-        (2, 2) == kernel == stride
-        and size == tuple(2 * n for n in out)
+        (2, 2) == pool.kernel == pool.stride
+        and pool.size == tuple(2 * n for n in pool.out)
         and dtype.itemsize in WIDTHS
         and sys.byteorder == "little"
     )

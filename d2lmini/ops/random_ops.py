@@ -25,10 +25,9 @@ from d2lmini.bfloat16 import is_float
 from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
-from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, draw_each, require
+from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, require
 from d2lmini.ops.identity import copy, copy_values
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.partial import alike
 from d2lmini.ops.signature import Signature, with_signature
 
 # Drawing takes about this many operations per number.
@@ -63,20 +62,19 @@ def _empty(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
     return xp.empty(shape, dtype) if out is None else out
 
 
-def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
+def _declare(name: str, row: Distribution) -> None:
     """The three ops of a distribution."""
-    defaults = distribution.defaults
-    parameters = tuple(defaults)
+    defaults = {parameter: float(default) for parameter, default in row.defaults.items()}
+    parameters, numbers = tuple(defaults), dict.fromkeys(defaults, "float")
     arrays_are = ("mu", "sigma") if name == "normal" else parameters  # the arrays' names
-    numbers = dict.fromkeys(parameters, "float")
-    shaped = {"shape": (), "dtype": "float32"}
-    convert = {"shape": "Shape", "dtype": "DType"}
+    shaped, convert = {"shape": (), "dtype": "float32"}, {"shape": "Shape", "dtype": "DType"}
+    short = (name,) if name in ("uniform", "normal") else ()
 
-    @op(f"_random_{name}", aliases=(f"random_{name}", *aliases), infer=_of_shape, flops=_FLOPS,
+    @op(f"_random_{name}", aliases=(f"random_{name}", *short), infer=_of_shape, flops=_FLOPS,
         grad=None)  # fmt: skip
     @with_signature(
         Signature((), (*parameters, *shaped, "rng", "out"), defaults | shaped, numbers | convert),
-        distribution.about,
+        row.draw.__doc__,
     )
     def _(xp, *, shape=(), dtype="float32", rng, out=None, **given):
         return draw(xp, name, rng, _empty(xp, out, shape, dtype), defaults | given)
@@ -89,11 +87,7 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
     )
     def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
         place = _empty(xp, out, arrays[0].shape + shape, dtype)
-        return draw_each(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
-
-    @sample.infer_inputs
-    def _(given, out, attrs):
-        return alike(given)
+        return draw(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
 
     @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
     @with_signature(
@@ -105,8 +99,8 @@ def _declare(name: str, distribution: Distribution, *aliases: str) -> None:
         return draw(xp, name, rng, place, defaults | given)
 
 
-for _name, _distribution in DISTRIBUTIONS.items():
-    _declare(_name, _distribution, *((_name,) if _name in ("uniform", "normal") else ()))
+for _name, _row in DISTRIBUTIONS.items():
+    _declare(_name, _row)
 
 
 @op("_in_range", flops=0, same_shape=True, onnx="Identity")
@@ -118,14 +112,8 @@ def in_range(xp, data, *, what: str, needs: str, out=None):
     return copy_values(xp, data, out)
 
 
-@in_range.gradient()
-def _(g):
-    return g
-
-
-@in_range.written_in_mxnet
-def _(data, **_):
-    return copy(data)
+in_range.gradient()(lambda g: g)
+in_range.written_in_mxnet(lambda data, **_: copy(data))
 
 
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:

@@ -179,27 +179,17 @@ def reduce_into(
     return out
 
 
-def _nan_to(xp: Any, data: Any, value: float) -> Any:
-    return xp.where(data != data, data.dtype.type(value), data)
-
-
 # -- the ops ---------------------------------------------------------------------------------------
 
 
-def _reduction(
-    name: str, means: str, infer: Callable[..., Spec], neutral: float | None = None, **facts: Any
-) -> Op:
-    """Declare a reduction by the array's method of that name. neutral: replaces nan."""
-    method = name.removeprefix("nan")
+def _reduction(name: str, means: str, infer: Callable[..., Spec], **facts: Any) -> Op:
+    """Declare a reduction by the array's method of that name."""
 
     def compute(
         xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
     ):  # fmt: skip
-        prepare = None
-        if neutral is not None and data.dtype.kind == "f":
-            prepare = lambda block: _nan_to(xp, block, neutral)  # noqa: E731
         axes = reduced_axes(axis, data.ndim, exclude)
-        return reduce_into(xp, data, axes, out, method, prepare=prepare, keepdims=keepdims)
+        return reduce_into(xp, data, axes, out, name, keepdims=keepdims)
 
     compute.__doc__ = means
     declared: Op = op(name, infer=infer, flops=reads_all, **facts)(compute)
@@ -255,8 +245,10 @@ def _(g, shape, *, axis, exclude):
 prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer_total)
 
 
-def _prod_gradient(g: Any, data: Any, shape: Shape, axes: tuple[int, ...]) -> Any:
+@prod_.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, exclude):
     """g times the product of all *other* elements. (MXNet divides by the element: nan at 0.)"""
+    axes = reduced_axes(axis, len(shape), exclude)
     if not axes:
         return reshape_to(g, shape)
     zero = data == 0
@@ -267,42 +259,13 @@ def _prod_gradient(g: Any, data: Any, shape: Shape, axes: tuple[int, ...]) -> An
     return reshape_to(g, kept_shape(shape, axes)) * others
 
 
-@prod_.gradient(saves="data data.shape")
-def _(g, data, shape, *, axis, exclude):
-    return _prod_gradient(g, data, shape, reduced_axes(axis, len(shape), exclude))
+@op("_nan_to", flops=2, elementwise=True)
+def nan_to(xp, data, *, value: float, out=None):
+    """`value` for every nan, other elements unchanged."""
+    return chunking.place_view(xp, xp.where(data != data, data.dtype.type(value), data), out)
 
 
-nansum = _reduction(
-    "nansum", "Sum over `axis` of the elements that are not nan. The gradient at a nan is 0.",
-    _infer_total, neutral=0,
-)  # fmt: skip
-
-
-@nansum.gradient(saves="data data.shape")
-def _(g, data, shape, *, axis, exclude):
-    axes = reduced_axes(axis, len(shape), exclude)
-    return reshape_to(g, kept_shape(shape, axes)) * (data == data)
-
-
-nanprod = _reduction(
-    "nanprod", "Product over `axis` of the elements that are not nan. The gradient at a nan is 0.",
-    _infer_total, neutral=1,
-)  # fmt: skip
-
-
-@nanprod.gradient(saves="data data.shape")
-def _(g, data, shape, *, axis, exclude):
-    axes = reduced_axes(axis, len(shape), exclude)
-    return _prod_gradient(g, nan_to_one(data), shape, axes) * (data == data)
-
-
-@op("_nan_to_one", flops=2, elementwise=True)
-def nan_to_one(xp, data, *, out=None):
-    """1 for every nan, other elements unchanged."""
-    return chunking.place_view(xp, _nan_to(xp, data, 1), out)
-
-
-@nan_to_one.gradient(saves="data")
+@nan_to.gradient(saves="data")
 def _(g, data):
     return g * (data == data)
 
@@ -313,11 +276,11 @@ max_ = _reduction(
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """,
-    _infer_extreme, aliases=["max_axis"], whole=True,
+    _infer_extreme, aliases=["max_axis"],
 )  # fmt: skip
 min_ = _reduction(
     "min", "Smallest element over `axis`; otherwise as `max`.",
-    _infer_extreme, aliases=["min_axis"], whole=True,
+    _infer_extreme, aliases=["min_axis"],
 )  # fmt: skip
 
 

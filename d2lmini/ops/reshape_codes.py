@@ -33,7 +33,6 @@ from math import prod
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape
-from d2lmini.ops.partial import Partial, is_known, merged
 
 
 def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
@@ -64,36 +63,12 @@ def infer_older(shape: Shape, target: Shape, keep_highest: bool) -> Shape:
     return sizes
 
 
-def complete_reshape(
-    data: Partial, out: Partial, target: Shape, reverse: bool
-) -> dict[str, Partial]:
-    """What follows about the data and the result of a reshape from partial shapes (0: unknown).
-
-    A single unknown size of the data follows when all sizes of the result are known.
-
-    >>> complete_reshape((0, 3), None, (3, 2), False)
-    {'data': (2, 3), 'out': (3, 2)}
-    """
-    if data is None:
-        return {}
-    step = -1 if reverse else 1
-    try:
-        out = merged(_follow(data[::step], target[::step], True)[::step], out)
-    except _ReshapeError:
-        return {}  # the op itself reports the error when all sizes are known
-    if out is not None and is_known(out) and data.count(0) == 1:
-        size, rest = prod(out), prod(filter(None, data))
-        if size % rest == 0:
-            data = tuple([n or size // rest for n in data])
-    return {"data": data, "out": out}
-
-
 class _ReshapeError(Exception):
     """The reason why a target does not fit."""
 
 
-def _follow(shape: Shape, target: Shape, partial: bool = False) -> Shape:
-    """The result's sizes. partial: sizes of 0 are unknown."""
+def _follow(shape: Shape, target: Shape) -> Shape:
+    """The result's sizes."""
     sizes: list[int] = []
     cursor = 0
     open_at = None  # position of the -1
@@ -122,7 +97,7 @@ def _follow(shape: Shape, target: Shape, partial: bool = False) -> Shape:
             taken = shape[cursor : cursor + used]
             if len(taken) < used:
                 raise _ReshapeError(f"no axis is left for code {code}")
-            sizes += _split(taken[0], codes, partial) if code == -4 else [prod(taken)]
+            sizes += _split(taken[0], codes) if code == -4 else [prod(taken)]
             kept += range(cursor, cursor + used)
             cursor += used
         else:
@@ -132,7 +107,7 @@ def _follow(shape: Shape, target: Shape, partial: bool = False) -> Shape:
         if rest % given:
             raise _ReshapeError(f"{rest} elements do not divide by {given}, so no size fits for -1")
         sizes[open_at] = rest // given
-    elif prod(sizes) != prod(shape) and not (partial and 0 in (*sizes, *shape)):
+    elif prod(sizes) != prod(shape):
         raise _ReshapeError(
             f"it has {prod(shape)} elements, the target would have {prod(sizes)}; "
             "-1 stands for the size that follows from the others"
@@ -140,14 +115,12 @@ def _follow(shape: Shape, target: Shape, partial: bool = False) -> Shape:
     return tuple(sizes)
 
 
-def _split(size: int, codes: Iterator[int], partial: bool) -> list[int]:
+def _split(size: int, codes: Iterator[int]) -> list[int]:
     """The two sizes after a -4, for an axis of `size`."""
     given = [next(codes, None), next(codes, None)]
     a, b = given
     if a is None or b is None:
         raise _ReshapeError("code -4 takes two sizes")
-    if partial and size == 0:
-        return [max(a, 0), max(b, 0)]
     if a == -1 and b > 0:
         a = size // b
     elif b == -1 and a > 0:

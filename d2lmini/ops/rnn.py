@@ -1,4 +1,4 @@
-"""`RNN`: whole recurrent networks as one op, several layers, in one or both directions.
+"""Recurrent layers as ops: `RNN`, several layers in one or both directions, and a cell's layer.
 
 >>> from d2lmini import nd
 >>> x = nd.ones((3, 2, 4))                                # T=3 steps of N=2 sequences
@@ -12,75 +12,150 @@ Only the product with the state depends on the previous step. So a layer begins 
 all inputs at once, (T N, I) with (I, gates), and then goes through the steps, each one product
 (N, H) with (H, gates) and a few passes over the gates (`rnn_gates.py`), all in place. Backward
 likewise computes the derivatives of all gates at once, then goes through the steps in reverse, and
-then computes the gradients of the weights, each one product over all steps.
+then computes the gradients of the weights, each one product over all steps (`rnn_compute.py`).
 
-The parameters are one vector, in the order of MXNet and cuDNN: for each layer and direction i2h
-weight, h2h weight; then, in the same order, i2h bias, h2h bias. A hidden output, the `reserve`,
-holds what backward needs of forward: the gates of all steps, the cell states (LSTM) or the state's
-part of n (GRU), and the outputs of inner layers.
+The parameters of `RNN` are one vector, in the order of MXNet and cuDNN: for each layer and
+direction i2h weight, h2h weight; then, in the same order, i2h bias, h2h bias. `_rnn_layer`, the op
+of the cells, is one layer in one direction, whose parameters are four arrays; its data may be a
+single step (N, C). A sequence is one operation, which takes a third of the time of T single steps.
+
+A hidden output, the `reserve`, holds what backward needs of forward: the gates of all steps, the
+cell states (LSTM) or the state's part of n (GRU), and the outputs of inner layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import ALL, Shape, Spec, op
+from d2lmini.ops.core import ALL, Shape, Spec, modes, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
 from d2lmini.ops.partial import Conflict
-from d2lmini.ops.rnn_compute import KINDS, Clip, Layer, Weights, empty_outputs, layer_of, views_of
+from d2lmini.ops.rnn_compute import KINDS, Clip, Weights, layer_of, views_of
+from d2lmini.ops.rnn_steps import gradients_by_steps
 
 
-class Sizes(NamedTuple):
-    """The sizes that determine all shapes: T steps, N sequences, I inputs, H units, L layers."""
+@dataclass(frozen=True)
+class Network:
+    """A stack of recurrent layers by its sizes, which determine all shapes: T steps, N sequences, I
+    inputs, H units, L layers, each in one or both directions."""
 
     mode: str
     T: int
     N: int
     I: int
     H: int
-    L: int
-    directions: int
+    L: int = 1
+    directions: int = 1
 
-    @property
+    @cached_property
     def state(self) -> Shape:
         return (self.L * self.directions, self.N, self.H)
 
-    @property
+    @cached_property
     def output(self) -> Shape:
         return (self.T, self.N, self.directions * self.H)
 
-    def parameter_shapes(self) -> tuple[list[Shape], list[Shape]]:
-        """Shapes of the weights and of the biases, in the order of the vector."""
+    @property
+    def n_states(self) -> int:
+        return 2 if self.mode == "lstm" else 1
+
+    def outputs(self, data: Any) -> list[Spec]:
+        """Specs of the outputs of `RNN`."""
+        shapes = [self.output, *[self.state] * self.n_states, self.reserve]
+        return [Spec(shape, data.dtype) for shape in shapes]
+
+    @cached_property
+    def parameter_shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the weights, then of the biases, in the order of the vector."""
         G = KINDS[self.mode].n_gates * self.H
         weights: list[Shape] = []
         for k in range(self.L * self.directions):
             inner = self.I if k < self.directions else self.directions * self.H
             weights += [(G, inner), (G, self.H)]
-        return weights, [(G,)] * len(weights)
+        return (*weights, *[(G,)] * len(weights))
 
-    def reserve_shapes(self) -> list[Shape]:
+    def weights(self, *parameters: Any) -> list[Weights]:
+        """The parameters of each layer and direction: the arrays themselves of a single layer, or
+        views into one vector."""
+        if len(parameters) > 1:
+            return [Weights(*parameters)]
+        views = views_of(parameters[0], self.parameter_shapes)
+        n = len(views) // 2
+        return [Weights(*views[k : k + 2], *views[n + k : n + k + 2]) for k in range(0, n, 2)]
+
+    @cached_property
+    def reserve_shapes(self) -> tuple[Shape, ...]:
         """Shapes of the kept arrays of each layer and direction, then of inner layers' outputs."""
-        specs = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
-        return specs * (self.L * self.directions) + [self.output] * (self.L - 1)
+        kept = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
+        return (*kept * (self.L * self.directions), *[self.output] * (self.L - 1))
 
-    def weights(self, parameters: Any) -> Iterator[Weights]:
-        """The parameters of each layer and direction, views into the vector."""
-        weights, biases = self.parameter_shapes()
-        views = views_of(parameters, weights + biases)
-        n = len(weights)
-        for k in range(0, n, 2):
-            yield Weights(views[k], views[k + 1], views[n + k], views[n + k + 1])
+    @cached_property
+    def reserve(self) -> Shape:
+        return (sum(map(prod, self.reserve_shapes)),)
 
     def reserve_parts(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
         """The contents of the reserve: kept arrays per layer and direction, inner outputs."""
-        views = views_of(reserve, self.reserve_shapes())
+        views = views_of(reserve, self.reserve_shapes)
         n, layers = len(KINDS[self.mode].keeps), self.L * self.directions
         return [views[n * k : n * k + n] for k in range(layers)], views[n * layers :]
+
+    def halves(self, y: Any) -> list[Any]:
+        """The outputs of each direction, views of y (T, N, directions * H)."""
+        if self.directions == 1:
+            return [y]
+        return [y[:, :, k * self.H : (k + 1) * self.H] for k in range(self.directions)]
+
+    def forward(
+        self, layer: Any, x: Any, parameters: Any, states: Any, out: Any, mask_of: Any = None
+    ) -> None:
+        """Fill out: y, last states, reserve. mask_of(i): the dropout mask of layer i's inputs."""
+        y, *last, reserve = out
+        kept, inner = self.reserve_parts(reserve)
+        weights = self.weights(*parameters)
+        x = x.reshape(self.T, self.N, self.I)
+        states, last = ([a.reshape(self.state) for a in arrays] for arrays in (states, last))
+        for i, outputs in enumerate([*inner, y.reshape(self.output)]):
+            if i and mask_of is not None:
+                x = x * mask_of(i)
+            for direction, part in enumerate(self.halves(outputs)):
+                k = i * self.directions + direction
+                first = [state[k] for state in states]
+                ends = layer.forward(x, weights[k], first, part, kept[k], direction == 1)
+                for place, end in zip(reversed(last), reversed(ends)):
+                    place[k] = end
+            x = outputs
+
+    def backward(
+        self, layer: Any, g: Any, y: Any, reserve: Any, x: Any, parameters: Any, states: Any,
+        heads: Any, dparameters: Any, dx: Any, mask_of: Any = None,
+    ) -> None:  # fmt: skip
+        """Fill dparameters and dx (None: not needed). heads: the gradients of the last states;
+        these arrays become those of `states`."""
+        kept, inner = self.reserve_parts(reserve)
+        weights, grads = (self.weights(*arrays) for arrays in (parameters, dparameters))
+        g, y = (a.reshape(self.output) for a in (g, y))
+        x = x.reshape(self.T, self.N, self.I)
+        states, heads = ([a.reshape(self.state) for a in arrays] for arrays in (states, heads))
+        for i in reversed(range(self.L)):
+            inputs, outputs = [x, *inner][i], [*inner, y][i]
+            mask = mask_of(i) if i and mask_of is not None else None
+            inputs = inputs if mask is None else inputs * mask
+            below = layer.xp.empty(inputs.shape, x.dtype) if i else dx
+            for direction, (part, g_part) in enumerate(zip(self.halves(outputs), self.halves(g))):
+                k, backwards = i * self.directions + direction, direction == 1
+                first, last = ([a[k] for a in arrays] for arrays in (states, heads))
+                D = layer.backward(weights[k], first, part, kept[k], g_part, last, backwards)
+                layer.into_weights(D, inputs, part, first[0], grads[k], backwards)
+                if below is not None:
+                    layer.into_inputs(D, weights[k], below.reshape(inputs.shape), add=backwards)
+            g = below if mask is None else below * mask
 
 
 def parameter_size(
@@ -91,13 +166,27 @@ def parameter_size(
     >>> parameter_size("lstm", 3, 5) == 4 * 5 * (3 + 5 + 2)
     True
     """
-    sizes = Sizes(mode, 1, 1, input_size, state_size, num_layers, 1 + bidirectional)
-    return sum(prod(shape) for group in sizes.parameter_shapes() for shape in group)
+    network = Network(mode, 1, 1, input_size, state_size, num_layers, 1 + bidirectional)
+    return sum(map(prod, network.parameter_shapes))
 
 
-def _sizes(data: Shape, mode: str, state_size: int, num_layers: int, bidirectional: bool) -> Sizes:
-    T, N, I = data
-    return Sizes(mode, T, N, I, state_size, num_layers, 1 + bidirectional)
+@lru_cache(maxsize=1024)
+def network_on(
+    data: Shape, mode: str, state_size: int, num_layers: int = 1, bidirectional: bool = False
+) -> Network:
+    """The network on data (T, N, C), or on one step (N, C)."""
+    N, C = data[-2:]
+    return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
+
+
+def _empty(xp: Any, specs: list[Any]) -> tuple:
+    """Arrays of the shapes and dtypes of specs, or of other arrays."""
+    return tuple([xp.empty(spec.shape, spec.dtype) for spec in specs])
+
+
+def _given(*arrays: Any) -> list[Any]:
+    """Those of the arrays that are not None."""
+    return [a for a in arrays if a is not None]
 
 
 @op("_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True, counted=True)
@@ -130,18 +219,16 @@ def _infer(
         raise MXNetError(f"state_size={state_size}, num_layers={num_layers}: need at least 1")
     if not 0 <= p <= 1:
         raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
-    sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
-    check_shape("state", state, sizes.state, why="layers times directions, batch, state_size")
-    check_shape("state_cell", state_cell, sizes.state, why="as state")
-    size = parameter_size(mode, sizes.I, state_size, num_layers, bidirectional)
+    network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
+    check_shape("state", state, network.state, why="layers times directions, batch, state_size")
+    check_shape("state_cell", state_cell, network.state, why="as state")
+    size = parameter_size(mode, network.I, state_size, num_layers, bidirectional)
     check_shape(
         "parameters", parameters, (size,),
         why=f"the weights and biases of {mode} with state_size={state_size}, "
-        f"num_layers={num_layers}, bidirectional={bidirectional} on {sizes.I} inputs",
+        f"num_layers={num_layers}, bidirectional={bidirectional} on {network.I} inputs",
     )  # fmt: skip
-    states = [state] if state_cell is None else [state, state_cell]
-    reserve = sum(map(prod, sizes.reserve_shapes()))
-    return [Spec(sizes.output, data.dtype), *states, Spec((reserve,), data.dtype)]
+    return network.outputs(data)
 
 
 def _flops(data: Spec, parameters: Spec, *_: Spec, out: Spec, **_attrs: Any) -> float:
@@ -185,49 +272,29 @@ def RNN(
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
-    sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
+    network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     if out is None:
-        out = empty_outputs(
-            xp, _infer, (data, parameters, state, state_cell), state_size=state_size,
-            num_layers=num_layers, bidirectional=bidirectional, mode=mode, p=p,
-            projection_size=None, use_sequence_length=False,
-        )  # fmt: skip
-    y, reserve, states = out[0], out[-1], out[1:-1]
-    kept, inner = sizes.reserve_parts(reserve)
-    layer = _layer(xp, mode, lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)
-    given = (state,) if state_cell is None else (state, state_cell)
-    x = data
-    for k, weights in enumerate(sizes.weights(parameters)):
-        i, direction = divmod(k, sizes.directions)
-        if direction == 0:
-            if i > 0:
-                x = _drop(xp, inner[i - 1], _mask(xp, rng, i, p * training, sizes, data.dtype))
-            target = y if i == num_layers - 1 else inner[i]
-        part = target[:, :, direction * sizes.H : (direction + 1) * sizes.H]
-        last = layer.forward(
-            x, weights, [s[k] for s in given], part, kept[k], backwards=direction == 1
-        )
-        for place, value in zip(states, last, strict=True):
-            place[k] = value
+        out = _empty(xp, network.outputs(data))
+    clip = _clip(xp, lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)
+    masks = _masks(xp, rng, p * training, network, data.dtype)
+    states = _given(state, state_cell)
+    network.forward(layer_of(xp, mode, clip), data, [parameters], states, out, masks)
     return out
 
 
-def _layer(xp: Any, mode: str, low: float | None, high: float | None, nan: bool = False) -> Layer:
-    bounded = low is not None and high is not None
-    return layer_of(xp, mode, Clip(xp, low, high, nan) if bounded else None)  # type: ignore[arg-type]
+def _clip(xp: Any, low: float | None, high: float | None, nan: bool = False) -> Clip | None:
+    return None if low is None or high is None else Clip(xp, low, high, nan)
 
 
-def _mask(xp: Any, key: Any, layer: int, p: float, sizes: Sizes, dtype: Any) -> Any:
-    """The dropout mask of a layer's inputs: 0 with probability p, else 1 / (1 - p); None without
-    dropout."""
+def _masks(
+    xp: Any, key: Any, p: float, network: Network, dtype: Any
+) -> Callable[[int], Any] | None:
+    """A function i -> the dropout mask of layer i's inputs: 0 with probability p, else 1 / (1 - p);
+    None without dropout."""
     if not p:
         return None
-    drawn = standard_uniform(xp, key, layer, sizes.output)
-    return (drawn >= p) * dtype.type(0 if p == 1 else 1 / (1 - p))
-
-
-def _drop(xp: Any, x: Any, mask: Any) -> Any:
-    return x if mask is None else x * mask
+    scale = dtype.type(0 if p == 1 else 1 / (1 - p))
+    return lambda i: (standard_uniform(xp, key, i, network.output) >= p) * scale
 
 
 @RNN.gradient(saves="y data parameters state state_cell")
@@ -235,16 +302,12 @@ def _(
     g, y, data, parameters, state, state_cell, *, state_size, num_layers, bidirectional, mode, p,
     lstm_state_clip_min, lstm_state_clip_max, rng, training, needs=ALL,
 ):  # fmt: skip
-    g_state, g_cell = g[1], g[2] if state_cell is not None else None
-    grads = rnn_backward(
-        g[0], y[0], y[-1], data, parameters, state, state_cell, g_state, g_cell,
-        state_size=state_size, num_layers=num_layers, bidirectional=bidirectional, mode=mode,
-        p=p if training else 0.0, key=rng, low=lstm_state_clip_min, high=lstm_state_clip_max,
-        wants_data=needs[0],
+    states = _given(state, state_cell)
+    return _gradients(
+        g[0], y, data, [parameters], states, g[1 : 1 + len(states)], needs[0], mode=mode,
+        num_layers=num_layers, bidirectional=bidirectional, p=p if training else 0.0, key=rng,
+        low=lstm_state_clip_min, high=lstm_state_clip_max,
     )  # fmt: skip
-    dparameters, dstate, *more = grads
-    dcell = more.pop(0) if state_cell is not None else None
-    return more[0] if more else None, dparameters, dstate, dcell
 
 
 @RNN.infer_inputs
@@ -254,79 +317,173 @@ def _(given, out, attrs):
         return {}
     if len(data) != 3:
         raise Conflict(f"data is {data}, need (T, N, C)")
-    T, N, C = data
+    N, C = data[1:]
     ways = 2 if attrs["bidirectional"] else 1
     state = (ways * layers, N, hidden)
     found = {"state": state, "state_cell": state, "sequence_length": (N,)}
-    found |= {"out": (T, N, ways * hidden), "out1": state, "out2": state}
     if C:
         size = parameter_size(attrs["mode"], C, hidden, layers, attrs["bidirectional"])
         found["parameters"] = (size,)
     return found
 
 
-def _infer_backward(
-    g: Spec, y: Spec, reserve: Spec, data: Spec, parameters: Spec, state: Spec, *_: Spec,
-    mode: str, wants_data: bool, **_attrs: Any,
+# -- one layer with its parameters apart ----------------------------------------------------------
+
+
+def _infer_layer(
+    data: Spec, i2h_weight: Spec, h2h_weight: Spec, i2h_bias: Spec, h2h_bias: Spec, state: Spec,
+    state_cell: Spec | None = None, *, mode: str,
 ) -> list[Spec]:  # fmt: skip
-    return [parameters, state, *([state] * (mode == "lstm")), *([data] * wants_data)]
+    check_choice("mode", mode, tuple(KINDS))
+    check_float(data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
+    check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
+    if len(data.shape) not in (2, 3) or len(state.shape) != 2:
+        raise MXNetError(
+            f"data is {data.shape}, state {state.shape}, need (N, C) or (T, N, C), and (N, H)"
+        )
+    N, H = data.shape[-2], state.shape[1]
+    parameters = network_on(data.shape, mode, H).parameter_shapes
+    why = f"mode={mode!r} with data {data.shape} and {H} units"
+    for name, spec, shape in zip(
+        ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_cell"),
+        (i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell),
+        (*parameters, (N, H), (N, H)), strict=True,
+    ):  # fmt: skip
+        check_shape(name, spec, shape, why=why)
+    return _layer_outputs(data, state, mode)
 
 
-def _flops_backward(g, y, reserve, data, parameters, *_, out, **_attrs) -> float:
-    return 4.0 * parameters.size * y.shape[0] * y.shape[1] + 20 * y.size
+def _layer_outputs(data: Any, state: Any, mode: str) -> list[Spec]:
+    """Specs of the outputs of `_rnn_layer`: those of `RNN` without the last state h."""
+    y, _, *cell, reserve = network_on(data.shape, mode, state.shape[1]).outputs(data)
+    y = Spec((*data.shape[:-1], state.shape[1]), y.dtype)
+    return [y, *(Spec(state.shape, spec.dtype) for spec in cell), reserve]
+
+
+def _flops_layer(
+    data: Spec, i2h_weight: Spec, h2h_weight: Spec, *_: Spec, out: Spec, mode: str
+) -> float:
+    return 2.0 * prod(data.shape[:-1]) * (i2h_weight.size + h2h_weight.size) + 40 * out.size
 
 
 @op(
-    "_rnn_backward", infer=_infer_backward, flops=_flops_backward,
-    outputs=lambda mode, wants_data, **_: 2 + (mode == "lstm") + wants_data,
-    copied_dtypes="eE",
+    "_rnn_layer", infer=_infer_layer, flops=_flops_layer, copied_dtypes="eE",
+    outputs=lambda mode, **_: 1 + (mode == "lstm"),
+)  # fmt: skip
+def rnn_layer(
+    xp, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell=None, *, mode: str,
+    out=None,
+):  # fmt: skip
+    """A layer over one step (N, C) -> (N, H) or a sequence (T, N, C) -> (T, N, H): all states.
+
+    mode and formulas as in `RNN`; state, and state_cell for 'lstm', (N, H) precede the first step;
+    'lstm' also returns the last cell state. i2h_weight (G, C), h2h_weight (G, H), biases (G,),
+    G = H times 1, 4 or 3. One dtype; 16 bits are computed in float32. MXNetError at the call
+    for shapes and dtypes.
+
+    >>> w = [nd.ones((6, 3)) / 9, nd.ones((6, 2)) / 9, nd.zeros(6), nd.zeros(6)]
+    >>> h = nd.ones((1, 2))
+    >>> one = nd._internal._rnn_layer(nd.ones((1, 3)), *w, h, mode="gru")
+    >>> all = nd._internal._rnn_layer(nd.ones((4, 1, 3)), *w, h, mode="gru")
+    >>> one.shape, all.shape, (one == all[0]).asnumpy().all()
+    ((1, 2), (4, 1, 2), np.True_)
+    """
+    if out is None:
+        out = _empty(xp, _layer_outputs(data, state, mode))
+    parameters = i2h_weight, h2h_weight, i2h_bias, h2h_bias
+    network, states = network_on(data.shape, mode, state.shape[1]), _given(state, state_cell)
+    network.forward(layer_of(xp, mode), data, parameters, states, out)
+    return out
+
+
+@rnn_layer.gradient(saves="y data i2h_weight h2h_weight i2h_bias h2h_bias state state_cell")
+def _(
+    g, y, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL
+):  # fmt: skip
+    parameters, states = (i2h_weight, h2h_weight, i2h_bias, h2h_bias), _given(state, state_cell)
+    g_cell = g[1 : len(states)]
+    if modes.recording:
+        return gradients_by_steps([g[0], *g_cell], (data, *parameters, *states), needs, mode)
+    heads = [None, *g_cell]
+    return _gradients(g[0], y, data, parameters, states, heads, needs[0], mode=mode)
+
+
+# -- back ------------------------------------------------------------------------------------------
+
+
+def _gradients(
+    g: Any,
+    y: Any,
+    data: Any,
+    parameters: Any,
+    states: Any,
+    heads: Any,
+    wants_data: bool,
+    **how: Any,
+) -> list[Any]:
+    """The gradients of data, parameters and states, for both ops. heads: the gradients of the last
+    states, None for zeros."""
+    known = tuple(i for i, head in enumerate(heads) if head is not None)
+    grads = rnn_backward(
+        g, y[0], y[-1], data, *states, *(heads[i] for i in known), *parameters, heads=known,
+        wants_data=wants_data, n_parameters=len(parameters), **how,
+    )  # fmt: skip
+    return [grads[-1] if wants_data else None, *grads[: len(parameters) + len(states)]]
+
+
+def _roles(arrays: Any, mode: str, heads: Shape, n_parameters: int) -> tuple[Any, Any, Any]:
+    """The states, the gradients of the last states, and the parameters among the inputs of
+    `_rnn_backward`."""
+    states, rest = arrays[4 : 5 + (mode == "lstm")], arrays[5 + (mode == "lstm") :]
+    return states, rest[: len(heads)], rest[-n_parameters:]
+
+
+def _infer_backward(
+    *arrays: Spec, mode: str, heads: Shape, n_parameters: int, wants_data: bool, **_: Any
+) -> list[Spec]:
+    states, _heads, parameters = _roles(arrays, mode, heads, n_parameters)
+    return [*parameters, *states, *[arrays[3]] * wants_data]
+
+
+def _flops_backward(*arrays: Spec, out: Spec, n_parameters: int, **_: Any) -> float:
+    y, size = arrays[1], sum([spec.size for spec in arrays[-n_parameters:]])
+    return 4.0 * size * prod(y.shape[:-1]) + 20 * y.size
+
+
+@op(
+    "_rnn_backward", infer=_infer_backward, flops=_flops_backward, copied_dtypes="eE",
+    outputs=lambda mode, n_parameters, wants_data, **_: (
+        n_parameters + 1 + (mode == "lstm") + wants_data
+    ),
 )  # fmt: skip
 def rnn_backward(
-    xp, g, y, reserve, data, parameters, state, state_cell=None, g_state=None, g_cell=None, *,
-    state_size: int, num_layers: int, bidirectional: bool, mode: str, p: float, key,
-    low: float | None, high: float | None, wants_data: bool, out=None,
+    xp, *arrays, mode: str, num_layers: int = 1, bidirectional: bool = False, p: float = 0.0,
+    key=None, low: float | None = None, high: float | None = None, heads: Shape,
+    n_parameters: int, wants_data: bool, out=None,
 ):  # fmt: skip
-    """Gradients of `RNN` for parameters, state, state_cell (LSTM) and, if needed, data; g_state and
-    g_cell are the gradients of the last states, or absent."""
-    sizes = _sizes(data.shape, mode, state_size, num_layers, bidirectional)
-    given = (state,) if state_cell is None else (state, state_cell)
+    """Gradients of `RNN` and `_rnn_layer`: of the parameters, the states and, if needed, data.
+
+    arrays: g, y, the reserve, data, the states, the gradients of those last states that `heads`
+    numbers, and the parameters, one vector or four arrays.
+    """
+    g, y, reserve, data, *_ = arrays
+    states, given, parameters = _roles(arrays, mode, heads, n_parameters)
     if out is None:
-        like = (parameters, *given, *((data,) if wants_data else ()))
-        out = tuple(xp.empty(a.shape, a.dtype) for a in like)
-    dstates = out[1 : 1 + len(given)]
-    kept, inner = sizes.reserve_parts(reserve)
-    weights = list(sizes.weights(parameters))
-    grads = list(sizes.weights(out[0]))
-    layer = _layer(xp, mode, low, high)
-    for i in reversed(range(num_layers)):
-        result = inner[i - 1] if i else data
-        mask = _mask(xp, key, i, p, sizes, data.dtype) if i else None
-        x = _drop(xp, result, mask)
-        if i:
-            dx = xp.empty(x.shape, x.dtype)
-        else:
-            dx = out[-1] if wants_data else None
-        mine = y if i == num_layers - 1 else inner[i]
-        for direction in range(sizes.directions):
-            k = i * sizes.directions + direction
-            part = slice(direction * sizes.H, (direction + 1) * sizes.H)
-            heads = [
-                xp.zeros_like(s[k]) if a is None else a[k].copy()
-                for a, s in zip((g_state, g_cell), given, strict=False)
-            ]
-            outputs, first = mine[:, :, part], [s[k] for s in given]
-            D = [xp.empty((sizes.T, sizes.N, n * sizes.H), y.dtype) for n in layer.slopes]
-            backwards = direction == 1
-            layer.backward(D, weights[k], first, outputs, kept[k], g[:, :, part], heads, backwards)
-            layer.into_weights(D, x, outputs, first[0], grads[k], backwards)
-            if dx is not None:
-                layer.into_inputs(D, weights[k], dx, add=backwards)
-            for place, value in zip(dstates, heads, strict=True):
-                place[k] = value
-        g = dx if mask is None else dx * mask
+        out = _empty(xp, [*parameters, *states, *[data] * wants_data])
+    dstates = out[n_parameters : n_parameters + len(states)]
+    for i, place in enumerate(dstates):
+        place[...] = given[heads.index(i)] if i in heads else 0
+    network = network_on(data.shape, mode, states[0].shape[-1], num_layers, bidirectional)
+    network.backward(
+        layer_of(xp, mode, _clip(xp, low, high)), g, y, reserve, data, parameters, states, dstates,
+        out[:n_parameters], out[-1] if wants_data else None, _masks(xp, key, p, network, y.dtype),
+    )  # fmt: skip
     return out
 
 
 @rnn_backward.gradient()
 def _(g):
-    raise MXNetError("RNN is not differentiable twice (nor is MXNet's); unroll a cell instead")
+    raise MXNetError(
+        "RNN is not differentiable twice (nor is MXNet's); unroll a cell instead, and record while "
+        "differentiating"
+    )

@@ -18,7 +18,8 @@ multiplications.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import accumulate
 from math import prod
 from typing import Any, ClassVar, NamedTuple
@@ -26,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Spec
+from d2lmini.ops.core import Shape
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_gates import gru_slopes, gru_step, lstm_slopes, lstm_step, split_gates
@@ -61,19 +62,6 @@ class Clip:
         return ((x > self.low) & (x < self.high)).astype(x.dtype)
 
 
-class Steps(NamedTuple):
-    """Indices along the time axis: the first step, the later steps, and, in the same order, the
-    step before each of these."""
-
-    first: slice
-    later: slice
-    before: slice
-
-
-FORWARDS = Steps(slice(0, 1), slice(1, None), slice(0, -1))
-BACKWARDS = Steps(slice(-1, None), slice(0, -1), slice(1, None))
-
-
 class Layer:
     """The parts that all kinds share.
 
@@ -100,10 +88,11 @@ class Layer:
         xp = self.xp
         T, N, H = y.shape
         self.inputs(rows(x), w, y, kept)
+        y, *kept = in_order(backwards, y, *kept)
         across = w.h2h.T
         c = xp.empty((N, self.n_gates * H), y.dtype)
         step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
-        for t in reversed(range(T)) if backwards else range(T):
+        for t in range(T):
             matmul(xp, states[0], across, c)
             states = step(t, c, states, y[t])
         return states
@@ -122,29 +111,28 @@ class Layer:
     # -- back -------------------------------------------------------------------------------------
 
     def backward(
-        self, D: list[Any], w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any,
-        heads: list[Any], backwards: bool,
-    ) -> None:  # fmt: skip
-        """Go back through all steps: fill D, which gives the gradients of weights and inputs.
+        self, w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any, heads: list[Any],
+        backwards: bool,
+    ) -> list[Any]:  # fmt: skip
+        """Go back through all steps: D, which gives the gradients of weights and inputs.
 
         g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
         become the gradients of `states`."""
-        T = len(y)
-        steps = BACKWARDS if backwards else FORWARDS
-        extra = self.fill_slopes(D, states, y, kept, steps)
-        order = range(T) if backwards else reversed(range(T))
-        self.back(order, D, w.h2h, kept, g, heads, extra)
+        T, N, H = y.shape
+        D = [self.xp.empty((T, N, k * H), y.dtype) for k in self.slopes]
+        y, g, *both = in_order(backwards, y, g, *kept, *D)
+        kept, slopes = both[: len(kept)], both[len(kept) :]
+        extra = self.fill_slopes(slopes, states, y, kept)
+        self.back(slopes, w.h2h, kept, g, heads, extra)
+        return D
 
-    def fill_slopes(
-        self, D: list[Any], states: list[Any], y: Any, kept: list[Any], steps: Steps
-    ) -> Any:
+    def fill_slopes(self, D: list[Any], states: list[Any], y: Any, kept: list[Any]) -> Any:
         """Fill D with the derivatives of the outputs; returns further arrays for `back`."""
         raise NotImplementedError
 
     def back(
-        self, order: Iterable[int], D: list[Any], across: Any, kept: list[Any], g: Any,
-        heads: list[Any], extra: Any,
-    ) -> None:  # fmt: skip
+        self, D: list[Any], across: Any, kept: list[Any], g: Any, heads: list[Any], extra: Any
+    ) -> None:
         """Multiply the gradients into D, from the last step to the first; updates `heads`.
         across: U."""
         raise NotImplementedError
@@ -156,11 +144,12 @@ class Layer:
         for gates, d in self.gates_of_a(D):
             matmul(self.xp, d.T, rows(x), grads.i2h[gates])
             self.xp.sum(d, axis=0, out=grads.i2h_bias[gates])
-        steps, dc = BACKWARDS if backwards else FORWARDS, D[-1]
+        dc = D[-1]
         if len(y) > 1:
-            matmul(self.xp, rows(dc[steps.later]).T, rows(y[steps.before]), grads.h2h)
-            room = self.xp.empty(grads.h2h.shape, dc.dtype)
-            grads.h2h[...] += matmul(self.xp, rows(dc[steps.first]).T, h, room)
+            first, later, before = (-1, dc[:-1], y[1:]) if backwards else (0, dc[1:], y[:-1])
+            matmul(self.xp, rows(later).T, rows(before), grads.h2h)
+            product = self.xp.empty(grads.h2h.shape, dc.dtype)
+            grads.h2h[...] += matmul(self.xp, dc[first].T, h, product)
         else:
             matmul(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
         self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
@@ -169,8 +158,8 @@ class Layer:
         """Write the gradient of x to dx (T, N, I), or add it."""
         for gates, d in self.gates_of_a(D):
             if add:
-                room = self.xp.empty(rows(dx).shape, dx.dtype)
-                rows(dx)[...] += matmul(self.xp, d, w.i2h[gates], room)
+                product = self.xp.empty(rows(dx).shape, dx.dtype)
+                rows(dx)[...] += matmul(self.xp, d, w.i2h[gates], product)
             else:
                 matmul(self.xp, d, w.i2h[gates], rows(dx))
             add = True
@@ -180,19 +169,20 @@ class Layer:
         return [(slice(None), rows(D[0]))]
 
 
-def empty_outputs(xp: Any, infer: Callable[..., list[Spec]], arrays: Any, **attrs: Any) -> tuple:
-    """Empty arrays for the outputs of an op with the rule `infer` on these arrays (or None)."""
-    specs = infer(*[None if a is None else Spec(a.shape, a.dtype) for a in arrays], **attrs)
-    return tuple(xp.empty(spec.shape, spec.dtype) for spec in specs)
+def in_order(backwards: bool, *arrays: Any) -> list[Any]:
+    """Views of arrays (T, ...) in the order of the steps: `backwards` begins at the last."""
+    return [a[::-1] for a in arrays] if backwards else list(arrays)
 
 
-def views_of(vector: Any, shapes: list[tuple[int, ...]]) -> list[Any]:
+def views_of(vector: Any, shapes: tuple[Shape, ...]) -> list[Any]:
     """Split a vector into views of these shapes, in order."""
+    return [vector[part].reshape(shape) for part, shape in zip(_parts_of(shapes), shapes)]
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(shapes: tuple[Shape, ...]) -> list[slice]:
     ends = list(accumulate(map(prod, shapes)))
-    return [
-        vector[end - prod(shape) : end].reshape(shape)
-        for end, shape in zip(ends, shapes, strict=True)
-    ]
+    return list(map(slice, [0, *ends], ends))
 
 
 def rows(a: Any) -> Any:
@@ -200,11 +190,16 @@ def rows(a: Any) -> Any:
     return a.reshape(a.shape[0] * a.shape[1], a.shape[2])
 
 
-def _in_pieces(xp: Any, fill: Callable[..., None], *arrays: Any) -> None:
-    """Call `fill` on chunks of the first axis of all arrays, in parallel."""
-    T = len(arrays[0])
-    n = min(T, arrays[0].size // GRAIN)
-    chunking.share(xp, T, n, lambda part: fill(*(a[part] for a in arrays)))
+def _fill(xp: Any, slopes: Callable[..., None], first: Any, states: Any, *arrays: Any) -> None:
+    """Call `slopes(state before the step, *arrays)` on chunks of all steps, in parallel. first: the
+    state before the first step; states: those after each step."""
+    slopes(first[None], *(a[:1] for a in arrays))
+    later = [a[1:] for a in arrays]
+    T = len(later[0])
+    if T > 0:
+        later.insert(0, states[:-1])
+        n = min(T, later[1].size // GRAIN)
+        chunking.share(xp, T, n, lambda part: slopes(*(a[part] for a in later)))
 
 
 class Tanh(Layer):
@@ -221,13 +216,13 @@ class Tanh(Layer):
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> None:
+    def fill_slopes(self, D, states, y, kept) -> None:
         self.xp.square(y, out=D[0])
         self.xp.subtract(1, D[0], out=D[0])
 
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         dh = heads[0]
-        for t in order:
+        for t in reversed(range(len(g))):
             dh += g[t]
             d = D[0][t]
             d *= dh
@@ -240,7 +235,7 @@ class Relu(Tanh):
     def activate(self, y: Any) -> None:
         at_least(self.xp, y, 0, y)
 
-    def fill_slopes(self, D, states, y, kept, steps) -> None:
+    def fill_slopes(self, D, states, y, kept) -> None:
         self.xp.greater(y, 0, out=D[0])
 
 
@@ -262,22 +257,18 @@ class LSTM(Layer):
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> Any:
+    def fill_slopes(self, D, states, y, kept) -> Any:
         gates, cells = kept
         through = self.xp.empty(cells.shape, cells.dtype)
-
-        def fill(gates: Any, before: Any, after: Any, D: Any, through: Any) -> None:
-            lstm_slopes(self.xp, gates, before, after, split_gates(D, 4), through)
-
-        for at, before in ((steps.first, states[1][None]), (steps.later, cells[steps.before])):
-            _in_pieces(self.xp, fill, gates[at], before, cells[at], D[0][at], through[at])
+        slopes = partial(lstm_slopes, self.xp)
+        _fill(self.xp, slopes, states[1], cells, gates, cells, split_gates(D[0], 4), through)
         return through
 
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         through, (gates, cells), (dh, dc) = extra, kept, heads
         H = dh.shape[1]
         D4, work = split_gates(D[0], 4), self.xp.empty(dh.shape, dh.dtype)
-        for t in order:
+        for t in reversed(range(len(g))):
             dh += g[t]
             self.xp.multiply(dh, through[t], out=work)
             dc += work
@@ -319,21 +310,15 @@ class GRU(Layer):
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> None:
-        (rz, n, share), (dn, dc) = kept, D
+    def fill_slopes(self, D, states, y, kept) -> None:
+        _fill(self.xp, partial(gru_slopes, self.xp), states[0], y, *kept, *D)
 
-        def fill(*arrays: Any) -> None:
-            gru_slopes(self.xp, *arrays)
-
-        for at, before in ((steps.first, states[0][None]), (steps.later, y[steps.before])):
-            _in_pieces(self.xp, fill, rz[at], n[at], share[at], before, dn[at], dc[at])
-
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         dn, dc = D
         dh = heads[0]
         z, dc3 = kept[0][:, :, dh.shape[1] :], split_gates(dc, 3)
         work = self.xp.empty(dh.shape, dh.dtype)
-        for t in order:
+        for t in reversed(range(len(g))):
             dh += g[t]
             dn[t] *= dh
             dc3[t] *= dh[:, None]

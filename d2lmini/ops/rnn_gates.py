@@ -62,7 +62,7 @@ def gru_step(xp: Any, rz: Any, n: Any, share: Any, h: Any, y: Any, work: Any) ->
     xp.add(n, work, out=y)
 
 
-def gru_slopes(xp: Any, rz: Any, n: Any, share: Any, h: Any, dn: Any, dc: Any) -> None:
+def gru_slopes(xp: Any, h: Any, rz: Any, n: Any, share: Any, dn: Any, dc: Any) -> None:
     """Fill dn (..., H) with dh'/da_n and dc (..., 3H) with dh'/dc; the first two parts of dc are
     dh'/da as well. The other arrays are as `gru_step` left them."""
     H = n.shape[-1]
@@ -108,7 +108,7 @@ def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip:
     xp.multiply(o, work, out=y)
 
 
-def lstm_slopes(xp: Any, gates: Any, c: Any, c_next: Any, slopes: Any, through: Any) -> None:
+def lstm_slopes(xp: Any, c: Any, gates: Any, c_next: Any, slopes: Any, through: Any) -> None:
     """Fill slopes (..., 4, H) with dc'/da_i, dc'/da_f, dc'/da_g, dh'/da_o, and `through` (..., H)
     with dh'/dc'. The other arrays are as `lstm_step` left them."""
     gates = split_gates(gates, 4)

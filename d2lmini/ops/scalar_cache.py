@@ -59,31 +59,39 @@ def convert(number: Any, dtype: np.dtype) -> np.ndarray:
     return np.array(int(number) % 2**64, np.uint64).astype(dtype)
 
 
-class Numbers(dict):
-    """number -> the number in one dtype, made on first use."""
+class Table(dict):
+    """A dictionary that makes the value of a missing key, and forgets all values when it is full:
+    a learning rate that changes with each step must not fill the memory."""
 
-    LIMIT = 1000  # a learning rate that changes with each step must not fill the memory
+    def __init__(self, make: Callable[[Any], Any], most: int = 1000):
+        self.make, self.most = make, most
+
+    def __missing__(self, key: Any) -> Any:
+        if len(self) >= self.most:
+            self.clear()
+        self[key] = value = self.make(key)
+        return value
+
+
+class Numbers(Table):
+    """number -> the number in one dtype, in the form with which `xp` computes fastest."""
+
     SIGNED_ZERO = True  # 0.0 and -0.0 are the same key, so zeros are chosen between, not looked up
 
     def __init__(self, xp: ModuleType, dtype: np.dtype):
-        self.xp = xp
-        self.dtype = dtype
+        super().__init__(self.fitted)
+        self.xp, self.dtype = xp, dtype
         self.zero, self.minus_zero = self.fitted(0), self.fitted(-0.0)
 
     def __missing__(self, number: Any) -> Any:
         if number == 0 and self.SIGNED_ZERO:
             return self.minus_zero if math.copysign(1.0, number) < 0 else self.zero
-        if len(self) >= self.LIMIT:
-            self.clear()
-        self[number] = value = self.fitted(number)
-        return value
+        return super().__missing__(number)
 
     def fitted(self, number: Any) -> Any:
-        """The number in this dtype."""
-        return self.frozen(convert(number, self.dtype))
-
-    def frozen(self, value: np.ndarray) -> Any:
-        """A 0-d array that cannot be written into; for CuPy the NumPy scalar in it."""
+        """The number in this dtype: a 0-d array that cannot be written into; for CuPy the NumPy
+        scalar in it."""
+        value = convert(number, self.dtype)
         value.flags.writeable = False
         return value if self.xp is np else value[()]
 
@@ -104,31 +112,12 @@ class _Limits(Numbers):
 _BESIDE: dict[str, np.dtype] = {"?": np.dtype("int64"), CHAR: np.dtype("float32")}
 
 
-class NumbersPerDtype(dict):
-    """dtype of an array -> the table of numbers for it."""
-
-    def __init__(self, xp: ModuleType, table: type[Numbers]):
-        self.xp = xp
-        self.table = table
-
-    def __missing__(self, dtype: np.dtype) -> Numbers:
-        self[dtype] = numbers = self.table(self.xp, _BESIDE.get(dtype.char, dtype))
-        return numbers
+def _tables(kind: type[Numbers]) -> Table:
+    """xp -> dtype of an array -> number -> the number."""
+    return Table(lambda xp: Table(lambda dtype: kind(xp, _BESIDE.get(dtype.char, dtype))))
 
 
-class NumbersPerModule(dict):
-    """xp -> dtype -> number -> the number in the form with which `xp` computes fastest."""
-
-    def __init__(self, table: type[Numbers]):
-        self.table = table
-
-    def __missing__(self, xp: ModuleType) -> NumbersPerDtype:
-        self[xp] = per_dtype = NumbersPerDtype(xp, self.table)
-        return per_dtype
-
-
-fit = NumbersPerModule(Numbers)
-limit = NumbersPerModule(_Limits)
+fit, limit = _tables(Numbers), _tables(_Limits)
 
 
 # -- limits, repeated ------------------------------------------------------------------------------
@@ -137,22 +126,16 @@ limit = NumbersPerModule(_Limits)
 ROW = 4096
 
 
-class _Levels(dict):
-    """(dtype of the array, number, shape) -> the number, as `limit` has it, at every element."""
-
-    MOST = 200
-
-    def __missing__(self, key: tuple[np.dtype, Any, Shape]) -> np.ndarray:
-        dtype, number, shape = key
-        if len(self) >= self.MOST:
-            self.clear()
-        one = limit[np][dtype][number]
-        self[key] = level = np.full(shape, one, one.dtype)
-        level.flags.writeable = False
-        return level
+def _level(key: tuple[np.dtype, Any, Shape]) -> np.ndarray:
+    dtype, number, shape = key
+    one = limit[np][dtype][number]
+    array = np.full(shape, one, one.dtype)
+    array.flags.writeable = False
+    return array
 
 
-_levels = _Levels()
+#: (dtype of the array, number, shape) -> the number, as `limit` has it, at every element.
+_levels = Table(_level, most=200)
 
 
 def _bound(ufunc: str, docstring: str) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ def _flat_position(xp: Any, flat: Any, method: str) -> int:
     return found[getattr(flat[found], method)()]
 
 
-@op(infer=_infer_position, flops=reads_all, grad=None, whole=True)
+@op(infer=_infer_position, flops=reads_all, grad=None)
 def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
     """Position of the largest element along `axis`, the first of several; a nan counts as largest.
 
@@ -116,7 +116,7 @@ def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
     return _position(xp, data, "argmax", axis, keepdims, out)
 
 
-@op(infer=_infer_position, flops=reads_all, grad=None, whole=True)
+@op(infer=_infer_position, flops=reads_all, grad=None)
 def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
     """Position of the smallest element along `axis`; nan counts as smallest. Else as `argmax`."""
     return _position(xp, data, "argmin", axis, keepdims, out)
@@ -129,7 +129,7 @@ def _infer_channel(data: Spec) -> Spec:
 
 
 @refuse_gradient
-@op(infer=_infer_channel, flops=reads_all, whole=True)
+@op(infer=_infer_channel, flops=reads_all)
 def argmax_channel(xp, data, *, out=None):
     """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
     return _position(xp, data, "argmax", 1, False, out)

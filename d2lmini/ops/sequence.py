@@ -23,7 +23,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.facts import Inputs
-from d2lmini.ops.index import integers
+from d2lmini.ops.index import integers, scatter
 from d2lmini.ops.partial import Partial
 
 
@@ -147,9 +147,7 @@ def SequenceLast(
 )
 def _sequence_last_grad(xp, g, sequence_length=None, *, shape: Shape, axis: int):
     """The gradient of `SequenceLast`: zeros, and g at each last step."""
-    y = xp.zeros(shape, g.dtype)
-    y[_last_step(xp, shape, sequence_length, axis)] = g
-    return y
+    return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
 
 
 @SequenceLast.gradient(saves="data.shape sequence_length")

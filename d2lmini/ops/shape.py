@@ -16,7 +16,7 @@ with codes. All ops keep the dtype.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -24,24 +24,15 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, registry, shape_rule
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, registry
 from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread
-from d2lmini.ops.reshape_codes import complete_reshape, infer_older, infer_reshape
+from d2lmini.ops.reshape_codes import infer_older, infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
 
 
-def _target(
-    data: Shape, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
-    keep_highest: bool = False,
-) -> Shape:  # fmt: skip
-    if target_shape and not shape:
-        return infer_older(data, target_shape, keep_highest)
-    return infer_reshape(data, shape, reverse)
-
-
-@op(mxnet_name="Reshape", infer=shape_rule(_target), flops=0)
+@op_of_view(mxnet_name="Reshape")
 def reshape(
     xp, data, *, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
     keep_highest: bool = False, out=None,
@@ -54,22 +45,19 @@ def reshape(
     >>> nd.reshape(nd.ones((2, 3, 4)), shape=(0, -1)).shape
     (2, 12)
     """
-    sizes = _target(data.shape, shape, reverse, target_shape, keep_highest)
+    if target_shape and not shape:
+        sizes = infer_older(data.shape, target_shape, keep_highest)
+    else:
+        sizes = infer_reshape(data.shape, shape, reverse)
     return chunking.place_view(xp, data.reshape(sizes), out)
 
 
-def _infer_np_reshape(a: Spec, *, newshape: Shape, order: str = "C") -> Spec:
-    rest = a.size // max(1, -prod(newshape))
-    shape = tuple(rest if n == -1 else n for n in newshape)
-    if order != "C" or prod(shape) != a.size or newshape.count(-1) > 1:
-        raise MXNetError(f"cannot reshape {a.shape} to {newshape} in order {order!r}")
-    return Spec(shape, a.dtype)
-
-
-@op("_np_reshape", infer=_infer_np_reshape, flops=0, in_mxnet=True)
+@op_of_view("_np_reshape", in_mxnet=True)
 def np_reshape(xp, a, *, newshape: Shape, order: str = "C", out=None):
     """A copy in another shape of NumPy's kind, which may be () or have zeros: the name of `_spread`
     in MXNet's files."""
+    if order != "C":
+        raise MXNetError(f"reshapes in order 'C', not {order!r}")
     return chunking.place_view(xp, a.reshape(newshape), out)
 
 
@@ -88,37 +76,7 @@ def _(data, *, kept, shape):
     return registry["broadcast_to"](y, shape=shape)
 
 
-def _like(
-    lhs: Shape, rhs: Shape, lhs_begin: int | None, lhs_end: int | None,
-    rhs_begin: int | None, rhs_end: int | None,
-) -> Shape:  # fmt: skip
-    def bounds(shape: Shape, begin: int | None, end: int | None, name: str) -> tuple[int, int]:
-        n = len(shape)
-        first = 0 if begin is None else begin + n if begin < 0 else begin
-        last = n if end is None else end + n if end < 0 else end
-        if not 0 <= first <= last <= n:
-            raise MXNetError(
-                f"{name}_begin={begin}, {name}_end={end} do not fit the {n} axes of {shape}"
-            )
-        return first, last
-
-    first, last = bounds(lhs, lhs_begin, lhs_end, "lhs")
-    start, stop = bounds(rhs, rhs_begin, rhs_end, "rhs")
-    result = lhs[:first] + rhs[start:stop] + lhs[last:]
-    if prod(result) != prod(lhs):
-        raise MXNetError(
-            f"lhs {lhs} has {prod(lhs)} elements and cannot take the shape {result} of "
-            f"{prod(result)} (from rhs {rhs})"
-        )
-    return result
-
-
-def _infer_reshape_like(lhs: Spec, rhs: Spec, **bounds: Any) -> Spec:
-    names = ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")
-    return Spec(_like(lhs.shape, rhs.shape, *(bounds.get(n) for n in names)), lhs.dtype)
-
-
-@op(infer=_infer_reshape_like, flops=0, free_dtypes=("rhs",))
+@op_of_view(free_dtypes=("rhs",))
 def reshape_like(
     xp, lhs, rhs, *, lhs_begin: int | None = None, lhs_end: int | None = None,
     rhs_begin: int | None = None, rhs_end: int | None = None, out=None,
@@ -127,38 +85,43 @@ def reshape_like(
 
     dtype of lhs. MXNetError at the call if the numbers of elements differ.
     """
-    shape = _like(lhs.shape, rhs.shape, lhs_begin, lhs_end, rhs_begin, rhs_end)
+    begin, end, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
+    shape = lhs.shape[:begin] + rhs.shape[rhs_begin:rhs_end] + lhs.shape[end:]
+    if prod(shape) != lhs.size:
+        raise MXNetError(
+            f"lhs {lhs.shape} has {lhs.size} elements and cannot take the shape {shape} of "
+            f"{prod(shape)} (from rhs {rhs.shape})"
+        )
     return chunking.place_view(xp, lhs.reshape(shape), out)
 
 
-def _infer_flatten(data: Spec) -> Spec:
-    if not data.shape:
-        raise MXNetError("data is (), need one axis or more: the first is kept")
-    return Spec((data.shape[0], prod(data.shape[1:])), data.dtype)
-
-
-@op(mxnet_name="Flatten", infer=_infer_flatten, flops=0, whole=True)
+@op_of_view(mxnet_name="Flatten")
 def flatten(xp, data, *, out=None):
     """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
+    if not data.shape:
+        raise MXNetError("data is (), need one axis or more: the first is kept")
     return chunking.place_view(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
 
 
-def _expand_shape(shape: Shape, axis: int) -> Shape:
-    at = normalize_axis(axis, len(shape) + 1)
-    return (*shape[:at], 1, *shape[at:])
-
-
-@op(infer=shape_rule(_expand_shape), flops=0)
+@op_of_view
 def expand_dims(xp, data, *, axis: int, out=None):
     """Insert an axis of size 1 at position `axis` of the result; -1 is the last.
 
     >>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape
     (2, 1, 3)
     """
-    return chunking.place_view(xp, data.reshape(_expand_shape(data.shape, axis)), out)
+    at = normalize_axis(axis, data.ndim + 1)
+    shape = (*data.shape[:at], 1, *data.shape[at:])
+    return chunking.place_view(xp, data.reshape(shape), out)
 
 
-def _squeeze_shape(shape: Shape, axis: Any = None) -> Shape:
+@op_of_view
+def squeeze(xp, data, *, axis: Axes = None, out=None):
+    """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
+
+    MXNetError at the call for an axis of another size.
+    """
+    shape = data.shape
     if axis is None:
         axes = [a for a, n in enumerate(shape) if n == 1]
     else:
@@ -166,32 +129,8 @@ def _squeeze_shape(shape: Shape, axis: Any = None) -> Shape:
         for a in axes:
             if shape[a] != 1:
                 raise MXNetError(f"axis {a} of {shape} has size {shape[a]}; only 1 can go")
-    left = tuple(n for a, n in enumerate(shape) if a not in axes)
-    return left if left or not shape else (1,)
-
-
-@op(infer=shape_rule(_squeeze_shape), flops=0, whole=True)
-def squeeze(xp, data, *, axis: Axes = None, out=None):
-    """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
-
-    MXNetError at the call for an axis of another size.
-    """
-    return chunking.place_view(xp, data.reshape(_squeeze_shape(data.shape, axis)), out)
-
-
-@reshape.infer_inputs
-def _(given, out, attrs):
-    if attrs["target_shape"] and not attrs["shape"]:
-        return {}
-    return complete_reshape(given["data"], out, attrs["shape"], attrs["reverse"])
-
-
-@expand_dims.infer_inputs
-def _(given, out, attrs):
-    if not out:
-        return {}
-    at = normalize_axis(attrs["axis"], len(out))
-    return {"data": (*out[:at], *out[at + 1 :])}
+    left = tuple(n for a, n in enumerate(shape) if a not in axes) or shape[:1]
+    return chunking.place_view(xp, data.reshape(left), out)
 
 
 @reshape.gradient(saves="data.shape")
@@ -219,11 +158,7 @@ def _order(axes: Shape | None, ndim: int) -> tuple[int, ...]:
     return order
 
 
-def _transposed(shape: Shape, axes: Shape | None = ()) -> Shape:
-    return tuple(shape[a] for a in _order(axes, len(shape)))
-
-
-@op(infer=shape_rule(_transposed), flops=0)
+@op_of_view
 def transpose(xp, data, *, axes: Shape | None = (), out=None):
     """Axes in another order: axis i of the result is axis axes[i] of the data; () reverses them.
 
@@ -233,37 +168,16 @@ def transpose(xp, data, *, axes: Shape | None = (), out=None):
     return chunking.place_view(xp, data.transpose(_order(axes, data.ndim)), out)
 
 
-@transpose.infer_inputs
-def _(given, out, attrs):
-    if out is None:
-        return {}
-    order = _order(attrs["axes"], len(out))
-    return {"data": tuple([out[order.index(axis)] for axis in range(len(out))])}
-
-
 @transpose.gradient(saves="data.shape")
 def _(g, shape, *, axes):
     order = _order(axes, len(shape))
     return transpose(g, axes=tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
-def _swapped(shape: Shape, dim1: int = 0, dim2: int = 0) -> Shape:
-    """`shape` with two sizes exchanged."""
-    a, b = (normalize_axis(d, len(shape), "dim") for d in (dim1, dim2))
-    sizes = list(shape)
-    sizes[a], sizes[b] = sizes[b], sizes[a]
-    return tuple(sizes)
-
-
-@op(mxnet_name="SwapAxis", infer=shape_rule(_swapped), flops=0)
+@op_of_view(mxnet_name="SwapAxis")
 def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     """Exchange two axes."""
     return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
-
-
-@swapaxes.infer_inputs
-def _(given, out, attrs):
-    return {} if out is None else {"data": _swapped(out, attrs["dim1"], attrs["dim2"])}
 
 
 @swapaxes.gradient()
@@ -274,44 +188,33 @@ def _(g, *, dim1, dim2):
 # -- between channels and space --------------------------------------------------------------------
 
 
-def _infer_blocks(data: Spec, block_size: int, to_space: bool) -> Spec:
-    if len(data.shape) != 4:
-        raise MXNetError(f"data is {data.shape}, need (N, C, H, W)")
+@lru_cache(maxsize=1024)
+def _check_blocks(shape: Shape, block_size: int, multiples: Shape) -> Shape:
     if block_size < 1:
         raise MXNetError(f"block_size={block_size}, need 1 or more")
-    N, C, H, W = data.shape
-    b = block_size
-    if C % b**2 if to_space else H % b or W % b:
-        need = f"C to be a multiple of {b}^2" if to_space else f"H and W to be multiples of {b}"
-        raise MXNetError(f"data is {data.shape} as (N, C, H, W), need {need}")
-    shape = (N, C // b**2, H * b, W * b) if to_space else (N, C * b**2, H // b, W // b)
-    return Spec(shape, data.dtype)
+    if len(shape) != 4 or any(n % m for n, m in zip(shape, multiples)):
+        raise MXNetError(f"data is {shape}, need (N, C, H, W), multiples of {multiples}")
+    return shape
 
 
-@op(
-    infer=partial(_infer_blocks, to_space=True), flops=0,
-    onnx="DepthToSpace(blocksize=block_size)",
-)  # fmt: skip
+@op_of_view(onnx="DepthToSpace(blocksize=block_size)")
 def depth_to_space(xp, data, *, block_size: int):
     """Channels to b x b blocks of pixels: (N, b*b*C, H, W) -> (N, C, H*b, W*b).
 
     y[n, c, h*b + i, w*b + j] = x[n, (i*b + j)*C + c, h, w], as ONNX's DepthToSpace. MXNetError at
     the call if the channels do not divide.
     """
-    N, C, H, W = data.shape
     b = block_size
+    N, C, H, W = _check_blocks(data.shape, b, (1, b * b, 1, 1))
     blocks = data.reshape(N, b, b, C // b**2, H, W).transpose(0, 3, 4, 1, 5, 2)
     return blocks.reshape(N, C // b**2, H * b, W * b)
 
 
-@op(
-    infer=partial(_infer_blocks, to_space=False), flops=0,
-    onnx="SpaceToDepth(blocksize=block_size)",
-)  # fmt: skip
+@op_of_view(onnx="SpaceToDepth(blocksize=block_size)")
 def space_to_depth(xp, data, *, block_size: int):
     """Blocks of b x b pixels to channels: (N, C, H*b, W*b) -> (N, b*b*C, H, W)."""
-    N, C, H, W = data.shape
     b = block_size
+    N, C, H, W = _check_blocks(data.shape, b, (1, 1, b, b))
     blocks = data.reshape(N, C, H // b, b, W // b, b).transpose(0, 3, 5, 1, 2, 4)
     return blocks.reshape(N, C * b**2, H // b, W // b)
 
@@ -341,20 +244,10 @@ def shape_array(xp, data):
     return xp.asarray(data.shape, dtype=np.int64)
 
 
-@shape_array.infer_inputs
-def _(given, out, attrs):
-    return {"out": (0,)}
-
-
 @_of_shape(infer=lambda data: Spec((1,), "int64"))
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)
-
-
-@size_array.infer_inputs
-def _(given, out, attrs):
-    return {"out": (1,)}
 
 
 def _infer_arange_like(data: Spec, *, axis: int | None = None, repeat: int = 1, **_: Any) -> Spec:

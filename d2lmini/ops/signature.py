@@ -43,8 +43,9 @@ class Signature(NamedTuple):
         return self._replace(words=tuple([word for word in self.words if word not in words]))
 
 
-def signature_of(compute: Callable[..., Any]) -> Signature:
-    """The stated signature, else the one read from the function."""
+def signature_of(compute: Callable[..., Any], skip: int = 1) -> Signature:
+    """The stated signature, else the one read from the function without its first parameters:
+    `xp`; a formula (`composed.py`) has none to skip."""
     stated: Signature | None = getattr(compute, "signature", None)
     if stated is not None:
         return stated
@@ -52,10 +53,10 @@ def signature_of(compute: Callable[..., Any]) -> Signature:
     n, keywords = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     variadic = bool(code.co_flags & 0x04)  # CO_VARARGS: the function has *data
     names = code.co_varnames
-    n_required = n - 1 - len(compute.__defaults__ or ())
+    n_required = n - skip - len(compute.__defaults__ or ())
     annotations = {k: v for k, v in compute.__annotations__.items() if k in names[n:keywords]}
     return Signature(
-        (names[keywords],) if variadic else names[1:n], names[n:keywords],
+        (names[keywords],) if variadic else names[skip:n], names[n:keywords],
         compute.__kwdefaults__ or {}, annotations, n_required, variadic,
     )  # fmt: skip
 
@@ -94,9 +95,9 @@ def name_function(function: Any, op: Any, module: str, qualname: str) -> Callabl
     return function
 
 
-def python_signature(op: Any) -> inspect.Signature:
+def python_signature(op: Any, last: str = "out name kwargs") -> inspect.Signature:
     """What `inspect.signature` says of an op as a function: inputs, attributes, then what every op
-    takes. What may be left out has a default.
+    takes. What may be left out has a default. Without inputs `ctx` comes before `dtype`.
 
     >>> from d2lmini.ops.core import registry
     >>> python_signature(registry["clip"])
@@ -107,8 +108,11 @@ def python_signature(op: Any) -> inspect.Signature:
     if not op.variadic:
         given |= dict.fromkeys(op.input_names[: op.n_required], empty)
         given |= dict.fromkeys(op.input_names[op.n_required :])
-    given |= {name: op.defaults.get(name, empty) for name in op.attr_names}
-    given |= dict.fromkeys(("out", "name") if op.input_names else ("ctx", "out", "name"))
+    for name in op.attr_names:
+        if name == "dtype" and not op.input_names:
+            given["ctx"] = None
+        given[name] = op.defaults.get(name, empty)
+    given |= dict.fromkeys(word for word in last.split() if word != "kwargs")
     kind = place.KEYWORD_ONLY if op.variadic else place.POSITIONAL_OR_KEYWORD
     parameters = [place(op.input_names[0], place.VAR_POSITIONAL)] if op.variadic else []
     optional = False
@@ -117,7 +121,9 @@ def python_signature(op: Any) -> inspect.Signature:
         optional = optional or default is not empty
         known = None if optional and default is empty and not op.variadic else default
         parameters.append(place(name, kind, default=known))
-    return inspect.Signature([*parameters, place("kwargs", place.VAR_KEYWORD)])
+    if "kwargs" in last:
+        parameters.append(place("kwargs", place.VAR_KEYWORD))
+    return inspect.Signature(parameters)
 
 
 class PythonSignature:

@@ -18,77 +18,22 @@ arriving gradient. They end a network and need no loss after them.
 from __future__ import annotations
 
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
+import numpy as np
+
 from d2lmini.base import MXNetError
+from d2lmini.ops.activation import sigmoid
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.chunking import share
-from d2lmini.ops.core import (
-    DType,
-    Shape,
-    Spec,
-    as_three_axes,
-    normalize_axis,
-    op,
-    registry,
-    with_axis,
-)
-from d2lmini.ops.partial import merged
+from d2lmini.ops.composed import composed
+from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, registry, with_axis
+from d2lmini.ops.identity import where
+from d2lmini.ops.index import pick
+from d2lmini.ops.reduce import reshape_to
+from d2lmini.ops.shape import arange_like
 
-#: Rows are processed in groups of about this many elements, which stay in the cache from the search
-#: for the maximum to the final division.
-GRAIN = 1 << 17
-
-
-def _softmax(xp: Any, x: Any, scale: float, log: bool, mask: Any, y: Any) -> None:
-    """Along axis 1 of (rows, n, columns) into y: softmax(scale x), or its logarithm."""
-    if scale != 1.0:
-        x = xp.multiply(x, y.dtype.type(scale), out=y)
-    if mask is not None:
-        x = xp.where(mask, -xp.inf, x)
-        largest = x.max(axis=1, keepdims=True)
-        # A completely masked row: exp(-inf - 0) = 0 everywhere.
-        largest = xp.where(largest == -xp.inf, 0, largest)
-    else:
-        largest = x.max(axis=1, keepdims=True)
-    xp.subtract(x, largest, out=y)
-    if log:
-        y -= xp.log(xp.exp(y).sum(axis=1, keepdims=True))
-        return
-    xp.exp(y, out=y)
-    total = y.sum(axis=1, keepdims=True)
-    y /= total if mask is None else xp.maximum(total, xp.finfo(y.dtype).tiny)
-
-
-def softmax_along(
-    xp: Any, x: Any, axis: int, out: Any = None, *, scale: float = 1.0, log: bool = False,
-    length: Any = None, dtype: Any = None,
-) -> Any:  # fmt: skip
-    """softmax(scale x) along an axis, on arrays; float16 is computed in float32."""
-    dtype = dtype or x.dtype
-    if out is None:
-        out = xp.empty(x.shape, dtype)
-    if x.size == 0:
-        return out
-    wide = "float32" if dtype.itemsize == 2 or x.dtype.itemsize == 2 else dtype
-    wide = xp.result_type(wide, x.dtype)
-    rows, n, _ = as_three_axes(x.shape, axis)
-    x, y = x.reshape(rows, n, -1), out.reshape(rows, n, -1)
-    if length is not None:
-        length = length.reshape(rows, 1, -1)
-
-    def body(part: slice) -> None:
-        mask = None if length is None else xp.arange(n)[:, None] >= length[part]
-        if x.dtype == y.dtype == wide:
-            _softmax(xp, x[part], scale, log, mask, y[part])
-            return
-        result = xp.empty(y[part].shape, wide)
-        _softmax(xp, x[part].astype(wide), scale, log, mask, result)
-        y[part] = result
-
-    share(xp, rows, min(rows, x.size // GRAIN), body)
-    return out
+at_least = registry["_maximum_scalar"]
 
 
 def _infer_softmax(
@@ -115,13 +60,38 @@ def _infer_plain(data: Spec, *, use_length: bool | None, **attrs: Any) -> Spec:
     return _infer_softmax(data, use_length=False, **attrs)
 
 
-@op(
-    infer=_infer_softmax, flops=5, same_shape=True, free_dtypes=("length",), unchecked=True,
-    optional=lambda attrs: ("length",) if attrs["use_length"] else (),
+def _scaled(data: Any, scale: float, dtype: Any) -> Any:
+    """scale data, computed in data's dtype or in `dtype`, whichever is more exact."""
+    if dtype is not None:
+        data = data.astype(np.result_type(dtype, data.dtype), copy=False)
+    return data if scale == 1 else data * scale
+
+
+def _cast(y: Any, dtype: Any) -> Any:
+    return y if dtype is None else y.astype(dtype, copy=False)
+
+
+def below_largest(x: Any, axis: int) -> Any:
+    """x minus its largest element along `axis`; this does not change the result."""
+    if x.shape[axis] == 0:
+        return x
+    return x - registry["BlockGrad"](x.max(axis=axis, keepdims=True))
+
+
+def _shares(x: Any, axis: int) -> Any:
+    """exp(x) over its sum along `axis`."""
+    e = below_largest(x, axis).exp()
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@composed(
+    infer=_infer_softmax, flops=5, same_shape=("data",), free_dtypes=("length",),
+    presumed_dtypes={"length": "int32"},
+    optional=lambda attrs: ("length",) if attrs["use_length"] else (), constants=("length",),
 )  # fmt: skip
 def softmax(
-    xp, data, length=None, *, axis: int = -1, temperature: float | None = None,
-    dtype: DType | None = None, use_length: bool | None = False, out=None,
+    data, length=None, *, axis: int = -1, temperature: float | None = None,
+    dtype: DType | None = None, use_length: bool | None = False,
 ):  # fmt: skip
     """exp(x / temperature), divided by its sum along `axis`: positive numbers that add up to 1.
 
@@ -132,59 +102,71 @@ def softmax(
     >>> nd.softmax(nd.array([[0, 0], [2, 2]])).asnumpy().tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
-    return softmax_along(
-        xp, data, axis, out, scale=1 / (temperature or 1), length=length, dtype=dtype
-    )
+    x = _scaled(data, 1 / (temperature or 1), dtype)
+    if length is None or not x.shape[axis]:
+        return _cast(_shares(x, axis), dtype)
+    limits = np.finfo(x.dtype)
+    valid = _is_valid(x, length, axis)
+    x = where(valid, x, x.zeros_like() - inf)
+    # Of a row without valid elements the largest is -inf, and the sum is 0.
+    e = (x - at_least(x.max(axis=axis, keepdims=True), scalar=float(limits.min))).exp()
+    total = at_least(e.sum(axis=axis, keepdims=True), scalar=float(limits.tiny))
+    return _cast(e / total, dtype)
+
+
+def _is_valid(x: Any, length: Any, axis: int) -> Any:
+    """1 at the places along `axis` before `length`, else 0."""
+    axis %= x.ndim
+    places = arange_like(x, axis=axis).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
+    return (places < length.astype(x.dtype).expand_dims(axis)).broadcast_to(x.shape)
 
 
 @softmax.infer_inputs
 def _(given, out, attrs):
-    data = merged(given["data"], out)
+    data = given["data"]
     if not data:
         return {}
-    axis = normalize_axis(attrs["axis"], len(data))
-    return {"data": data, "out": data, "length": with_axis(data, axis) or None}
+    return {"length": with_axis(data, normalize_axis(attrs["axis"], len(data))) or None}
 
 
-@op(infer=_infer_plain, flops=5, same_shape=True)
+@composed(infer=_infer_plain, flops=5, same_shape=True)
 def log_softmax(
-    xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
-    use_length: bool | None = False, out=None,
+    data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
+    use_length: bool | None = False,
 ):  # fmt: skip
     """log(softmax(data)), more accurate than the two steps; attributes as for `softmax`."""
-    return softmax_along(xp, data, axis, out, scale=1 / (temperature or 1), log=True, dtype=dtype)
+    x = below_largest(_scaled(data, 1 / (temperature or 1), dtype), axis)
+    return _cast(x - x.exp().sum(axis=axis, keepdims=True).log(), dtype)
 
 
-@op(infer=_infer_plain, flops=5, same_shape=True)
+@composed(infer=_infer_plain, flops=5, same_shape=True)
 def softmin(
-    xp, data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
-    use_length: bool | None = False, out=None,
+    data, *, axis: int = -1, temperature: float | None = None, dtype: DType | None = None,
+    use_length: bool | None = False,
 ):  # fmt: skip
     """softmax(-data): the smallest element gets the largest share; attributes as for `softmax`."""
-    return softmax_along(xp, data, axis, out, scale=-1 / (temperature or 1), dtype=dtype)
+    return _cast(_shares(_scaled(data, -1 / (temperature or 1), dtype), axis), dtype)
 
 
-def _softmax_gradient(g: Any, y: Any, axis: int, scale: float, dtype: Any, target: Any) -> Any:
+def _softmax_gradient(g: Any, y: Any, axis: int, scale: float = 1, dtype: Any = None) -> Any:
     dx = y * (g - (g * y).sum(axis=axis, keepdims=True))
-    dx = dx if scale == 1.0 else dx * scale
-    return dx if dtype is None else dx.astype(target)
+    return _cast(dx if scale == 1 else dx * scale, dtype)
 
 
 @softmax.gradient(saves="y data.dtype")
-def _(g, y, target, *, axis, temperature, dtype):
-    return _softmax_gradient(g, y, axis, 1 / (temperature or 1), dtype, target)
+def _(g, y, dtype, *, axis, temperature):
+    return _softmax_gradient(g, y, axis, 1 / (temperature or 1), dtype), None
 
 
 @softmin.gradient(saves="y data.dtype")
-def _(g, y, target, *, axis, temperature, dtype):
-    return _softmax_gradient(g, y, axis, -1 / (temperature or 1), dtype, target)
+def _(g, y, dtype, *, axis, temperature):
+    return _softmax_gradient(g, y, axis, -1 / (temperature or 1), dtype)
 
 
 @log_softmax.gradient(saves="y data.dtype")
-def _(g, y, target, *, axis, temperature, dtype):
+def _(g, y, dtype, *, axis, temperature):
     dx = g - y.exp() * g.sum(axis=axis, keepdims=True)
-    dx = dx if temperature in (None, 1.0) else dx * (1 / temperature)
-    return dx if dtype is None else dx.astype(target)
+    return _cast(dx if temperature in (None, 1) else dx * (1 / temperature), dtype)
 
 
 def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
@@ -195,15 +177,15 @@ def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
     return data
 
 
-@op(infer=_infer_softmax_activation, flops=5, same_shape=True)
-def SoftmaxActivation(xp, data, *, mode: str = "instance", out=None):
+@composed(infer=_infer_softmax_activation, flops=5, same_shape=True)
+def SoftmaxActivation(data, *, mode: str = "instance"):
     """softmax along the last axis, or with mode 'channel' along axis 1. Old; use `softmax`."""
-    return softmax_along(xp, data, 1 if mode == "channel" else -1, out)
+    return softmax(data, axis=1 if mode == "channel" else -1)
 
 
 @SoftmaxActivation.gradient(saves="y")
 def _(g, y, *, mode):
-    return _softmax_gradient(g, y, 1 if mode == "channel" else -1, 1.0, None, None)
+    return _softmax_gradient(g, y, 1 if mode == "channel" else -1)
 
 
 # -- SoftmaxOutput --------------------------------------------------------------------------------
@@ -236,14 +218,14 @@ def _view_of_classes(shape: Shape, multi_output: bool, preserve_shape: bool) -> 
     return (shape[0], prod(shape[1:]), 1)
 
 
-@op(
+@composed(
     aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
-    data_tells_dtype=True,
+    same_shape=("data",), constants=("label",),
 )  # fmt: skip
 def SoftmaxOutput(
-    xp, data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
+    data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
     multi_output: bool = False, use_ignore: bool = False, preserve_shape: bool = False,
-    normalization: str = "null", out_grad: bool = False, smooth_alpha: float = 0.0, out=None,
+    normalization: str = "null", out_grad: bool = False, smooth_alpha: float = 0.0,
 ):  # fmt: skip
     """softmax(data) forward, the gradient of its cross-entropy with `label` backward.
 
@@ -263,21 +245,22 @@ def SoftmaxOutput(
     SoftmaxOutput.
     """
     view = _view_of_classes(data.shape, multi_output, preserve_shape)
-    place = None if out is None else out.reshape(view)
-    return softmax_along(xp, data.reshape(view), 1, place).reshape(data.shape)
+    return reshape_to(softmax(reshape_to(data, view), axis=1), data.shape)
 
 
-@SoftmaxOutput.gradient(saves="y y.shape data.dtype label label.shape")
+@SoftmaxOutput.gradient(saves="y label")
 def _(
-    g, y, shape, dtype, label, label_shape, *, grad_scale, ignore_label, multi_output, use_ignore,
+    g, y, label, *, grad_scale, ignore_label, multi_output, use_ignore,
     preserve_shape, normalization, out_grad, smooth_alpha,
 ):  # fmt: skip
+    shape, label_shape = y.shape, label.shape
+    label = label.astype(y.dtype, copy=False)
     if label_shape == shape:
         dx = (y - label) * grad_scale
         return (dx * g if out_grad else dx), None
     I, K, P = view = _view_of_classes(shape, multi_output, preserve_shape)
-    label = label.reshape((-1,))[: I * P].reshape((I, P)).trunc()
-    target = registry["one_hot"](label, depth=K, dtype=dtype).swapaxes(1, 2)  # (I, K, P)
+    label = label.reshape((-1,)).slice_axis(0, 0, I * P).reshape((I, P)).trunc()
+    target = registry["one_hot"](label, depth=K, dtype=y.dtype).swapaxes(1, 2)  # (I, K, P)
     if smooth_alpha and not multi_output:
         share = smooth_alpha / max(K - 1, 1)
         target = target * (1 - smooth_alpha - share) + share
@@ -297,10 +280,9 @@ def _(
 @SoftmaxOutput.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
-    if data and given["label"] is None:
-        found["label"] = (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]
-    return found
+    if not data or given["label"] is not None:
+        return {}
+    return {"label": (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]}
 
 
 def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
@@ -311,25 +293,17 @@ def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
     return Spec((1,), data.dtype)
 
 
-@op(
+@composed(
     infer=_infer_cross_entropy, flops=lambda data, label, *, out: 5.0 * data.size,
-    mixed_dtypes=True,
+    mixed_dtypes=True, constants=("label",),
 )  # fmt: skip
-def softmax_cross_entropy(xp, data, label):
+def softmax_cross_entropy(data, label):
     """Sum over the rows of -log(softmax(data)[label]): (N, classes), (N,) -> (1,).
 
     label has data's dtype; numbers outside are clipped. (MXNet bounds each term at 18.42, which is
     -log(1e-8); here it is exact.)
     """
-    places = xp.clip(label, 0, data.shape[1] - 1).astype("int64")[:, None]
-    picked = xp.take_along_axis(softmax_along(xp, data, 1, log=True), places, 1)
-    return -picked.sum().reshape(1)
-
-
-@softmax_cross_entropy.gradient(saves="data data.shape data.dtype label")
-def _(g, data, shape, dtype, label):
-    label = label.clip(0, shape[1] - 1)
-    return g * (softmax(data) - registry["one_hot"](label, depth=shape[1], dtype=dtype)), None
+    return -pick(log_softmax(data), label).sum().reshape((1,))
 
 
 # -- regression outputs ---------------------------------------------------------------------------
@@ -349,40 +323,47 @@ def _per_instance(shape: Shape, grad_scale: float) -> float:
     return grad_scale / max(prod(shape[1:]), 1)
 
 
-_regression = partial(op, infer=_infer_regression, is_loss=True, mixed_dtypes=True, whole=True)
+_regression = partial(
+    composed, infer=_infer_regression, is_loss=True, mixed_dtypes=True,
+    same_shape=("data",), constants=("label",),
+)  # fmt: skip
+
+
+def _like(label: Any, y: Any) -> Any:
+    return reshape_to(label, y.shape).astype(y.dtype, copy=False)
 
 
 @_regression(flops=0)
-def LinearRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
+def LinearRegressionOutput(data, label, *, grad_scale: float = 1.0):
     """data forward; backward (data - label) * grad_scale / m, the gradient of half the squared
     error, with m outputs per instance. Backward ignores the arriving gradient."""
-    return xp.positive(data, out=out)
+    return data
 
 
 @_regression(flops=0)
-def MAERegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
+def MAERegressionOutput(data, label, *, grad_scale: float = 1.0):
     """data forward; backward sign(data - label) * grad_scale / m: gradient of the absolute error.
     As in MXNet the sign is -1 where data equals label.
     """
-    return xp.positive(data, out=out)
+    return data
 
 
-@MAERegressionOutput.gradient(saves="y y.shape label")
-def _(g, y, shape, label, *, grad_scale):
-    return ((y > label.reshape(shape)) * 2 - 1) * _per_instance(shape, grad_scale), None
+@MAERegressionOutput.gradient(saves="y label")
+def _(g, y, label, *, grad_scale):
+    return ((y > _like(label, y)) * 2 - 1) * _per_instance(y.shape, grad_scale), None
 
 
 @_regression(flops=8)
-def LogisticRegressionOutput(xp, data, label, *, grad_scale: float = 1.0, out=None):
+def LogisticRegressionOutput(data, label, *, grad_scale: float = 1.0):
     """sigmoid(data) forward; backward (sigmoid(data) - label) * grad_scale / m: the gradient of the
     cross-entropy of a binary prediction."""
-    return registry["sigmoid"].compute(xp, data, out=out)
+    return sigmoid(data)
 
 
-@LinearRegressionOutput.gradient(saves="y y.shape label")
-@LogisticRegressionOutput.gradient(saves="y y.shape label")
-def _(g, y, shape, label, *, grad_scale):
-    return (y - label.reshape(shape)) * _per_instance(shape, grad_scale), None
+@LinearRegressionOutput.gradient(saves="y label")
+@LogisticRegressionOutput.gradient(saves="y label")
+def _(g, y, label, *, grad_scale):
+    return (y - _like(label, y)) * _per_instance(y.shape, grad_scale), None
 
 
 @LinearRegressionOutput.infer_inputs
@@ -390,7 +371,6 @@ def _(g, y, shape, label, *, grad_scale):
 @LogisticRegressionOutput.infer_inputs
 def _(given, out, attrs):
     data = given["data"]
-    found = {"out": data, "data": out}
-    if data and given["label"] is None:
-        found["label"] = data[:1] if len(data) == 2 and data[1] == 1 else data
-    return found
+    if not data or given["label"] is not None:
+        return {}
+    return {"label": data[:1] if len(data) == 2 and data[1] == 1 else data}

@@ -34,9 +34,10 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, op
+from d2lmini.ops.core import Op, registry
+from d2lmini.ops.elementwise import Gradient
 from d2lmini.ops.identity import cast_into
-from d2lmini.ops.unary import numbers_only, pointwise
+from d2lmini.ops.unary import pointwise
 
 #: Elements of a block: its temporaries stay in the cache over dozens of passes, which halves the
 #: time.
@@ -55,6 +56,15 @@ def in_blocks(xp: Any, function: Callable, data: Any, out: Any) -> Any:
     for i in range(0, data.size, BLOCK):
         function(xp, flat[i : i + BLOCK], place[i : i + BLOCK])
     return out
+
+
+def polynomial(xp: Any, coefficients: list[float], x: Any) -> Any:
+    """c_0 + c_1 x + c_2 x^2 + ..., by W. G. Horner's rule."""
+    y = xp.full_like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        y *= x
+        y += c
+    return y
 
 
 # -- the error function --------------------------------------------------------------------------
@@ -83,11 +93,7 @@ class _ErfFormula:
 
     def small(self, xp: Any, x: Any) -> Any:
         """erf(x) for |x| <= 1/2."""
-        square = x * x
-        y = xp.full_like(x, self.series[-1])
-        for c in reversed(self.series[:-1]):
-            y *= square
-            y += c
+        y = polynomial(xp, self.series, x * x)
         y *= x
         return y
 
@@ -125,7 +131,9 @@ def erf(xp, data, *, out=None):
     return in_blocks(xp, _erf, data, out)
 
 
-def in_double(name: str, flops: float, **facts: Any) -> Callable[[Callable], Op]:
+def in_double(
+    name: str, gradient: Gradient, flops: float = 150, **facts: Any
+) -> Callable[[Callable], Op]:
     """Declare a unary op that is computed in float64 and cast back; integers are truncated."""
 
     def declare(function: Callable) -> Op:
@@ -136,12 +144,12 @@ def in_double(name: str, flops: float, **facts: Any) -> Callable[[Callable], Op]
             return in_blocks(xp, convert, data, out)
 
         compute.__doc__ = function.__doc__
-        return op(name, infer=numbers_only, flops=flops, elementwise=True, **facts)(compute)
+        return pointwise(name, gradient, integers="exact", flops=flops, **facts)(compute)
 
     return declare
 
 
-@in_double("erfinv", flops=400)
+@in_double("erfinv", lambda g, y: g * (y * y).exp() * (sqrt(pi) / 2), flops=400)
 def erfinv(xp, data):
     """The inverse of erf; nan outside [-1, 1], inf at its ends.
 
@@ -160,11 +168,6 @@ def erfinv(xp, data):
         y = y - step / (1 + y * step)
     y = xp.where(xp.abs(data) < 1, y, xp.where(xp.abs(data) == 1, xp.inf, xp.nan))
     return xp.copysign(y, data)
-
-
-@erfinv.gradient(saves="y")
-def _(g, y):
-    return g * (y * y).exp() * (sqrt(pi) / 2)
 
 
 # -- the gamma function and its derivatives --------------------------------------------------------
@@ -191,24 +194,8 @@ _LIFT = 10
 _B = _bernoulli(8)
 
 
-def _series(xp: Any, coefficients: list[float], z: Any) -> Any:
-    """c_0 + c_1 / z^2 + c_2 / z^4 + ..."""
-    w = 1 / (z * z)
-    y = xp.full_like(z, coefficients[-1])
-    for c in reversed(coefficients[:-1]):
-        y *= w
-        y += c
-    return y
-
-
 _STIRLING = [b / ((2 * k + 2) * (2 * k + 1)) for k, b in enumerate(_B)]
 _DIGAMMA = [b / (2 * k + 2) for k, b in enumerate(_B)]
-
-
-def _shift_up(xp: Any, x: Any) -> tuple[Any, Any]:
-    """Where x < 10: x + 10 and True; elsewhere x and False."""
-    low = x < _LIFT
-    return xp.where(low, x + _LIFT, x), low
 
 
 def _rising(xp: Any, x: Any, low: Any) -> Any:
@@ -219,80 +206,62 @@ def _rising(xp: Any, x: Any, low: Any) -> Any:
     return xp.where(low, product, 1.0)
 
 
-def _reflect(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
-    """For the reflection formulas: (1 - x or x, x < 0, distance to the next whole number, pole)."""
-    negative = x < 0
-    offset = x - xp.rint(x)
-    return xp.where(negative, 1 - x, x), negative, offset, negative & (offset == 0)
+def _reduced(xp: Any, data: Any) -> tuple[Any, ...]:
+    """For reflection and recurrence: (x = 1 - data below 0, else data; data < 0; its distance to
+    the next whole number; z = x + 10 below 10, else x; x < 10)."""
+    negative, offset = data < 0, data - xp.rint(data)
+    x = xp.where(negative, 1 - data, data)
+    low = x < _LIFT
+    return x, negative, offset, xp.where(low, x + _LIFT, x), low
 
 
-@in_double("gamma", flops=150)
+@in_double("gamma", lambda g, y, data: g * (y * registry["digamma"](data)))
 def gamma(xp, data):
     """The gamma function, (n - 1)! at n; nan at negative integers.
 
     Stirling's series, the recurrence below 10, gamma(x) gamma(1 - x) = pi / sin(pi x) below 0.
     """
-    x, negative, offset, pole = _reflect(xp, data)
-    z, low = _shift_up(xp, x)
+    x, negative, offset, z, low = _reduced(xp, data)
     root = z ** (z / 2 - 0.25)  # squared at the end: z ** (z - 1/2) alone would overflow early
-    stirling = xp.exp(_series(xp, _STIRLING, z) / z - z) * sqrt(2 * pi)
+    stirling = xp.exp(polynomial(xp, _STIRLING, 1 / (z * z)) / z - z) * sqrt(2 * pi)
     y = root * stirling * root / _rising(xp, x, low)
     y = xp.where((x == xp.rint(x)) & (x < 19), xp.rint(y), y)
     y = xp.where(x > 172, xp.inf, y)  # overflow, where the formula gives inf * 0
     sine = xp.sin(pi * offset) * xp.where(xp.rint(data) % 2 == 0, 1.0, -1.0)
-    return xp.where(pole, xp.nan, xp.where(negative, pi / (sine * y), y))
+    return xp.where(negative, xp.where(offset == 0, xp.nan, pi / (sine * y)), y)
 
 
-@gamma.gradient(saves="y data")
-def _(g, y, data):
-    return g * (y * digamma(data))
-
-
-@in_double("gammaln", flops=150)
+@in_double("gammaln", lambda g, data: g * registry["digamma"](data))
 def gammaln(xp, data):
     """log(abs(gamma(data))); inf at 0, at negative integers and at both infinities."""
-    x, negative, offset, _ = _reflect(xp, data)
-    z, low = _shift_up(xp, x)
-    y = (z - 0.5) * xp.log(z) - z + (log(2 * pi) / 2 + _series(xp, _STIRLING, z) / z)
+    x, negative, offset, z, low = _reduced(xp, data)
+    y = (z - 0.5) * xp.log(z) - z + (log(2 * pi) / 2 + polynomial(xp, _STIRLING, 1 / (z * z)) / z)
     y = xp.where(z == xp.inf, z, y - xp.log(_rising(xp, x, low)))
     y = xp.where(negative, xp.log(pi / xp.abs(xp.sin(pi * offset))) - y, y)
     return xp.where(data == -xp.inf, xp.inf, y)
 
 
-@gammaln.gradient(saves="data")
-def _(g, data):
-    return g * digamma(data)
-
-
-@in_double("digamma", flops=150, in_mxnet=False)
+@in_double("digamma", lambda g, data: g * registry["_trigamma"](data), in_mxnet=False)
 def digamma(xp, data):
     """The derivative of gammaln; nan at negative integers.
 
     MXNet has it only inside the gradient of gammaln.
     """
-    x, negative, offset, pole = _reflect(xp, data)
-    z, low = _shift_up(xp, x)
-    y = xp.log(z) - 0.5 / z - _series(xp, _DIGAMMA, z) / (z * z)
+    x, negative, offset, z, low = _reduced(xp, data)
+    y = xp.log(z) - 0.5 / z - polynomial(xp, _DIGAMMA, 1 / (z * z)) / (z * z)
     y = y - xp.where(low, sum(1 / (x + k) for k in range(_LIFT)), 0.0)
-    y = xp.where(negative, y - pi / xp.tan(pi * offset), y)
-    return xp.where(pole, xp.nan, y)
+    below = xp.where(offset == 0, xp.nan, y - pi / xp.tan(pi * offset))
+    return xp.where(negative, below, y)
 
 
-@digamma.gradient(saves="data")
-def _(g, data):
-    return g * trigamma(data)
+def _third_derivative(g: Any) -> Any:
+    raise MXNetError("gamma, gammaln: derivatives beyond the second are not supported")
 
 
-@in_double("_trigamma", flops=150)
+@in_double("_trigamma", _third_derivative)
 def trigamma(xp, data):
     """The derivative of digamma; inf at 0 and at negative integers."""
-    x, negative, offset, _ = _reflect(xp, data)
-    z, low = _shift_up(xp, x)
-    y = 1 / z + 0.5 / (z * z) + _series(xp, _B, z) / (z * z * z)
+    x, negative, offset, z, low = _reduced(xp, data)
+    y = 1 / z + 0.5 / (z * z) + polynomial(xp, _B, 1 / (z * z)) / (z * z * z)
     y = y + xp.where(low, sum(1 / (x + k) ** 2 for k in range(_LIFT)), 0.0)
     return xp.where(negative, (pi / xp.sin(pi * offset)) ** 2 - y, y)
-
-
-@trigamma.gradient()
-def _(g):
-    raise MXNetError("gamma, gammaln: derivatives beyond the second are not supported")

@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
-from d2lmini.ops.index import coordinate, flatten_places, integers, scatter_add, take
+from d2lmini.ops.index import coordinate, flatten_places, integers, scatter, scatter_add, take
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -63,7 +63,7 @@ def result_shape(key: Key) -> Shape:
     come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
-    arrays = [_places(item) for item in key if _places(item) is not None]
+    arrays = [places for places in map(_places, key) if places is not None]
     if not arrays:
         return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
     places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
@@ -124,11 +124,7 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     """The gradient of `_getitem`: zeros of `shape`, and g added up at data[key]."""
     where = locate(xp, key, indices)
     if indices is None:
-        if out is None:
-            out = xp.empty(shape, g.dtype)
-        out[...] = 0
-        out[where] = g
-        return out
+        return scatter(xp, where, g, shape, out)
     # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
     columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
     places = flatten_places(columns, shape)
@@ -175,26 +171,16 @@ def _(gg, indices, *, key):
     return _getitem(gg, indices, key=key), None
 
 
-def _no_output(*_specs: Spec, **_attrs: Any) -> tuple[Spec, ...]:
-    return ()
-
-
-@op(infer=_no_output, outputs=0, mutates=["data"], flops=0, grad=None)
-def _setitem(xp, data, value, indices=None, *, key):
-    """data[key] = value, in place; value broadcasts and is converted to data's dtype.
+@op(infer=lambda *_specs, **_attrs: (), outputs=0, mutates=["data"], flops=0, grad=None)
+def _setitem(xp, data, value=None, indices=None, *, key, scalar=None):
+    """data[key] = value, in place; value broadcasts and is converted to data's dtype. A number is
+    the attribute `scalar`, which already has data's dtype.
 
     Of several values for one place the last remains. If an index is outside its axis, nothing is
     written and the task raises IndexError. (On a GPU any of several values may remain, and an index
     outside wraps around.)
     """
-    data[locate(xp, key, indices)] = value
-    return ()
-
-
-@op(infer=_no_output, outputs=0, mutates=["data"], flops=0, grad=None, in_mxnet=False)
-def _setitem_scalar(xp, data, indices=None, *, key, scalar):
-    """data[key] = scalar, in place; the scalar already has data's dtype."""
-    data[locate(xp, key, indices)] = scalar
+    data[locate(xp, key, indices)] = scalar if value is None else value
     return ()
 
 

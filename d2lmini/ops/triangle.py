@@ -26,10 +26,11 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, Spec, op
 from d2lmini.ops.diag import undiag
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.linalg import gemm2, scaled_product
+from d2lmini.ops.linalg import gemm2, transpose_last
 
 
 @with_kernels
@@ -165,19 +166,13 @@ def one_per_matrix(A: Spec) -> Spec:
     return Spec(A.shape[:-2] or (1,), A.dtype)
 
 
-@op(
+@composed(
     "linalg_sumlogdiag", infer=one_per_matrix,
     flops=lambda A, *, out: 2.0 * out.size * A.shape[-1],
 )  # fmt: skip
-def sumlogdiag(xp, A):
+def sumlogdiag(A):
     """Sum of the logarithms of the main diagonal: (..., n, n) -> (...), or (1,) for one matrix."""
-    total = xp.log(xp.diagonal(A, 0, -2, -1)).sum(-1)
-    return total.reshape(A.shape[:-2] or (1,))
-
-
-@sumlogdiag.gradient(saves="A A.shape")
-def _(g, A, shape):
-    return makediag(g.reshape((*shape[:-2], 1)) / extractdiag(A))
+    return extractdiag(A).log().sum(axis=-1)
 
 
 # -- triangular products and solves ---------------------------------------------------------------
@@ -199,42 +194,20 @@ def _flops_beside(A: Spec, B: Spec, **_: Any) -> float:
     return 1.0 * B.size * A.shape[-1]
 
 
-def operand(xp: Any, A: Any, lower: bool, transpose: bool) -> Any:
-    """The triangle of A in use, transposed if `transpose`."""
-    A = xp.tril(A) if lower else xp.triu(A)
-    return A.swapaxes(-1, -2) if transpose else A
-
-
-@op("linalg_trmm", infer=_infer_beside, flops=_flops_beside)
+@composed("linalg_trmm", infer=_infer_beside, flops=_flops_beside)
 def trmm(
-    xp, A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
-    alpha: float = 1.0, out=None,
+    A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
+    alpha: float = 1.0,
 ):  # fmt: skip
     """A triangular matrix times another: alpha op(A) B, or with `rightside` alpha B op(A).
 
     A (..., n, n), of which only the lower (or upper) triangle is read; B (..., n, m), or
     (..., m, n) -> the shape of B. op transposes if `transpose`.
     """
-    A = operand(xp, A, lower, transpose)
-    left, right = (B, A) if rightside else (A, B)
-    return scaled_product(xp, left, right, out, alpha)
-
-
-@trmm.gradient(saves="A B")
-def _(g, A, B, *, transpose, rightside, lower, alpha, needs=ALL):
-    # y = op(A) B: the gradient of op(A) is g B^T; on the right side it is B^T g.
-    how = dict(rightside=rightside, lower=lower, alpha=alpha)
-    dA = _gradient_of_triangle(g, B, transpose, **how) if needs[0] else None
-    return dA, trmm(A, g, transpose=not transpose, **how) if needs[1] else None
-
-
-def _gradient_of_triangle(
-    g: Any, other: Any, transpose: bool, rightside: bool, lower: bool, alpha: float
-) -> Any:
-    """The gradient of the triangular matrix in a product with `other` of gradient g."""
-    a, b = (g, other) if transpose == rightside else (other, g)
-    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=alpha)
-    return triangle(dA, lower=lower)
+    A = triangle(A, lower=lower)
+    if rightside:
+        return gemm2(B, A, transpose_b=transpose, alpha=alpha)
+    return gemm2(A, B, transpose_a=transpose, alpha=alpha)
 
 
 @op("linalg_trsm", infer=_infer_beside, flops=_flops_beside)
@@ -247,9 +220,11 @@ def trsm(
     Shapes as for `linalg_trmm`. A zero on the diagonal fails at run time. (NumPy has no triangular
     solver; the general solver needs 2/3 n^3 more FLOPs.)
     """
-    A = operand(xp, A, lower, transpose)
-    if rightside:
-        y = lapack(xp, "solve", A.swapaxes(-1, -2), B.swapaxes(-1, -2)).swapaxes(-1, -2)
+    A = xp.tril(A) if lower else xp.triu(A)
+    if transpose != rightside:
+        A = transpose_last(A)
+    if rightside:  # op(A)^T y^T = B^T
+        y = transpose_last(lapack(xp, "solve", A, transpose_last(B)))
     else:
         y = lapack(xp, "solve", A, B)
     return y * y.dtype.type(alpha) if alpha != 1.0 else y
@@ -258,6 +233,9 @@ def trsm(
 @trsm.gradient(saves="y A")
 def _(g, y, A, *, transpose, rightside, lower, alpha, needs=ALL):
     s = trsm(A, g, transpose=not transpose, rightside=rightside, lower=lower)
+    if not needs[0]:
+        return None, s * alpha
     # d op(A) = -s y^T; on the right side -y^T s.
-    dA = _gradient_of_triangle(s, y, transpose, rightside, lower, -1.0) if needs[0] else None
-    return dA, s * alpha if needs[1] else None
+    a, b = (s, y) if transpose == rightside else (y, s)
+    dA = gemm2(a, b, transpose_a=rightside, transpose_b=not rightside, alpha=-1.0)
+    return triangle(dA, lower=lower), s * alpha if needs[1] else None

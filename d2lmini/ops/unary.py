@@ -99,12 +99,9 @@ def pointwise(
 
 def unary(
     name: str, means: str, gradient: Gradient | None, flops: float = 1, onnx: str | None = None,
-    *, ufunc: str = "", integers: str = "converted", fast: bool = False,
+    *, ufunc: str = "", integers: str = "converted",
 ) -> Op:  # fmt: skip
-    """Declare an op that is one ufunc, by default the ufunc of the same name.
-
-    fast: tiny arrays may use the ufunc directly (`Op.ufunc`).
-    """
+    """Declare an op that is one ufunc, by default the ufunc of the same name."""
     ufunc = ufunc or name
 
     def compute(xp, data, *, out=None):
@@ -112,18 +109,15 @@ def unary(
 
     compute.__doc__ = means
     declared = pointwise(name, gradient, integers=integers, flops=flops, onnx=onnx)(compute)
-    if fast:
-        declared.ufunc = getattr(np, ufunc)
+    declared.ufunc = getattr(np, ufunc)
     return declared
 
 
 # -- powers and roots ----------------------------------------------------------------------------
 
-square = unary("square", "data * data.", lambda g, data: g * 2 * data, integers="exact", fast=True)
-sqrt = unary(
-    "sqrt", "The square root; nan below 0.", lambda g, y: g / (y * 2), onnx="Sqrt", fast=True
-)
-cbrt = unary("cbrt", "The cube root, also of negative numbers.", lambda g, y: g / (y * y * 3), 10)
+unary("square", "data * data.", lambda g, data: g * 2 * data, integers="exact")
+unary("sqrt", "The square root; nan below 0.", lambda g, y: g / (y * 2), onnx="Sqrt")
+unary("cbrt", "The cube root, also of negative numbers.", lambda g, y: g / (y * y * 3), 10)
 
 
 @pointwise("rsqrt", lambda g, y: g * (y * y * y * -0.5), flops=2)
@@ -148,90 +142,70 @@ def reciprocal(xp, data, *, out=None):
 
 # -- exponentials and logarithms -----------------------------------------------------------------
 
-exp = unary("exp", "e to the power of data.", lambda g, y: g * y, 10, "Exp", fast=True)
-expm1 = unary("expm1", "exp(data) - 1, with all digits also near 0.", lambda g, y: g * (y + 1), 12)
-log = unary(
-    "log", "The natural logarithm; -inf at 0, nan below.", lambda g, data: g / data, 10, "Log",
-    fast=True,
-)  # fmt: skip
-log2 = unary("log2", "The logarithm to base 2.", lambda g, data: g / (data * ln(2)), 10)
-log10 = unary("log10", "The logarithm to base 10.", lambda g, data: g / (data * ln(10)), 10)
-log1p = unary(
-    "log1p", "log(1 + data), with all digits also near 0.", lambda g, data: g / (data + 1), 12
-)
+unary("exp", "e to the power of data.", lambda g, y: g * y, 10, "Exp")
+unary("expm1", "exp(data) - 1, with all digits also near 0.", lambda g, y: g * (y + 1), 12)
+unary("log", "The natural logarithm; -inf at 0, nan below.", lambda g, data: g / data, 10, "Log")
+unary("log2", "The logarithm to base 2.", lambda g, data: g / (data * ln(2)), 10)
+unary("log10", "The logarithm to base 10.", lambda g, data: g / (data * ln(10)), 10)
+unary("log1p", "log(1 + data), with all digits also near 0.", lambda g, data: g / (data + 1), 12)
 
 # -- trigonometry --------------------------------------------------------------------------------
 
-sin = unary(
-    "sin", "The sine of an angle in radians.", lambda g, data: g * data.cos(), 15, "Sin", fast=True
-)
-cos = unary(
-    "cos", "The cosine of an angle in radians.", lambda g, data: -(g * data.sin()), 15, "Cos",
-    fast=True,
-)  # fmt: skip
-tan = unary("tan", "The tangent of an angle in radians.", lambda g, y: g * (y * y + 1), 20, "Tan")
-arcsin = unary(
+unary("sin", "The sine of an angle in radians.", lambda g, data: g * data.cos(), 15, "Sin")
+unary("cos", "The cosine of an angle in radians.", lambda g, data: -(g * data.sin()), 15, "Cos")
+unary("tan", "The tangent of an angle in radians.", lambda g, y: g * (y * y + 1), 20, "Tan")
+unary(
     "arcsin", "The angle, in [-pi/2, pi/2], whose sine is data; nan outside [-1, 1].",
     lambda g, data: g / (1 - data * data).sqrt(), 15, "Asin",
 )  # fmt: skip
-arccos = unary(
+unary(
     "arccos", "The angle, in [0, pi], whose cosine is data; nan outside [-1, 1].",
     lambda g, data: -(g / (1 - data * data).sqrt()), 15, "Acos",
 )  # fmt: skip
-arctan = unary(
+unary(
     "arctan", "The angle, in [-pi/2, pi/2], whose tangent is data.",
     lambda g, data: g / (data * data + 1), 15, "Atan",
 )  # fmt: skip
-degrees = unary(
-    "degrees", "An angle in radians as degrees: data * 180 / pi.", lambda g: g * (180 / pi)
-)
-radians = unary(
-    "radians", "An angle in degrees as radians: data * pi / 180.", lambda g: g * (pi / 180)
-)
+unary("degrees", "An angle in radians as degrees: data * 180 / pi.", lambda g: g * (180 / pi))
+unary("radians", "An angle in degrees as radians: data * pi / 180.", lambda g: g * (pi / 180))
 
 # -- hyperbolic functions ------------------------------------------------------------------------
 
-sinh = unary("sinh", "(exp(data) - exp(-data)) / 2.", lambda g, data: g * data.cosh(), 20, "Sinh")
-cosh = unary("cosh", "(exp(data) + exp(-data)) / 2.", lambda g, data: g * data.sinh(), 20, "Cosh")
-arcsinh = unary(
+unary("sinh", "(exp(data) - exp(-data)) / 2.", lambda g, data: g * data.cosh(), 20, "Sinh")
+unary("cosh", "(exp(data) + exp(-data)) / 2.", lambda g, data: g * data.sinh(), 20, "Cosh")
+unary(
     "arcsinh", "The number whose sinh is data.",
     lambda g, data: g / (data * data + 1).sqrt(), 20, "Asinh",
 )  # fmt: skip
-arccosh = unary(
+unary(
     "arccosh", "The number, at least 0, whose cosh is data; nan below 1.",
     lambda g, data: g / (data * data - 1).sqrt(), 20, "Acosh",
 )  # fmt: skip
-arctanh = unary(
+unary(
     "arctanh", "The number whose tanh is data; nan outside [-1, 1].",
     lambda g, data: g / (1 - data * data), 20, "Atanh",
 )  # fmt: skip
 
-
 # -- signs ---------------------------------------------------------------------------------------
 
-abs_ = unary(
-    "abs", "The absolute value.", lambda g, data: g * sign(data), onnx="Abs",
-    ufunc="absolute", integers="exact", fast=True,
+unary(
+    "abs", "The absolute value.", lambda g, data: g * data.sign(), onnx="Abs", ufunc="absolute",
+    integers="exact",
 )  # fmt: skip
-sign: Op = unary(
+unary(
     "sign", "-1 below 0, 0 at 0, 1 above; nan stays nan (MXNet: 0).", None, onnx="Sign",
     integers="exact",
 )  # fmt: skip
-negative = unary(
-    "negative", "-data; unsigned integers wrap around.", lambda g: -g, onnx="Neg",
-    integers="exact", fast=True,
-)  # fmt: skip
+unary(
+    "negative", "-data; unsigned integers wrap around.", lambda g: -g, onnx="Neg", integers="exact"
+)
 
 # -- rounding ------------------------------------------------------------------------------------
 
-floor = unary(
-    "floor", "The largest whole number not above data.", None, onnx="Floor", integers="kept"
-)
-ceil = unary(
-    "ceil", "The smallest whole number not below data.", None, onnx="Ceil", integers="kept"
-)
-trunc = unary("trunc", "The whole part: rounds towards zero.", None, integers="kept")
-fix = unary(
+unary("floor", "The largest whole number not above data.", None, 1, "Floor", integers="kept")
+unary("ceil", "The smallest whole number not below data.", None, 1, "Ceil", integers="kept")
+unary("trunc", "The whole part: rounds towards zero.", None, integers="kept")
+unary(
     "fix", "The whole part: rounds towards zero, as `trunc`.", None, ufunc="trunc", integers="kept"
 )
 
@@ -246,7 +220,7 @@ def round_values(xp: Any, data: Any, *, out: Any = None) -> Any:
     return xp.trunc(y, out=out)
 
 
-round_ = pointwise("round", integers="kept")(round_values)
+pointwise("round", integers="kept")(round_values)
 
 
 @pointwise("rint", integers="kept")
@@ -258,8 +232,8 @@ def rint(xp, data, *, out=None):
 
 # -- straight-through estimators: rounded forward, a copy backward -------------------------------
 
-round_ste = pointwise("_contrib_round_ste", lambda g: g, integers="kept")(round_values)
-sign_ste = unary(
+pointwise("_contrib_round_ste", lambda g: g, integers="kept")(round_values)
+unary(
     "_contrib_sign_ste", "`sign`, with a gradient of 1 everywhere.", lambda g: g, ufunc="sign",
     integers="exact",
 )  # fmt: skip
@@ -267,42 +241,28 @@ sign_ste = unary(
 # -- predicates ----------------------------------------------------------------------------------
 
 
-def question(name: str, means: str, answer: Callable[..., Any], **facts: Any) -> Op:
+@op(elementwise=True, grad=None)
+def logical_not(xp, data, *, out=None):
+    """1 where data is 0, else 0, in data's dtype."""
+    y = xp.equal(data, 0, out=out)
+    return y if out is not None else y.astype(data.dtype, copy=False)
+
+
+def question(ufunc: str, means: str, written_in_mxnet: Callable[[Any], Any]) -> None:
     """Declare a predicate: its result is 0 or 1 in the dtype of the input, which may be bool."""
 
     def compute(xp, data, *, out=None):
-        y = answer(xp, data, out)
+        y = getattr(xp, ufunc)(data, out=out)
         return y if out is not None else y.astype(data.dtype, copy=False)
 
     compute.__doc__ = f"1 where data is {means}, else 0, in data's dtype."
-    declared: Op = op(name, elementwise=True, grad=None, **facts)(compute)
-    return declared
+    declared = op(f"_contrib_{ufunc}", elementwise=True, grad=None, in_mxnet=False)(compute)
+    declared.written_in_mxnet(written_in_mxnet)
 
 
-question("logical_not", "0", lambda xp, data, out: xp.equal(data, 0, out=out))
-isnan = question(
-    "_contrib_isnan", "nan", lambda xp, data, out: xp.isnan(data, out=out), in_mxnet=False
-)
-isinf = question(
-    "_contrib_isinf", "inf or -inf", lambda xp, data, out: xp.isinf(data, out=out), in_mxnet=False
-)
-isfinite = question(
-    "_contrib_isfinite", "neither nan nor inf nor -inf",
-    lambda xp, data, out: xp.isfinite(data, out=out), in_mxnet=False,
+question("isnan", "nan", lambda data: registry["_not_equal"](data, data))
+question("isinf", "inf or -inf", lambda data: abs(data) == float("inf"))
+question(  # inf - inf is nan
+    "isfinite", "neither nan nor inf nor -inf",
+    lambda data: registry["elemwise_sub"](data, data) == 0.0,
 )  # fmt: skip
-
-
-@isnan.written_in_mxnet
-def _(data):
-    return registry["_not_equal"](data, data)
-
-
-@isinf.written_in_mxnet
-def _(data):
-    return abs(data) == float("inf")
-
-
-@isfinite.written_in_mxnet
-def _(data):
-    nothing = registry["elemwise_sub"](data, data)  # 0, or nan
-    return registry["_equal"](nothing, nothing)

@@ -4,15 +4,16 @@
     mom = nd.zeros(3)
     nd.sgd_mom_update(weight, grad, mom, lr=0.1, momentum=0.9, out=weight)
 
-An update op returns the new weight; `out=weight` updates in place. The state (`mom`) always changes
-in place. In the formulas of this family
+An update op returns the new weight; `out=weight` updates in place. The states (`mom`) always change
+in place. An op is declared by its formula, from which `update_program` makes a program of calls in
+place. The hyper-parameters `lr`, `wd` (weight decay), `rescale_grad` and `clip_gradient` belong to
+all ops; a formula names those that it uses itself. In the formulas of this module
 
     g = clip(rescale_grad * grad)            to [-clip_gradient, clip_gradient] where that is >= 0
-    w = weight
 
-and `wd` is the weight decay. All arrays have the shape and dtype of the weight; the `mp_` ops
-(mixed precision) take weight and gradient in float16, compute on `weight32`, and keep the state
-in float32. `lazy_update`, for MXNet's sparse gradients, is accepted and has no effect.
+All arrays have the shape and dtype of the weight; the `mp_` ops (mixed precision) take weight and
+gradient in float16, compute on `weight32`, and keep the state in float32. `lazy_update`, for
+MXNet's sparse gradients, is accepted and has no effect.
 
 `update_adaptive` has methods with a learning rate per element, `update_multi` has ops that update
 many parameters in one task, which the optimizers use.
@@ -32,15 +33,15 @@ many parameters in one task, which the optimizers use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, Spec, op
-from d2lmini.ops.signature import signature_of, with_signature
-
-# -- shared by the family --------------------------------------------------------------------------
+from d2lmini.ops.core import Op, Spec, op, registry
+from d2lmini.ops.signature import Signature, signature_of
+from d2lmini.ops.update_program import Formula, Step
 
 
 def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
@@ -63,163 +64,151 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
     return weight
 
 
-def update(
-    flops: float, mutates: Sequence[str] | None = None, name: str | None = None,
-    infer: Callable[..., Spec] = like_weight, **facts: Any,
-) -> Callable[[Callable], Op]:  # fmt: skip
-    """Declare an update. mutates: the inputs that change, if not just all those after the gradient,
-    the states; facts: as for `Op`."""
+# -- a formula as an op ----------------------------------------------------------------------------
 
-    def declare(compute: Callable) -> Op:
-        changed = signature_of(compute).inputs[2:] if mutates is None else mutates
-        how = dict(mutates=changed, flops=flops, infer=infer, **facts)
-        declared: Op = op(name, elementwise=True, grad=None, **how)(compute)
-        return declared
+def update(
+    flops: float, changes: Sequence[str] = (), mp: bool = False, clip: str = "clip_gradient",
+    **facts: Any,
+) -> Callable[[Callable], Op]:  # fmt: skip
+    """Declare the op of a formula, and `mp_OP` if `mp`. changes, clip: see `Formula`; facts: as for
+    `Op`."""
+
+    def declare(function: Callable) -> Op:
+        formula = Formula(function, changes, clip)
+        name, doc = function.__name__, function.__doc__ or ""
+        how = dict(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
+        compute = _compute(formula.signature, formula.step, doc)
+        rule: Op = op(name, **how, grad=None, **facts)(compute)
+        if mp:
+            register(mixed(rule))
+        return rule
 
     return declare
 
 
-def scale_grad(
-    xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float, by: float = 1.0
-) -> Any:
-    """by * (clip(rescale * grad) + wd * weight), in as few passes as possible; a new array.
+def _compute(signature: Signature, bind: Callable[..., Step], doc: str) -> Callable:
+    """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step, with the
+    attributes in the order of the signature."""
 
-    On a GPU `by` and `wd` may be 0-d arrays, whose values the host does not know."""
-    if clip >= 0 or grad.dtype.itemsize < 4:  # float16 cannot hold every product by * rescale
-        step = xp.multiply(grad, rescale)
-        if clip >= 0:
-            xp.clip(step, -clip, clip, out=step)
-        if type(by) is not float or by != 1:
-            step *= by
-    else:
-        step = xp.multiply(grad, by * rescale)
-    if type(wd) is not float or wd:
-        step += weight * (by * wd)
-    return step
+    def apply(xp: Any, arrays: Sequence[Any], attrs: tuple[Any, ...], out: Any) -> Any:
+        out = xp.empty_like(arrays[0]) if out is None else out
+        step = bind(xp, out.dtype, attrs)
+        if xp is np and not out.ndim:
+            step(*(a.reshape(1) for a in (*arrays, out)))
+        else:
+            step(*arrays, out)
+        return out
 
-
-def decay_grad(xp: Any, grad: Any, rescale: float, clip: float, weight: Any, wd: float) -> Any:
-    """clip(rescale * grad + wd * weight), a new array."""
-    g = xp.multiply(grad, rescale)
-    if wd:
-        g += weight * wd
-    if clip >= 0:
-        xp.clip(g, -clip, clip, out=g)
-    return g
+    inputs, words = (", ".join(names) for names in (signature.inputs, signature.words))
+    space: dict[str, Any] = {"apply": apply}
+    exec(
+        f"def compute(xp, {inputs}, *, {words}, out=None):\n"
+        f"    return apply(xp, ({inputs}), ({words},), out)",
+        space,
+    )
+    compute = space["compute"]
+    compute.__kwdefaults__ = {**signature.defaults, "out": None}
+    compute.__annotations__ = signature.annotations
+    compute.__doc__, compute.bind = doc, bind
+    return compute
 
 
-def with_master(
-    rule: Op, xp: Any, weight: Any, grad: Any, *rest: Any, out: Any, **attrs: Any
-) -> Any:
-    """Apply `rule` to the float32 master copy, the last array; the weight is the rounded copy."""
-    *states, weight32 = rest
-    grad = grad.astype(weight32.dtype, copy="grad" in changed_by(rule))
-    rule.compute(xp, weight32, grad, *states, out=weight32, **attrs)
-    if out is None:
-        return weight32.astype(weight.dtype)
-    xp.copyto(out, weight32, casting="same_kind")
-    return out
+def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
+    """The update of parameters of that dtype by an op with these attributes, others at their
+    defaults."""
+    own = getattr(rule.compute, "bind", None)
+    if own is None:
+        return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
+    attrs = rule.defaults | attrs
+    return own(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
 
 
-def changed_by(rule: Op) -> list[str]:
-    """The names of the inputs that the rule mutates."""
-    return [rule.input_names[i] for i in rule.mutates]
+# -- mixed precision -------------------------------------------------------------------------------
 
 
 def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: Any) -> Op:
-    """Declare `mp_RULE`: the rule in mixed precision. at: position of `weight32` among the inputs,
-    if not last."""
+    """The op `mp_RULE`: the rule on the float32 master copy `weight32`, of which the weight is the
+    rounded copy. at: the position of `weight32` among the inputs, if not last."""
     own = signature_of(rule.compute)
     at = len(own.inputs) if at is None else at
     inputs = (*own.inputs[:at], "weight32", *own.inputs[at:])
 
-    @with_signature(
-        own._replace(inputs=inputs, n_required=len(inputs)),
-        f"`{rule.compute.__name__}` in mixed precision.",
-    )
-    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-        rest = arrays[:at] + arrays[at + 1 :]
-        return with_master(rule, xp, *rest, arrays[at], out=out, **attrs)
+    def bind_master(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
+        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(words, attrs)))
 
+        def step(weight: Any, grad: Any, *rest: Any) -> None:
+            *states, out = rest
+            weight32 = states.pop(at - 2)
+            on_master(weight32, grad.astype(weight32.dtype), *states, weight32)
+            xp.copyto(out, weight32, casting="same_kind")
+
+        return step
+
+    words = tuple([word for word in own.words if word != "out"])
+    compute = _compute(
+        own._replace(inputs=inputs, words=words), bind_master, f"`{rule.name}` in mixed precision."
+    )
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
-    changed = [*(name for name in changed_by(rule) if name != "grad"), "weight32"]
-    return update(rule.flops + 1, changed, name, infer, **facts)(compute)  # type: ignore[operator]
+    changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
+    return Op(
+        compute, name, infer=infer, mutates=[*changed, "weight32"], elementwise=True, grad=None,
+        flops=rule.flops + 1, **facts,  # type: ignore[operator]
+    )  # fmt: skip
+
+
+def register(rule: Op) -> Op:
+    """Enter an op into the registry."""
+    registry[rule.name] = rule
+    return rule
+
+
+@lru_cache(maxsize=256)
+def mixed_form(rule: Op) -> Op:
+    """The op in mixed precision, also of an op of which MXNet has no such form."""
+    return registry.get(f"mp_{rule.name}") or mixed(rule)
 
 
 # -- gradient descent ------------------------------------------------------------------------------
 
 
-@update(3)
-def sgd_update(
-    xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
-):  # fmt: skip
+@update(3, mp=True)
+def sgd_update(xp, w, g, *, lr, wd, lazy_update: bool = True):
     """w - lr * (g + wd * w)"""
-    step = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
-    return xp.subtract(weight, step, out=out)
+    return w - (lr * g + lr * wd * w)
 
 
-mp_sgd_update = mixed(sgd_update)
-
-
-@update(5)
-def sgd_mom_update(
-    xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
-):  # fmt: skip
+@update(5, mp=True)
+def sgd_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, lazy_update: bool = True):
     """mom = momentum * mom - lr * (g + wd * w), then w + mom. After Polyak (1964)."""
-    mom *= momentum
-    mom -= scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
-    return xp.add(weight, mom, out=out)
+    mom = momentum * mom - (lr * g + lr * wd * w)
+    return w + mom, mom
 
 
-mp_sgd_mom_update = mixed(sgd_mom_update)
-
-
-@update(7)
-def nag_mom_update(
-    xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
+@update(7, mp=True)
+def nag_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0):
     """With d = lr * (g + wd * w): mom = momentum * mom - d, then w + momentum * mom - d.
     After Nesterov (1983): the step looks ahead along the momentum.
 
     (MXNet 1.9 uses the new weight for the momentum's weight decay if the update is in place, else
     the old weight; here it is always the old weight.)"""
-    step = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=lr)
-    mom *= momentum
-    mom -= step
-    xp.subtract(mom * momentum, step, out=step)
-    return xp.add(weight, step, out=out)
-
-
-mp_nag_mom_update = mixed(nag_mom_update)
+    d = lr * g + lr * wd * w
+    mom = momentum * mom - d
+    return w + (momentum * mom - d), mom
 
 
 # -- sign methods ----------------------------------------------------------------------------------
 
 
 @update(3)
-def signsgd_update(
-    xp, weight, grad, *, lr: float, wd: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
+def signsgd_update(xp, w, grad, *, lr, wd):
     """(1 - lr * wd) * w - lr * sign(grad); rescaling and clipping do not change a sign.
     After Bernstein et al. (2018)."""
-    step = xp.sign(grad)
-    step *= lr
-    return xp.subtract(weight * (1 - lr * wd) if wd else weight, step, out=out)
+    return (1 - lr * wd) * w - lr * xp.sign(grad)
 
 
 @update(8)
-def signum_update(
-    xp, weight, grad, mom, *, lr: float, momentum: float = 0.0, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0, out=None,
-):  # fmt: skip
+def signum_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, wd_lh: float = 0.0):
     """mom = momentum * mom - (1 - momentum) * (g + wd * w), then (1 - lr * wd_lh) * w +
     lr * sign(mom): weight decay `wd` applies to the momentum, `wd_lh` to the weight directly."""
-    mom *= momentum
-    mom -= scale_grad(xp, grad, rescale_grad, clip_gradient, weight, wd, by=1 - momentum)
-    step = xp.sign(mom)
-    step *= lr
-    return xp.add(weight * (1 - lr * wd_lh) if wd_lh else weight, step, out=out)
+    mom = momentum * mom - ((1 - momentum) * g + (1 - momentum) * wd * w)
+    return (1 - lr * wd_lh) * w + lr * xp.sign(mom), mom

@@ -1,12 +1,12 @@
 """Optimizer updates with a learning rate per element, derived from the size of its gradients.
 
-Two ways of clipping and weight decay, as in MXNet:
+Two ways of clipping and weight decay, as in MXNet; the name in the formula says which:
 
     g = clip(rescale_grad * grad)                    decay is added to the step
     h = clip(rescale_grad * grad + wd * weight)      decay is part of the gradient
 
 As in `update`, an op returns the new weight (`out=weight` for in place) and changes its states in
-place; all arrays have the weight's spec. Divisions and roots are elementwise.
+place; all arrays have the weight's spec.
 
 >>> from d2lmini import nd
 >>> weight, grad, mean, var = nd.ones(2), nd.array([0.1, 20]), nd.zeros(2), nd.zeros(2)
@@ -23,49 +23,40 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Spec
-from d2lmini.ops.update import decay_grad, like_weight, like_weight32, mixed, scale_grad, update
-
-
-def over(number: Any, lr: Any) -> Any:
-    """number / lr, inf at a rate of 0. On a GPU `lr` may be an array."""
-    return number / lr if type(lr) is not float or lr else np.inf
-
-
-def average(xp, mean, beta, value):
-    """mean = beta * mean + (1 - beta) * value, in place. `value` is overwritten."""
-    mean *= beta
-    value *= 1 - beta
-    mean += value
+from d2lmini.ops.chunking import place
+from d2lmini.ops.core import Spec, op
+from d2lmini.ops.update import like_weight, like_weight32, mixed, register, update
+from d2lmini.ops.update_program import limit
 
 
 @update(12)
 def adam_update(
-    xp, weight, grad, mean, var, *, lr: float, beta1: float = 0.9, beta2: float = 0.999,
-    epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, lazy_update: bool = True, out=None,
+    xp, w, h, mean, var, *, lr, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+    lazy_update: bool = True,
 ):  # fmt: skip
     """mean = beta1 * mean + (1 - beta1) * h; var = beta2 * var + (1 - beta2) * h^2;
     w - lr * mean / (sqrt(var) + epsilon).
 
     After Kingma and Ba (2014); the `lr` that the optimizer passes includes the bias correction of
     mean and var."""
-    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
-    average(xp, var, beta2, g * g)
-    average(xp, mean, beta1, g)
-    return _step(xp, weight, mean, var, epsilon, lr, out)
-
-
-def _step(xp, weight, mean, var, epsilon, lr, out):
-    """weight - lr * mean / (sqrt(var) + epsilon)"""
-    step = xp.sqrt(var)
-    step += epsilon
-    xp.divide(mean, step, out=step)
-    step *= lr
-    return xp.subtract(weight, step, out=out)
+    mean = beta1 * mean + (1 - beta1) * h
+    var = beta2 * var + (1 - beta2) * h * h
+    return w - lr * (mean / (xp.sqrt(var) + epsilon)), mean, var
 
 
 # -- decoupled weight decay ------------------------------------------------------------------------
+
+
+@update(14)
+def _decoupled_adam_update(
+    xp, w, g, mean, var, *, lr, wd, rate: float, beta1: float = 0.9, beta2: float = 0.999,
+    epsilon: float = 1e-8,
+):  # fmt: skip
+    """Means as in `adam_update`, of g; w - lr * mean / (sqrt(var) + epsilon) - rate * wd * w.
+    After Loshchilov and Hutter (2017)."""
+    mean = beta1 * mean + (1 - beta1) * g
+    var = beta2 * var + (1 - beta2) * g * g
+    return (1 - rate * wd) * w - lr * (mean / (xp.sqrt(var) + epsilon)), mean, var
 
 
 def _adamw(weight: Spec, grad: Spec, mean: Spec, var: Spec, *rest: Spec, **_attrs) -> Spec:
@@ -77,23 +68,12 @@ def _adamw(weight: Spec, grad: Spec, mean: Spec, var: Spec, *rest: Spec, **_attr
     return weight
 
 
-@update(14)
-def _decoupled_adam_update(
-    xp, weight, grad, mean, var, *, lr: float, rate: float, beta1: float = 0.9,
-    beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
-    """Means as in `adam_update`, of g; w - lr * mean / (sqrt(var) + epsilon) - rate * wd * w.
-    After Loshchilov and Hutter (2017)."""
-    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
-    average(xp, var, beta2, g * g)
-    average(xp, mean, beta1, g)
-    return _step(xp, weight * (1 - rate * wd) if wd else weight, mean, var, epsilon, lr, out)
+_ADAMW: dict[str, Any] = dict(infer=_adamw, same_shape=False, in_mxnet=True)
 
 
-@update(
-    14, ["grad", "mean", "var"], "_adamw_update", _adamw, same_shape=False, in_mxnet=True,
-    auxiliary=("mean", "var"),
+@op(
+    "_adamw_update", mutates=["grad", "mean", "var"], elementwise=True, flops=14, grad=None,
+    auxiliary=("mean", "var"), **_ADAMW,
 )  # fmt: skip
 def adamw_update(
     xp, weight, grad, mean, var, rescale_grad, *, lr: float, eta: float, beta1: float = 0.9,
@@ -105,207 +85,123 @@ def adamw_update(
     `rescale_grad` is an array of one element, so the loss scale need not be computed yet; where it
     is 0, infinite or nan nothing is updated. As in MXNet, g overwrites grad (without a master
     copy)."""
-    scale = rescale_grad.reshape(-1)[0]
-    how: dict[str, Any] = dict(
-        lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd
-    )
-    if xp is not np:
-        # The host does not know the scale: apply the step, then undo it if the scale is invalid.
-        before = weight.copy(), grad.copy(), mean.copy(), var.copy()
-        scale = scale.astype(grad.dtype)
-        xp.copyto(grad, scale_grad(xp, grad, scale, clip_gradient, weight, 0.0))
-        y = _decoupled_adam_update.compute(xp, weight, grad, mean, var, out=out, **how)
-        for now, then in zip((y, grad, mean, var), before, strict=True):
-            xp.copyto(now, then, where=~xp.isfinite(scale) | (scale == 0))
-        return y
-    if not (xp.isfinite(scale) and scale):
-        if out is None:
-            return weight.copy()
-        xp.copyto(out, weight)
-        return out
-    xp.copyto(grad, scale_grad(xp, grad, float(scale), clip_gradient, weight, 0.0))
-    return _decoupled_adam_update.compute(xp, weight, grad, mean, var, out=out, **how)
+    scale = rescale_grad.reshape(-1)[0].astype(grad.dtype)
+    invalid = ~xp.isfinite(scale) | (scale == 0)
+    if xp is np and invalid:
+        return place(xp, weight, weight.dtype, out, copy=True)
+    arrays = weight, grad, mean, var
+    # The host knows no scale of a GPU: an update with an invalid scale is undone.
+    before = () if xp is np else [array.copy() for array in arrays]
+    xp.copyto(grad, limit(xp, grad * scale, clip_gradient))
+    y = _decoupled_adam_update.compute(
+        xp, *arrays, lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd,
+        out=out,
+    )  # fmt: skip
+    for now, then in zip((y, grad, mean, var), before):
+        xp.copyto(now, then, where=invalid)
+    return y
 
 
-mp_adamw_update = mixed(adamw_update, _adamw, at=4, same_shape=False, in_mxnet=True)
+register(mixed(adamw_update, at=4, **_ADAMW))
 
 
 # -- sums and means of squares ---------------------------------------------------------------------
 
 
 @update(9)
-def _adagrad_update(
-    xp, weight, grad, history, *, lr: float, epsilon: float = 1e-7, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
+def _adagrad_update(xp, w, g, history, *, lr, wd, epsilon: float = 1e-7):
     """history += g^2; w - lr * (g / sqrt(history + epsilon) + wd * w).
     After Duchi et al. (2011)."""
-    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
-    history += g * g
-    size = history + epsilon
-    xp.sqrt(size, out=size)
-    g /= size
-    if wd:
-        g += weight * wd
-    g *= lr
-    return xp.subtract(weight, g, out=out)
+    history = history + g * g
+    return w - (lr * g / xp.sqrt(history + epsilon) + lr * wd * w), history
 
 
 @update(11)
 def rmsprop_update(
-    xp, weight, grad, n, *, lr: float, gamma1: float = 0.95, epsilon: float = 1e-8,
-    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
-    clip_weights: float = -1.0, out=None,
-):  # fmt: skip
+    xp, w, h, n, *, lr, gamma1: float = 0.95, epsilon: float = 1e-8, clip_weights: float = -1.0
+):
     """n = gamma1 * n + (1 - gamma1) * h^2; w - lr * h / sqrt(n + epsilon), clipped to
     [-clip_weights, clip_weights] where that is >= 0. After Tieleman and Hinton (2012)."""
-    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
-    average(xp, n, gamma1, g * g)
-    size = n + epsilon
-    xp.sqrt(size, out=size)
-    g /= size
-    g *= lr
-    return _clamp(xp, xp.subtract(weight, g, out=out), clip_weights)
+    n = gamma1 * n + (1 - gamma1) * h * h
+    return limit(xp, w - lr * h / xp.sqrt(n + epsilon), clip_weights), n
 
 
 @update(17)
 def rmspropalex_update(
-    xp, weight, grad, n, g, delta, *, lr: float, gamma1: float = 0.95, gamma2: float = 0.9,
-    epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0,
-    clip_gradient: float = -1.0, clip_weights: float = -1.0, out=None,
+    xp, w, h, n, g, delta, *, lr, gamma1: float = 0.95, gamma2: float = 0.9,
+    epsilon: float = 1e-8, clip_weights: float = -1.0,
 ):  # fmt: skip
     """n and g are running means (gamma1) of h^2 and h; delta = gamma2 * delta -
     lr * h / sqrt(n - g^2 + epsilon), then w + delta. After Graves (2013)."""
-    h = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
-    average(xp, n, gamma1, h * h)
-    average(xp, g, gamma1, h.copy())
-    size = g * g
-    xp.subtract(n, size, out=size)
-    size += epsilon
-    xp.sqrt(size, out=size)
-    h /= size
-    h *= lr
-    delta *= gamma2
-    delta -= h
-    return _clamp(xp, xp.add(weight, delta, out=out), clip_weights)
+    n = gamma1 * n + (1 - gamma1) * h * h
+    g = gamma1 * g + (1 - gamma1) * h
+    delta = gamma2 * delta - lr * h / xp.sqrt(n - g * g + epsilon)
+    return limit(xp, w + delta, clip_weights), n, g, delta
 
 
-def _clamp(xp, weight, bound):
-    """Clip to [-bound, bound], in place."""
-    return weight if bound < 0 else xp.clip(weight, -bound, bound, out=weight)
-
-
-@update(16, mutates=["grad", "acc_g", "acc_delta"])
+@update(16, changes=["grad", "acc_g", "acc_delta"])
 def _adadelta_update(
-    xp, weight, grad, acc_g, acc_delta, *, rho: float = 0.9, epsilon: float = 1e-5,
-    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+    xp, w, grad, acc_g, acc_delta, *, wd, rescale_grad, clip_gradient, rho: float = 0.9,
+    epsilon: float = 1e-5,
 ):  # fmt: skip
     """acc_g is the running mean (rho) of g^2; d = g * sqrt((acc_delta + epsilon) / (acc_g +
     epsilon)); acc_delta the running mean of d^2; w - d - wd * w. After Zeiler (2012).
 
     The gradient itself becomes rescale_grad * grad, as in MXNet's AdaDelta."""
-    if rescale_grad != 1:
-        grad *= rescale_grad
-    d = scale_grad(xp, grad, 1.0, clip_gradient, weight, 0.0)
-    average(xp, acc_g, rho, d * d)
-    ratio = acc_delta + epsilon
-    ratio /= acc_g + epsilon
-    xp.sqrt(ratio, out=ratio)
-    d *= ratio
-    average(xp, acc_delta, rho, xp.multiply(d, d, out=ratio))
-    if wd:
-        d += weight * wd
-    return xp.subtract(weight, d, out=out)
+    grad = rescale_grad * grad
+    g = limit(xp, grad, clip_gradient)
+    acc_g = rho * acc_g + (1 - rho) * g * g
+    d = g * xp.sqrt((acc_delta + epsilon) / (acc_g + epsilon))
+    acc_delta = rho * acc_delta + (1 - rho) * d * d
+    return w - (d + wd * w), grad, acc_g, acc_delta
 
 
 # -- variants of Adam ------------------------------------------------------------------------------
 
 
 @update(11)
-def _adamax_update(
-    xp, weight, grad, mean, largest, *, lr: float, beta1: float = 0.9, beta2: float = 0.999,
-    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
+def _adamax_update(xp, w, h, mean, largest, *, lr, beta1: float = 0.9, beta2: float = 0.999):
     """mean as in `adam_update`; largest = max(beta2 * largest, |h|); w - lr * mean / largest."""
-    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
-    largest *= beta2
-    xp.maximum(largest, xp.abs(g), out=largest)
-    average(xp, mean, beta1, g)
-    xp.divide(mean, largest, out=g)
-    g *= lr
-    return xp.subtract(weight, g, out=out)
+    mean = beta1 * mean + (1 - beta1) * h
+    largest = xp.maximum(beta2 * largest, xp.abs(h))
+    return w - lr * (mean / largest), mean, largest
 
 
 @update(17)
 def _nadam_update(
-    xp, weight, grad, mean, var, *, lr: float, ahead: float, along: float, correction: float = 1.0,
-    beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+    xp, w, h, mean, var, *, lr, ahead: float, along: float, correction: float = 1.0,
+    beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
 ):  # fmt: skip
     """Means as in `adam_update`; w - lr * (ahead * h + along * mean) / (sqrt(var / correction) +
     epsilon). After Dozat (2016); the optimizer computes the three factors from its schedule."""
-    g = decay_grad(xp, grad, rescale_grad, clip_gradient, weight, wd)
-    average(xp, var, beta2, g * g)
-    average(xp, mean, beta1, g.copy())
-    g *= ahead
-    g += mean * along
-    size = var / correction
-    xp.sqrt(size, out=size)
-    size += epsilon
-    g /= size
-    g *= lr
-    return xp.subtract(weight, g, out=out)
+    mean = beta1 * mean + (1 - beta1) * h
+    var = beta2 * var + (1 - beta2) * h * h
+    step = lr * ahead * h + lr * along * mean
+    return w - step / (xp.sqrt(var / correction) + epsilon), mean, var
 
 
-@update(20)
+@update(20, clip="clip_grad")
 def ftml_update(
-    xp, weight, grad, d, v, z, *, lr: float, t: int, beta1: float = 0.6, beta2: float = 0.999,
-    epsilon: float = 1e-8, wd: float = 0.0, rescale_grad: float = 1.0, clip_grad: float = -1.0,
-    out=None,
+    xp, w, h, d, v, z, *, lr, t: int, beta1: float = 0.6, beta2: float = 0.999,
+    epsilon: float = 1e-8,
 ):  # fmt: skip
     """In step t: v as `var` in `adam_update`; e = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) +
     epsilon); z = beta1 * z + (1 - beta1) * h - (e - beta1 * d) * w; d = e; the new weight is
     -z / d. After Zheng and Kwok (2017), "follow the moving leader"."""
-    g = decay_grad(xp, grad, rescale_grad, clip_grad, weight, wd)
-    average(xp, v, beta2, g * g)
-    size = v / (1 - beta2**t)
-    xp.sqrt(size, out=size)
-    size += epsilon
-    size *= over(1 - beta1**t, lr)
-    d *= -beta1
-    d += size
-    d *= weight
-    average(xp, z, beta1, g)
-    z -= d
-    xp.copyto(d, size)
-    xp.divide(z, d, out=size)
-    return xp.negative(size, out=out)
+    v = beta2 * v + (1 - beta2) * h * h
+    e = (1 - beta1**t) / lr * (xp.sqrt(v / (1 - beta2**t)) + epsilon)
+    z = beta1 * z + (1 - beta1) * h - (e - beta1 * d) * w
+    return -(z / e), e, v, z
 
 
 @update(20)
-def ftrl_update(
-    xp, weight, grad, z, n, *, lr: float, lamda1: float = 0.01, beta: float = 1.0,
-    wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
-):  # fmt: skip
+def ftrl_update(xp, w, g, z, n, *, lr, wd, lamda1: float = 0.01, beta: float = 1.0):
     """z += g - (sqrt(n + g^2) - sqrt(n)) / lr * w; n += g^2; the new weight is 0 where
     |z| <= lamda1, else (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
     After McMahan et al. (2013), "follow the regularized leader"."""
-    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
     before = xp.sqrt(n)
-    z += g
-    g *= g
-    n += g
+    n = n + g * g
     root = xp.sqrt(n)
-    xp.subtract(root, before, out=before)
-    before *= over(1, lr)
-    before *= weight
-    z -= before
-    root += beta
-    root *= over(1, lr)
-    root += wd
-    shrunk = xp.abs(z, out=g)
-    shrunk -= lamda1
-    xp.maximum(shrunk, 0, out=shrunk)
-    shrunk *= xp.sign(z)
-    shrunk /= root
-    return xp.negative(shrunk, out=out)
+    z = z + g - (root - before) / lr * w
+    shrunk = xp.maximum(xp.abs(z) - lamda1, 0)
+    return -(shrunk * xp.sign(z) / ((beta + root) / lr + wd)), z, n

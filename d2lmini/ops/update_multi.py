@@ -30,35 +30,25 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.core import Op, Spec, op
+from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
-from d2lmini.ops.update import (
-    like_weight32,
-    mp_sgd_mom_update,
-    mp_sgd_update,
-    sgd_mom_update,
-    sgd_update,
-    with_master,
-)
+from d2lmini.ops.update import Step, bind
 
 #: Elements of a block: all arrays of a step and its temporaries stay in the L2 cache.
 BLOCK = 1 << 16
 
 
 class UpdateStep(NamedTuple):
-    """One parameter's update: the op (elementwise, changing its states in place) and attributes.
-
-    mixed: the op runs in float32 on a master copy, which follows the op's own inputs."""
+    """One parameter's update: the op (elementwise, changing its states in place) and attributes."""
 
     op: Op
     attrs: dict[str, Any]
-    mixed: bool = False
 
     @property
     def width(self) -> int:
         """Number of arrays that the step takes."""
-        return len(self.op.input_names) + self.mixed
+        return len(self.op.input_names)
 
 
 def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
@@ -107,22 +97,29 @@ def run(
     if xp is not np:
         run.kernels[kind_of(xp)](xp, steps, groups, outs)
         return
-    flat = [[a.reshape(-1) for a in arrays] for arrays in groups]
-    places = [out.reshape(-1) for out in outs]
+    updates: list[Step] = []
+    for i, step in enumerate(steps):
+        dtype = outs[i].dtype
+        if i and step == steps[i - 1] and dtype == outs[i - 1].dtype:
+            updates.append(updates[-1])
+        else:
+            updates.append(bind(step.op, xp, dtype, step.attrs))
 
     def body(i: int, begin: int, end: int) -> None:
+        arrays = (*groups[i], outs[i])
+        if end - begin == outs[i].size <= BLOCK and outs[i].ndim:
+            updates[i](*arrays)
+            return
+        flat = [a.reshape(-1) for a in arrays]
         for at in range(begin, end, BLOCK):
-            part = slice(at, min(at + BLOCK, end))
-            take_step(np, steps[i], [a[part] for a in flat[i]], places[i][part])
+            updates[i](*[a[at : min(at + BLOCK, end)] for a in flat])
 
-    over_pieces(places, body)
+    over_pieces(outs, body)
 
 
 def take_step(xp: Any, step: UpdateStep, arrays: Sequence[Any], out: Any) -> None:
-    if step.mixed:
-        with_master(step.op, xp, *arrays, out=out, **step.attrs)
-    else:
-        step.op.compute(xp, *arrays, out=out, **step.attrs)
+    """Run one step."""
+    bind(step.op, xp, out.dtype, step.attrs)(*arrays, out)
 
 
 def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
@@ -139,12 +136,11 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
-    """Weights, what the ops of the steps change, and master copies."""
+    """Weights, and what the ops of the steps change."""
     positions, at = [], 0
     for step in attrs["steps"]:
-        positions += [at, *(at + i for i in step.op.mutates if i != 1 or not step.mixed)]
+        positions += [at, *(at + i for i in step.op.mutates)]
         at += step.width
-        positions += [at - 1] if step.mixed else []
     return positions
 
 
@@ -158,7 +154,7 @@ def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tup
             "with other settings, as momentum or multi_precision; make a new Trainer to change them"
         )
     for step, specs in zip(steps, groups_of(steps, data)):
-        like_weight32(*specs) if step.mixed else step.op.infer(*specs)
+        step.op.infer(*specs)
     return ()
 
 
@@ -211,7 +207,7 @@ def _declare(rule: Op) -> None:
         f"preloaded_multi_{rule.name}", infer=_infer(rule),
         outputs=lambda *, num_weights, **_: num_weights,
         mutates=_states(width) if width > 2 else (), elementwise=True, flops=rule.flops, grad=None,
-        counted_inputs=names, symbolic=rule is not sgd_mom_update, free_dtypes=("data",),
+        counted_inputs=names, symbolic=rule.name != "sgd_mom_update", free_dtypes=("data",),
     )  # fmt: skip
     @with_signature(
         signature, f"`{rule.name}` of ({', '.join(own.inputs)}) ..., lrs, wds; the new weights."
@@ -229,8 +225,8 @@ def _declare(rule: Op) -> None:
         return outs
 
 
-for _rule in (sgd_update, sgd_mom_update, mp_sgd_update, mp_sgd_mom_update):
-    _declare(_rule)
+for _name in ("sgd_update", "sgd_mom_update", "mp_sgd_update", "mp_sgd_mom_update"):
+    _declare(registry[_name])
 
 
 def _one_factor(factor: Spec, *data: Spec) -> tuple:

@@ -27,33 +27,24 @@ from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import Spec, op
 from d2lmini.ops.signature import signature_of, with_signature
-from d2lmini.ops.update import like_weight32, mixed, scale_grad, update
-from d2lmini.ops.update_adaptive import average
+from d2lmini.ops.update import like_weight32, mixed, register, update
 
 # -- LAMB ------------------------------------------------------------------------------------------
 
 
 @update(15, always_written=("wd",))
 def lamb_update_phase1(
-    xp, weight, grad, mean, var, *, t: int, beta1: float = 0.9, beta2: float = 0.999,
-    epsilon: float = 1e-6, bias_correction: bool = True, wd: float = 0.0,
-    rescale_grad: float = 1.0, clip_gradient: float = -1.0, out=None,
+    xp, w, g, mean, var, *, wd, t: int, beta1: float = 0.9, beta2: float = 0.999,
+    epsilon: float = 1e-6, bias_correction: bool = True,
 ):  # fmt: skip
     """The direction of step t: mean / (sqrt(var) + epsilon) + wd * weight, with running means of
     the clipped gradient and its square, with bias correction if bias_correction.
     After You et al. (2019)."""
-    g = scale_grad(xp, grad, rescale_grad, clip_gradient, weight, 0.0)
-    average(xp, var, beta2, g * g)
-    average(xp, mean, beta1, g)
-    size = var / (1 - beta2**t) if bias_correction else var.copy()
-    xp.sqrt(size, out=size)
-    size += epsilon
+    m = mean = beta1 * mean + (1 - beta1) * g
+    v = var = beta2 * var + (1 - beta2) * g * g
     if bias_correction:
-        size *= 1 - beta1**t
-    out = xp.divide(mean, size, out=out)
-    if wd:
-        out += weight * wd
-    return out
+        m, v = mean / (1 - beta1**t), var / (1 - beta2**t)
+    return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
 
 
 def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = None, **_attrs):
@@ -66,7 +57,7 @@ def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = N
     return weight
 
 
-@update(2, mutates=(), infer=_phase2, same_shape=False)
+@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
 def lamb_update_phase2(
     xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
     out=None,
@@ -87,8 +78,9 @@ def _phase1_wide(weight: Spec, *others: Spec, **attrs) -> Spec:
 _phase1 = signature_of(lamb_update_phase1.compute)
 
 
-@update(
-    16, ["mean", "var"], "mp_lamb_update_phase1", _phase1_wide, always_written=("wd",)
+@op(
+    "mp_lamb_update_phase1", mutates=["mean", "var"], infer=_phase1_wide, elementwise=True,
+    flops=16, grad=None, always_written=("wd",),
 )  # fmt: skip
 @with_signature(_phase1._replace(inputs=(*_phase1.inputs, "weight32"), n_required=5))
 def _(xp, weight, grad, mean, var, weight32, **attrs):
@@ -97,7 +89,7 @@ def _(xp, weight, grad, mean, var, weight32, **attrs):
     return lamb_update_phase1.compute(xp, weight32, grad, mean, var, **attrs)
 
 
-mp_lamb_update_phase2 = mixed(lamb_update_phase2, _phase2, same_shape=False)
+register(mixed(lamb_update_phase2, _phase2, same_shape=False))
 
 
 # -- LARS ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Norms and moments: reductions of squares and absolute values.
+"""Norms, moments, and sums that skip nan: reductions of what is computed first.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[3, 4], [0, 0]])
@@ -21,15 +21,20 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, DType, Spec, op
 from d2lmini.ops.reduce import (
     kept_shape,
     mean,
+    nan_to,
+    prod_,
+    reads_all,
     reduce_into,
     reduced_axes,
     reduced_shape,
     reshape_to,
     spread,
+    sum_,
 )
 
 # -- norm ------------------------------------------------------------------------------------------
@@ -45,7 +50,7 @@ def _infer_norm(
 
 
 @op(
-    infer=_infer_norm, flops=lambda data, **_: 2 * data.size, whole=True,
+    infer=_infer_norm, flops=lambda data, **_: 2 * data.size,
     output_dtypes=lambda attrs, data, n: [attrs["out_dtype"] or data],
 )  # fmt: skip
 def norm(
@@ -136,3 +141,18 @@ def _(g, data, shape, *, axes):
     of_mean = spread(g[0] / count, kept=kept, shape=shape)
     center = mean(data, axis=gone, keepdims=True)
     return of_mean + reshape_to(g[1] * (2 / count), kept) * (data - center)
+
+
+# -- without nan -----------------------------------------------------------------------------------
+
+
+@composed(flops=reads_all)
+def nansum(data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False):
+    """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
+    return sum_(nan_to(data, value=0.0), axis=axis, keepdims=keepdims, exclude=exclude)
+
+
+@composed(flops=reads_all)
+def nanprod(data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False):
+    """Product over `axis` of the elements that are not nan. The gradient at a nan is 0."""
+    return prod_(nan_to(data, value=1.0), axis=axis, keepdims=keepdims, exclude=exclude)

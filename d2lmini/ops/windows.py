@@ -3,7 +3,8 @@
 >>> geometry((5, 5), kernel=(3, 3), stride=(2, 2), dilate=(), pad=(1, 1)).out
 (3, 3)
 
-Convolution (`conv_algorithms.py`), `im2col` (`im2col.py`) and pooling use it.
+Convolution (`conv.py`), `im2col` (`im2col.py`) and pooling (`pool.py`) use it, for images
+(N, C, W), (N, C, H, W) or (N, C, D, H, W).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.chunking import copy
-from d2lmini.ops.core import Shape
+from d2lmini.ops.core import Shape, Spec
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class Geometry(NamedTuple):
@@ -51,17 +54,63 @@ class Geometry(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def geometry(size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Geometry:
-    """The windows of this kernel on an image of this size; MXNetError when none fits."""
+def geometry(
+    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, round_up: bool = False
+) -> Geometry:
+    """The windows of this kernel on an image of this size; MXNetError when none fits. round_up: the
+    last window may extend past the end."""
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
-    extents = [d * (k - 1) + 1 for k, d in zip(kernel, dilate)]
-    out = tuple((n + 2 * p - e) // s + 1 for n, p, e, s in zip(size, pad, extents, stride))
-    if min(out, default=1) < 1:
+    extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilate))
+    spans = [n + 2 * p - e for n, p, e in zip(size, pad, extents)]
+    if min(spans, default=0) < 0:
         raise MXNetError(
             f"the kernel exceeds the input: kernel {kernel} with dilate {dilate} covers "
-            f"{tuple(extents)}, the input is {size} and pad {pad}"
+            f"{extents}, the input is {size} and pad {pad}"
         )
+    out = tuple((-(-n // s) if round_up else n // s) + 1 for n, s in zip(spans, stride))
     return Geometry(size, kernel, stride, dilate, pad, out)
+
+
+@lru_cache(maxsize=1024)
+def transposed_geometry(
+    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape,
+    target_shape: Shape,
+) -> Geometry:  # fmt: skip
+    """The windows of which `size` fit on the output of a transposed convolution; MXNetError if
+    impossible."""
+    stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
+    spread = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(size, kernel, stride, dilate)]
+    if any(target_shape):
+        if len(target_shape) != len(kernel) or any(f < t for f, t in zip(spread, target_shape)):
+            raise MXNetError(f"target_shape={target_shape} must be at most {tuple(spread)}")
+        excess = [f - t for f, t in zip(spread, target_shape)]
+        if any(e % 2 >= s for e, s in zip(excess, stride)):
+            raise MXNetError(
+                f"target_shape={target_shape} cannot be met by the same pad on both ends"
+            )
+        pad = tuple((e + 1) // 2 for e in excess)
+        return Geometry(target_shape, kernel, stride, dilate, pad, size)
+    adj = adj or (0,) * len(kernel)
+    if len(adj) != len(kernel) or any(not 0 <= a < s for a, s in zip(adj, stride)):
+        raise MXNetError(f"adj={adj} must lie in [0, stride) for stride={stride}")
+    image = tuple(f - 2 * p + a for f, p, a in zip(spread, pad, adj))
+    if min(image) < 1:
+        raise MXNetError(f"pad={pad} leaves nothing of the output {tuple(spread)}")
+    return Geometry(image, kernel, stride, dilate, pad, size)
+
+
+def check_layout(layout: str | None, ndim: int, data: Spec) -> None:
+    """Check for a channel-first layout and the matching number of axes."""
+    if layout not in (None, "None", LAYOUTS[ndim]):
+        raise MXNetError(
+            f"layout={layout!r} is not supported for a kernel of {ndim} axes, only "
+            f"{LAYOUTS[ndim]!r}; move the axes with .transpose()"
+        )
+    if len(data.shape) != ndim + 2:
+        raise MXNetError(
+            f"a kernel of {ndim} axes needs data {LAYOUTS[ndim]} of {ndim + 2} axes, got "
+            f"{data.shape}"
+        )
 
 
 def full_lists(kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> tuple[Shape, ...]:

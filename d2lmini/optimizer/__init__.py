@@ -10,12 +10,11 @@
 [0.5 0. ]
 <NDArray 2 @cpu(0)>
 
-optimizer  the base class: names, learning rates, weight decay, counts of updates
-fused      base class of elementwise optimizers: one engine task for all parameters
-sgd        SGD, NAG, Signum
-adaptive   AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
-layerwise  LAMB, LARS: learning rates scaled by norms of whole parameters
-updater    Updater: an optimizer with the states of its weights, and their files
+optimizer    the base class: names, learning rates, weight decay, counts of updates
+fused        base class of elementwise optimizers: one engine task for all parameters
+elementwise  SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
+layerwise    LAMB, LARS: learning rates scaled by norms of whole parameters
+updater      Updater: an optimizer with the states of its weights, and their files
 """
 
 from __future__ import annotations
@@ -26,18 +25,9 @@ from d2lmini.base import missing_attribute
 from d2lmini.optimizer.optimizer import Optimizer, Test, create, register
 
 from d2lmini.optimizer.fused import Fused  # isort: skip
-from d2lmini.optimizer.sgd import NAG, SGD, Signum, ccSGD  # isort: skip
-from d2lmini.optimizer.adaptive import (  # isort: skip
-    FTML,
-    AdaDelta,
-    AdaGrad,
-    Adam,
-    Adamax,
-    AdamW,
-    Ftrl,
-    Nadam,
-    RMSProp,
-)
+from d2lmini.optimizer.elementwise import (  # isort: skip
+    FTML, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, AdamW, Ftrl, Nadam, RMSProp, Signum, ccSGD,
+)  # fmt: skip
 from d2lmini.optimizer.layerwise import LAMB, LARS  # isort: skip
 from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 

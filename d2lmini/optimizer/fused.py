@@ -1,9 +1,9 @@
 """Elementwise optimizers: one engine task updates all parameters.
 
-A subclass defines in `step` the op that updates a parameter; the state holds the op's other inputs.
-`update` takes one parameter, as MXNet's optimizers do, or lists of parameters. A list becomes a
-single `_fused_update`, which splits the work into pieces for all cores, and into blocks that fit in
-the cache.
+A subclass names the op that updates a parameter, or defines `step`; the state holds the op's other
+inputs. `update` takes one parameter, as MXNet's optimizers do, or lists of parameters. A list
+becomes a single `_fused_update`, which splits the work into pieces for all cores, and into blocks
+that fit in the cache.
 
 Mixed precision needs no other code: the same op runs on the float32 copy.
 
@@ -19,21 +19,22 @@ Mixed precision needs no other code: the same op runs on the float32 copy.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Op, invoke, registry
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.update_multi import UpdateStep
-from d2lmini.optimizer.optimizer import Optimizer, zeros_like
+from d2lmini.optimizer.optimizer import Declared, zeros_like
 
 _UPDATE = registry["_fused_update"]
 
 
-class Fused(Optimizer):
+class Fused(Declared):
     """Base class: updates each parameter by one op, all parameters in one task."""
 
-    #: Number of zero arrays in the initial state; 0 means None, 1 means an NDArray.
-    n_states = 0
+    #: The op. Its hyper-parameters are the optimizer's attributes of the same names.
+    rule: ClassVar[Any] = None
     #: The op's name for the bound of gradients.
     clip_name = "clip_gradient"
     #: True if the formula divides by the learning rate; a rate of 0 then skips the step.
@@ -42,7 +43,22 @@ class Fused(Optimizer):
     def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
         """The op and its attributes for this parameter's next update, without those common to all
         ops: wd, rescale_grad, clip_gradient."""
-        raise NotImplementedError(f"{type(self).__name__} has no step(index, lr, wd)")
+        if self.rule is None:
+            raise NotImplementedError(f"{type(self).__name__} has no step(index, lr, wd)")
+        own = vars(self)
+        attrs = {name: own[name] for name in self.rule.attr_names if own.get(name) is not None}
+        if "lr" in self.rule.attr_set:
+            attrs["lr"] = self.rate(index, lr)
+        return self.rule, attrs
+
+    def rate(self, index: Any, lr: float) -> float:
+        """The op's learning rate for this parameter's next update."""
+        return lr
+
+    @property
+    def n_states(self) -> int:
+        """Number of zero arrays in the initial state; 0 means None, 1 means an NDArray."""
+        return 0 if self.rule is None else len(self.rule.input_names) - 2
 
     @property
     def takes_lists(self) -> bool:
@@ -54,9 +70,8 @@ class Fused(Optimizer):
         )
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        if self.n_states < 2:
-            return zeros_like(weight) if self.n_states else None
-        return tuple(zeros_like(weight) for _ in range(self.n_states))
+        zeros = tuple(zeros_like(weight) for _ in range(self.n_states))
+        return zeros if len(zeros) > 1 else zeros[0] if zeros else None
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update one weight, or a list of weights with lists of the other arguments."""
@@ -74,25 +89,20 @@ class Fused(Optimizer):
             index, weight, grad, state = [index], [weight], [grad], [state]
         self._update_count(index)
         lrs, wds = self._get_lrs(index), self._get_wds(index)
-        rescale = float(self.rescale_grad)
-        clip = float(self.clip_gradient) if self.clip_gradient else -1.0
+        shared = self._shared(self.clip_name)
         steps: list[UpdateStep] = []
         data: list[NDArray] = []
         for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
             if not lr and self.divides_by_rate:
                 continue
             op, attrs = self.step(i, lr, wd)
-            attrs["wd"] = wd
-            attrs["rescale_grad"] = rescale
-            attrs[self.clip_name] = clip
             data += (w, g)
             if mixed and self._is_mixed(w):
-                steps.append(UpdateStep(op, attrs, True))
-                master, inner = self._split(s)
+                op, (master, inner) = mixed_form(op), self._split(s)
                 data += (*self._inputs(inner), master)
             else:
-                steps.append(UpdateStep(op, attrs))
                 data += self._inputs(s)
+            steps.append(UpdateStep(op, {**attrs, "wd": wd, **shared}))
         if data:
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)
 

@@ -12,17 +12,14 @@ The norms stay on the device, so no update waits. See `ops/update_norms.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from d2lmini.ndarray import NDArray, array
 from d2lmini.ops.core import invoke, registry
-from d2lmini.ops.update import sgd_mom_update
-from d2lmini.optimizer.adaptive import Means
+from d2lmini.optimizer.elementwise import Means, Momentum
 from d2lmini.optimizer.optimizer import register, zeros_like
-from d2lmini.optimizer.sgd import _StateWithMasterLast
-from d2lmini.signatures import with_parameters_of
 
 
 def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
@@ -35,15 +32,10 @@ class LAMB(Means):
     """Adam's direction, scaled to the norm of the weight times lr: `lamb_update_phase1`, norms,
     `lamb_update_phase2`. lower_bound, upper_bound: clip the norm of the weight."""
 
-    @with_parameters_of(Means.__init__)
-    def __init__(
-        self, *, epsilon: float = 1e-6, lower_bound: float | None = None,
-        upper_bound: float | None = None, bias_correction: bool = True, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(epsilon=epsilon, **kwargs)
-        self.lower_bound = lower_bound
-        self.upper_bound = upper_bound
-        self.bias_correction = bias_correction
+    epsilon: float = 1e-6
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    bias_correction: bool = True
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
         return zeros_like(weight), zeros_like(weight)
@@ -54,8 +46,7 @@ class LAMB(Means):
             "lamb_update_phase1", weight, grad, *state, t=self._index_update_count[index],
             beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon,
             bias_correction=self.bias_correction, wd=self._get_wd(index),
-            rescale_grad=float(self.rescale_grad),
-            clip_gradient=float(self.clip_gradient) if self.clip_gradient else -1.0,
+            **self._shared(),
         )  # fmt: skip
         _call(
             "lamb_update_phase2", weight, direction, weight.norm(), direction.norm(),
@@ -65,32 +56,19 @@ class LAMB(Means):
 
 
 @register
-class LARS(_StateWithMasterLast):
+class LARS(Momentum):
     """SGD with the rate lr * eta * |weight| / (|grad| + wd * |weight| + eps).
 
     Parameters whose names end in gamma, beta or bias use the rate lr. momentum_correction: scale
     the momentum when lr changes. Updates lists at once, as SGD does: sums of squares, rates,
     step."""
 
-    with_momentum = sgd_mom_update
-    takes_lists = True  # type: ignore[assignment]
+    last_lr = cur_lr = cast("float | None", None)
 
-    def __init__(
-        self,
-        momentum: float = 0.0,
-        lazy_update: bool = True,
-        eta: float = 0.001,
-        eps: float = 0,
-        momentum_correction: bool = True,
-        **kwargs: Any,
-    ):
-        super().__init__(momentum, **kwargs)
-        self.momentum_correction = momentum_correction
-        self.lazy_update = lazy_update
-        self.eta = eta
-        self.eps = eps
-        self.last_lr: float | None = None
-        self.cur_lr: float | None = None
+    lazy_update: bool = True
+    eta: float = 0.001
+    eps: float = 0
+    momentum_correction: bool = True
 
     def _get_lrs(self, indices: Any) -> list[float]:
         self.last_lr = self.cur_lr
@@ -128,11 +106,7 @@ class LARS(_StateWithMasterLast):
         plain = [float(self.idx2name.get(i, "").endswith(ends)) for i in index]
         if any(plain):
             scaled = _call("where", array(plain, ctx=ctx), rates, scaled)
-        attrs: dict[str, Any] = {
-            "rescale_grad": float(self.rescale_grad),
-            "clip_gradient": float(self.clip_gradient) if self.clip_gradient else -1.0,
-            "num_weights": len(weight),
-        }
+        attrs: dict[str, Any] = {**self._shared(), "num_weights": len(weight)}
         name = "preloaded_multi_mp_sgd" if mixed else "preloaded_multi_sgd"
         if self.momentum:
             name += "_mom"

@@ -28,12 +28,13 @@ A new optimizer is a subclass that defines `create_state` and `update` with ops 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import callsite
+from d2lmini import callsite, environment
 from d2lmini.base import explain_left_out
 from d2lmini.bfloat16 import is_half
 from d2lmini.ndarray import NDArray, zeros
@@ -52,6 +53,10 @@ class Optimizer:
 
     #: Optimizer classes by lower-case name.
     opt_registry: ClassVar[dict[str, type[Optimizer]]] = {}
+    #: In mixed precision, states are (state, float32 copy), as of SGD and NAG; else the reverse.
+    master_last = False
+    #: MXNet updates several weights at once, `aggregate_num`.
+    aggregates = False
 
     def __init__(
         self,
@@ -86,7 +91,8 @@ class Optimizer:
         self._index_update_count = self._all_index_update_counts[0]
         self.clip_gradient = clip_gradient
         self.multi_precision = multi_precision
-        self.aggregate_num = 0
+        together = environment.read("MXNET_OPTIMIZER_AGGREGATION_SIZE")
+        self.aggregate_num = together if self.aggregates else 0
         self.idx2name = dict(param_idx2name or {})
         self._attributes: dict[str, dict[str, str]] = {}  # of the variables of `sym`, by name
         if sym is not None:
@@ -143,7 +149,8 @@ class Optimizer:
         float16 weight without multi_precision gives a UserWarning."""
         if self._is_mixed(weight):
             master = weight.astype(np.float32)
-            return master, self.create_state(index, master)
+            inner = self.create_state(index, master)
+            return (inner, master) if self.master_last else (master, inner)
         if is_half(weight.dtype):
             callsite.warn(
                 f"Accumulating with {np.dtype(weight.dtype).name} in optimizer can lead to poor "
@@ -165,7 +172,7 @@ class Optimizer:
 
     def _split(self, state: Any) -> tuple[NDArray, Any]:
         """Split a mixed-precision state into (float32 copy, state of that copy)."""
-        return state
+        return state[::-1] if self.master_last else state
 
     def _is_mixed(self, weight: NDArray) -> bool:
         return self.multi_precision and is_half(weight.dtype)
@@ -258,6 +265,55 @@ class Optimizer:
         self.__dict__.update(state, param_dict={})
         # The current device's table is one of all tables, and it is set before each use.
         self._index_update_count = self._all_index_update_counts.setdefault(0, {})
+
+
+#: The name of a parameter, if it is not that of the attribute.
+_RATE = {"lr": "learning_rate"}
+
+
+class Declared(Optimizer):
+    """Base class: class attributes with a type are the parameters of the constructor, and become
+    attributes of the optimizer. Their order is MXNet's: `lr`, whose parameter is `learning_rate`,
+    those of base classes, those of the class; then the keywords of `Optimizer`.
+
+    >>> class Scaled(Declared):
+    ...     factor: float = 2.0
+    ...     lr: float = 0.5
+    >>> Scaled(wd=0.1).learning_rate, Scaled(0.25, 3.0).factor
+    (0.5, 3.0)
+    """
+
+    _fields: ClassVar[dict[str, Any]] = {}
+    _signature: ClassVar[inspect.Signature]
+    __signature__: ClassVar[inspect.Signature | None]
+
+    def __init_subclass__(cls) -> None:
+        types = cls.__annotations__.items()
+        own = {name: vars(cls)[name] for name, t in types if "ClassVar" not in str(t)}
+        rate = {"lr": 0.0} if "lr" in cls._fields | own else {}
+        cls._fields = rate | cls._fields | own
+        kind = inspect.Parameter
+        parameters = [
+            kind(_RATE.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=value)
+            for name, value in cls._fields.items()
+        ]
+        cls._signature = inspect.Signature([*parameters, kind("kwargs", kind.VAR_KEYWORD)])
+        cls.__signature__ = None if "__init__" in vars(cls) else cls._signature
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        given = self._signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        own = dict(given.arguments)
+        rest = own.pop("kwargs")
+        if "learning_rate" in own:
+            rest["learning_rate"] = own.pop("learning_rate")
+        super().__init__(**rest)
+        vars(self).update(own)
+
+    def _shared(self, clip_name: str = "clip_gradient") -> dict[str, float]:
+        """The hyper-parameters of all ops, but for rate and decay."""
+        clip = float(self.clip_gradient or -1.0)
+        return {"rescale_grad": float(self.rescale_grad), clip_name: clip}
 
 
 register = Optimizer.register

@@ -15,8 +15,6 @@ d2lmini.base.MXNetError: these optimizer states are damaged: SGD has no attribut
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 from d2lmini import lr_scheduler
@@ -34,10 +32,13 @@ def damage_error(words: str) -> MXNetError:
     return MXNetError(f"these optimizer states are damaged: {words}")
 
 
-def restore(described: Any, old: Optimizer) -> tuple[Optimizer, Callable[[], Optimizer]]:
-    """A copy of the described optimizer, with which to make states, and a function that returns the
-    optimizer itself: `old` if the class is the same, otherwise a new one. Raises MXNetError, before
-    any change, for a description that does not fit."""
+#: (object, values of its attributes)
+Changes = list[tuple[Any, dict[str, Any]]]
+
+
+def restore(described: Any, old: Optimizer) -> tuple[Optimizer, Changes]:
+    """The described optimizer, `old` if the class is the same, otherwise a new one; and the changes
+    that restore it. Raises MXNetError for a description that does not fit."""
     name, values = _parts(described)
     optimizer = old
     if type(old).__name__ != name:
@@ -46,28 +47,21 @@ def restore(described: Any, old: Optimizer) -> tuple[Optimizer, Callable[[], Opt
             raise MXNetError(f"the states belong to optimizer {name}, which is not registered")
         optimizer = _blank(klass)
         optimizer.__dict__.update(param_dict=old.param_dict, lr_scheduler=None)
-    _check(optimizer, vars(optimizer), values)
+    _check(optimizer, values)
     updates = max(_checked_counts(values), optimizer.num_update)
-    schedule = _schedule(described.get("lr_scheduler"), optimizer.lr_scheduler, updates)
-    if schedule is None and values.get("lr", optimizer.lr) is None:
+    schedule: Any = None
+    changes: Changes = []
+    if described.get("lr_scheduler") is not None:
+        schedule, changes = _schedule(described["lr_scheduler"], optimizer.lr_scheduler, updates)
+    elif values.get("lr", optimizer.lr) is None:
         raise damage_error(f"{name} has neither a learning rate nor a schedule")
-
-    def take_over() -> Optimizer:
-        vars(optimizer).update(values)
-        optimizer._set_current_context(0)
-        optimizer.lr_scheduler = schedule and schedule()
-        return optimizer
-
-    described_copy = copy.copy(optimizer)
-    vars(described_copy).update(values)
-    return described_copy, take_over
+    return optimizer, [(optimizer, {**values, "lr_scheduler": schedule}), *changes]
 
 
 def _parts(described: Any) -> tuple[str, dict[str, Any]]:
     """The class name and the attributes' values."""
-    if not isinstance(described, dict):
-        raise damage_error(f"expected a class and its attributes, got {str(described)[:100]}")
-    name, attributes = described.get("class"), described.get("attributes")
+    parts = described if isinstance(described, dict) else {}
+    name, attributes = parts.get("class"), parts.get("attributes")
     if not isinstance(name, str) or not isinstance(attributes, dict):
         raise damage_error(f"expected a class and its attributes, got {str(described)[:100]}")
     try:
@@ -97,14 +91,14 @@ def _blank(klass: type[Optimizer]) -> Optimizer:
         return blank
 
 
-def _check(owner: Any, before: dict[str, Any], values: dict[str, Any]) -> None:
+def _check(owner: Any, values: dict[str, Any]) -> None:
     """Check each value: `owner` has a data attribute of that name, with a value of that kind."""
     name = type(owner).__name__
     for key, value in values.items():
         of_class = getattr(type(owner), key, None)
         if key.startswith("__") or callable(of_class) or isinstance(of_class, property):
             raise damage_error(f"{name} has no attribute {key[:100]!r} to set")
-        wanted = before.get(key)
+        wanted = getattr(owner, key, None)
         if key in ("lr", "clip_gradient"):
             fits = value is None or isinstance(value, (int, float))
         else:
@@ -137,11 +131,9 @@ def _checked_counts(values: dict[str, Any]) -> int:
     return max(counts)
 
 
-def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | None:
-    """A function that returns the described scheduler in its state after this many updates: `old`
-    if the class is the same, otherwise a new scheduler of `lr_scheduler`."""
-    if described is None:
-        return None
+def _schedule(described: Any, old: Any, updates: int) -> tuple[Any, Changes]:
+    """The described scheduler, `old` if the class is the same, otherwise a new scheduler of
+    `lr_scheduler`; and the change that gives it the state after this many updates."""
     name, values = _parts(described)
     schedule = old
     if old is None or type(old).__name__ != name:
@@ -155,19 +147,14 @@ def _schedule(described: Any, old: Any, updates: int) -> Callable[[], Any] | Non
             schedule = known(1)
         except AssertionError:  # the steps are a list
             schedule = known([1])  # type: ignore[arg-type]
-    _check(schedule, getattr(schedule, "__dict__", {}), values)
+    _check(schedule, values)
     steps = values.get("step", 1)
     for step in steps if isinstance(steps, list) else [steps]:
         if not isinstance(step, int) or step < 1:
             raise damage_error(f"{name}.step is {str(step)[:100]}, expected 1 or more")
     # A schedule advances step by step from its state; the optimizer calls it at every update.
-    count = {"count": 0, **getattr(schedule, "__dict__", {}), **values}["count"]
+    count = values.get("count", getattr(schedule, "count", 0))
     behind = updates - count if isinstance(count, (int, float)) else 0
     if isinstance(steps, int) and behind > _MOST_STEPS * steps:
         raise damage_error(f"{name}.count is {count} after {updates} updates: too far behind")
-
-    def take_over() -> Any:
-        vars(schedule).update(values)
-        return schedule
-
-    return take_over
+    return schedule, [(schedule, values)]

@@ -16,6 +16,7 @@ kind expected in its place (`restore.py`); otherwise nothing of the file is used
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ from d2lmini.context import Context
 from d2lmini.device import roles
 from d2lmini.ndarray import NDArray, array
 from d2lmini.optimizer.optimizer import Optimizer
-from d2lmini.optimizer.restore import damage_error, restore
+from d2lmini.optimizer.restore import Changes, damage_error, restore
 
 _META = "d2lmini optimizer states"
 #: Deepest nesting of tuples in a state.
@@ -56,27 +57,27 @@ class Updater:
             index, grad, weight = [index], [grad], [weight]
         if not index:
             return
-        optimizer, states, synced = self.optimizer, self.states, self.states_synced
+        optimizer, states = self.optimizer, self.states
         optimizer._set_current_context(weight[0]._ctx.device_id)
-        of_each = []
         for i, w in zip(index, weight, strict=True):
-            if i not in states:
-                states[i] = optimizer.create_state_multi_precision(i, w)
-                synced[i] = True
+            if not self.states_synced.get(i):
+                states[i] = self._state_for(i, w)
+                self.states_synced[i] = True
                 roles.note("optimizer state", _arrays_in(states[i]))
-            elif not synced[i]:
-                self._check_fits(optimizer, i, states[i], w)
-                states[i] = self.sync_state_context(states[i], w.context)
-                if w.is_np:
-                    states[i] = _map(states[i], lambda x: x.as_np_ndarray())
-                synced[i] = True
-                roles.note("optimizer state", _arrays_in(states[i]))
-            of_each.append(states[i])
+        of_each = [states[i] for i in index]
         if getattr(optimizer, "takes_lists", False):
             optimizer.update_multi_precision(index, weight, grad, of_each)  # type: ignore[arg-type]
         else:
             for i, w, g, state in zip(index, weight, grad, of_each, strict=True):
                 optimizer.update_multi_precision(i, w, g, state)
+
+    def _state_for(self, index: Any, weight: NDArray) -> Any:
+        """A new state for this weight, or the state of a file, checked."""
+        if index not in self.states:
+            return self.optimizer.create_state_multi_precision(index, weight)
+        self._check_fits(self.optimizer, index, self.states[index], weight)
+        state = self.sync_state_context(self.states[index], weight.context)
+        return _map(state, lambda x: x.as_np_ndarray()) if weight.is_np else state
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
         """The state, moved to `context`."""
@@ -118,14 +119,17 @@ class Updater:
         """
         params = self.optimizer.param_dict
         known = {i: p._data[0] for i, p in params.items() if getattr(p, "_data", None)}
-        optimizer, take_over = self.optimizer, None
+        optimizer = restored = self.optimizer
+        changes: Changes = []
         try:
             found, described = _read(states)
             if described is not None:
-                optimizer, take_over = restore(described, optimizer)
+                optimizer, changes = restore(described, optimizer)
+                restored = copy.copy(optimizer)
+                restored.__dict__.update(changes[0][1])
             for index, state in found.items():
                 if index in known:
-                    self._check_fits(optimizer, index, state, known[index])
+                    self._check_fits(restored, index, state, known[index])
                 elif params and index not in params:
                     raise MXNetError(f"there is no parameter {index!r:.100}: {_SAME}")
         except MXNetError as problem:
@@ -134,8 +138,10 @@ class Updater:
             raise MXNetError(f"{os.fspath(source)!r}: {problem}") from None
         self.states = found
         self.states_synced = dict.fromkeys(found, False)
-        if take_over is not None:
-            self.optimizer = take_over()
+        for changed, values in changes:
+            changed.__dict__.update(values)
+        self.optimizer = optimizer
+        optimizer._set_current_context(0)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

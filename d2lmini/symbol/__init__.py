@@ -19,24 +19,23 @@ from d2lmini.base import loaders, missing_attribute
 from d2lmini.ops.core import registry
 from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import variable
-from d2lmini.symbol.creation import Group, arange, concatenate, eye, full, linspace, ones, zeros
 from d2lmini.symbol.json_format import load, load_json, save
 from d2lmini.symbol.namespaces import Namespace, public_functions
 from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.symbol.traced import Traced
 
-from d2lmini.symbol import evaluate, infer, methods, picture, random  # isort: skip
+from d2lmini.symbol import evaluate, infer, picture, random  # isort: skip
 
 __all__ = [
-    "AttrScope", "Group", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
-    "arange", "concatenate", "evaluate", "eye", "full", "infer", "linspace", "load", "load_json",
-    "methods", "ones", "picture", "random", "save", "zeros",
+    "AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
+    "evaluate", "infer", "load", "load_json", "picture", "random", "save",
 ]  # fmt: skip
 
 var = Variable = variable
 
 globals().update(
-    {name: function for name, function in public_functions().items() if name not in globals()},
+    public_functions(),
     op=Namespace("sym.op"),
     _internal=Namespace("sym._internal", "_"),
     sparse=Namespace("sym.sparse"),

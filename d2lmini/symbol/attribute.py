@@ -1,4 +1,7 @@
-"""AttrScope: labels for all variables and nodes made in it, such as their device group.
+"""Attributes and labels of nodes: the scope of labels, and the texts that MXNet's files hold.
+
+`AttrScope` gives labels to all variables and nodes made in it, such as their device group.
+`AttrScope.current` is the innermost scope of this thread. After `mxnet.attribute`.
 
 >>> from d2lmini import sym
 >>> from d2lmini.symbol import AttrScope
@@ -7,7 +10,21 @@
 >>> w.attr("lr_mult"), w.attr("ctx_group")
 ('0.1', 'first')
 
-After `mxnet.attribute`. `AttrScope.current` is the innermost scope of this thread.
+In a file every value is a string. Each op converts the strings back: `Op.bind_attributes` converts
+strings as it does a user's words.
+
+>>> import numpy as np
+>>> [text_of(v) for v in (True, None, 3, 1e-05, (5, 5), (2,), (None, 1), np.dtype("float32"))]
+['True', 'None', '3', '1e-05', '(5, 5)', '(2,)', '(None, 1)', 'float32']
+
+Labels, which users attach to nodes, share one table with the attributes there. Labels with a
+meaning in MXNet are written between double underscores. On a node with an op all other labels are,
+too, since an op accepts no unknown attribute:
+
+>>> encode_label("lr_mult", False), encode_label("note", False), encode_label("note", True)
+('__lr_mult__', 'note', '__note__')
+>>> decode_label("__lr_mult__"), decode_label("__shape__")
+('lr_mult', '__shape__')
 """
 
 from __future__ import annotations
@@ -15,18 +32,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from d2lmini.scopes import Scope, Undo, swap
-from d2lmini.symbol.attribute_text import decode_label
 from d2lmini.symbol.naming import PerThread
+
+#: Labels that MXNet stores as '__lr_mult__', ... while users write and read 'lr_mult', ...
+HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+
+
+def text_of(value: Any) -> str:
+    """An attribute's value as a string."""
+    if isinstance(value, (tuple, list)):
+        parts = [text_of(v) for v in value]
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (np.dtype, type)):
+        return np.dtype(value).name
+    return str(value)
+
+
+def as_given(value: Any) -> str:
+    """An attribute's value as MXNet keeps what a caller wrote: 2 for a float stays '2'."""
+    return str(value) if isinstance(value, (list, tuple)) else text_of(value)
+
+
+def encode_label(name: str, on_op: bool) -> str:
+    """The key of a label in a file."""
+    if name.startswith("__") or not (on_op or name in HIDDEN):
+        return name
+    return f"__{name}__"
+
+
+def decode_label(key: str) -> str:
+    """The name of a label, from its key in a file."""
+    plain = key[2:-2] if key.startswith("__") and key.endswith("__") else ""
+    return plain if plain in HIDDEN else key
+
+
+def check_labels(given: Mapping[str, Any]) -> None:
+    """ValueError for values that are not strings."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ValueError(f"attributes are strings, got {name}={value!r}")
 
 
 class AttrScope(Scope, metaclass=PerThread):
     """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
 
     def __init__(self, **labels: str):
-        for name, value in labels.items():
-            if not isinstance(value, str):
-                raise ValueError(f"attributes are strings, got {name}={value!r}")
+        check_labels(labels)
         self._attr = labels
 
     def get(self, labels: dict[str, str] | None) -> dict[str, str]:
@@ -44,7 +100,5 @@ class AttrScope(Scope, metaclass=PerThread):
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
     """Convert a user's labels to the form that nodes keep: labels with a meaning in MXNet under
     their plain names. ValueError for values that are not strings."""
-    for name, value in given.items():
-        if not isinstance(value, str):
-            raise ValueError(f"attributes are strings, got {name}={value!r}")
+    check_labels(given)
     return {decode_label(name): value for name, value in given.items()}

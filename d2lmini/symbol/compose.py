@@ -14,18 +14,18 @@ attributes uses.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.graph.ir import Node
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Op, Value, as_dtype
+from d2lmini.ops.core import Op, as_dtype
 from d2lmini.ops.facts import Facts
 from d2lmini.serialize import flag_of
-from d2lmini.symbol.attribute import AttrScope, labels_of
-from d2lmini.symbol.attribute_text import HIDDEN, as_given, text_of
+from d2lmini.symbol.attribute import HIDDEN, AttrScope, as_given, labels_of, text_of
 from d2lmini.symbol.naming import NameManager
-from d2lmini.symbol.symbol import Symbol, apply_op, capture_array, tracer
+from d2lmini.symbol.symbol import Symbol, apply_op, tracer
 
 
 def initial_label(op: Op, name: str) -> dict[str, str]:
@@ -61,7 +61,10 @@ def variable(
     if shape is not None:
         labels["__shape__"] = text_of((shape,) if isinstance(shape, int) else tuple(shape))
     if dtype is not None:
-        labels["__dtype__"] = str(dtype_number(dtype))
+        try:
+            labels["__dtype__"] = str(flag_of(as_dtype(dtype)))
+        except TypeError as problem:
+            raise MXNetError(f"dtype: {problem}") from None
     for key, value in (("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
             labels[key] = str(value)
@@ -80,21 +83,6 @@ def variable(
     return Symbol(((Node(None, name, labels=labels_of(labels)), 0),))
 
 
-def dtype_number(dtype: Any) -> int:
-    """The number of a dtype in MXNet's files. MXNetError for a dtype that MXNet does not have."""
-    try:
-        flag = flag_of(as_dtype(dtype))
-    except TypeError as problem:
-        raise MXNetError(f"dtype: {problem}") from None
-    assert flag is not None, dtype
-    return flag
-
-
-def has_uses(op: Op) -> bool:
-    """Whether the op says which attributes use its optional inputs."""
-    return op.optional is not Facts.optional
-
-
 def _said(name: str, value: Any) -> str:
     """What a graph keeps of an attribute that a caller wrote."""
     return "float64" if name == "dtype" and value is None else as_given(value)
@@ -109,63 +97,40 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
-    if not op.symbolic and tracer.capture is None:
+    in_trace = tracer.capture is not None
+    if not op.symbolic and not in_trace:
         raise MXNetError(
             f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
         )
-    if op.variadic:
-        said = {key: _said(key, kwargs[key]) for key in op.attr_names if key in kwargs}
-        if not args and op.counted_inputs is not None:
-            inputs: tuple[Any, ...] = ()
-            attrs = op.bind_attributes((), kwargs, 0)
-        else:
-            inputs, attrs = op.bind(args, kwargs)
-        if op.counted_inputs is not None and tracer.capture is None:
-            inputs += _missing_inputs(op, len(inputs), attrs, name, {**said, **labels})
-        if not inputs:
-            raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
-        return apply_op(op, inputs, attrs, name, labels, True, said)
-    names = op.input_names
-    given = list(args[: len(names)])
-    # An omitted optional input leaves its position to the attributes.
-    while len(given) > op.n_required and not (given[-1] is None or isinstance(given[-1], Value)):
-        given.pop()
-    extra = args[len(given) :]
-    for i, x in enumerate(given):
-        if x is not None and not isinstance(x, Symbol) and tracer.capture is None:
-            capture_array(op, x)  # raises the error that advises the user
-        if names[i] in kwargs:
-            raise ArgumentTypeError(f"{op.name}: input {names[i]!r} was given twice")
-    given += [kwargs.pop(name, None) for name in names[len(given) :]]
-    words = {**dict(zip(op.attr_names, extra)), **kwargs}
+    inputs, extra = op.sort_inputs(args, kwargs)
     attrs = op.bind_attributes(extra, kwargs, len(args))
+    words = {**dict(zip(op.attr_names, extra)), **kwargs}
     said = {key: _said(key, words[key]) for key in op.attr_names if key in words}
-    wanted = (*names[: op.n_required], *op.optional(attrs))
-    for i, arg in enumerate(names):
-        if given[i] is not None and arg not in wanted and has_uses(op) and tracer.capture is None:
-            raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
-        if given[i] is not None and arg in op.initial and tracer.capture is None:
-            _label_initial(given[i], initial_label(op, arg))
-        if given[i] is None and arg in wanted:
-            if tracer.capture is not None and i < op.n_required:
+    names: Sequence[str] = op.input_names
+    wanted: Sequence[str] = (*names[: op.n_required], *op.optional(attrs))
+    if op.variadic:
+        names = wanted = () if op.counted_inputs is None else op.counted_inputs(attrs)
+        if names and len(inputs) > len(names):
+            raise MXNetError(
+                f"{op.name}: these attributes need {len(names)} Symbols, got {len(inputs)}"
+            )
+        inputs += [None] * (len(names) - len(inputs))
+    for i, (arg, x) in enumerate(zip(names, inputs)):
+        if in_trace:
+            if x is None and i < op.n_required:
                 raise ArgumentTypeError(f"{op.name}: input {arg!r} is missing; usage: {op.usage}")
-            if tracer.capture is not None:
-                continue
-            # As in MXNet, the variable carries the attributes of the call.
-            given[i] = variable(f"{name}_{arg}", {**said, **labels, **initial_label(op, arg)})
-    while given and given[-1] is None:
-        given.pop()
-    return apply_op(op, tuple(given), attrs, name, labels, True, said)
-
-
-def _missing_inputs(
-    op: Op, count: int, attrs: dict[str, Any], name: str, labels: dict[str, str]
-) -> tuple[Symbol, ...]:
-    """Variables for the inputs behind the `count` given ones. MXNetError for too many inputs."""
-    names = op.counted_inputs(attrs)  # type: ignore[misc]
-    if count > len(names):
-        raise MXNetError(f"{op.name}: these attributes need {len(names)} Symbols, got {count}")
-    return tuple([variable(f"{name}_{missing}", labels) for missing in names[count:]])
+        elif x is None:
+            if arg in wanted:  # as in MXNet, the variable carries the attributes of the call
+                inputs[i] = variable(f"{name}_{arg}", {**said, **labels, **initial_label(op, arg)})
+        elif arg not in wanted and op.optional is not Facts.optional:
+            raise MXNetError(f"{op.name}: these attributes use no {arg!r}; leave it out")
+        elif arg in op.initial and isinstance(x, Symbol):
+            _label_initial(x, initial_label(op, arg))
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    if op.variadic and not inputs:
+        raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
+    return apply_op(op, tuple(inputs), attrs, name, labels, True, said)
 
 
 def _label_initial(given: Symbol, label: dict[str, str]) -> None:

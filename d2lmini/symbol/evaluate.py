@@ -99,35 +99,30 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
     the node.
     """
     context = ctx or current_context()
+    values = {}
+    for node in variables_of(self._entries):
+        if node.name not in kwargs:
+            raise ValueError(
+                f"eval: variable {node.name!r} has no array; give one for each of "
+                f"{self.list_inputs()}"
+            )
+        array = kwargs[node.name]
+        if not isinstance(array, NDArray):
+            raise TypeError(
+                f"eval: {node.name} must be an NDArray, got {type(array).__name__}; make one with "
+                "nd.array"
+            )
+        values[node] = array.as_in_context(context)
 
     def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-        if node.op is None:
-            if node.name not in kwargs:
-                raise ValueError(
-                    f"eval: variable {node.name!r} has no array; give one for each of "
-                    f"{self.list_inputs()}"
-                )
-            return [_move(node.name, kwargs[node.name], context)]
         try:
-            return call_node(node, inputs, context)
+            return [values[node]] if node.op is None else call_node(node, inputs, context)
         except (MXNetError, ValueError) as problem:
             raise type(problem)(f"eval: node {node.name!r}: {problem}") from None
 
-    shapes = {
-        node: kwargs[node.name].shape
-        for node in variables_of(self._entries)
-        if isinstance(kwargs.get(node.name), NDArray)
-    }
+    shapes = {node: array.shape for node, array in values.items()}
     with scope(False, False):
         return interpret(complete_shapes(self._entries, shapes), call)
-
-
-def _move(name: str, array: Any, ctx: Context) -> NDArray:
-    if not isinstance(array, NDArray):
-        raise TypeError(
-            f"eval: {name} must be an NDArray, got {type(array).__name__}; make one with nd.array"
-        )
-    return array.as_in_context(ctx)
 
 
 Symbol.eval = _eval  # type: ignore[attr-defined]

@@ -9,17 +9,16 @@
 >>> net.infer_type(x="float16")[0] == [np.float16] * 3
 True
 
-Forward, the ops infer outputs from inputs (`op.infer`). If a size is unknown, `op.infer` is called
-twice, with two different numbers for that size: sizes that agree in both results do not depend on
-it, and a call with 1 tells whether the number of axes does (`squeeze`). Backward, the ops infer
-inputs (`op.infer_inputs`). When nothing more follows, `a + b` with b unknown assumes that b is like
-the result or like a.
+Forward, `op.infer` tells the outputs. If a size is unknown, `op.infer` is called with different
+numbers for that size: sizes that agree in the results do not depend on it. Backward, an op whose
+output has the shape of its inputs tells that shape (`op.same_shape`), and an op with parameters,
+labels or lengths tells their shapes (`op.infer_inputs`).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -31,15 +30,53 @@ from d2lmini.bfloat16 import is_half
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.attributes import as_dtype, converter_of
-from d2lmini.ops.partial import Conflict, Partial, broadcast_partial, is_known, merged
+from d2lmini.ops.core import as_specs
+from d2lmini.ops.partial import Conflict, Partial, is_known, merged
 from d2lmini.ops.spec import Spec
 from d2lmini.serialize import dtype_of
 from d2lmini.symbol import lists
-from d2lmini.symbol.naming import operator_hint
 from d2lmini.symbol.symbol import Symbol, lacks_shape
 
-#: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits.
-TRIES = (5040, 7560)
+#: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits; and
+#: 1, which tells whether the number of axes depends on the size (`squeeze`).
+TRIES = (5040, 7560, 1)
+
+#: Exceptions of rules and ops for wrong attributes and labels, which a file may contain.
+_MISFITS = (Conflict, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
+
+_shape = converter_of("Shape")
+
+
+def _to_fixed_point(
+    entries: Sequence[Entry], of_variable: Callable[[Node], Any], visit: Callable[..., None]
+) -> dict[Entry, Any]:
+    """What is known of all outputs in the graph. visit: (node, known) adds what follows from one
+    node. MXNetError, with the node and its line, for a contradiction."""
+    nodes = topological(entries)
+    known = {(node, 0): of_variable(node) for node in nodes if node.op is None}
+    calls = [node for node in nodes if node.op is not None]
+    before: dict[Entry, Any] | None = None
+    while known != before:
+        before = dict(known)
+        for node in (*calls, *reversed(calls)):
+            try:
+                visit(node, known)
+            except _MISFITS as problem:
+                raise _misfit(node, str(problem)[:300] or type(problem).__name__) from None
+    return known
+
+
+def _misfit(node: Node, problem: Any) -> MXNetError:
+    assert node.op is not None
+    where = f"{node.op.name} in node {node.name!r}, made at {callsite.describe(node.site)}"
+    return MXNetError(f"{where}: {problem}")
+
+
+def _names(node: Node) -> Sequence[str]:
+    """A name for each input of a node."""
+    assert node.op is not None
+    n = len(node.inputs)
+    return [f"input {i}" for i in range(n)] if node.op.variadic else node.op.input_names[:n]
 
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -53,24 +90,10 @@ def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[E
     """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
     apply to variables without a given shape. MXNetError, with the node and its line, for a
     contradiction."""
-    nodes = topological(entries)
-    found: dict[Entry, Partial] = {}
-    for node in nodes:
-        if node.op is None:
-            found[node, 0] = known.get(node) or _infer_label(node)
-    calls = [node for node in nodes if node.op is not None]
-    while True:
-        before = dict(found)
-        for node in (*calls, *reversed(calls)):
-            try:
-                _visit(node, found)
-            except _MISFITS as problem:
-                raise _misfit(node, problem) from None
-        if found == before and not _guess(calls, found):
-            return found
+    return _to_fixed_point(entries, lambda node: known.get(node) or _label_shape(node), _visit)
 
 
-def _infer_label(node: Node) -> Partial:
+def _label_shape(node: Node) -> Partial:
     if node.specs is not None:
         return node.specs[0].shape
     text = node.labels.get("__shape__") or "()"
@@ -80,61 +103,33 @@ def _infer_label(node: Node) -> Partial:
         raise MXNetError(f"{node.name[:100]!r} has the label __shape__={text[:100]!r}") from None
 
 
-#: Exceptions of rules and ops for wrong attributes and labels, which a file may contain.
-_MISFITS = (Conflict, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
-_shape = converter_of("Shape")
-
-
-def _misfit(node: Node, problem: Exception) -> MXNetError:
-    return MXNetError(f"{_where(node)}: {str(problem)[:300] or type(problem).__name__}")
-
-
 def _visit(node: Node, found: dict[Entry, Partial]) -> None:
-    """Infer all that follows from one node."""
+    """Infer all shapes that follow from one node."""
     op = node.op
     assert op is not None
-    if op.whole and not is_known(found.get(node.sources[0])):
-        return
-    names = op.input_names if not op.variadic else [f"input {i}" for i in range(len(node.inputs))]
-    given = {n: found.get(e) for n, e in zip(names, node.inputs) if e is not None}
-    out = found.get((node, 0))
+
+    def learn(what: str, entry: Entry, shape: Partial) -> None:
+        try:
+            found[entry] = merged(found.get(entry), shape)
+        except Conflict as problem:
+            raise _misfit(node, f"shapes do not fit: {what}: {problem}") from None
+
+    entries = {name: entry for name, entry in zip(_names(node), node.inputs) if entry is not None}
+    for name in entries if op.same_shape is True else op.same_shape or ():
+        learn(name, entries[name], found.get((node, 0)))
+        learn("output 0", (node, 0), found[entries[name]])
     if op.input_rule is not None:
-        told = op.input_rule(given, out, node.attrs)
-    elif op.same_shape:
-        together = out
-        for name, shape in given.items():
-            together = _merge(node, name, shape, together)
-        told = {**dict.fromkeys(given, together), "out": together}
-    elif op.broadcasts:
-        told = {"out": broadcast_partial(*given.values(), by_name=not _is_operator(node))}
-    else:
-        told = {}
-    for name, entry in zip(names, node.inputs):
-        if entry is not None and told.get(name) is not None:
-            found[entry] = _merge(node, name, given[name], told[name])
-    for i in range(node.n_outputs):
-        shape = told.get(f"out{i}" if i else "out")
-        if shape is not None:
-            found[node, i] = _merge(node, f"output {i}", found.get((node, i)), shape)
-    shapes = [found.get(e) for e in node.sources]
-    if all(shape is not None for shape in shapes):
+        given = {name: found.get(entry) for name, entry in entries.items()}
+        for name, shape in op.input_rule(given, found.get((node, 0)), node.attrs).items():
+            if name in entries:
+                learn(name, entries[name], shape)
+    shapes = [found.get(entry) for entry in node.sources]
+    if None not in shapes:
         for i, shape in enumerate(_outputs(node, shapes)):
-            found[node, i] = _merge(node, f"output {i}", found.get((node, i)), shape)
+            learn(f"output {i}", (node, i), shape)
 
 
-def _merge(node: Node, what: str, a: Partial, b: Partial) -> Partial:
-    try:
-        return merged(a, b)
-    except Conflict as problem:
-        raise MXNetError(f"{_where(node)}: shapes do not fit: {what}: {problem}") from None
-
-
-def _where(node: Node) -> str:
-    assert node.op is not None
-    return f"{node.op.name} in node {node.name!r}, made at {callsite.describe(node.site)}"
-
-
-def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
+def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
     assert op is not None
@@ -142,72 +137,37 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> list[Partial]:
         return []
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
-    if all(is_known(shape) for shape in shapes):
+    if all(map(is_known, shapes)):
         kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
+        return list(map(kind, _infer_with(node, shapes, 0)))
+    found = []
+    for size in TRIES:
         try:
-            return [kind(shape) for shape in _ask(node, shapes)]
-        except MXNetError:
-            if op.unchecked:
+            found.append(_infer_with(node, shapes, size))
+        except MXNetError:  # it may be due to the substituted size
+            if size > 1:
                 return []
-            raise
-    try:
-        low, high = (
-            _ask(node, [tuple([n or size for n in shape]) for shape in shapes]) for size in TRIES
-        )
-    except MXNetError:
-        return []  # an error may be due to the substituted sizes
-    try:
-        ones = _ask(node, [tuple([n or 1 for n in shape]) for shape in shapes])
-    except MXNetError:
-        ones = low
     return [
-        tuple([m if m == n else 0 for m, n in zip(a, b)]) if len(a) == len(b) == len(c) else None
-        for a, b, c in zip(low, high, ones)  # type: ignore[arg-type]
+        tuple([m if m == n else 0 for m, n in zip(*of_tries[:2])])
+        if len({len(shape) for shape in of_tries}) == 1
+        else None
+        for of_tries in zip(*found)
     ]
 
 
-def _ask(node: Node, shapes: Sequence[Any]) -> list[Any]:
+def _infer_with(node: Node, shapes: Sequence[Any], size: int) -> list[Any]:
+    """The shapes of the outputs, with `size` for each unknown size and dtypes that the op takes."""
+    op = node.op
+    assert op is not None
+    names = [n for n, entry in zip(_names(node), node.inputs) if entry is not None]
+    specs = [
+        Spec(tuple([n or size for n in shape]), op.presumed_dtypes.get(name) or "float32")
+        for name, shape in zip(names, shapes)
+    ]
     try:
-        outputs = infer(node.op, _specs(node, shapes), node.own_attrs)  # type: ignore[arg-type]
+        return [spec.shape for spec in as_specs(infer(op, specs, node.own_attrs))]
     except MXNetError as problem:
-        raise MXNetError(f"{_where(node)}: {problem}") from None
-    return [spec.shape for spec in ([outputs] if isinstance(outputs, Spec) else outputs)]
-
-
-def _specs(node: Node, shapes: Sequence[Any]) -> list[Spec]:
-    """Specs with these shapes, of dtypes that the op takes."""
-    op = node.op
-    assert op is not None
-    names = [n for n, e in zip(op.input_names, node.inputs) if e is not None]
-    dtypes = [op.presumed_dtypes.get(name) or "float32" for name in names]
-    dtypes += ["float32"] * (len(shapes) - len(dtypes))  # of any number of inputs one has a name
-    return [Spec(shape, dtype) for shape, dtype in zip(shapes, dtypes)]
-
-
-def _guess(calls: Sequence[Node], found: dict[Entry, Partial]) -> bool:
-    """Assume that one side of the first unresolved `a + b` is like the result, or like the other
-    side; False without one."""
-    for node in calls:
-        if not _is_operator(node):
-            continue
-        for one, other in (node.inputs, node.inputs[::-1]):
-            known, missing = found.get((node, 0)), found.get(one)  # type: ignore[arg-type]
-            known = known or found.get(other)  # type: ignore[arg-type]
-            if known is None or is_known(missing):
-                continue
-            if missing is None or len(missing) == len(known):
-                full = known if missing is None else tuple([m or n for m, n in zip(missing, known)])
-                if full != missing:
-                    found[one] = full  # type: ignore[index]
-                    return True
-    return False
-
-
-def _is_operator(node: Node) -> bool:
-    """True for a node that `a + b` made, known by its name; broadcast_add(a, b) may broadcast."""
-    op = node.op
-    assert op is not None
-    return op.broadcasts and operator_hint(op.name) in node.name and op.name not in node.name
+        raise _misfit(node, problem) from None
 
 
 def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
@@ -235,22 +195,11 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
 
 def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry, Any]:
     """Dtypes of all outputs in the graph as far as they follow from those of some variables."""
-    nodes = topological(entries)
-    found: dict[Entry, Any] = {}
-    for node in nodes:
-        if node.op is None:
-            own = node.specs[0].dtype if node.specs else label_dtype(node)
-            found[node, 0] = known.get(node) or own
-    calls = [node for node in nodes if node.op is not None]
-    while True:
-        before = dict(found)
-        for node in (*calls, *reversed(calls)):
-            try:
-                _visit_dtypes(node, found)
-            except _MISFITS as problem:
-                raise _misfit(node, problem) from None
-        if found == before:
-            return found
+    return _to_fixed_point(
+        entries,
+        lambda node: known.get(node) or (node.specs[0].dtype if node.specs else label_dtype(node)),
+        _visit_dtypes,
+    )
 
 
 def label_dtype(node: Node) -> Any:
@@ -263,14 +212,13 @@ def label_dtype(node: Node) -> Any:
 
 
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
+    """Infer all dtypes that follow from one node."""
     op = node.op
     assert op is not None
     names = op.input_names if not op.variadic else [op.input_names[0]] * len(node.inputs)
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]
     together = next((found[e] for e in bound if found.get(e) is not None), None)
-    if op.data_tells_dtype and found.get(node.inputs[0]) is None:  # type: ignore[arg-type]
-        together = None
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])
@@ -280,9 +228,10 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
         if found.get(entry) is None:
             found[entry] = together
         elif together is not None and found[entry] != together and not op.mixed_dtypes:
-            raise MXNetError(
-                f"{_where(node)}: dtypes differ: {found[entry].name} and {together.name}; "
-                "convert one with sym.cast"
+            raise _misfit(
+                node,
+                f"dtypes differ: {found[entry].name} and {together.name}; convert one with "
+                "sym.cast",
             )
     if op.float32_parameters and together is not None:
         for _, entry in given[1:]:
@@ -312,15 +261,17 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    variables = variables_of(symbol._entries)
-    if args:
-        nodes: Iterable[Node] = lists.arguments(symbol._entries)
-        return {node: value for node, value in zip(nodes, args) if value is not None}
-    names = {node.name for node in variables}
-    for name in kwargs:
-        if name not in names:
-            raise MXNetError(f"{what}: there is no argument {name!r}; there are {sorted(names)}")
-    return {n: kwargs[n.name] for n in variables if kwargs.get(n.name) is not None}
+    given: list[tuple[Node, Any]] = list(zip(lists.arguments(symbol._entries), args))
+    if not args:
+        variables = variables_of(symbol._entries)
+        names = {node.name for node in variables}
+        for name in kwargs:
+            if name not in names:
+                raise MXNetError(
+                    f"{what}: there is no argument {name!r}; there are {sorted(names)}"
+                )
+        given = [(node, kwargs.get(node.name)) for node in variables]
+    return {node: value for node, value in given if value is not None}
 
 
 def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -345,13 +296,13 @@ def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _or_warn(symbol: Symbol, results: Any, complete: Any, what: str) -> Any:
     """The results, or (None, None, None) and a warning if some are missing."""
-    if all(complete(x) for part in results for x in part):
-        return results
     names = (symbol.list_arguments(), symbol.list_outputs(), symbol.list_auxiliary_states())
     missing = [
         f"{name}: {x}" for row, part in zip(names, results) for name, x in zip(row, part)
         if not complete(x)
     ]  # fmt: skip
+    if not missing:
+        return results
     warnings.warn(
         f"Cannot decide {what} of the following; give more of the inputs' (0 stands for an "
         f"unknown size): {', '.join(missing)}",
@@ -376,22 +327,20 @@ def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     return tuple([[tuple(s or ()) for s in part] for part in _shapes(self, args, kwargs)])
 
 
-def _types(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
-    known = _read_given(symbol, args, kwargs, "infer_type")
-    found = dtypes_of(symbol._entries, {node: as_dtype(dtype) for node, dtype in known.items()})
-    results = _collect(symbol, found)
-    return tuple([[None if d is None else np.dtype(d).type for d in part] for part in results])
-
-
 def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """NumPy types of arguments, outputs and auxiliary states, from those of some arguments; see
     `infer_shape`."""
-    return _or_warn(self, _types(self, args, kwargs), lambda d: d is not None, "type")
+    found = infer_type_partial(self, *args, **kwargs)
+    return _or_warn(self, found, lambda dtype: dtype is not None, "type")
 
 
 def infer_type_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """Like `infer_type`, as far as known: None for unknown types."""
-    return _types(self, args, kwargs)
+    known = _read_given(self, args, kwargs, "infer_type")
+    found = dtypes_of(self._entries, {node: as_dtype(dtype) for node, dtype in known.items()})
+    return tuple(
+        [[None if d is None else np.dtype(d).type for d in part] for part in _collect(self, found)]
+    )
 
 
 for _function in (infer_shape, infer_shape_partial, infer_type, infer_type_partial):

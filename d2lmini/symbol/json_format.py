@@ -35,8 +35,9 @@ from d2lmini import files
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Op, registry
-from d2lmini.symbol.attribute_text import HIDDEN, decode_label, encode_label, text_of
+from d2lmini.symbol.attribute import HIDDEN, decode_label, encode_label, text_of
 from d2lmini.symbol.compose import initial_label
+from d2lmini.symbol.lists import attribute_texts
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
 
@@ -77,10 +78,11 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
         for entry in node.mutated:
             changes[entry] = changes.get(entry, 0) + 1
         given = node.sources
+        always = () if node.op is None else node.op.always_written
         record: dict[str, Any] = {
             "op": "null" if node.op is None else node.op.mxnet_name,
             "name": node.name,
-            "attrs": {**_attributes(node), **_labels(node)},
+            "attrs": {**attribute_texts(node, always), **_labels(node)},
             "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
         }
         if not record["attrs"]:
@@ -96,23 +98,6 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
     lines = ['"nodes": [\n    ' + ",\n    ".join(map(json.dumps, written)) + "\n  ]"]
     lines += [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}"
-
-
-def _attributes(node: Node) -> dict[str, str]:
-    """The attributes that the user gave, and those that differ from MXNet's defaults."""
-    op = node.op
-    if op is None:
-        return {}
-    if op.mxnet_attributes is not None:
-        return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
-    always = (*op.required, *op.always_written)
-    # Compare texts: NumPy considers float64 equal to None.
-    texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
-    attrs = {k: v for k, v in texts.items() if k in always or v != text_of(op.defaults[k])}
-    attrs |= node.given
-    if op.counted:
-        attrs["num_args"] = str(len(node.inputs))
-    return attrs
 
 
 def _labels(node: Node) -> dict[str, str]:
@@ -156,13 +141,13 @@ class _Reading:
     def fail(self, text: str) -> NoReturn:
         raise MXNetError(f"{self.label}: {text}")
 
+    def fail_here(self, text: str) -> NoReturn:
+        self.fail(f"node number {len(self.nodes)} is not as MXNet writes it: {text}")
+
     def expect(self, kind: type, value: Any, what: str) -> Any:
         """`value`, after a check of its type."""
         if not isinstance(value, kind):
-            self.fail(
-                f"node number {len(self.nodes)} is not as MXNet writes it: {what} is "
-                f"{_brief(value)}, expected {_KINDS[kind]}"
-            )
+            self.fail_here(f"{what} is {_brief(value)}, expected {_KINDS[kind]}")
         return value
 
     def symbol(self, text: str) -> Symbol:
@@ -185,15 +170,14 @@ class _Reading:
         for input_ in self.expect(list, inputs, what):
             numbers = self.expect(list, input_, f"an entry of {what}")
             if not 2 <= len(numbers) <= 3 or any(type(n) is not int or n < 0 for n in numbers):
-                self.fail(
-                    f"node number {len(self.nodes)} is not as MXNet writes it: an entry of {what} "
-                    f"is {_brief(numbers)}, expected [node, output, version]"
+                self.fail_here(
+                    f"an entry of {what} is {_brief(numbers)}, expected [node, output, version]"
                 )
             number, output = numbers[:2]
             if number >= len(self.nodes):
-                self.fail(
-                    f"node number {len(self.nodes)} is not as MXNet writes it: {what} names node "
-                    f"{_brief(number)}, of which only {len(self.nodes)} come before it"
+                self.fail_here(
+                    f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come "
+                    "before it"
                 )
             node = self.nodes[number]
             if output >= node.n_outputs:
@@ -231,19 +215,11 @@ class _Reading:
         try:
             attrs = op.bind_attributes((), _in_our_words(op, words), 0)
             given = {k: v for k, v in words.items() if k in op.attr_set}
-            node = Node(
-                op, name, _in_places(op, name, inputs, attrs), attrs, labels=labels, given=given
-            )
+            places = _in_places(op, name, inputs, attrs)
+            node = Node(op, name, places, attrs, labels=labels, given=given)
             count = node.n_outputs
             node.mutated  # noqa: B018
-        except (
-            TypeError,
-            ValueError,
-            KeyError,
-            IndexError,
-            ArithmeticError,
-            MXNetError,
-        ) as problem:
+        except (TypeError, ValueError, LookupError, ArithmeticError, MXNetError) as problem:
             self.fail(f"node {_brief(name)}: {_brief(str(problem), plain=True)}")
         if not 0 <= count <= _MOST_OUTPUTS:
             self.fail(f"node {_brief(name)}: its attributes ask for {_brief(count)} outputs")
@@ -306,6 +282,11 @@ def _in_places(
     return tuple(placed)
 
 
-for _method in (tojson, save):
-    setattr(Symbol, _method.__name__, _method)
-del _method
+def _reduce(self: Symbol) -> tuple[Any, ...]:
+    """For pickles: the text form, as in files."""
+    return load_json, (tojson(self, remove_amp_cast=False),)
+
+
+Symbol.tojson = tojson  # type: ignore[attr-defined]
+Symbol.save = save  # type: ignore[attr-defined]
+Symbol.__reduce__ = _reduce  # type: ignore[method-assign,assignment]

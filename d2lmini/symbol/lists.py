@@ -9,8 +9,8 @@ and variance of BatchNorm. All lists are in depth-first order, left inputs first
 ['x', 'fc_weight', 'fc_bias', 'bn_gamma', 'bn_beta']
 >>> [node.name for node in auxiliary_states(net._entries)]
 ['bn_moving_mean', 'bn_moving_var']
->>> [output_name(entry) for entry in internals(net._entries)[-3:]]
-['bn_moving_mean', 'bn_moving_var', 'bn_output']
+>>> output_name(net._entry)
+'bn_output'
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
-from d2lmini.symbol.attribute_text import HIDDEN, as_given, text_of
+from d2lmini.symbol.attribute import HIDDEN, text_of
 
 
 def output_name(entry: Entry) -> str:
@@ -77,20 +77,6 @@ def auxiliary_states(entries: Sequence[Entry]) -> list[Node]:
     return [node for node in nodes if node in besides]
 
 
-# -- parts -----------------------------------------------------------------------------------------
-
-
-def internals(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """All outputs of all nodes."""
-    return tuple([(node, i) for node in topological(entries) for i in range(node.n_outputs)])
-
-
-def children(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The inputs of the nodes that `entries` belong to."""
-    nodes = dict.fromkeys(node for node, _ in entries)
-    return tuple([entry for node in nodes for entry in node.sources])
-
-
 def substitute(
     entries: Sequence[Entry], given: dict[Node, Entry], name: str | None = None
 ) -> tuple[Entry, ...]:
@@ -111,27 +97,29 @@ def substitute(
 # -- labels and attributes -------------------------------------------------------------------------
 
 
-def attributes(node: Node) -> dict[str, str]:
-    """Attributes and labels of a node as strings: the attributes that the user gave and those that
-    differ from their defaults. A label with a meaning in MXNet appears under both names: 'lr_mult'
-    and '__lr_mult__'."""
-    found: dict[str, str] = {}
-    if node.op is not None and node.op.mxnet_attributes is not None:
-        found |= {k: as_given(v) for k, v in node.op.mxnet_attributes[0](node.attrs).items()}
-    elif node.op is not None:
-        for key in node.op.attr_names:
-            value = node.attrs.get(key)
-            if key in node.given:
-                found[key] = node.given[key]
-            elif key in node.op.required or value != node.op.defaults[key]:
-                found[key] = text_of(value)
-        if node.op.counted:
-            found["num_args"] = str(len(node.inputs))
-    for key, value in node.labels.items():
-        found[key] = value
-        if key in HIDDEN:
-            found[f"__{key}__"] = value
+def attribute_texts(node: Node, always: Sequence[str] = ()) -> dict[str, str]:
+    """Attributes of a node as strings: those that the user gave, those that differ from their
+    defaults, and those in `always`."""
+    op = node.op
+    if op is None:
+        return {}
+    if op.mxnet_attributes is not None:
+        return {k: text_of(v) for k, v in op.mxnet_attributes[0](node.attrs).items()}
+    # Compare texts: NumPy considers float64 equal to None.
+    texts = {k: text_of(node.attrs[k]) for k in op.attr_names}
+    shown = {*always, *op.required, *node.given}
+    found = {k: v for k, v in texts.items() if k in shown or v != text_of(op.defaults[k])}
+    found |= node.given
+    if op.counted:
+        found["num_args"] = str(len(node.inputs))
     return found
+
+
+def attributes(node: Node) -> dict[str, str]:
+    """Attributes and labels of a node as strings. A label with a meaning in MXNet appears under
+    both names: 'lr_mult' and '__lr_mult__'."""
+    hidden = {f"__{key}__": value for key, value in node.labels.items() if key in HIDDEN}
+    return {**attribute_texts(node), **node.labels, **hidden}
 
 
 def describe(entries: Sequence[Entry]) -> str:

@@ -14,7 +14,8 @@ ops of our gradients, is an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -53,8 +54,8 @@ def _written_out(node: Node, inputs: Sequence[Entry | None]) -> Entry:
     """The nodes that replace one of our nodes; the last of them gets its name."""
     op = node.op
     assert op is not None and op.mxnet_rule is not None
-    writer = _Writer(node)
-    values = [None if entry is None else _Value(entry, writer) for entry in inputs]
+    numbers = count()
+    values = [None if entry is None else _Value(entry, node, numbers) for entry in inputs]
     try:
         last = op.mxnet_rule(*values, **node.attrs).entry[0]
     except MXNetError as problem:
@@ -62,29 +63,20 @@ def _written_out(node: Node, inputs: Sequence[Entry | None]) -> Entry:
     return Node(last.op, node.name, last.inputs, last.attrs, None, node.labels), 0
 
 
-class _Writer:
-    """Names the nodes that replace one of our nodes after it, and counts them."""
-
-    def __init__(self, node: Node):
-        self.node = node
-        self.count = 0
-
-    def write(self, op: Op, inputs: tuple[Entry | None, ...], attrs: dict[str, Any]) -> _Value:
-        name = f"{self.node.name}_{op.name.strip('_')}{self.count}"
-        self.count += 1
-        return _Value((Node(op, name, inputs, attrs, None, self.node.labels), 0), self)
-
-
 class _Value(Fluent):
-    """The value type on which a `written_in_mxnet` rule computes."""
+    """The value type on which a `written_in_mxnet` rule computes: an entry of the nodes that
+    replace `node`, which are named after it and numbered."""
 
-    __slots__ = ("entry", "writer")
+    __slots__ = ("entry", "node", "numbers")
 
-    def __init__(self, entry: Entry, writer: _Writer):
+    def __init__(self, entry: Entry, node: Node, numbers: Iterator[int]):
         self.entry = entry
-        self.writer = writer
+        self.node = node
+        self.numbers = numbers
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> _Value:
+        node, numbers = inputs[0].node, inputs[0].numbers
+        name = f"{node.name}_{op.name.strip('_')}{next(numbers)}"
         entries = tuple([None if x is None else x.entry for x in inputs])
-        return inputs[0].writer.write(op, entries, attrs)
+        return _Value((Node(op, name, entries, attrs, None, node.labels), 0), node, numbers)

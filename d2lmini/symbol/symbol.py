@@ -14,9 +14,14 @@ NDArray, which return a Symbol of a larger graph.
 [2. 3. 4.]
 <NDArray 3 @cpu(0)>
 
-A *traced* value (`Traced`) is a Symbol of a typed graph that behaves like an array with unknown
-contents: it has a shape, and `x[1:3]` selects elements. Plain `forward` methods and gradient rules
-work on traced values. After `mxnet.symbol.Symbol`.
+As in MXNet, the operators and functions of two Symbols take them to have one shape, so that the
+shape of one tells that of the other: `a + b` is `elemwise_add(a, b)`. In a typed graph, where the
+shapes are known, they broadcast, as they do for arrays. A Symbol has no contents; what needs them
+is refused. After `mxnet.symbol.Symbol`.
+
+>>> if a > 0: ...
+Traceback (most recent call last):
+d2lmini.symbol.symbol.NotImplementedForSymbol: bool is not implemented for Symbol and only ...
 """
 
 from __future__ import annotations
@@ -27,19 +32,29 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
-from d2lmini.context import Context, current_context
+from d2lmini import addons, callsite
+from d2lmini.base import MXNetError, explain_left_out
+from d2lmini.context import Context
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import plan_of
-from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
-from d2lmini.ops.fluent import Fluent, Typed
+from d2lmini.ops.core import Op, Value, invoke, modes, registry
+from d2lmini.ops.fluent import Fluent
 from d2lmini.symbol import lists
 from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.lists import output_name
 from d2lmini.symbol.naming import NameManager, operator_hint
-from d2lmini.symbol.subscript import getitem
-from d2lmini.symbol.unsupported import NotImplementedForSymbol, explain, from_executor, make_refusal
+
+
+class NotImplementedForSymbol(MXNetError, NotImplementedError):
+    """An operation on a Symbol needs contents, which a Symbol does not have."""
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"{what} is not implemented for Symbol and only available in NDArray: when a net is "
+            "hybridized its code runs once, on Symbols that have no contents yet. Compute with "
+            "operators, or F.where for a choice by value; do what needs the contents outside of "
+            "the net, or run it imperatively with net.hybridize(False)"
+        )
 
 
 class Symbol(Fluent):
@@ -60,9 +75,9 @@ class Symbol(Fluent):
         """Make a node of `op` on Symbols; operators, methods and gradient rules all call this."""
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
             raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
-        if op.variadic and not inputs:
-            raise TypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
         name = NameManager.current.get(None, operator_hint(op.name))
+        if op.broadcasts and not all(map(_is_typed, inputs)):
+            op = op.family.equal
         result = apply_op(op, inputs, attrs, name, named=True)
         if out is None or modes.tracing is None:
             return result
@@ -98,10 +113,14 @@ class Symbol(Fluent):
         return type(self)(self._entries)
 
     def __deepcopy__(self, memo: dict) -> Symbol:
-        return type(self)(self._entries)
+        return self.__copy__()
 
     def __neg__(self) -> Any:
         return invoke(registry["_mul_scalar"], (self,), {"scalar": -1.0}, None)
+
+    def as_nd_ndarray(self) -> Symbol:
+        """The Symbol itself: there is no other interface here."""
+        return self
 
     # -- variables and parts -----------------------------------------------------------------------
 
@@ -120,11 +139,14 @@ class Symbol(Fluent):
 
     def get_internals(self) -> Symbol:
         """All outputs of all nodes as a group: `s.get_internals()['fc1_output']`."""
-        return type(self)(lists.internals(self._entries))
+        return type(self)(
+            tuple([(n, i) for n in topological(self._entries) for i in range(n.n_outputs)])
+        )
 
     def get_children(self) -> Symbol | None:
         """The inputs of the Symbol's nodes as a group; None if there are none."""
-        entries = lists.children(self._entries)
+        nodes = dict.fromkeys(node for node, _ in self._entries)
+        entries = tuple([entry for node in nodes for entry in node.sources])
         return type(self)(entries) if entries else None
 
     def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
@@ -225,19 +247,10 @@ class Symbol(Fluent):
             raise NotImplementedForSymbol(
                 "being written into an array, or used without operations,"
             )
-        raise AttributeError(explain(type(self).__name__, name))
+        raise AttributeError(_explain(type(self).__name__, name))
 
-    def __bool__(self) -> NoReturn:
-        raise NotImplementedForSymbol("bool")
-
-    def __float__(self) -> NoReturn:
-        raise NotImplementedForSymbol("float")
-
-    def __int__(self) -> NoReturn:
-        raise NotImplementedForSymbol("int")
-
-    def __index__(self) -> NoReturn:
-        raise NotImplementedForSymbol("index")
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise NotImplementedForSymbol("x[...] = value")
 
     def gradient(self, wrt: Any) -> NoReturn:
         """Refused with MXNetError, as in MXNet: gradients are computed after binding to arrays."""
@@ -246,16 +259,49 @@ class Symbol(Fluent):
             "of the executor, or compute with arrays under autograd.record()"
         )
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise NotImplementedForSymbol("x[...] = value")
+
+def _explain(kind: str, name: str) -> str:
+    """The message for a name that Symbols do not have."""
+    left_out = explain_left_out(f"{kind}.{name}")
+    if left_out:
+        return left_out
+    hint = ""
+    if name in ("shape", "dtype", "size", "ndim", "context", "ctx"):
+        hint = (
+            ": what it is like is not known before it runs. In hybrid_forward use operations that "
+            "adapt (reshape codes 0 and -1, F.shape_array, F.zeros_like), or write a plain "
+            "`forward(self, x)`, which sees shapes also when it is compiled"
+        )
+    return f"{kind!r} object has no attribute {name!r}{hint}"
+
+
+def _refuse(what: str) -> Callable[..., NoReturn]:
+    """A method that raises NotImplementedForSymbol."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedForSymbol(what)
+
+    method.__doc__ = "Refused: a Symbol has no contents yet."
+    return method
+
+
+def _from_executor(name: str) -> Callable[..., Any]:
+    """A method of `compat.bind`: the first call imports that module, which replaces the method."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        addons.find("Symbol.bind")
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__doc__ = f"`{name}` of `compat.bind`, which it loads."
+    return method
 
 
 for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
-    copyto""".split():
-    setattr(Symbol, _name, make_refusal(_name))
+    copyto __bool__ __float__ __int__ __index__""".split():
+    setattr(Symbol, _name, _refuse(_name.strip("_")))
 for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
-    setattr(Symbol, _name, from_executor(_name))
+    setattr(Symbol, _name, _from_executor(_name))
 del _name
 
 
@@ -345,69 +391,11 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
     return plan_of(op, specs, attrs).outputs
 
 
+def _is_typed(x: Any) -> bool:
+    """Is the shape of this operand known when the graph is made? Those of arrays are."""
+    return not isinstance(x, Symbol) or x._entry[0].specs is not None
+
+
 def lacks_shape(op: Op, attrs: dict[str, Any]) -> bool:
     """Whether a call draws random numbers without a shape: what uses them determines it."""
     return op.random and op.arity == 0 and not attrs["shape"]
-
-
-class Traced(Typed, Symbol):
-    """A Symbol of a typed graph that works like an array without contents."""
-
-    __slots__ = ()
-
-    @property
-    def _spec(self) -> Spec:  # type: ignore[override]
-        node, i = self._entry
-        assert node.specs is not None
-        return node.specs[i]
-
-    @property
-    def context(self) -> Context:
-        """The device that the graph is traced for."""
-        return tracer.context or current_context()
-
-    ctx = context
-
-    @property
-    def T(self) -> Symbol:
-        """The Symbol with reversed axes."""
-        return self if self.ndim < 2 else registry["transpose"](self)
-
-    def __len__(self) -> int:
-        """Size of the first axis; for a group, the number of outputs."""
-        if len(self._entries) != 1:
-            return len(self._entries)
-        if not self.shape:
-            raise TypeError("len() of an array without axes")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Symbol]:
-        if len(self._entries) != 1:
-            return super().__iter__()
-        return (self[i] for i in range(len(self)))
-
-    def __getitem__(self, key: Any) -> Symbol:
-        """Elements, as for an array; for a group, outputs by number, slice or name."""
-        return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise NotImplementedForSymbol("x[...] = value")
-
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """Convert to `dtype`; the value itself if it has that dtype and `copy` is False."""
-        if not copy and as_dtype(dtype) == self._spec.dtype:
-            return self
-        return registry["Cast"](self, dtype=dtype)
-
-    def as_in_context(self, context: Context) -> Any:
-        """The value itself: a compiled graph has one device. MXNetError for another context."""
-        if context != self.context:
-            raise MXNetError(
-                f"as_in_context: a compiled net runs on one device, here {self.context}, and "
-                f"cannot move a value to {context}; move the inputs, or run it with "
-                "net.hybridize(False)"
-            )
-        return self
-
-    as_in_ctx = as_in_context
-    to_device = as_in_context

@@ -178,7 +178,7 @@ def _of_program(program: Program, before: set[Node] | None = None) -> list[Stage
 
 def _is_on_gpu(program: Program) -> bool:
     """True if a group is one kernel. (Not on virtual devices, which compute as the CPU does.)"""
-    return program._xp is not np
+    return program.xp is not np
 
 
 # -- what ran --------------------------------------------------------------------------------------

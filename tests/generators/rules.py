@@ -33,6 +33,7 @@ from d2lmini import MXNetError, autograd, gluon, nd, sym
 from d2lmini.bfloat16 import finfo, is_float
 from d2lmini.gluon import nn
 from d2lmini.graph import cached_op, lazy_recorder
+from d2lmini.graph.ir import Node
 from d2lmini.graph.passes import PASSES, simplify
 from generators.agree import Disagreement
 
@@ -368,15 +369,20 @@ def hybridized(**flags: bool) -> Callable[..., Any]:
 
 def imported(net: Callable[..., Any]) -> Any:
     """A mode: by the text of a file, in which attributes are strings."""
-    inputs = [sym.var(name) for name in "xyb"]
-    outputs = net(sym, *inputs)
-    group = sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
-    found = sym.load_json(group.tojson())
-    used = [i for i, x in enumerate(inputs) if x.name in found.list_inputs()]
-    if not used:  # a SymbolBlock is called with arrays
-        return eager(net)
-    block = gluon.SymbolBlock(found, [inputs[i] for i in used])
-    return lambda *arrays: block(*[arrays[i] for i in used])
+
+    def call(*arrays: Any) -> Any:
+        # Symbols of known shapes: their operators broadcast, as those of arrays do.
+        nodes = [Node(None, name, specs=(x._spec,)) for name, x in zip("xyb", arrays)]
+        inputs = [sym.Symbol(((node, 0),)) for node in nodes]
+        outputs = net(sym, *inputs)
+        group = sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
+        found = sym.load_json(group.tojson())
+        used = [i for i, x in enumerate(inputs) if x.name in found.list_inputs()]
+        if not used:  # a SymbolBlock is called with arrays
+            return eager(net)(*arrays)
+        return gluon.SymbolBlock(found, [inputs[i] for i in used])(*[arrays[i] for i in used])
+
+    return call
 
 
 def lazy(net: Callable[..., Any]) -> Any:

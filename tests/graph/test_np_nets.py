@@ -221,6 +221,11 @@ def test_a_net_older_than_set_np_and_its_gradients():
         ("np.nonzero(x)", "np.nonzero"), ("x[x > 0]", "mask as an index"),
         ("x * float(x[0, 0, 0])", "float"), ("x if x.sum() > 0 else -x", "bool"),
         ("np.median(x)", "np.median"), ("x * x.max().item()", "item"),
+        ("np.percentile(x, 50)", "np.percentile"), ("np.quantile(x, 0.5)", "np.quantile"),
+        ("np.bincount(x.reshape(-1).astype('int32') * 0)", "np.bincount"),
+        ("np.unravel_index(x.astype('int32') * 0, (2, 3))", "np.unravel_index"),
+        ("np.linalg.eig(np.eye(2) * x[0, 0, 0])", "np.linalg.eig"),
+        ("np.linalg.eigvals(np.eye(2) * x[0, 0, 0])", "np.linalg.eigvals"),
         ("f'{x.mean():.2f}'", "a number as text"),
     ],
 )  # fmt: skip

@@ -215,16 +215,6 @@ for name, expect in (("LayerNorm", layer_norm), ("InstanceNorm", instance_norm),
         Case(name, arrays, expect, {"num_groups": 3} if name == "GroupNorm" else {}, rtol=1e-2,
              atol=1e-2, mxnet=False, why=HALF)
     )  # fmt: skip
-# Gamma one for all over which a mean is taken, one for each of them, and in between.
-for shape, scale, axes in (((3, 2, 4), (1, 2, 1), (0, 2)), ((2, 4, 3), (1, 4, 1), (1,)),
-                           ((2, 3, 4), (1, 3, 1), (2,)), ((2, 2, 3, 2), (1, 2, 3, 1), (2, 3)),
-                           ((2, 2, 3, 2), (1, 2, 1, 1), (2, 3)),
-                           ((1, 2, 1), (1, 2, 1), (0, 2))):  # fmt: skip
-    arrays = (draw(shape, seed=5), draw(shape), draw(scale, 0.5, 2, seed=6))
-    ROWS.append(
-        Case("_normalize_backward", arrays, normalize_backward, {"axes": axes, "eps": 0.1}, **CLOSE,
-             mxnet=False, why="MXNet has no such op: BatchNorm and the others are compared")
-    )  # fmt: skip
 # Outside training; training is in test_nn.py.
 for shape, axis in (((2, 3, 4), 1), ((2, 3), 1), ((2, 3, 2, 2), -1), ((2, 1, 3), 1)):
     n = shape[axis]

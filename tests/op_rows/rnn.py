@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from d2lmini.ops.rnn import RNN, parameter_size
-from d2lmini.ops.rnn_layer import rnn_layer as RNN_LAYER
+from d2lmini.ops.rnn import rnn_layer as RNN_LAYER
 from op_rows.case import Case, draw
 
 OWN = "an op of ours alone"
@@ -209,9 +209,7 @@ for mode, shape, H, dtype in LAYERS:
         with_time[1],
         (*g_cell, None)[0],
     )
-    D = [da[..., 2 * H :], dc] if mode == "gru" else [da]
-    D = np.concatenate([d.reshape(-1) for d in D]).astype(dtype)
-    back = [(da @ i2h).reshape(x.shape), *first, D]
+    dx = (da @ i2h).reshape(x.shape)
     steps, hs = with_time[0], np.concatenate([states[0][None], with_time[2][:-1]])
     weights = [
         np.einsum("tng,tnc->gc", da, steps), np.einsum("tng,tnh->gh", dc, hs), da.sum((0, 1)),
@@ -219,22 +217,17 @@ for mode, shape, H, dtype in LAYERS:
     ]  # fmt: skip
     loose = {"rtol": 1e-4, "atol": 2e-6, "grad": False, "mxnet": False, "why": OWN}
     for wants_data in (True, False):
-        want = [a.astype(dtype) for a in back[not wants_data :]]
-        ROWS.append(
-            Case("_rnn_layer_backward", (g, y, reserve, i2h, h2h, *states, *g_cell),
-                 lambda *_, want=want, **__: want, {"mode": mode, "wants_data": wants_data},
-                 **loose)
-        )  # fmt: skip
-    want = [a.astype(dtype) for a in weights]
-    ROWS.append(
-        Case("_rnn_layer_weights", (D, x, y, states[0]), lambda *_, want=want, **__: want,
-             {"mode": mode}, **loose)
-    )  # fmt: skip
+        want = [a.astype(dtype) for a in (*weights, *first, *[dx] * wants_data)]
+        attrs = {"mode": mode, "heads": tuple(range(1, len(states))), "n_parameters": 4,
+                 "wants_data": wants_data}  # fmt: skip
+        given = (g, y, reserve, x, *states, *g_cell, i2h, h2h, bias, bias)
+        ROWS.append(Case("_rnn_backward", given, lambda *_, want=want, **__: want, attrs, **loose))
 
 
-def rnn_back(g, y, reserve, x, w, *more, key, low, high, wants_data, mode, **attrs):
+def rnn_back(g, y, reserve, x, *more, low, high, wants_data, mode, heads, n_parameters, **attrs):
     n = 1 + (mode == "lstm")
-    states, last = more[:n], [h for h in more[n:] if h is not None]
+    states, last, w = more[:n], more[n:-1], more[-1]
+    attrs |= {"state_size": states[0].shape[2]}
     bounds = {"lstm_state_clip_min": low, "lstm_state_clip_max": high}
 
     def f(*a):
@@ -255,12 +248,16 @@ for mode, L, bidirectional, low in (
         np, *inputs, state_outputs=True, rng=None, training=False, **attrs, **bounds
     )
     heads = [draw(a.shape, seed=7, dtype="float64") for a in (y, *inputs[2:])]
+    del attrs["state_size"]
     options = {
-        **attrs, "p": 0.0, "key": None, "low": low, "high": bounds["lstm_state_clip_max"],
-        "wants_data": not bidirectional,
+        **attrs, "low": low, "high": bounds["lstm_state_clip_max"], "wants_data": not bidirectional,
+        "heads": (), "n_parameters": 1,
     }  # fmt: skip
     loose = {"rtol": 1e-5, "atol": 1e-7, "grad": False, "mxnet": False, "why": OWN}
-    ROWS.append(Case("_rnn_backward", (heads[0], y, reserve, *inputs), rnn_back, options, **loose))
+    x, w, *states = inputs
+    given = (heads[0], y, reserve, x, *states, w)
+    ROWS.append(Case("_rnn_backward", given, rnn_back, options, **loose))
     if mode == "lstm":
-        given = (heads[0], y, reserve, *inputs, *heads[1:])
+        given = (*given[:-1], *heads[1:], w)
+        options = {**options, "heads": (0, 1)}
         ROWS.append(Case("_rnn_backward", given, rnn_back, options, **loose))

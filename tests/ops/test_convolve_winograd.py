@@ -8,7 +8,7 @@ import pytest
 from convolutions import all_three, check_workers_change_no_bit, way_of
 from op_rows import conv as plain
 
-from d2lmini.ops import conv_im2col, conv_im2col_batched, conv_toeplitz, conv_winograd
+from d2lmini.ops import conv_im2col, conv_toeplitz, conv_winograd
 from d2lmini.ops.windows import geometry
 from d2lmini.ops.winograd import FINITE, POINTS, of_filters, values, winograd
 
@@ -84,7 +84,7 @@ def test_few_digits_are_lost():
     geo = geometry((12, 12), **THREE)
     rng = np.random.default_rng(0)
     wide = [rng.normal(size=s) for s in ((16, 128, 12, 12), (96, 128, 3, 3), (16, 96, *geo.out))]
-    exact = all_three(conv_im2col_batched, geo, *wide)
+    exact = all_three(conv_im2col, geo, *wide)
     for got, want in zip(
         all_three(conv_winograd, geo, *(a.astype("float32") for a in wide)), exact
     ):
@@ -101,8 +101,8 @@ def test_chosen_for_many_channels_and_windows_at_every_place():
     # Few channels, few tiles for the values of so many filters, or more of these than are held.
     assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
     assert way_of(32, (64, 3, 3, 3), (28, 28), pad=1) is conv_im2col
-    assert way_of(1, (512, 512, 3, 3), (7, 7), pad=1) is conv_im2col_batched
-    assert way_of(64, (1024, 512, 3, 3), (14, 14), pad=1) is conv_im2col_batched
+    assert way_of(1, (512, 512, 3, 3), (7, 7), pad=1) is conv_im2col
+    assert way_of(64, (1024, 512, 3, 3), (14, 14), pad=1) is conv_im2col
     # Strides, more padding than the kernel is long, kernels as long as a tile or of one place.
     assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1, stride=2) is conv_im2col
     assert way_of(32, (64, 64, 3, 3), (28, 28), pad=3) is conv_im2col

@@ -9,7 +9,7 @@ import pytest
 
 from d2lmini import MXNetError, nd
 from d2lmini.device import blas
-from d2lmini.ops import conv_algorithms, conv_im2col, conv_im2col_batched
+from d2lmini.ops import conv_algorithms, conv_im2col
 from d2lmini.ops.core import registry
 
 rng = np.random.default_rng(0)
@@ -187,15 +187,18 @@ def test_gradient_of_det_is_zero_where_there_is_no_inverse():
 @pytest.mark.parametrize("size, kernel", [((9,), (3,)), ((9, 7), (3, 2)), ((5, 4, 4), (2, 2, 2))])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("dilate", [1, 2])
-def test_convolution_is_the_same_either_way_by_tiles_of_any_size(
-    monkeypatch, size, kernel, stride, dilate
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolution_is_the_same_by_tiles_of_any_size(
+    monkeypatch, size, kernel, stride, dilate, groups
 ):
-    """Whole batches, a few images, some rows of one image, single rows."""
+    """Whole batches, a few images, some rows of one image, single rows; images apart and side by
+    side."""
     ndim = len(kernel)
     lists = {"kernel": kernel, "stride": (stride,) + (1,) * (ndim - 1),
              "dilate": (1,) * (ndim - 1) + (dilate,), "pad": (1,) * ndim,
-             "num_group": 1}  # fmt: skip
-    x, w = array(7, 4, *size, dtype="float64"), array(6, 4, *kernel, dtype="float64")
+             "num_group": groups}  # fmt: skip
+    x = array(7, 4, *size, dtype="float64")
+    w = array(6, 4 // groups, *kernel, dtype="float64")
 
     def all_three():
         y = nd.Convolution(x, w, num_filter=6, no_bias=True, **lists)
@@ -203,15 +206,17 @@ def test_convolution_is_the_same_either_way_by_tiles_of_any_size(
         dw = registry["_conv_backward_weight"](x, y, **lists)
         return [v.asnumpy() for v in (y, dx, dw)]
 
-    monkeypatch.setattr(conv_algorithms, "choose_way", lambda *_: conv_im2col_batched)
+    monkeypatch.setattr(conv_algorithms, "choose_algorithm", lambda *_: conv_im2col)
     whole = all_three()
-    monkeypatch.setattr(conv_im2col_batched, "FEWEST_COLUMNS", 1)
-    for way in (conv_im2col_batched, conv_im2col):
-        monkeypatch.setattr(conv_algorithms, "choose_way", lambda *_, way=way: way)
+    monkeypatch.setattr(conv_im2col, "FEWEST_COLUMNS", 1)
+    for side_by_side in (True, False):
+        monkeypatch.setattr(conv_im2col, "is_small", lambda *_, small=side_by_side: small)
         for elements in (1 << 18, 2000, 300, 60, 1):
-            monkeypatch.setattr(way, "TILE_ELEMENTS", elements)
+            monkeypatch.setattr(conv_im2col, "TILE_ELEMENTS", elements)
+            conv_im2col._tiles_of.cache_clear()
             for got, want in zip(all_three(), whole):
                 np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    conv_im2col._tiles_of.cache_clear()
 
 
 def test_one_product_is_three_views_of_itself():

@@ -158,7 +158,7 @@ def test_every_op_has_a_row():
     tested = {find(case.op).name for case in ROWS if isinstance(find(case.op), Op)}
     # Ops without inputs are called through functions of nd: arange makes `_arange`.
     indirect = {f"_{case.op}" for case in ROWS if not case.inputs}
-    indirect |= {"_setitem", "_setitem_scalar"}  # no outputs: test_indexing.py
+    indirect |= {"_setitem"}  # no outputs: test_indexing.py
     indirect |= {"_fused_update", "_scale_arrays"}  # no outputs: test_optimizer.py
     drawn = {op.name for op in registry.values() if op.random}  # test_random.py
     missing = sorted({op.name for op in registry.values()} - tested - indirect - drawn)

@@ -196,9 +196,9 @@ def test_numbers_are_fitted_once_and_keep_the_sign_of_zero():
 
 def test_table_of_numbers_does_not_grow_without_end():
     table = Numbers(np, np.dtype("float32"))
-    for i in range(5 * Numbers.LIMIT):
+    for i in range(5 * table.most):
         assert table[i + 0.5] == np.float32(i + 0.5)
-    assert len(table) <= Numbers.LIMIT
+    assert len(table) <= table.most
 
 
 def test_table_of_numbers_serves_many_threads():

@@ -7,6 +7,7 @@ import pytest
 
 from d2lmini.ops import pool
 from d2lmini.ops.pool_dense import cover
+from d2lmini.ops.windows import Geometry
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -27,8 +28,11 @@ def test_each_is_repeated_over_its_window(out, kernel, dtype):
 
 
 def test_windows_that_overlap_or_leave_places_do_not_cover():
-    assert cover((6, 4), (2, 2), (2, 2), (0, 0), (3, 2))
-    assert not cover((6, 4), (2, 2), (2, 1), (0, 0), (3, 3))
-    assert not cover((7, 4), (2, 2), (2, 2), (0, 0), (3, 2))
-    assert not cover((5, 4), (3, 2), (3, 2), (0, 0), (2, 2))  # the last one hangs over the end
-    assert not cover((6, 4), (2, 2), (2, 2), (1, 0), (4, 2))
+    def covers(size, kernel, stride, pad, out):
+        return cover(Geometry(size, kernel, stride, (1, 1), pad, out))
+
+    assert covers((6, 4), (2, 2), (2, 2), (0, 0), (3, 2))
+    assert not covers((6, 4), (2, 2), (2, 1), (0, 0), (3, 3))
+    assert not covers((7, 4), (2, 2), (2, 2), (0, 0), (3, 2))
+    assert not covers((5, 4), (3, 2), (3, 2), (0, 0), (2, 2))  # the last one hangs over the end
+    assert not covers((6, 4), (2, 2), (2, 2), (1, 0), (4, 2))

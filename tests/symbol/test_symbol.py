@@ -243,12 +243,15 @@ def test_a_conflict_names_node_and_line():
         (sym.var("a") + sym.var("b")).infer_type(a="float32", b="int32")
 
 
-def test_a_sum_takes_what_is_unknown_to_be_alike():
-    """Also where operators broadcast, as they do here and not in MXNet's Symbols."""
+def test_operands_of_one_shape_tell_each_other():
     a, b = sym.var("a"), sym.var("b")
-    assert (a + b).infer_shape(a=(2, 3))[0] == [(2, 3), (2, 3)]
-    assert (a + b).infer_shape(a=(2, 3), b=(3,)) == ([(2, 3), (3,)], [(2, 3)], [])
+    for c in (a + b, a == b, sym.maximum(a, b)):
+        assert c.infer_shape(a=(2, 3)) == ([(2, 3), (2, 3)], [(2, 3)], [])
+        with pytest.raises(MXNetError, match=r"rhs: expected \(2, 3\), got \(3,\)"):
+            c.infer_shape(a=(2, 3), b=(3,))
     assert sym.FullyConnected(a - b, num_hidden=1).infer_shape(b=(4, 7))[0][0] == (4, 7)
+    assert sym.broadcast_add(a, b).infer_shape(a=(2, 3), b=(3,))[1] == [(2, 3)]
+    assert (traced((2, 3)) + traced((3,))).shape == (2, 3)  # where the shapes are known
 
 
 def test_zeros_of_unknown_size_get_it_from_who_uses_them():

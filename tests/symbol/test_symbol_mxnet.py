@@ -80,7 +80,12 @@ def test_scopes_are_those_of_mxnet(name: str, ours: Any):
 
 #: Op -> what MXNet says about shapes known in part that is wrong, or that we do not infer.
 LESS = {
-    "concat": "counts an unknown size as 0 in the sum",
+    **dict.fromkeys(
+        """concat stack reshape transpose expand_dims pick broadcast_add broadcast_mul
+        broadcast_greater Convolution""".split(),
+        "infers inputs from the output or from each other; here that is for elementwise ops and "
+        "for ops with parameters, labels or lengths",
+    ),
     "pad": "adds the padding to an unknown size as if it was 0",
     "RNN": "counts the parameters of an unknown input size as if it was 0",
     "GroupNorm": "overwrites gamma of one number per channel; here it is allowed",
@@ -127,7 +132,7 @@ def test_shapes_known_in_part(ours: Any):
         seen.setdefault(kind_of_difference(row, answer, ANSWERS[row]), []).append(row)
     for wrong in ("misses a contradiction", "sees a contradiction", "infers less"):
         assert seen.get(wrong, []) == []
-    assert len(seen[""]) > 2150 and len(seen["listed"]) < 50
+    assert len(seen[""]) > 2150 and len(seen["listed"]) < 160
 
 
 #: What MXNet's Symbol shows and ours does not: handles of its C library, its NumPy interface,

@@ -20,7 +20,7 @@ def all_three(way, geo, x, w, g):
 
 def way_of(N, w, size, pad=0, stride=1, groups=1, xp=np):
     geo = geometry(size, w[2:], (stride,) * len(size), (), (pad,) * len(size))
-    return conv_algorithms.choose_way(xp, N, w, geo, groups)
+    return conv_algorithms.choose_algorithm(xp, N, w, geo, groups)
 
 
 def check_workers_change_no_bit(data, weight, dtype, pad):

@@ -190,9 +190,6 @@ def story_partly_known_inside(mx):
     x, y = sym.var("x"), sym.var("y")
     for net, words in (
         (x + y, {"x": (2, 3)}), (x + y, {"x": (2, 0), "y": (0, 3)}), (x * 2 + y, {"y": (2,)}),
-        (sym.concat(x, y, dim=1), {"x": (2, 3), "y": (0, 4)}),
-        (sym.transpose(x, axes=(1, 0)) + y, {"y": (2, 3)}),
-        (sym.expand_dims(x, axis=1) + y, {"y": (2, 1)}),
         (sym.BatchNorm(x, name="bn"), {"x": (2, 3)}),
         (sym.var("a", shape=(2, 3), dtype="float64") * 1, {}),
         (sym.var("a", shape=(2, 0)) + x, {"x": (2, 3)}),

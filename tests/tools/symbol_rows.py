@@ -180,7 +180,6 @@ INFER = [
     reshape(x,shape=(-1,6)).infer_shape(x=(4,3))
     reshape(x,shape=(0,-1)).infer_shape_partial(x=(0,3,4))
     transpose(x).infer_shape_partial(x=(0,3,4))
-    concat(x,y,dim=1).infer_shape(x=(2,3),y=(0,4))
     concat(x,y,dim=1).infer_shape(x=(2,3))
     split(x,num_outputs=2,axis=1).infer_shape(x=(2,4))
     take(x,y).infer_shape_partial(x=(2,3))

@@ -7,7 +7,6 @@ does for the ops whose kernels are generated. matmul by cuBLAS (`products`) is r
 from d2lmini.cuda import products
 from d2lmini.cuda.ops import (
     convolve,
-    formulas,
     index,
     pool,
     random,

@@ -21,7 +21,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.cuda.kernels import depthwise, windows
-from d2lmini.ops.conv_algorithms import choose_way
+from d2lmini.ops.conv_algorithms import choose_algorithm
 from d2lmini.ops.im2col import col2im, im2col
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, geometry
@@ -82,7 +82,7 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
         total += matmul(xp, grads, columns.reshape(groups, rows // groups, -1).swapaxes(1, 2))
 
 
-@choose_way.kernel("cuda")
+@choose_algorithm.kernel("cuda")
 def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Any:
     return depthwise if groups > 1 and w[1] == 1 else sys.modules[__name__]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from d2lmini.cuda.kernels import pooling
 from d2lmini.ops.pool import (
-    PoolGeometry,
     Pooling,
     max_pooling_backward,
     max_pooling_pick,
     pool_of,
     pooling_spread,
+    windows_on,
 )
 
 
@@ -46,8 +46,8 @@ def _(
 def _(
     xp, g, *, shape, kernel, stride, pad, average=False, count_include_pad=True, out=None, **_
 ):  # fmt: skip
-    pool = PoolGeometry(shape[2:], kernel, stride, pad, g.shape[2:])
     dx = xp.empty(shape, g.dtype) if out is None else out
+    pool = windows_on(dx, g, kernel, stride, pad)
     divisor = _divisor(average, count_include_pad)
     pooling.pool_backward(xp, xp.ascontiguousarray(g), dx, pool, divisor)
     return dx
@@ -70,6 +70,6 @@ def _on_windows(
     """Fill `out`, of `shape`, from `values` by a function of `kernels.pooling`, for the max pooling
     of `data` to y; return `out`."""
     out = xp.empty(shape, values.dtype) if out is None else out
-    pool = PoolGeometry(data.shape[2:], kernel, stride, pad, y.shape[2:])
+    pool = windows_on(data, y, kernel, stride, pad)
     launch(xp, *map(xp.ascontiguousarray, (values, data, y)), out, pool)
     return out

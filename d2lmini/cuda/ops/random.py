@@ -6,7 +6,7 @@ from typing import Any
 
 from d2lmini.cuda.kernels import random_numbers
 from d2lmini.ops.chunking import place
-from d2lmini.ops.distributions import draw, draw_each, standard_uniform
+from d2lmini.ops.distributions import draw, standard_uniform
 from d2lmini.ops.random_ops import pick, random_randint, shuffle
 
 
@@ -16,7 +16,6 @@ def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
 
 
 @draw.kernel("cuda")
-@draw_each.kernel("cuda")
 def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any:
     if out.flags.c_contiguous:
         return random_numbers.fill(xp, name, rng, out, parameters)

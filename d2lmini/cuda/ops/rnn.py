@@ -9,19 +9,18 @@ from typing import Any
 
 from d2lmini.cuda.kernels import recurrent
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_compute import BACKWARDS, GRU, KINDS, LSTM, Clip, Layer, layer_of
+from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of
 
 
 class _Before:
     """The state before each step of a sequence, for backward."""
 
-    def __init__(self, xp: Any, first: Any, steps: Any, states: Any):
+    def __init__(self, xp: Any, first: Any, states: Any):
         self._first = xp.ascontiguousarray(first)
         self._states = states
-        self._by, self._begin = (1, len(states) - 1) if steps is BACKWARDS else (-1, 0)
 
     def __getitem__(self, t: int) -> Any:
-        return self._first if t == self._begin else self._states[t + self._by]
+        return self._states[t - 1] if t else self._first
 
 
 class FusedLSTM(LSTM):
@@ -44,12 +43,12 @@ class FusedLSTM(LSTM):
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> Any:
-        return _Before(self.xp, states[1], steps, kept[1])
+    def fill_slopes(self, D, states, y, kept) -> Any:
+        return _Before(self.xp, states[1], kept[1])
 
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         (gates, cells), (dh, dc), bounds = kept, heads, self.bounds
-        for t in order:
+        for t in reversed(range(len(g))):
             recurrent.lstm_back(
                 self.xp, g[t], dh, gates[t], extra[t], cells[t], dc, D[0][t], bounds
             )
@@ -69,13 +68,13 @@ class FusedGRU(GRU):
 
         return step
 
-    def fill_slopes(self, D, states, y, kept, steps) -> Any:
-        return _Before(self.xp, states[0], steps, y)
+    def fill_slopes(self, D, states, y, kept) -> Any:
+        return _Before(self.xp, states[0], y)
 
-    def back(self, order, D, across, kept, g, heads, extra) -> None:
+    def back(self, D, across, kept, g, heads, extra) -> None:
         (rz, n, share), (dn, dc), dh = kept, D, heads[0]
         more = self.xp.zeros(dh.shape, dh.dtype)
-        for t in order:
+        for t in reversed(range(len(g))):
             recurrent.gru_back(
                 self.xp, g[t], more, rz[t], n[t], share[t], extra[t], dh, dn[t], dc[t]
             )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from d2lmini.cuda.kernels import updates
 from d2lmini.ops.symbolic import NotTraceable
-from d2lmini.ops.update import with_master
 from d2lmini.ops.update_multi import UpdateStep, run, take_step
 
 
@@ -38,13 +36,12 @@ def _launches(
         kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
         numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
         attrs = tuple(step.attrs.items()) if ordered[i] and numbers else i
-        alike.setdefault((step.op, step.mixed, kept, attrs), []).append(i)
+        alike.setdefault((step.op, kept, attrs), []).append(i)
     launches = []
-    for (rule, mixed, (dtypes, out_dtype, in_place), _), members in alike.items():
-        compute = partial(with_master, rule) if mixed else rule.compute
+    for (rule, (dtypes, out_dtype, in_place), _), members in alike.items():
         formula = None
         with suppress(NotTraceable):
             place = None if in_place else out_dtype
-            formula = updates.Formula(compute, steps[members[0]].attrs, dtypes, place)
+            formula = updates.Formula(rule.compute, steps[members[0]].attrs, dtypes, place)
         launches.append((members, rule.name.strip("_"), formula))
     return launches

@@ -27,7 +27,7 @@ from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_shaped
 from d2lmini.gluon.rnn.sequences import as_array, as_steps
 from d2lmini.ops.core import Value, registry
-from d2lmini.ops.rnn_layer import rnn_layer
+from d2lmini.ops.rnn import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
 from d2lmini.signatures import with_parameters_of
 

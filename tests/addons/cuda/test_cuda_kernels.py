@@ -46,12 +46,12 @@ from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
-from d2lmini.ops.pool import PoolGeometry
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
-from d2lmini.ops.windows import geometry
+from d2lmini.ops.windows import Geometry, geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
@@ -483,7 +483,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
         place = cupy.empty(shape, dtype)
         getattr(conv_algorithms, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert conv_algorithms.choose_way(cupy, N, w.shape, geo, C) is depthwise
+        assert conv_algorithms.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
 
 
 @needs_cpp
@@ -500,7 +500,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
     for kind, pooled in (("max", pooling.max_pool), ("sum", pooling.sum_pool)):
         op = registry["Pooling"]
         want = op.compute(np, x, pool_type=kind, pooling_convention=convention, **how)
-        pool = PoolGeometry(size, kernel, stride, pad, want.shape[2:])
+        pool = Geometry(size, kernel, stride, (1,) * len(size), pad, want.shape[2:])
         y = cupy.empty(want.shape, dtype)
         pooled(cupy, cupy.asarray(x), y, pool)
         same(y.get(), want)
@@ -523,9 +523,7 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         same(picked.get(), held)
 
 
-def check_means(
-    x: np.ndarray, g: np.ndarray, pool: PoolGeometry, convention: str, how: dict
-) -> None:
+def check_means(x: np.ndarray, g: np.ndarray, pool: Geometry, convention: str, how: dict) -> None:
     """Mean pooling and its gradient, each one launch."""
     for include in (True, False):
         what = dict(pooling_convention=convention, count_include_pad=include, **how)
@@ -690,15 +688,14 @@ def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dty
         layer = rnn_compute.layer_of(xp, mode, clip and rnn_compute.Clip(xp, *clip))
         assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
         w = rnn_compute.Weights(*put[2:])
-        y, kept, D = (
-            [xp.zeros((T, N, k * H), dtype) for k in parts]
-            for parts in ((2,), layer.keeps, layer.slopes)
+        y, kept = (
+            [xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps)
         )
         part = slice(H, None) if is_cut else slice(0, H)
         place, slopes = (y[0][:, :, part] if is_cut else xp.zeros((T, N, H), dtype)), put[1]
         last = layer.forward(put[0], w, list(mine), place, kept, backwards)
         found = [place, *kept, *last]
-        layer.backward(D, w, mine, place, kept, slopes[:, :, part], ends, backwards)
+        D = layer.backward(w, mine, place, kept, slopes[:, :, part], ends, backwards)
         dx = xp.zeros(x.shape, dtype)
         layer.into_inputs(D, w, dx, add=False)
         return [a if xp is np else a.get() for a in (*found, *D, *ends, dx)]
@@ -739,7 +736,8 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     mixed = dtype == "float16"
     clip = next(name for name in op.attr_names if name.startswith("clip_grad"))
     attrs = {**op.defaults, **{k: 0.1 for k in op.required}, "wd": 0.01, clip: 0.5}
-    steps = [um.UpdateStep(op, {**attrs, "wd": 0.01 * (i > 1)}, mixed) for i in range(5)]
+    rule = mixed_form(op) if mixed else op
+    steps = [um.UpdateStep(rule, {**attrs, "wd": 0.01 * (i > 1)}) for i in range(5)]
     data = []
     for i, step in enumerate(steps):
         for k in range(step.width):

@@ -1,0 +1,87 @@
+"""A composed op as a program: what a call on arrays runs that comes often (`ops/composed.py`).
+
+The program is that of a graph with one node, the call; `inline.py` writes out its formula.
+
+>>> import numpy as np
+>>> from d2lmini.ops.core import registry
+>>> softmin = registry["softmin"]
+>>> call = FormulaProgram(softmin, [Spec((2, 3), "float32")], softmin.defaults)
+>>> call.run([np.zeros((2, 3), "float32")])[0].round(3)
+array([[0.333, 0.333, 0.333],
+       [0.333, 0.333, 0.333]], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from d2lmini.context import Context, cpu
+from d2lmini.graph.arena import Arenas
+from d2lmini.graph.inline import expand
+from d2lmini.graph.ir import Inputs, Node
+from d2lmini.graph.passes import simplify
+from d2lmini.graph.program import Program
+from d2lmini.ops.composed import Composed, infer_by
+from d2lmini.ops.core import Spec
+
+#: So many programs are kept, the last ones that were asked for.
+MOST = 512
+
+_programs: OrderedDict[tuple, FormulaProgram] = OrderedDict()
+_arenas: dict[Context, Arenas] = {}
+
+
+def compiled_formula(
+    op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any], ctx: Context
+) -> FormulaProgram:
+    """The program of a call, which equal calls share."""
+    key = op, specs, ctx, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
+    found = _programs.get(key)
+    if found is None:
+        found = _programs[key] = FormulaProgram(op, specs, attrs, ctx)
+        if len(_programs) > MOST:
+            _programs.popitem(last=False)
+    return found
+
+
+class FormulaProgram:
+    """A composed op as a program for arrays of certain specs."""
+
+    def __init__(
+        self, op: Composed, specs: Sequence[Spec | None], attrs: dict[str, Any],
+        ctx: Context | None = None,
+    ):  # fmt: skip
+        ctx = ctx or cpu()
+        variables = [
+            None if spec is None else Node(None, name, specs=(spec,))
+            for name, spec in zip(op.input_names, specs)
+        ]
+        found = infer_by(op.formula, specs, attrs)
+        outputs = (found,) if isinstance(found, Spec) else tuple(found)
+        inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
+        results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
+        self.arenas = _arenas.setdefault(ctx, Arenas(ctx))
+        given = [node for node in variables if node is not None]
+        self.program = Program(op.name, given, simplify(results), ctx, self.arenas)
+
+    def run(self, arrays: Sequence[Any], out: Any = None) -> list[Any]:
+        """The results for these arrays, computed in the places `out` where these are free."""
+        program = self.program
+        given = [a for a in arrays if a is not None]
+        places = program.anywhere
+        if out is not None:
+            outs = out if isinstance(out, tuple) else (out,)
+            xp = program.xp
+            shared = [any([xp.may_share_memory(y, a) for a in given]) for y in outs]
+            places = [None if is_shared else y for y, is_shared in zip(outs, shared)]
+            places += program.anywhere[len(places) :]
+        return program.run(given, places, ())
+
+    def kernel(self) -> Callable[..., Any]:
+        """The program as a kernel for calls under the engine's lock."""
+        run, nowhere = self.arenas.function(self.program), self.program.anywhere
+        if len(nowhere) == 1:
+            return lambda xp, *arrays: run(arrays, nowhere, ())[0]
+        return lambda xp, *arrays: tuple(run(arrays, nowhere, ()))

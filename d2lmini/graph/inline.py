@@ -1,0 +1,88 @@
+"""Formulas in graphs: composed ops (`ops/composed.py`) become the primitives they are made of.
+
+Inside a compiled graph a composed op is replaced by the graph of its formula, so that the passes
+simplify it and fusion joins it to what stands before and behind:
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.listing import graph_of, listing
+>>> graph = graph_of(sym.log_softmax(sym.var("x"), name="y"), x=(2, 3))
+>>> print(listing(inlined(graph)))
+x                                           # (2, 3) float32
+y_max0 = max(x, axis=-1, keepdims=True)     # (2, 1) float32
+y_minus0 = broadcast_sub(x, y_max0)         # (2, 3) float32
+y_exp0 = exp(y_minus0)                      # (2, 3) float32
+y_sum0 = sum(y_exp0, axis=-1, keepdims=True)  # (2, 1) float32
+y_log0 = log(y_sum0)                        # (2, 1) float32
+y = broadcast_sub(y_minus0, y_log0)         # (2, 3) float32
+return y
+
+`Program` does so with every graph, hence also with the gradients of composed ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from d2lmini.autograd.scopes import scope
+from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, topological, transform
+from d2lmini.graph.passes import simplify
+from d2lmini.graph.symbolic_trace import outside
+from d2lmini.ops.composed import Composed
+from d2lmini.ops.core import modes
+from d2lmini.ops.in_float32 import needs_copies
+from d2lmini.symbol.naming import Prefix
+from d2lmini.symbol.traced import Traced
+
+
+def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
+    """The graph with the formulas of its composed ops, simplified. kind: of the device; an op that
+    has a kernel of its own for the device stays."""
+
+    def is_formula(node: Node) -> bool:
+        op = node.op
+        return isinstance(op, Composed) and kind not in op.kernels and not node.mutated
+
+    def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
+        return expand(node, inputs) if is_formula(node) else None
+
+    found = list(outputs)
+    while any(map(is_formula, topological(found))):  # formulas call composed ops
+        found = transform(found, rule)
+    return found if found == list(outputs) else simplify(found)
+
+
+def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]:
+    """The outputs of the formula of a node. The new nodes have its line and its labels, and names
+    that begin with its own or with `prefix`."""
+    prefix = f"{node.name}_" if prefix is None else prefix
+    op = node.op
+    assert isinstance(op, Composed) and node.specs is not None
+    given = [None if e is None else Traced((e,)) for e in inputs]
+    if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
+        given = [x if x is None else _widened(x, op) for x in given]
+    with outside(), scope(False, modes.training), Prefix(prefix):
+        casting, modes.casting = modes.casting, None
+        try:
+            found = op.formula(*given, **node.attrs)
+            values = found if isinstance(found, (tuple, list)) else [found]
+            values = [y.astype(spec.dtype, copy=False) for y, spec in zip(values, node.specs)]
+        finally:
+            modes.casting = casting
+    known = {e[0] for e in inputs if e is not None}
+    stack = [y._entry[0] for y in values]
+    last = stack[0] if len(values) == 1 and stack[0] not in known else None
+    while stack:
+        new = stack.pop()
+        if new not in known:
+            known.add(new)
+            new.site, new.labels = node.site, node.labels
+            new.name = prefix + new.name.removeprefix(prefix).lstrip("_")
+            stack.extend(e[0] for e in new.sources)
+    if last is not None:
+        last.name = node.name
+    return [y._entry for y in values]
+
+
+def _widened(x: Traced, op: Composed) -> Any:
+    return x.astype("float32") if x._spec.dtype.char in op.copied_dtypes else x

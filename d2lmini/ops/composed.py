@@ -1,0 +1,440 @@
+"""Composed ops: an op that is a formula of other ops, and whose gradient follows from the formula.
+
+    @composed(infer=same, flops=10)
+    def gelu(data):
+        '''data Phi(data), with the distribution function Phi of the normal distribution.'''
+        return data * 0.5 * (1 + erf(data * 0.5**0.5))
+
+A formula is a function of values. Its positional parameters are the inputs and its keywords the
+attributes, as in `core`. An op without a formula, a *primitive*, has a kernel, a gradient rule and
+a rule for shapes; a composed op has the formula alone:
+
+- A call on arrays *interprets* the formula: one kernel after the other. A call that comes again and
+  again is compiled into one program, like a hybridized net (`Runner`, `graph/formulas.py`).
+- A compiled graph contains the primitives of the formula, so that they join what stands before and
+  behind.
+- The gradient is composed too: the formula's primitives are differentiated in reverse order.
+  It computes what it needs of the forward pass again, so only the inputs are kept. Where keeping
+  the output saves work, the op has a rule of its own: `@softmax.gradient(saves="y")`.
+
+>>> import numpy as np
+>>> from d2lmini.ops.core import registry, same
+>>> def cube(data):
+...     return data * data * data
+>>> op = Composed(cube, "cube", infer=same)
+>>> op.compute(np, np.array([1.0, 2.0]))
+array([1., 8.])
+>>> op.backward_op(1, (True,)).compute(np, np.ones(2), np.array([1.0, 2.0]))
+array([ 3., 12.])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from d2lmini.base import loaders
+from d2lmini.bfloat16 import CHAR
+from d2lmini.context import cpu
+from d2lmini.engine.scheduler import thread_state
+from d2lmini.ops.chunking import BLOCKED
+from d2lmini.ops.core import NOWHERE, Op, Spec, Y, declare_op, registry
+from d2lmini.ops.fluent import Fluent, Typed
+from d2lmini.ops.kernels import Kernel, kind_of
+from d2lmini.ops.signature import Signature, signature_of, with_signature
+
+#: A call of small arrays is compiled when it comes for this time: compiling takes some
+#: milliseconds, as long as interpreting a tiny call a hundred times. A call that reads an array of
+#: `BLOCKED` elements or more is compiled at once: programs compute such arrays in blocks, so that
+#: their sums are rounded in another way.
+COMPILED_CALL = 64
+
+
+class Composed(Op):
+    """An op that is a formula. `Op` tells the keywords, and here also:
+
+    formula    function of values: (*inputs, **attributes) -> value or tuple of values
+    finish     of an op that mutates inputs: function of arrays (xp, inputs, results, attributes),
+               which changes these after all is computed
+    extra      number of last results of the formula that are no outputs, but for `finish`
+    grad       None: the op has no gradient
+    constants  names of inputs that have no gradient; or a function of the attributes
+    """
+
+    def __init__(
+        self, formula: Callable[..., Any], name: str, *, signature: Signature | None = None,
+        constants: Any = (), finish: Any = None, extra: int = 0, outputs: Any = 1, **rules: Any,
+    ):  # fmt: skip
+        signature = signature or signature_of(formula, 0)
+        self.formula = formula
+        self.constants = constants
+        self.finish, self.extra = finish, extra
+        own = signature._replace(words=(*signature.words, "out"))
+
+        @with_signature(own, formula.__doc__)
+        def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+            attrs = {**self.defaults, **attrs}
+            return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
+
+        rules.setdefault("copied_dtypes", "e" + CHAR)
+        rules.setdefault("infer", lambda *specs, **attrs: infer_by(self.formula, specs, attrs))
+        is_constant = rules.pop("grad", self) is None
+        super().__init__(compute, name, outputs=outputs, grad=None, **rules)
+        self.simple = outputs == 1 and not self.injects
+        self.saves = self.input_names
+        self.keeps = tuple((i, None) for i in range(len(self.input_names)))
+        self.rule = None if is_constant else self._differentiate
+        self.rule_of_its_own: Any = None
+        #: Of an op of gradients, which the registry does not have: the op, and of which gradients.
+        self.backward_of: Any = None
+        self._backward_ops: dict[Any, Composed] = {}
+
+    def kernel_for(self, kind: str) -> Kernel:
+        """The implementation for a plan: an add-on's, or a new `Runner`."""
+        return self.kernels.get(kind) or Runner(self)
+
+    def settle(self, xp: Any, arrays: Sequence[Any], attrs: dict, results: list, out: Any) -> Any:
+        """The results of a call on arrays as `compute` returns them, in `out` if given."""
+        if self.finish is not None and self.mutated(len(arrays), attrs):
+            self.finish(xp, arrays, results, attrs)
+        results = results[: len(results) - self.extra]
+        if out is None:
+            return results[0] if len(results) == 1 else tuple(results)
+        for place, result in zip(out if isinstance(out, tuple) else (out,), results):
+            if place is not result:
+                xp.copyto(place, result, casting="same_kind")
+        return out
+
+    # -- the gradient ------------------------------------------------------------------------------
+
+    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
+        """Attach a rule in place of the one that follows from the formula, because it needs less:
+        a function of values `(g, *saved, **attrs)`, composed too. `saves` names inputs and "y"."""
+        attach = super().gradient(saves)
+
+        def attach_rule(rule: Callable) -> Callable:
+            attach(rule)
+            self.rule_of_its_own, self.rule = rule, self._differentiate
+            return rule
+
+        return attach_rule
+
+    def gradients(
+        self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
+    ) -> Sequence[Any]:
+        return self._differentiate(g, saved, attrs, needs)
+
+    def _differentiate(
+        self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any
+    ) -> Sequence[Any]:
+        """The gradients of the inputs, by one call of a composed op."""
+        gs = tuple([x for x in g if x is not None]) if isinstance(g, (list, tuple)) else (g,)
+        constants = self.constants(attrs) if callable(self.constants) else self.constants
+        given = self.input_names[: len(needs) if isinstance(needs, (list, tuple)) else None]
+        wanted = tuple([name not in constants and bool(needs[i]) for i, name in enumerate(given)])
+        grads: list[Any] = [None] * len(wanted)
+        if not any(wanted):
+            return grads
+        values: list[Any] = []
+        # The mode and the random key are those of the forward pass.
+        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
+        for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
+            if part is not None:
+                facts[f"kept{i}"] = kept
+            elif kept is not None:
+                values += kept if isinstance(kept, (list, tuple)) else [kept]
+        op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
+        if facts:
+            attrs = {**{k: v for k, v in attrs.items() if k not in self.injects}, **facts}
+        found = gs[0]._apply(op, (*gs, *values), attrs)
+        places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+        for i, part in zip(places, [found] if len(places) == 1 else found):
+            grads[i] = part
+        return grads
+
+    def backward_op(
+        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] | None = None
+    ) -> Composed:
+        """The op of the gradients of the `wanted` inputs, from those of n outputs and from the kept
+        values; counts: see `_count`."""
+        key = n, wanted, counts or (1,) * len(self.keeps)
+        found = self._backward_ops.get(key)
+        if found is None:
+            found = self._backward_ops[key] = self._make_backward_op(*key)
+        return found
+
+    def _make_backward_op(
+        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...]
+    ) -> Composed:
+        kept = [
+            (count, "y" if place == Y else self.input_names[place])
+            for (place, part), count in zip(self.keeps, counts) if part is None and count
+        ]  # fmt: skip
+
+        def formula(*values: Any, **attrs: Any) -> Any:
+            gs, rest = list(values[:n]), iter(values[n:])
+            saved: list[Any] = []
+            for i, ((_, part), count) in enumerate(zip(self.keeps, counts)):
+                if part is not None:
+                    saved.append(attrs[f"kept{i}"])
+                elif count < 0:
+                    saved.append([next(rest) for _ in range(-count)])
+                else:
+                    saved.append(next(rest) if count else None)
+            if self.rule_of_its_own is None:
+                own = {name: attrs[name] for name in self.attr_names}
+                own |= {name: attrs[f"forward_{name}"] for name in self.injects}
+                grads: Any = pull_back(self, gs, saved, wanted, own)
+            else:
+                own = {
+                    name: attrs[f"forward_{name}" if name in self.injects else name]
+                    for name in self.rule_attrs
+                }
+                if self.selective:
+                    own["needs"] = wanted
+                grads = self.rule_of_its_own(gs[0] if n == 1 else gs, *saved, **own)
+                grads = grads if isinstance(grads, (tuple, list)) else (grads,)
+            found = tuple([grad for grad, is_wanted in zip(grads, wanted) if is_wanted])
+            return found if len(found) > 1 else found[0]
+
+        formula.__doc__ = f"The gradient of {self.name}."
+        facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
+        inputs = tuple([f"g{i}" for i in range(n)])
+        for count, name in kept:
+            inputs += (name,) if count > 0 else tuple([f"{name}{i}" for i in range(-count)])
+
+        def infer(*specs: Spec, **attrs: Any) -> Any:
+            # A gradient is like the input, where this was kept, else as the rule makes it.
+            known = dict(zip(inputs[n:], specs[n:]))
+            names = [name for name, is_wanted in zip(self.input_names, wanted) if is_wanted]
+            if not known.keys() >= set(names):
+                return infer_by(formula, specs, attrs)
+            return known[names[0]] if len(names) == 1 else [known[name] for name in names]
+
+        op = Composed(
+            formula, f"_backward_{self.name}", infer=infer,
+            signature=Signature(inputs, words, self.defaults, {}, len(inputs)),
+            outputs=sum(wanted), flops=20,
+            constants=self.constants,
+            copied_dtypes=self.copied_dtypes,
+        )  # fmt: skip
+        op.backward_of = self, (n, wanted, counts)
+        return op
+
+    def __reduce__(self) -> tuple:
+        if self.backward_of is None:
+            return super().__reduce__()
+        op, key = self.backward_of
+        return op.backward_op, key
+
+
+def _count(kept: Any) -> int:
+    """How many values are kept: 1, 0 for an input that was omitted, -n for a list of n."""
+    return -len(kept) if isinstance(kept, (list, tuple)) else int(kept is not None)
+
+
+def composed(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare a composed op (see the module's docstring). The keywords are those of `Op`, and
+    `constants`."""
+
+    def declare(formula: Callable[..., Any]) -> Op:
+        return declare_op(
+            Composed(formula, name if isinstance(name, str) else formula.__name__, **rules)
+        )
+
+    return declare(name) if callable(name) else declare
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+class FormulaValue(Typed, Fluent):
+    """What formulas compute with: the operators and methods of arrays and Symbols."""
+
+    __slots__ = ()
+
+    def reshape(self, *shape: Any) -> Any:
+        """The elements in another shape; see the op."""
+        return registry["reshape"](self, shape[0] if len(shape) == 1 else shape)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """The value in `dtype`: itself, if it has that dtype and `copy` is False."""
+        if not copy and self._spec.dtype == dtype:
+            return self
+        return registry["cast"](self, dtype=dtype)
+
+    def expand_dims(self, axis: int) -> Any:
+        """A new axis of size 1."""
+        return registry["expand_dims"](self, axis)
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+class Sketch(FormulaValue):
+    """A value of which only shape and dtype are known."""
+
+    __slots__ = ("_spec",)
+
+    def __init__(self, spec: Spec):
+        self._spec = spec
+
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+        specs: list[Any] = [None if x is None else x._spec for x in inputs]
+        found = op.infer(*specs, **attrs)
+        return Sketch(found) if isinstance(found, Spec) else [Sketch(spec) for spec in found]
+
+
+def infer_by(formula: Callable[..., Any], specs: Sequence[Spec | None], attrs: dict) -> Any:
+    """The specs of a formula's results, by the rules of its primitives."""
+    found = formula(*[None if spec is None else Sketch(spec) for spec in specs], **attrs)
+    return [y._spec for y in found] if isinstance(found, (tuple, list)) else found._spec
+
+
+# -- interpreting ----------------------------------------------------------------------------------
+
+
+class Local(FormulaValue):
+    """An array inside an op: the values on which a formula is interpreted."""
+
+    __slots__ = ("array", "xp")
+
+    def __init__(self, xp: Any, array: Any):
+        self.xp = xp
+        self.array = array
+
+    @property
+    def _spec(self) -> Spec:  # type: ignore[override]
+        return Spec(self.array.shape, self.array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+        if isinstance(op, Composed):
+            return op.formula(*inputs, **attrs)
+        xp = inputs[0].xp
+        arrays = [None if x is None else x.array for x in inputs]
+        result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
+        if isinstance(result, tuple):
+            return [Local(xp, xp.asarray(part)) for part in result]
+        return Local(xp, xp.asarray(result))
+
+
+def interpret(op: Composed, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
+    """The results of the formula on arrays, one primitive after the other."""
+    found = op.formula(*[None if a is None else Local(xp, a) for a in arrays], **attrs)
+    return [y.array for y in (found if isinstance(found, (tuple, list)) else [found])]
+
+
+class Runner:
+    """The implementation of a composed op for one plan: arrays of the same shapes and dtypes, and
+    equal attributes. It interprets the first calls of small arrays, then compiles the formula."""
+
+    __slots__ = ("calls", "kernel", "op", "program")
+
+    def __init__(self, op: Composed):
+        self.op = op
+        self.calls = 0
+        self.program: Any = None
+        #: The program for calls under the engine's lock that want new arrays, once it is compiled.
+        self.kernel: Any = None
+
+    def __call__(self, xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+        program = self.program
+        if len(attrs) < len(self.op.attr_names):  # a program leaves out what is the default
+            attrs = {**self.op.defaults, **attrs}
+        if program is None:
+            self.calls += 1
+            given = [a for a in arrays if a is not None]
+            is_small = self.calls < COMPILED_CALL and all([a.size < BLOCKED for a in given])
+            # On a GPU a program takes fewer launches than the formula; a task knows which GPU.
+            task = thread_state.task
+            interprets = is_small if xp is np else task is None
+            if interprets or attrs.get("rng") is not None:
+                return self.op.compute(xp, *arrays, out=out, **attrs)
+            specs = tuple([a if a is None else Spec(a.shape, a.dtype) for a in arrays])
+            ctx = cpu() if task is None or xp is np else task.ctx
+            program = loaders["compiled_formula"]()(self.op, specs, attrs, ctx)
+            if xp is np:  # another call may run on another GPU
+                self.program, self.kernel = program, program.kernel()
+        return self.op.settle(xp, arrays, attrs, program.run(arrays, out), out)
+
+
+# -- differentiating -------------------------------------------------------------------------------
+
+
+class Taped(FormulaValue):
+    """A value whose history is recorded.
+
+    value  the recorded value: an array or a Symbol
+    tape   the calls so far, as (op, inputs, attributes, outputs)
+    leads  the value depends on an input whose gradient is wanted
+    g      parts of its gradient
+    """
+
+    __slots__ = ("g", "leads", "tape", "value")
+
+    def __init__(self, value: Any, tape: list, leads: bool):
+        self.value = value
+        self.tape = tape
+        self.leads = leads
+        self.g: list[Any] = []
+
+    @property
+    def _spec(self) -> Spec:  # type: ignore[override]
+        return self.value._spec  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+        if isinstance(op, Composed):
+            return op.formula(*inputs, **attrs)
+        plain: tuple[Any, ...] = tuple([None if x is None else x.value for x in inputs])
+        found = plain[0]._apply(op, plain, attrs)
+        tape = inputs[0].tape
+        leads = op.rule is not None and any([x is not None and x.leads for x in inputs])
+        outputs = [Taped(y, tape, leads) for y in (found if isinstance(found, list) else [found])]
+        if leads:
+            tape.append((op, inputs, attrs, outputs))
+        return outputs if isinstance(found, list) else outputs[0]
+
+
+def pull_back(
+    op: Composed, gs: Sequence[Any], inputs: Sequence[Any], wanted: Sequence[bool], attrs: dict
+) -> list[Any]:
+    """The gradients of the `wanted` inputs of a formula, from those of its outputs."""
+    tape: list = []
+    sources: list[Any] = [None if x is None else Taped(x, tape, w) for x, w in zip(inputs, wanted)]
+    found = op.formula(*sources, **attrs)
+    for y, g in zip(found if isinstance(found, (tuple, list)) else [found], gs):
+        y.g.append(g)
+    while tape:
+        called, values, own, outputs = tape.pop()
+        parts = [_total(y.g) for y in outputs]
+        if all(part is None for part in parts):
+            continue
+        needs = [x is not None and x.leads for x in values]
+        saved = called.saved_of(
+            [None if x is None else x.value for x in values], [y.value for y in outputs]
+        )
+        g = parts[0] if len(parts) == 1 else parts
+        for x, needed, part in zip(values, needs, called.gradients(g, saved, own, needs)):
+            if needed and part is not None:
+                x.g.append(part)
+    return [
+        None if not w else x.value.zeros_like() if (total := _total(x.g)) is None else total
+        for x, w in zip(sources, wanted)
+    ]
+
+
+def _total(parts: list[Any]) -> Any:
+    """The sum of the parts, in their order; None if there are none."""
+    if len(parts) > 1:
+        parts[:] = [registry["elemwise_add" if len(parts) == 2 else "add_n"](*parts)]
+    return parts[0] if parts else None

@@ -1,0 +1,100 @@
+"""Programs of updates: what the formula says, in any place, in few passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d2lmini.ops.core import registry
+from d2lmini.ops.update import mixed_form
+from d2lmini.ops.update_program import Formula
+
+RULES = {
+    op.name: op
+    for op in registry.values()
+    if isinstance(getattr(getattr(op.compute, "bind", None), "__self__", None), Formula)
+}
+NUMBERS = {"lr": 0.1, "t": 3, "rate": 0.2, "ahead": 0.7, "along": 0.6, "momentum": 0.9}
+SWITCHES = [
+    {},
+    {"rescale_grad": 0.5},
+    {"wd": 0.05, "rescale_grad": 0.5},
+    {"wd": 0.05, "clip_gradient": 0.3, "clip_grad": 0.3, "clip_weights": 0.5, "wd_lh": 0.02},
+    {"wd": 1.0, "clip_gradient": 1.0, "momentum": 0.0, "bias_correction": False},
+]
+
+
+def attributes_of(op, options):
+    return {name: (op.defaults | NUMBERS | options).get(name) for name in op.attr_names}
+
+
+def draw(op, dtype):
+    rng = np.random.default_rng(len(op.name))
+    return [rng.uniform(0.4, 0.6, 50).astype(dtype) for _ in op.input_names]
+
+
+@pytest.mark.parametrize("options", SWITCHES, ids=str)
+@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-13), ("float32", 1e-5)])
+@pytest.mark.parametrize("name", RULES)
+def test_a_program_computes_its_formula(name, dtype, rtol, options):
+    """Also where the weight or the gradient is the destination."""
+    op = RULES[name]
+    attrs = attributes_of(op, options)
+    wide = [a.astype("float64") for a in draw(op, dtype)]
+    want = op.compute.bind.__self__(np, *wide, **attrs)
+    for place in (None, 0, *({1} - set(op.mutates))):
+        arrays = draw(op, dtype)
+        y = op.compute(np, *arrays, out=None if place is None else arrays[place], **attrs)
+        assert (y is arrays[place]) if place is not None else y.dtype == dtype
+        np.testing.assert_allclose(y, want[0], rtol=rtol, atol=rtol)
+        for i, value in zip(op.mutates, want[1:], strict=True):
+            if i != place:
+                np.testing.assert_allclose(arrays[i], value, rtol=rtol, atol=rtol)
+        for i, (now, before) in enumerate(zip(arrays, draw(op, dtype), strict=True)):
+            assert i in (*op.mutates, place) or now.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("name", sorted(RULES.keys() - {"lamb_update_phase1"}))
+def test_float16_and_its_master_copy_compute_the_formula(name):
+    """float16 does not hold the product lr * rescale_grad; and arrays without axes are arrays."""
+    op = RULES[name]
+    attrs = attributes_of(op, {"lr": 1e-3, "rescale_grad": 1e-4})
+    arrays = [a[:1].reshape(()) for a in draw(op, "float16")]
+    arrays[1] *= 2000
+    wide = [a.astype("float64") for a in arrays]
+    want = op.compute.bind.__self__(np, *wide, **attrs)[0]
+    master, states = arrays[0].astype("float32"), [a.astype("float32") for a in arrays[2:]]
+    y = mixed_form(op).compute(np, *arrays[:2], *states, master, **attrs)
+    assert (y.dtype, master.dtype) == ("float16", "float32")
+    np.testing.assert_allclose(master, want, rtol=1e-4)
+    np.testing.assert_allclose(op.compute(np, *arrays, **attrs), want, rtol=0.05)
+
+
+#: Passes over the arrays: without decay and with it.
+PASSES = {
+    "sgd_update": (2, 4), "sgd_mom_update": (4, 6), "nag_mom_update": (6, 8),
+    "signsgd_update": (3, 4),
+    "signum_update": (6, 8), "adam_update": (12, 15), "_decoupled_adam_update": (12, 13),
+    "_adagrad_update": (8, 10), "rmsprop_update": (9, 12), "rmspropalex_update": (16, 19),
+    "_adadelta_update": (15, 17), "_adamax_update": (10, 12), "_nadam_update": (15, 18),
+    "ftml_update": (18, 21), "ftrl_update": (20, 21), "lamb_update_phase1": (12, 14),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_program_makes_few_passes(name):
+    formula = RULES[name].compute.bind.__self__
+    found = []
+    for wd in (0.0, 0.1):
+        attrs = attributes_of(RULES[name], {"wd": wd, "rescale_grad": 0.5})
+        _, _, steps = formula.program(tuple(attrs.values())).text.partition("def step")
+        found.append(steps.count("(") - 1)
+    assert tuple(found) == PASSES[name]
+
+
+def test_one_program_serves_all_rates():
+    formula = RULES["adam_update"].compute.bind.__self__
+    attrs = attributes_of(RULES["adam_update"], {})
+    one = formula.program(tuple(attrs.values()))
+    assert formula.program(tuple((attrs | {"lr": 0.0, "beta1": 0.5}).values())) is one
+    assert formula.program(tuple((attrs | {"wd": 0.5}).values())) is not one
