@@ -37,7 +37,7 @@ import numpy as np
 
 from d2lmini.base import loaders
 from d2lmini.bfloat16 import CHAR
-from d2lmini.context import cpu, current_context
+from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, declare_op, registry
@@ -354,11 +354,13 @@ class Runner:
             self.calls += 1
             given = [a for a in arrays if a is not None]
             is_small = self.calls < COMPILED_CALL and all([a.size < BLOCKED for a in given])
-            if (is_small and xp is np) or attrs.get("rng") is not None:
+            # On a GPU a program takes fewer launches than the formula; a task knows which GPU.
+            task = thread_state.task
+            interprets = is_small if xp is np else task is None
+            if interprets or attrs.get("rng") is not None:
                 return self.op.compute(xp, *arrays, out=out, **attrs)
             specs = tuple([a if a is None else Spec(a.shape, a.dtype) for a in arrays])
-            task = thread_state.task
-            ctx = cpu() if xp is np else task.ctx if task else current_context()
+            ctx = cpu() if task is None or xp is np else task.ctx
             program = loaders["compiled_formula"]()(self.op, specs, attrs, ctx)
             if xp is np:  # another call may run on another GPU
                 self.program, self.kernel = program, program.kernel()
