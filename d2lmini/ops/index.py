@@ -297,8 +297,8 @@ def _(gg, shape, index, *, axis, mode):
 def batch_take(a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
-    a (N, n), indices (N,), int32 -> (N,), or another shape of indices with N elements. Unlike in
-    MXNet there is a gradient.
+    a (N, n), indices (N,), int32 -> (N,), or another shape of indices with N elements. MXNetError
+    at the call for another number or dtype of indices. Unlike in MXNet there is a gradient.
     """
     if a.ndim < 2 or indices.size != prod(a.shape[:-1]):
         raise MXNetError(f"indices is {indices.shape}, need {a.shape[:-1]}: one for each row of a")

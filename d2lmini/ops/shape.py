@@ -97,7 +97,10 @@ def reshape_like(
 
 @op_of_view(mxnet_name="Flatten")
 def flatten(xp, data, *, out=None):
-    """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1)."""
+    """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1).
+
+    MXNetError at the call for an array without axes.
+    """
     if not data.shape:
         raise MXNetError("data is (), need one axis or more: the first is kept")
     return chunking.place_view(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
