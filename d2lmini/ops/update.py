@@ -145,7 +145,8 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
             *states, out = rest
             weight32 = states.pop(at - 2)
-            on_master(weight32, grad.astype(weight32.dtype), *states, weight32)
+            grad = grad.astype(weight32.dtype, copy=1 in rule.mutates)
+            on_master(weight32, grad, *states, weight32)
             xp.copyto(out, weight32, casting="same_kind")
 
         return step

@@ -86,12 +86,7 @@ def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) ->
 
 
 @with_kernels
-def run(
-    xp: Any,
-    steps: Sequence[UpdateStep],
-    groups: list[tuple],
-    outs: Sequence[Any],
-) -> None:
+def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any]) -> None:
     """Run all steps, in blocks, on all cores. groups: the arrays of each step, weight first;
     outs: the destination of each new weight."""
     if xp is not np:
@@ -115,11 +110,6 @@ def run(
             updates[i](*[a[at : min(at + BLOCK, end)] for a in flat])
 
     over_pieces(outs, body)
-
-
-def take_step(xp: Any, step: UpdateStep, arrays: Sequence[Any], out: Any) -> None:
-    """Run one step."""
-    bind(step.op, xp, out.dtype, step.attrs)(*arrays, out)
 
 
 def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:

@@ -152,9 +152,8 @@ def _array_names(attrs: dict[str, Any]) -> list[str]:
 
 @refuse_gradient
 @op(
-    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data),
+    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data), output_dtypes=_float32,
     always_written=("num_arrays",), counted_inputs=_array_names,
-    output_dtypes=_float32,
 )  # fmt: skip
 def multi_sum_sq(xp, *data, num_arrays: int):
     """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
@@ -178,10 +177,7 @@ def multi_sum_sq(xp, *data, num_arrays: int):
 
 
 @refuse_gradient
-@op(
-    infer=_one, flops=_reads_all, reads_out=True,
-    output_dtypes=_float32,
-)  # fmt: skip
+@op(infer=_one, flops=_reads_all, reads_out=True, output_dtypes=_float32)
 def all_finite(xp, data, *, init_output: bool = True, out=None):
     """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
     that is 0 stays 0, so that calls can be chained."""
@@ -190,9 +186,8 @@ def all_finite(xp, data, *, init_output: bool = True, out=None):
 
 @refuse_gradient
 @op(
-    infer=_one, flops=_reads_all, reads_out=True,
-    counted_inputs=_array_names, output_dtypes=_float32,
-    free_dtypes=("data",),
+    infer=_one, flops=_reads_all, reads_out=True, counted_inputs=_array_names,
+    output_dtypes=_float32, free_dtypes=("data",),
 )  # fmt: skip
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
     """`all_finite` of all the arrays together; num_arrays says how many."""

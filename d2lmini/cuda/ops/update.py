@@ -8,7 +8,8 @@ from typing import Any
 
 from d2lmini.cuda.kernels import updates
 from d2lmini.ops.symbolic import NotTraceable
-from d2lmini.ops.update_multi import UpdateStep, run, take_step
+from d2lmini.ops.update import bind
+from d2lmini.ops.update_multi import UpdateStep, run
 
 
 @run.kernel("cuda")
@@ -19,7 +20,8 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[
     for members, name, formula in _launches(steps, groups, outs, ordered):
         if formula is None:
             for i in members:
-                take_step(xp, steps[i], groups[i], outs[i])
+                step = bind(steps[i].op, xp, outs[i].dtype, steps[i].attrs)
+                step(*groups[i], outs[i])
             continue
         parts = [groups[i] for i in members], [outs[i] for i in members]
         updates.update(xp, name, formula, *parts)
