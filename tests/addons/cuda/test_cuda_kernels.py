@@ -46,11 +46,11 @@ from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
-from d2lmini.ops.update import mixed_form
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
+from d2lmini.ops.update import mixed_form
 from d2lmini.ops.windows import Geometry, geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
@@ -569,13 +569,22 @@ def test_softmax_cross_entropy_and_its_gradient(shape, axis, batch_axis, label, 
     )
 
 
-def _moments(xp: Any, x: Any, weight: Any) -> tuple:
-    """A formula with reductions in two stages, and with values of elements and of groups."""
-    x = x.astype(xp.promote_types(x.dtype, "float32"))
-    away = x - xp.mean(x)
-    variance = xp.mean(away * away)
-    largest = xp.max(xp.where(xp.index_of(x) == 0, 0, xp.abs(x)))
-    return away * weight / xp.sqrt(variance), variance, largest - xp.min(x), x
+def moments(shape: tuple, axes: tuple, dtype: Any) -> reductions.Launches:
+    """The launches of a formula with reductions in two stages, and with values of elements and of
+    groups, on arrays of `shape` and of its last axis."""
+    kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    outs = [Operand(dtype, shape), Operand("float64", kept), Operand("float64", kept)]
+
+    def formula(x: Proxy, weight: Proxy) -> list[Proxy]:
+        x = x.astype(np.promote_types(dtype, "float32"))
+        away = x - names.mean(x)
+        variance = names.mean(away * away)
+        first = names.sum(names.where(names.index_of(x) == 0, x, 0))
+        values = away * weight / names.sqrt(variance), variance, names.max(x) - first
+        return [value.astype(out.dtype) for value, out in zip(values, outs)]
+
+    inputs = [Operand(dtype, shape), Operand(dtype, shape[-1:])]
+    return reductions.reduction("moments", inputs, shape, axes, outs, formula)
 
 
 @needs_cpp
@@ -592,24 +601,22 @@ def test_reductions_along_rows_and_columns(shape, axes, dtype, limits, is_cut):
     rng = np.random.default_rng(5)
     x, weight = rng.normal(100, 3, shape).astype(dtype), rng.normal(size=shape[-1:]).astype(dtype)
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    outs = [cupy.empty(shape, dtype), *(cupy.empty(kept, "float64") for _ in range(2))]
     least = dict(MIN_PER_LANE=0, MIN_PART=3 if is_cut else 512)
-    there, outs = cupy.asarray(x), [cupy.empty(kept, "float64") for _ in range(2)]
-    y = cupy.empty(shape[::-1], dtype).T  # is not in order
     with mock.patch.multiple(reductions, WARP=limits[0], LONG=limits[1], **least):
-        reductions._launches.cache_clear()
-        given = [there, cupy.asarray(weight)]
-        reductions.reduce_and_map(cupy, _moments, given, axes, [y, *outs, None])
-        reductions._launches.cache_clear()
+        kernels, partial, sizes = moments(shape, axes, np.dtype(dtype))
+    arrays = [cupy.asarray(x), cupy.asarray(weight), *outs]
+    arrays += [] if partial is None else [cupy.empty(partial[1], partial[0])]
+    for kernel, threads in kernels:
+        kernel(cupy, threads, *arrays, *sizes)
     wide, over = x.astype("float64"), dict(axis=axes, keepdims=True)
     variance = wide.var(**over)
-    numbers = np.moveaxis(np.zeros(shape), axes, range(len(axes)))
-    numbers[(0,) * len(axes)] = 1
-    first = np.moveaxis(numbers, range(len(axes)), axes)
     tolerance = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-11}[dtype]
     with np.errstate(invalid="ignore"):
-        same(y.get(), (wide - wide.mean(**over)) * weight / np.sqrt(variance), tolerance)
-    same(outs[0].get(), variance, tolerance)
-    same(outs[1].get(), np.where(first, 0, wide).max(**over) - wide.min(**over), tolerance)
+        same(outs[0].get(), (wide - wide.mean(**over)) * weight / np.sqrt(variance), tolerance)
+    same(outs[1].get(), variance, tolerance)
+    first = np.moveaxis(wide, axes, range(len(axes)))[(0,) * len(axes)].reshape(kept)
+    same(outs[2].get(), wide.max(**over) - first, tolerance)
 
 
 @needs_cpp
@@ -688,9 +695,7 @@ def test_recurrent_layers_and_their_gradients(mode, clip, is_cut, backwards, dty
         layer = rnn_compute.layer_of(xp, mode, clip and rnn_compute.Clip(xp, *clip))
         assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
         w = rnn_compute.Weights(*put[2:])
-        y, kept = (
-            [xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps)
-        )
+        y, kept = ([xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps))
         part = slice(H, None) if is_cut else slice(0, H)
         place, slopes = (y[0][:, :, part] if is_cut else xp.zeros((T, N, H), dtype)), put[1]
         last = layer.forward(put[0], w, list(mine), place, kept, backwards)
@@ -851,11 +856,8 @@ def reducing_kernels(chars: str) -> list[Kernel]:
         ((2, 30, 4), (1,)),
         ((99, 3, 99), (0, 2)),
     ):
-        kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
         for dtype in map(np.dtype, chars):
-            x, y = Operand(dtype, shape), Operand(np.promote_types(dtype, "f"), kept)
-            made = reductions._launches(_moments, (x, x), shape, axes, (x, y, y, None), ())
-            found += [kernel for kernel, _ in made.kernels]
+            found += [kernel for kernel, _ in moments(shape, axes, dtype).kernels]
     return found
 
 
