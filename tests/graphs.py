@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.gradient import gradients
-from d2lmini.graph.ir import Draw, Entry, Node, topological
+from d2lmini.graph.ir import Draw, Entry, Node, compute, topological
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
@@ -97,11 +97,8 @@ def evaluate(
         for node in topological(outputs):
             if node.op is None:
                 continue
-            attrs = {k: keys[v.number] if type(v) is Draw else v for k, v in node.attrs.items()}
             given = [None if e is None else values[e] for e in node.inputs]
-            results = node.op.compute(np, *given, **attrs)
-            if type(results) not in (tuple, list):
-                results = (results,)
+            results = compute(np, node, given, keys)
             assert len(results) == len(node.specs), node
             for i, (y, spec) in enumerate(zip(results, node.specs)):
                 y = np.array(y)

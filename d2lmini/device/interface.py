@@ -39,6 +39,7 @@ class Device:
     threads  number of tasks it runs at once, and of threads that share a large operation
     memory   bytes that arrays may take there; None: all there is
     pool     its memory (`storage.pool_of` makes the pool at its first use)
+    formulas the compiled programs of composed ops (`graph/formulas.py`), once there are some
     sums     the lane on which a library sums over this device and others; None without one
     """
 
@@ -51,6 +52,7 @@ class Device:
         self.memory = memory
         self.pool: Pool | None = None
         self.sums: Any = None
+        self.formulas: Any = None
 
     def lanes(self) -> dict[tuple[Context, str], int]:
         """The number of threads of each of its lanes; empty where it shares the CPU's."""

@@ -3,9 +3,10 @@
 The program is that of a graph with one node, the call; `inline.py` writes out its formula.
 
 >>> import numpy as np
+>>> from d2lmini import cpu
 >>> from d2lmini.ops.core import registry
 >>> softmin = registry["softmin"]
->>> call = FormulaProgram(softmin, [Spec((2, 3), "float32")], softmin.defaults)
+>>> call = compiled_formula(softmin, (Spec((2, 3), "float32"),), softmin.defaults, cpu())
 >>> call.run([np.zeros((2, 3), "float32")])[0].round(3)
 array([[0.333, 0.333, 0.333],
        [0.333, 0.333, 0.333]], dtype=float32)
@@ -17,7 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from d2lmini.context import Context, cpu
+from d2lmini.context import Context
+from d2lmini.device.devices import device_of
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Inputs, Node
@@ -29,31 +31,46 @@ from d2lmini.ops.core import Spec
 #: So many programs are kept, the last ones that were asked for.
 MOST = 512
 
-_programs: OrderedDict[tuple, FormulaProgram] = OrderedDict()
-_arenas: dict[Context, Arenas] = {}
+
+class Formulas:
+    """The programs of composed ops on one device. They share arenas, and end with the device."""
+
+    def __init__(self, ctx: Context):
+        self.ctx = ctx
+        self.arenas = Arenas(ctx)
+        self._programs: OrderedDict[tuple, FormulaProgram] = OrderedDict()
+
+    def find(
+        self, op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any]
+    ) -> FormulaProgram:
+        """The program of a call, which equal calls share."""
+        key = op, specs, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
+        found = self._programs.get(key)
+        if found is None:
+            found = FormulaProgram(op, specs, attrs, self.ctx, self.arenas)
+            self._programs[key] = found
+            if len(self._programs) > MOST:
+                self._programs.popitem(last=False)
+        return found
 
 
 def compiled_formula(
     op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any], ctx: Context
 ) -> FormulaProgram:
-    """The program of a call, which equal calls share."""
-    key = op, specs, ctx, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
-    found = _programs.get(key)
-    if found is None:
-        found = _programs[key] = FormulaProgram(op, specs, attrs, ctx)
-        if len(_programs) > MOST:
-            _programs.popitem(last=False)
-    return found
+    """The program of a call of a composed op on arrays of these specs."""
+    device = device_of(ctx)
+    if device.formulas is None:
+        device.formulas = Formulas(ctx)
+    return device.formulas.find(op, specs, attrs)  # type: ignore[no-any-return]
 
 
 class FormulaProgram:
     """A composed op as a program for arrays of certain specs."""
 
     def __init__(
-        self, op: Composed, specs: Sequence[Spec | None], attrs: dict[str, Any],
-        ctx: Context | None = None,
+        self, op: Composed, specs: Sequence[Spec | None], attrs: dict[str, Any], ctx: Context,
+        arenas: Arenas,
     ):  # fmt: skip
-        ctx = ctx or cpu()
         variables = [
             None if spec is None else Node(None, name, specs=(spec,))
             for name, spec in zip(op.input_names, specs)
@@ -62,9 +79,9 @@ class FormulaProgram:
         outputs = (found,) if isinstance(found, Spec) else tuple(found)
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
         results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
-        self.arenas = _arenas.setdefault(ctx, Arenas(ctx))
+        self.arenas = arenas
         given = [node for node in variables if node is not None]
-        self.program = Program(op.name, given, simplify(results), ctx, self.arenas)
+        self.program = Program(op.name, given, simplify(results), ctx, arenas)
 
     def run(self, arrays: Sequence[Any], out: Any = None) -> list[Any]:
         """The results for these arrays, computed in the places `out` where these are free."""

@@ -9,6 +9,8 @@ float32 unless a dtype is given; `np.array` keeps the dtype of a NumPy array.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as onp
 
 from d2lmini.base import ArgumentTypeError
@@ -166,7 +168,7 @@ def meshgrid(*xi, indexing="xy", sparse=False, copy=True):
 
 def broadcast_arrays(*args):
     """The arrays, numbers or lists repeated to their common shape."""
-    arrays = [x if isinstance(x, Value) else array(x) for x in args]
+    arrays: list[Any] = [x if isinstance(x, Value) else array(x) for x in args]
     shape = onp.broadcast_shapes(*[x.shape for x in arrays])
     return [broadcast_to(x, shape) for x in arrays]
 

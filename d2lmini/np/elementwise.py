@@ -101,7 +101,7 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
             x, number = (x1, x2) if left else (x2, x1)
             check_array(name, x)
             if truth:
-                x, number = _as_comparable(x, number, family.name.startswith("logical"))
+                x, number = _as_comparable(x, number, name.startswith("logical"))
             else:
                 x, number = beside(x, number)
             if scalar_op:

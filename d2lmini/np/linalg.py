@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as onp
 
 from d2lmini.np import reductions
@@ -42,8 +44,8 @@ def norm(x: Array, ord=None, axis=None, keepdims=False):
         return found if keepdims else found.squeeze(axes)
     if ord in (2, -2, "nuc"):
         values = _singular_values(moveaxis(x, axes, (-2, -1)))
-        found = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord](values, -1)
-        return expand_dims(found, axes) if keepdims else found
+        reduction: Any = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord]
+        return expand_dims(reduction(values, -1), axes) if keepdims else reduction(values, -1)
     raise ValueError(f"np.linalg.norm: ord is 'fro', 'nuc', 1, -1, 2, -2, inf, -inf; got {ord!r}")
 
 

@@ -174,7 +174,8 @@ def einsum(*operands, **_optimize):
     total, labels = _term(arrays[0], terms[0])
     for number, (x, term) in enumerate(zip(arrays[1:], terms[1:]), 1):
         later = set(result).union(*terms[number + 1 :])
-        total, labels = _product(total, labels, *_term(x, term), later)
+        x, term = _term(x, term)
+        total, labels = _product(total, labels, x, term, later)
     gone = tuple(i for i, label in enumerate(labels) if label not in result)
     total = sum(total, gone) if gone else total
     labels = [label for label in labels if label in result]

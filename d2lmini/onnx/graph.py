@@ -34,6 +34,7 @@ from d2lmini.onnx.writer import (
     Writer,
     converter_of,
     package,
+    takes,
     tensor_type,
 )
 from d2lmini.ops.composed import Composed
@@ -89,7 +90,7 @@ def labels_of(entries: Sequence[Entry]) -> set[Node]:
 
 def typed(
     symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Mapping[str, tuple[Sizes, Any]],
-    batch: int,
+    batch: int, opset: int,
 ) -> list[Entry]:  # fmt: skip
     """The graph with its shapes, for a size of the batch."""
     entries = in_mxnet_words(symbol._entries, others=True)
@@ -110,14 +111,14 @@ def typed(
             )
     shapes = shapes_of(entries, {node: spec.shape for node, spec in specs.items()})
     specs |= {n: Spec(shapes[n, 0] or (), "float32") for n in labels if n not in specs}
-    return write_formulas(infer_types(entries, specs, training=False)[1])
+    return write_formulas(infer_types(entries, specs, training=False)[1], opset)
 
 
-def write_formulas(entries: list[Entry]) -> list[Entry]:
-    """The graph with the formulas of those composed ops that have no converter."""
+def write_formulas(entries: list[Entry], opset: int) -> list[Entry]:
+    """The graph with the formulas of those calls of composed ops that have no converter."""
 
     def is_formula(node: Node) -> bool:
-        return isinstance(node.op, Composed) and node.op.onnx is None
+        return isinstance(node.op, Composed) and not takes(opset, node)
 
     def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
         return expand(node, inputs) if is_formula(node) else None
@@ -134,12 +135,12 @@ def infer_sizes(
     sizes vary. MXNetError where the graphs for the others differ in more than sizes."""
     if w.batch is None:
         symbol, params = at(0)
-        return symbol, params, typed(symbol, params, inputs, 0)
+        return symbol, params, typed(symbol, params, inputs, 0, w.opset)
     found: list[tuple[Symbol, Arrays, list[Entry]]] = []
     for batch in BATCHES:
         try:
             symbol, params = at(batch)
-            found.append((symbol, params, typed(symbol, params, inputs, batch)))
+            found.append((symbol, params, typed(symbol, params, inputs, batch, w.opset)))
         except Exception as problem:  # the net's own, which sees this batch for the first time
             raise MXNetError(
                 f"export to ONNX: this net does not take a batch of any size, as {batch}: "

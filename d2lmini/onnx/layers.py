@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from d2lmini.graph.ir import Node
+from d2lmini.graph.ir import Node, spec_of
 from d2lmini.onnx.writer import Writer, converts
 
 # -- products --------------------------------------------------------------------------------------
@@ -159,16 +159,13 @@ def _upsampling(w: Writer, node: Node, *xs: str) -> str:
 # -- normalization ---------------------------------------------------------------------------------
 
 
-def _per_channel(w: Writer, x: str, axis: int, ndim: int) -> str:
-    """A vector as a shape that broadcasts along one axis."""
-    return w.reshape_to(x, (1,) * axis + (-1,) + (1,) * (ndim - axis - 1)) if axis < ndim - 1 else x
+def _gives_no_moments(opset: int, node: Node) -> bool:
+    return not node.attrs["output_mean_var"]
 
 
-@converts("BatchNorm")
+@converts("BatchNorm", when=_gives_no_moments)
 def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str, var: str) -> str:
     a, (data, scale) = node.attrs, node.inputs[:2]
-    if a["output_mean_var"]:
-        raise w.problem("output_mean_var has no converter")
     spec = w.spec(scale)
     if a["fix_gamma"]:
         gamma = w.array(np.ones(spec.shape), spec.dtype)
@@ -184,37 +181,14 @@ def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str,
     return w.transpose(y, *np.argsort(order).tolist()) if moved else y
 
 
-def _normalize(w: Writer, x: str, axes: list[int], eps: float, dtype: np.dtype) -> str:
-    """(x - mean) / sqrt(var + eps) over the axes."""
-    rest = w.add("Sub", x, w.reduce("ReduceMean", x, axes, keepdims=True))
-    var = w.reduce("ReduceMean", w.add("Mul", rest, rest), axes, keepdims=True)
-    return w.add("Div", rest, w.add("Sqrt", w.add("Add", var, w.number(eps, dtype))))
+def _over_last_axis(opset: int, node: Node) -> bool:
+    ndim = len(spec_of(node.sources[0]).shape)
+    return opset >= 17 and node.attrs["axis"] % ndim == ndim - 1 and _gives_no_moments(opset, node)
 
 
-@converts("LayerNorm")
+@converts("LayerNorm", when=_over_last_axis)
 def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
-    spec, a = w.x, node.attrs
-    if a["output_mean_var"]:
-        raise w.problem("output_mean_var has no converter")
-    axis = a["axis"] % len(spec.shape)
-    if w.opset >= 17 and axis == len(spec.shape) - 1:
-        return w.add("LayerNormalization", x, gamma, beta, axis=-1, epsilon=a["eps"])
-    gamma, beta = (_per_channel(w, v, axis, len(spec.shape)) for v in (gamma, beta))
-    y = _normalize(w, x, [axis], a["eps"], spec.dtype)
-    return w.add("Add", w.add("Mul", y, gamma), beta)
-
-
-@converts("GroupNorm")
-def _group_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
-    (sizes, dtype), groups, scale = w.x, node.attrs["num_groups"], node.inputs[1]
-    if node.attrs["output_mean_var"]:
-        raise w.problem("output_mean_var has no converter")
-    y = w.reshape_to(x, (sizes[0], groups, -1))
-    y = _normalize(w, y, [2], node.attrs["eps"], dtype)
-    y = w.reshape_to(y, (sizes[0], w.spec(scale).shape[0], -1))
-    gamma, beta = (_per_channel(w, v, 1, 3) for v in (gamma, beta))
-    y = w.add("Add", w.add("Mul", y, gamma), beta)
-    return w.reshape_to(y, sizes)
+    return w.add("LayerNormalization", x, gamma, beta, axis=-1, epsilon=node.attrs["eps"])
 
 
 @converts("LRN")
@@ -223,22 +197,6 @@ def _lrn(w: Writer, node: Node, x: str) -> str:
     x = w.reshape_to(x, (*shape[:2], -1, 1))  # onnxruntime takes images only
     y = w.add("LRN", x, alpha=a["alpha"], beta=a["beta"], bias=a["knorm"], size=a["nsize"])
     return w.reshape_to(y, shape)
-
-
-@converts("L2Normalization")
-def _l2(w: Writer, node: Node, x: str) -> str:
-    spec, mode = w.x, node.attrs["mode"]
-    ndim = len(spec.shape)
-    first_axis, end = {
-        "instance": (1, ndim),
-        "channel": (1, 2),
-        "spatial": (2, ndim),
-    }[mode]
-    squares = w.add("Mul", x, x)
-    if first_axis < end:  # each element of a vector is an instance
-        squares = w.reduce("ReduceSum", squares, range(first_axis, end), keepdims=True)
-    length = w.add("Sqrt", w.add("Add", squares, w.number(node.attrs["eps"], spec.dtype)))
-    return w.add("Div", x, length)
 
 
 # -- activations -----------------------------------------------------------------------------------
@@ -250,30 +208,21 @@ def _activation(w: Writer, node: Node, x: str) -> str:
     return w.add("Softplus" if kind == "softrelu" else kind.capitalize(), x)
 
 
-@converts("LeakyReLU")
+@converts("LeakyReLU", when=lambda opset, node: node.attrs["act_type"] != "gelu")
 def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
-    a, kind = node.attrs, node.attrs["act_type"]
-    spec = w.x
-    if kind == "prelu":
-        return w.add("PRelu", x, _per_channel(w, gamma, 1, len(spec.shape)))
-    if kind == "elu":
-        return w.add("Elu", x, alpha=a["slope"])
-    if kind == "selu":
-        return w.add("Selu", x)
-    if kind == "gelu":
-        part = w.add("Erf", w.add("Mul", x, w.number(sqrt(0.5), spec.dtype)))
-        half = w.add("Mul", x, w.number(0.5, spec.dtype))
-        return w.add("Mul", half, w.add("Add", part, w.number(1, spec.dtype)))
+    a, kind, ndim = node.attrs, node.attrs["act_type"], len(w.x.shape)
+    if kind == "prelu":  # gamma broadcasts along the channels
+        return w.add("PRelu", x, w.reshape_to(gamma, (-1,) + (1,) * (ndim - 2)))
+    if kind in ("elu", "selu"):
+        return w.add(kind.capitalize(), x, alpha=a["slope"] if kind == "elu" else None)
     if kind == "rrelu":
         return w.add("LeakyRelu", x, alpha=(a["lower_bound"] + a["upper_bound"]) / 2)
     return w.add("LeakyRelu", x, alpha=a["slope"])
 
 
-@converts("softmax", "log_softmax")
-def _softmax(w: Writer, node: Node, x: str, *length: str) -> str:
+@converts("softmax", "log_softmax", when=lambda opset, node: not node.attrs["use_length"])
+def _softmax(w: Writer, node: Node, x: str) -> str:
     a, spec = node.attrs, w.x
-    if length:
-        raise w.problem("lengths have no converter; mask with where before")
     out = w.y.dtype
     x = x if out == spec.dtype else w.cast(x, out)
     if a["temperature"]:

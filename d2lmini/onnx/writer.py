@@ -35,10 +35,14 @@ Sizes = tuple[Any, ...]
 Converter = Callable[..., Any]
 
 
-def converts(*names: str) -> Callable[[Converter], Converter]:
-    """Register a converter for these ops: it becomes their `onnx`."""
+def converts(
+    *names: str, when: Callable[[int, Node], bool] | None = None
+) -> Callable[[Converter], Converter]:
+    """Register a converter for these ops: it becomes their `onnx`. when: (opset, node) -> whether
+    the converter takes this call; of another call of a composed op the formula is written."""
 
-    def register(converter: Converter) -> Converter:
+    def register(converter: Any) -> Converter:
+        converter.when = when
         for name in names:
             assert registry[name].onnx is None, f"op {name} has two converters"
             registry[name].onnx = converter
@@ -57,6 +61,13 @@ class Value(NamedTuple):
     def size(self) -> Any:
         """How many elements it has."""
         return prod(self.shape)
+
+
+def takes(opset: int, node: Node) -> bool:
+    """Is there a converter for this call?"""
+    assert node.op is not None
+    when = getattr(node.op.onnx, "when", None)
+    return node.op.onnx is not None and (when is None or when(opset, node))
 
 
 def converter_of(op: Op) -> Converter | None:

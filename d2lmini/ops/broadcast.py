@@ -24,15 +24,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import (
-    Axes,
-    Shape,
-    normalize_axis,
-    op,
-    op_of_view,
-    shape_rule,
-    with_axis,
-)
+from d2lmini.ops.core import Axes, Shape, normalize_axis, op, op_of_view, shape_rule, with_axis
 from d2lmini.ops.reduce import reshape_to, sum_to
 
 # -- broadcast -------------------------------------------------------------------------------------

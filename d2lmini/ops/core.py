@@ -399,7 +399,7 @@ class Op(Facts):
 
     def sort_inputs(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], tuple]:
         """The inputs of a call, None where one is missing, and the attributes given by position;
-        the attributes given by name stay in `kwargs`."""
+        the attributes given by name stay in `kwargs`. ArgumentTypeError for a doubled name."""
         if self.variadic:
             n = next((i for i, a in enumerate(args) if not isinstance(a, Value)), len(args))
             inputs, extra = list(args[:n]), args[n:]

@@ -66,6 +66,7 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
 
 # -- a formula as an op ----------------------------------------------------------------------------
 
+
 def update(
     flops: float, changes: Sequence[str] = (), mp: bool = False, clip: str = "clip_gradient",
     **facts: Any,
@@ -75,10 +76,9 @@ def update(
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
-        name, doc = function.__name__, function.__doc__ or ""
         how = dict(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
-        compute = _compute(formula.signature, formula.step, doc)
-        rule: Op = op(name, **how, grad=None, **facts)(compute)
+        compute = _compute(formula.signature, formula.step, function, function.__doc__)
+        rule: Op = op(function.__name__, **how, grad=None, **facts)(compute)
         if mp:
             register(mixed(rule))
         return rule
@@ -86,9 +86,11 @@ def update(
     return declare
 
 
-def _compute(signature: Signature, bind: Callable[..., Step], doc: str) -> Callable:
+def _compute(
+    signature: Signature, bind: Callable[..., Step], source: Any, doc: str | None
+) -> Callable:
     """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step, with the
-    attributes in the order of the signature."""
+    attributes in the order of the signature. source: the function that `inspect` shows."""
 
     def apply(xp: Any, arrays: Sequence[Any], attrs: tuple[Any, ...], out: Any) -> Any:
         out = xp.empty_like(arrays[0]) if out is None else out
@@ -107,6 +109,10 @@ def _compute(signature: Signature, bind: Callable[..., Step], doc: str) -> Calla
         space,
     )
     compute = space["compute"]
+    code = source.__code__
+    compute.__code__ = compute.__code__.replace(
+        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
+    )
     compute.__kwdefaults__ = {**signature.defaults, "out": None}
     compute.__annotations__ = signature.annotations
     compute.__doc__, compute.bind = doc, bind
@@ -146,8 +152,9 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
 
     words = tuple([word for word in own.words if word != "out"])
     compute = _compute(
-        own._replace(inputs=inputs, words=words), bind_master, f"`{rule.name}` in mixed precision."
-    )
+        own._replace(inputs=inputs, words=words), bind_master, rule.compute,
+        f"`{rule.name}` in mixed precision.",
+    )  # fmt: skip
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
     return Op(

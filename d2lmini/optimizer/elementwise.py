@@ -128,9 +128,9 @@ class RMSProp(Fused):
 
     @property
     def rule(self) -> Op:  # type: ignore[override]
-        return (
-            update_adaptive.rmspropalex_update if self.centered else update_adaptive.rmsprop_update
-        )
+        """The op of the variant."""
+        variants = update_adaptive.rmsprop_update, update_adaptive.rmspropalex_update
+        return variants[bool(self.centered)]
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, ...]:
         return self._inputs(super().create_state(index, weight))

@@ -48,7 +48,7 @@ class Fused(Declared):
         own = vars(self)
         attrs = {name: own[name] for name in self.rule.attr_names if own.get(name) is not None}
         if "lr" in self.rule.attr_set:
-            attrs["lr"] = self.rate(index, lr)
+            attrs["lr"] = float(self.rate(index, lr))
         return self.rule, attrs
 
     def rate(self, index: Any, lr: float) -> float:
@@ -102,7 +102,7 @@ class Fused(Declared):
                 data += (*self._inputs(inner), master)
             else:
                 data += self._inputs(s)
-            steps.append(UpdateStep(op, {**attrs, "wd": wd, **shared}))
+            steps.append(UpdateStep(op, {**attrs, "wd": float(wd), **shared}))
         if data:
             invoke(_UPDATE, tuple(data), {"steps": steps}, None)
 

@@ -272,9 +272,9 @@ _RATE = {"lr": "learning_rate"}
 
 
 class Declared(Optimizer):
-    """Base class: class attributes with a type are the parameters of the constructor, and become
-    attributes of the optimizer. Their order is MXNet's: `lr`, whose parameter is `learning_rate`,
-    those of base classes, those of the class; then the keywords of `Optimizer`.
+    """Base class: class attributes with a type and a value are the parameters of the constructor,
+    and become attributes of the optimizer. Their order is MXNet's: `lr`, as `learning_rate`, those
+    of base classes, those of the class; then the keywords of `Optimizer`.
 
     >>> class Scaled(Declared):
     ...     factor: float = 2.0
@@ -288,8 +288,9 @@ class Declared(Optimizer):
     __signature__: ClassVar[inspect.Signature | None]
 
     def __init_subclass__(cls) -> None:
-        types = cls.__annotations__.items()
-        own = {name: vars(cls)[name] for name, t in types if "ClassVar" not in str(t)}
+        super().__init_subclass__()
+        types = {k: str(t) for k, t in cls.__annotations__.items() if k in vars(cls)}
+        own = {name: vars(cls)[name] for name, t in types.items() if "ClassVar" not in t}
         rate = {"lr": 0.0} if "lr" in cls._fields | own else {}
         cls._fields = rate | cls._fields | own
         kind = inspect.Parameter

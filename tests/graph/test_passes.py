@@ -474,6 +474,13 @@ def test_the_smaller_of_two_is_kept():
     assert before == after == ["exp"]
 
 
+def test_differences_from_row_values_are_not_kept():
+    """x - mean is computed again from x, which is there, and the mean, which is small."""
+    d = sym.broadcast_sub(x, x.mean(axis=1, keepdims=True))
+    before, after = kept_of(d.sin(), x=(3, 100))
+    assert before == ["broadcast_sub"] and after == ["mean"]
+
+
 def test_backward_computes_from_what_is_kept_anyway():
     """sin(e) and sin(2 e): 2 e is made again from e, which is kept for its own sake."""
     e = x.exp()

@@ -136,7 +136,9 @@ def test_compiled(case: Case):
         return
     inputs = inputs_of(case, 1)
     variables = [sym.var(f"x{i}") for i in range(len(inputs))]
-    function = CachedOp(op(*variables, **case.attrs)) if inputs else None
+    # Called by name a broadcast op broadcasts; the operators of Symbols do not.
+    call = getattr(sym, case.op) if op.broadcasts else op
+    function = CachedOp(call(*variables, **case.attrs)) if inputs else None
     if function is None or len(function.variables) != len(inputs):
         return
     for _ in range(CALLS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import math
 import pickle
@@ -583,6 +584,47 @@ def test_a_subclass_that_overrides_update_gets_one_weight_at_a_time():
     loud([0, 1], [nd.ones((2,)), nd.ones((3,), dtype="float16")], weights)
     assert [s[:2] for s in seen] == [(0, (2,)), (1, (3,))]
     assert [w.asnumpy().tolist() for w in weights] == [[0, 0], [0, 0, 0]]
+
+
+def test_typed_class_attributes_are_parameters():
+    class Scaled(optimizer.SGD):
+        scale: float = 2.0
+        unset: int
+
+    assert str(inspect.signature(Scaled)) == "(momentum=0.0, lazy_update=True, scale=2.0, **kwargs)"
+    scaled = Scaled(0.5, True, 3.0, wd=0.1)
+    assert (scaled.momentum, scaled.scale, scaled.wd, Scaled().scale) == (0.5, 3.0, 0.1, 2.0)
+    with pytest.raises(TypeError, match="multiple values for argument 'momentum'"):
+        Scaled(0.5, momentum=0.5)
+
+    class Own(Scaled):
+        def __init__(self, rate):
+            super().__init__(learning_rate=rate)
+
+    assert str(inspect.signature(Own)) == "(rate)" and Own(0.25).lr == 0.25
+
+
+def test_an_optimizer_names_its_op():
+    """The op's attributes are the optimizer's; or a step says them, with the number of states."""
+
+    class Named(optimizer.Fused):
+        rule = registry["adam_update"]
+        beta1: float = 0.5
+
+    class Stepping(optimizer.Fused):
+        n_states = 2
+
+        def step(self, index, lr, wd):
+            return registry["adam_update"], {"lr": lr, "beta1": 0.5}
+
+    results = []
+    for kind in (Named, Stepping):
+        updater = optimizer.get_updater(kind(learning_rate=0.1, multi_precision=True))
+        weights = [nd.ones(3), nd.ones(2, dtype="float16")]
+        for _ in range(2):
+            updater([0, 1], [nd.ones(3), nd.ones(2, dtype="float16")], weights)
+        results.append([w.asnumpy().tolist() for w in weights])
+    assert results[0] == results[1] and results[0][0][0] < 1 and len(updater.states[0]) == 2
 
 
 def test_mixed_precision_of_a_users_optimizer():

@@ -199,7 +199,6 @@ def story_partly_known_inside(mx):
         (sym.Group([x, y]), {"x": (2,)}),
         (sym.Group([x + y, sym.exp(y)]), {"x": (2,)}),
         (sym.where(x, y, sym.var("z")), {"x": (2,), "y": (2,)}),
-        (sym.reshape(x, shape=(3, 2)), {"x": (0, 3)}),
     ):  # fmt: skip
         try:
             ex = net.simple_bind(mx.cpu(), **words)

@@ -49,7 +49,9 @@ def _spread_last(node: Node) -> Replacement:
     op, inputs = node.op, node.inputs
     assert op is not None
     spread = calls(inputs[0], SPREADS) if len(inputs) == 1 else None
-    if spread is None or not op.elementwise or op.mutates or op.injects or len(node.outputs) > 1:
+    if spread is None or not op.elementwise or "shape" in op.attr_names:
+        return None
+    if op.mutates or op.injects or len(node.outputs) > 1:
         return None
     source, *others = spread.inputs
     value = call(op, (source,), node, **node.attrs)
