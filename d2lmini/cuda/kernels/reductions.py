@@ -49,9 +49,8 @@ and the next kernel combines them first. The order of each sum depends only on t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,7 +68,7 @@ from d2lmini.cuda.kernels.elementwise import (
 )
 from d2lmini.cuda.kernels.launch import C_TYPES, THREADS, Kernel, index_type
 from d2lmini.cuda.kernels.stages import Stages
-from d2lmini.cuda.kernels.symbols import c_type, literal, names
+from d2lmini.cuda.kernels.symbols import c_type, literal
 from d2lmini.ops.symbolic import Proxy
 
 #: The threads that share a short row.
@@ -110,45 +109,6 @@ class Launches(NamedTuple):
     kernels: tuple[tuple[Kernel, int], ...]
     partial: tuple[np.dtype, int] | None
     sizes: tuple[int, int, int]
-
-
-def reduce_and_map(
-    xp: Any, formula: Callable[..., Any], arrays: Sequence[Any], axes: Shape, outs: Sequence[Any],
-    **numbers: Any,
-) -> None:  # fmt: skip
-    """Fill `outs` with the values of `formula(xp, *arrays, **numbers)`, whose reductions are over
-    `axes` of the shape that the arrays broadcast to. Each of `outs` has this shape, or 1 at the
-    axes, and may be one of the arrays; None: this value is not needed."""
-    shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    operands = tuple(
-        Operand(a.dtype, a.shape, tuple(s // a.dtype.itemsize for s in a.strides)) for a in arrays
-    )
-    results = tuple(None if y is None else Operand(y.dtype, y.shape) for y in outs)
-    launches = _launches(formula, operands, shape, axes, results, tuple(numbers.items()))
-    wanted = [y for y in outs if y is not None]
-    places = [y if y.flags.c_contiguous else xp.empty(y.shape, y.dtype) for y in wanted]
-    partial = (
-        [] if launches.partial is None else [xp.empty(launches.partial[1], launches.partial[0])]
-    )
-    for kernel, threads in launches.kernels:
-        kernel(xp, threads, *arrays, *places, *partial, *launches.sizes)
-    for y, place in zip(wanted, places):
-        if place is not y:
-            y[...] = place
-
-
-@lru_cache(maxsize=1024)
-def _launches(
-    formula: Callable[..., Any], operands: tuple[Operand, ...], shape: Shape, axes: Shape,
-    outs: tuple[Operand | None, ...], numbers: tuple[tuple[str, Any], ...],
-) -> Launches:  # fmt: skip
-    def values(*given: Proxy) -> list[Proxy]:
-        found = formula(names, *given, **dict(numbers))
-        pairs = zip(found, outs, strict=True)
-        return [value.astype(out.dtype) for value, out in pairs if out is not None]
-
-    wanted = [out for out in outs if out is not None]
-    return reduction(f"{formula.__name__}_kernel", operands, shape, axes, wanted, values)
 
 
 def reduction(

@@ -1,7 +1,7 @@
 """GPU kernels for ops where a GPU has a better algorithm than NumPy's formula.
 
-A file here registers kernels for the ops of the file of the same name in `d2lmini.ops`; `formulas`
-does for the ops whose kernels are generated. matmul by cuBLAS (`products`) is registered here.
+A file here registers kernels for the ops of the file of the same name in `d2lmini.ops`. matmul by
+cuBLAS (`products`) is registered here.
 """
 
 from d2lmini.cuda import products

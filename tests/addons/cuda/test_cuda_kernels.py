@@ -420,6 +420,13 @@ def test_a_group_with_reductions_is_one_kernel(name, is_cut):
     want, _ = evaluate(graph.variables, graph.outputs, [value], [])
     for got, right in zip(run_on_gpu(program, [value]), want, strict=True):
         same(got, right, 2e-5)
+    joint = graph.with_gradients()
+    with mock.patch.multiple(reductions, **least):
+        program = on_gpu(joint)
+    arrays = [value, *(np.ones_like(a) for a in joint.arrays()[1:])]
+    want, _ = evaluate(joint.variables, joint.outputs, arrays, [])
+    for got, right in zip(run_on_gpu(program, arrays), want, strict=True):
+        same(got, right, 1e-4)
 
 
 # -- the other kernels -----------------------------------------------------------------------------
@@ -536,13 +543,22 @@ def check_means(x: np.ndarray, g: np.ndarray, pool: Geometry, convention: str, h
         same(dx.get(), back, 1e-5 if x.dtype == "float32" else 1e-1)
 
 
-def _moments(xp: Any, x: Any, weight: Any) -> tuple:
-    """A formula with reductions in two stages, and with values of elements and of groups."""
-    x = x.astype(xp.promote_types(x.dtype, "float32"))
-    away = x - xp.mean(x)
-    variance = xp.mean(away * away)
-    largest = xp.max(xp.where(xp.index_of(x) == 0, 0, xp.abs(x)))
-    return away * weight / xp.sqrt(variance), variance, largest - xp.min(x), x
+def moments(shape: tuple, axes: tuple, dtype: Any) -> reductions.Launches:
+    """The launches of a formula with reductions in two stages, and with values of elements and of
+    groups, on arrays of `shape` and of its last axis."""
+    kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    outs = [Operand(dtype, shape), Operand("float64", kept), Operand("float64", kept)]
+
+    def formula(x: Proxy, weight: Proxy) -> list[Proxy]:
+        x = x.astype(np.promote_types(dtype, "float32"))
+        away = x - names.mean(x)
+        variance = names.mean(away * away)
+        first = names.sum(names.where(names.index_of(x) == 0, x, 0))
+        values = away * weight / names.sqrt(variance), variance, names.max(x) - first
+        return [value.astype(out.dtype) for value, out in zip(values, outs)]
+
+    inputs = [Operand(dtype, shape), Operand(dtype, shape[-1:])]
+    return reductions.reduction("moments", inputs, shape, axes, outs, formula)
 
 
 @needs_cpp
@@ -559,24 +575,22 @@ def test_reductions_along_rows_and_columns(shape, axes, dtype, limits, is_cut):
     rng = np.random.default_rng(5)
     x, weight = rng.normal(100, 3, shape).astype(dtype), rng.normal(size=shape[-1:]).astype(dtype)
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    outs = [cupy.empty(shape, dtype), *(cupy.empty(kept, "float64") for _ in range(2))]
     least = dict(MIN_PER_LANE=0, MIN_PART=3 if is_cut else 512)
-    there, outs = cupy.asarray(x), [cupy.empty(kept, "float64") for _ in range(2)]
-    y = cupy.empty(shape[::-1], dtype).T  # is not in order
     with mock.patch.multiple(reductions, WARP=limits[0], LONG=limits[1], **least):
-        reductions._launches.cache_clear()
-        given = [there, cupy.asarray(weight)]
-        reductions.reduce_and_map(cupy, _moments, given, axes, [y, *outs, None])
-        reductions._launches.cache_clear()
+        kernels, partial, sizes = moments(shape, axes, np.dtype(dtype))
+    arrays = [cupy.asarray(x), cupy.asarray(weight), *outs]
+    arrays += [] if partial is None else [cupy.empty(partial[1], partial[0])]
+    for kernel, threads in kernels:
+        kernel(cupy, threads, *arrays, *sizes)
     wide, over = x.astype("float64"), dict(axis=axes, keepdims=True)
     variance = wide.var(**over)
-    numbers = np.moveaxis(np.zeros(shape), axes, range(len(axes)))
-    numbers[(0,) * len(axes)] = 1
-    first = np.moveaxis(numbers, range(len(axes)), axes)
     tolerance = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-11}[dtype]
     with np.errstate(invalid="ignore"):
-        same(y.get(), (wide - wide.mean(**over)) * weight / np.sqrt(variance), tolerance)
-    same(outs[0].get(), variance, tolerance)
-    same(outs[1].get(), np.where(first, 0, wide).max(**over) - wide.min(**over), tolerance)
+        same(outs[0].get(), (wide - wide.mean(**over)) * weight / np.sqrt(variance), tolerance)
+    same(outs[1].get(), variance, tolerance)
+    first = np.moveaxis(wide, axes, range(len(axes)))[(0,) * len(axes)].reshape(kept)
+    same(outs[2].get(), wide.max(**over) - first, tolerance)
 
 
 @needs_cpp
@@ -771,11 +785,8 @@ def reducing_kernels(chars: str) -> list[Kernel]:
         ((2, 30, 4), (1,)),
         ((99, 3, 99), (0, 2)),
     ):
-        kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
         for dtype in map(np.dtype, chars):
-            x, y = Operand(dtype, shape), Operand(np.promote_types(dtype, "f"), kept)
-            made = reductions._launches(_moments, (x, x), shape, axes, (x, y, y, None), ())
-            found += [kernel for kernel, _ in made.kernels]
+            found += [kernel for kernel, _ in moments(shape, axes, dtype).kernels]
     return found
 
 
