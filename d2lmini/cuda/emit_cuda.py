@@ -51,8 +51,9 @@ from d2lmini.cuda.kernels.symbols import names
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.layout import Layout, Placement
-from d2lmini.graph.rows import axes_of_reduction, is_reduction
+from d2lmini.graph.rows import axes_of_reduction, axes_of_rows, is_placing, is_reduction
 from d2lmini.ops.in_float32 import has_bfloat16
+from d2lmini.ops.index import positions
 from d2lmini.ops.reduce import kept_shape
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 
@@ -72,6 +73,12 @@ def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
         assert inputs[0] is not None
         wide = inputs[0].astype(np.promote_types(inputs[0].dtype, node.specs[0].dtype))
         return getattr(names, _KINDS.get(op.name, op.name))(wide).astype(node.specs[0].dtype)
+    if is_placing(node):
+        g, index = inputs
+        assert g is not None
+        size = node.specs[0].shape[node.attrs["axis"]]
+        place = positions(names, index, size, "clip")
+        return names.where(names.index_of(g) == place, g, 0)  # type: ignore[no-any-return]
     value = trace(names, op.compute, inputs, node.own_attrs)
     if not isinstance(value, Proxy):
         raise NotTraceable(f"the result of {op.name}")
@@ -110,7 +117,7 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
 
     operands = [_operand(writer.layout, entry) for entry in inputs]
     arrays = [_array(writer, entry) for entry in inputs] + [writer.name_of(e) for e in results]
-    axes = next((axes_of_reduction(node) for node in nodes if is_reduction(node)), None)
+    axes = next(filter(None, map(axes_of_rows, nodes)), None)
     if axes is None:
         made = elementwise(_title(nodes), operands, domain, formula)
         count = prod(domain)

@@ -79,7 +79,7 @@ class Writer:
         self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1,
         on_gpu: bool = False,
     ):  # fmt: skip
-        outputs = lower(outputs)
+        outputs = lower(outputs, on_gpu)
         self.layout = lay_out(inputs, outputs, most_parts > 1, on_gpu)
         self.statements = self.layout.statements
         costs = [cost_of(self.layout, statement) for statement in self.statements]

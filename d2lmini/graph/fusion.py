@@ -39,7 +39,14 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.mirror import compute_late
-from d2lmini.graph.rows import aligned, axes_of_reduction, find_cut, is_reduction
+from d2lmini.graph.rows import (
+    aligned,
+    axes_of_reduction,
+    axes_of_rows,
+    find_cut,
+    is_placing,
+    is_reduction,
+)
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import Shape
@@ -201,7 +208,8 @@ def _domains(
     if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
         return [None]
     shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
-    if not (_is_of_floats(node) if is_reduction(node) else _is_map(node)):
+    is_map = _is_map(node) or (on_gpu and is_placing(node))
+    if not (_is_of_floats(node) if is_reduction(node) else is_map):
         return [None]
     if on_gpu and not (prod(shape) and addons.find("emit_cuda").is_in_c(node)):
         return [None]
@@ -239,10 +247,10 @@ def _is_map(node: Node) -> bool:
 
 
 def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
-    """True if all reductions of a group are along the same axes, as a kernel for a GPU needs."""
+    """True if all rows of a group lie along the same axes, as a kernel for a GPU needs."""
     reductions = set(filter(is_reduction, nodes))
     read = {e for node in nodes for e in node.sources if e[0] in reductions}
-    return len({axes_of_reduction(node) for node in reductions}) <= 1 and all(
+    return len(set(map(axes_of_rows, nodes)) - {None}) <= 1 and all(
         aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
         for e in read
     )

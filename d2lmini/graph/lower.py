@@ -6,8 +6,10 @@
   goes in the place of the gradient that came.
 - An elementwise op broadcasts by itself: what was spread out for it (`_spread`, `broadcast_to`: the
   gradients of sums and means) is only brought into a shape that fits.
+- On a GPU an element picked from a row is the sum of that row with 0 in place of the others: a
+  kernel that reduces the row for something else adds it up in the same loop.
 
-All keep the values to the bit.
+All keep the values to the bit, but for the sum of a picked -0.0, which is 0.0.
 
 >>> from d2lmini import sym
 >>> from d2lmini.graph.ir import topological
@@ -25,17 +27,24 @@ All keep the values to the bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
-from d2lmini.graph.passes.views import SPREADS, reshape, shape_before
+from d2lmini.graph.passes.rewrite import call
+from d2lmini.graph.passes.views import SPREADS, in_shape, shape_before
 from d2lmini.graph.steps import steps_of
-from d2lmini.ops.core import registry
+from d2lmini.ops.core import registry, with_axis
 from d2lmini.ops.in_float32 import has_bfloat16
 
 
-def lower(outputs: Sequence[Entry]) -> list[Entry]:
+def lower(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Entry]:
     """The graph behind `outputs` in these pieces."""
-    return transform(outputs, _lower)
+
+    def rule(node: Node, inputs: Inputs) -> Node | list[Entry] | None:
+        picked = _lower_pick(node, inputs) if on_gpu else None
+        return _lower(node, inputs) if picked is None else [picked]
+
+    return transform(outputs, rule)
 
 
 def _lower(node: Node, inputs: Inputs) -> Node | None:
@@ -58,6 +67,26 @@ def _lower(node: Node, inputs: Inputs) -> Node | None:
     if op is node.op and inputs == node.inputs:
         return node
     return node.replace(op=op, inputs=inputs, attrs=attrs)
+
+
+def _lower_pick(node: Node, inputs: Inputs) -> Entry | None:
+    """An element picked along an axis as a sum; and the gradient, with inputs that broadcast."""
+    op, attrs, specs = node.op, node.attrs, node.specs
+    if op is None or op.name not in ("pick", "_pick_grad") or attrs["mode"] != "clip":
+        return None
+    data, index = inputs
+    assert data is not None and index is not None and specs is not None
+    shape = spec_of(data).shape if op.name == "pick" else specs[0].shape
+    if specs[0].dtype.char not in "fd" or not prod(shape):
+        return None
+    axis = attrs["axis"]
+    kept = with_axis(shape, axis, 1)
+    where = {"shape": shape, "axis": axis, "mode": "clip"}
+    index = in_shape(index, kept, node)
+    if op.name == "_pick_grad":
+        return call(op, (in_shape(data, kept, node), index), node, **where)
+    alone = call("_pick_grad", (data, index), node, **where)
+    return in_shape(call("sum", (alone,), node, axis=axis, keepdims=True), specs[0].shape, node)
 
 
 def _has_bias(node: Node) -> bool:
@@ -83,5 +112,4 @@ def _unspread(node: Node, inputs: Inputs) -> Inputs:
 
 def _source(entry: Entry) -> Entry:
     """What a spread starts from, in as many axes as its result has."""
-    source, shape = entry[0].sources[0], shape_before(entry[0])
-    return source if shape == spec_of(source).shape else reshape(source, shape, entry[0])
+    return in_shape(entry[0].sources[0], shape_before(entry[0]), entry[0])

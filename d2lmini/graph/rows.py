@@ -61,6 +61,20 @@ def axes_of_reduction(node: Node) -> tuple[int, ...]:
     return tuple(a for a, n in enumerate(kept) if n == 1)
 
 
+def is_placing(node: Node) -> bool:
+    """True if the node puts numbers at one place of each row, and 0 elsewhere: it must know which
+    place of its row an element has. A generated kernel does; blocks of NumPy do not."""
+    return node.op is not None and node.op.name == "_pick_grad" and node.attrs["mode"] == "clip"
+
+
+def axes_of_rows(node: Node) -> tuple[int, ...] | None:
+    """The axes along which the rows lie that a node reduces, or of which it must know the places;
+    None for an elementwise op."""
+    if is_reduction(node):
+        return axes_of_reduction(node)
+    return (node.attrs["axis"] % len(spec_of((node, 0)).shape),) if is_placing(node) else None
+
+
 def aligned(shape: Shape, domain: Shape) -> Shape:
     """The shape of an array that broadcasts to a domain, with as many axes."""
     return (1,) * (len(domain) - len(shape)) + shape

@@ -125,6 +125,11 @@ def reshape(source: Entry, shape: Shape, like: Node) -> Entry:
     return call("reshape", (source,), like, shape=shape)
 
 
+def in_shape(source: Entry, shape: Shape, like: Node) -> Entry:
+    """`source` itself if it has this shape, else in this shape."""
+    return source if spec_of(source).shape == shape else reshape(source, shape, like)
+
+
 def shape_before(spread: Node) -> Shape:
     """The shape that one of `SPREADS` starts from, with as many axes as its result has."""
     assert spread.op is not None
