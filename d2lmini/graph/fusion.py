@@ -96,7 +96,6 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
 
     On a GPU a group is computed by generated kernels: it is worth it whatever the size.
     """
-    is_group = reduces_alike if on_gpu else find_cut
     order = compute_late(topological(outputs), {node for node, _ in outputs})
     changed = mutated_by(order)
     number = {node: i for i, node in enumerate(order)}
@@ -106,7 +105,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
         if node.op is None:
             continue
         domains = _domains(node, changed, home, on_gpu)
-        new = _place(node, number[node], domains, home, readers, is_group)
+        new = _place(node, number[node], domains, home, readers, on_gpu)
         new.nodes.sort(key=number.__getitem__)
         for member in new.nodes:
             home[member] = new
@@ -166,7 +165,8 @@ def _join(
     hosts = [
         host
         for host in near - movable - finished(members)
-        if all(s is host or s.position < host.position for s in needed)
+        if host.shape == new.shape
+        and all(s is host or s.position < host.position for s in needed)
     ]
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
@@ -181,18 +181,21 @@ def _join(
 
 def _place(
     node: Node, position: int, domains: Sequence[Shape | None], home: dict[Node, Statement],
-    readers: dict[Entry, list[Node]], is_group: IsGroup,
+    readers: dict[Entry, list[Node]], on_gpu: bool,
 ) -> Statement:  # fmt: skip
     """The statement that computes a node: with the groups of one of these domains that are near it,
-    or else by itself; then the last domain is its own."""
+    or else by itself; then the last domain is its own. On a GPU a group also takes in what computes
+    its row values of others: a launch takes longer than that."""
+    is_group = reduces_alike if on_gpu else find_cut
     near = _sources([node], home)
     if is_reduction(node):  # what a group reads anyway need not be read once more
         near.update(home[reader] for reader in readers.get(node.sources[0], ()))
     for domain in filter(None, domains):
         new = Statement([node], position, domain)
         groups = {s for s in near if s.shape == domain}
-        for inside in (True, False):
-            joined = _join(new, groups, home, is_group, inside)
+        ahead = {s for s in near - groups if on_gpu and s.shape and _fits(s.shape, domain)}
+        for found, inside in ((groups | ahead, True), (groups, True), (groups, False)):
+            joined = _join(new, found, home, is_group, inside)
             if joined is not None:
                 return joined
     return Statement([node], position, domains[-1])
@@ -247,10 +250,10 @@ def _is_map(node: Node) -> bool:
 
 
 def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
-    """True if all rows of a group lie along the same axes, as a kernel for a GPU needs."""
-    reductions = set(filter(is_reduction, nodes))
-    read = {e for node in nodes for e in node.sources if e[0] in reductions}
-    return len(set(map(axes_of_rows, nodes)) - {None}) <= 1 and all(
-        aligned(spec_of(e).shape, domain) == kept_shape(domain, axes_of_reduction(e[0]))
-        for e in read
-    )
+    """True if all rows of a group lie along the same axes, as a kernel for a GPU needs, and what
+    the group computes is of the whole domain or one number a row."""
+    found = {axes for axes in map(axes_of_rows, nodes) if axes is not None}
+    read = {e for node in nodes for e in node.sources}
+    inner = [node for node in nodes if not is_reduction(node) or (node, 0) in read]
+    shapes = {aligned(spec_of((node, 0)).shape, domain) for node in inner}
+    return len(found) <= 1 and shapes <= {domain, *[kept_shape(domain, axes) for axes in found]}
