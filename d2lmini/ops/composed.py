@@ -335,36 +335,41 @@ def interpret(op: Composed, xp: Any, arrays: Sequence[Any], attrs: dict) -> list
 
 class Runner:
     """The implementation of a composed op for one plan: arrays of the same shapes and dtypes, and
-    equal attributes. It interprets the first calls of small arrays, then compiles the formula."""
+    equal attributes. It interprets the first calls of small arrays, then compiles the formula.
 
-    __slots__ = ("calls", "kernel", "op", "program")
+    programs  by mode, which is no part of a plan; a GPU keeps its own, and ends with them
+    kernel    the program for calls under the engine's lock that want new arrays, once there is one
+    """
+
+    __slots__ = ("calls", "kernel", "op", "programs")
 
     def __init__(self, op: Composed):
         self.op = op
         self.calls = 0
-        self.program: Any = None
-        #: The program for calls under the engine's lock that want new arrays, once it is compiled.
+        self.programs: dict[Any, Any] = {}
         self.kernel: Any = None
 
     def __call__(self, xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-        program = self.program
-        if len(attrs) < len(self.op.attr_names):  # a program leaves out what is the default
-            attrs = {**self.op.defaults, **attrs}
-        if program is None:
+        op, task = self.op, thread_state.task
+        if len(attrs) < len(op.attr_names):  # a program leaves out what is the default
+            attrs = {**op.defaults, **attrs}
+        mode = attrs.get("training")
+        program = self.programs.get(mode) if xp is np else None
+        if program is None or attrs.get("rng") is not None:
             self.calls += 1
             given = [a for a in arrays if a is not None]
             is_small = self.calls < COMPILED_CALL and all([a.size < BLOCKED for a in given])
             # On a GPU a program takes fewer launches than the formula; a task knows which GPU.
-            task = thread_state.task
             interprets = is_small if xp is np else task is None
             if interprets or attrs.get("rng") is not None:
-                return self.op.compute(xp, *arrays, out=out, **attrs)
+                return op.compute(xp, *arrays, out=out, **attrs)
             specs = tuple([a if a is None else Spec(a.shape, a.dtype) for a in arrays])
-            ctx = cpu() if task is None or xp is np else task.ctx
-            program = loaders["compiled_formula"]()(self.op, specs, attrs, ctx)
-            if xp is np:  # another call may run on another GPU
-                self.program, self.kernel = program, program.kernel()
-        return self.op.settle(xp, arrays, attrs, program.run(arrays, out), out)
+            ctx = cpu() if xp is np or task is None else task.ctx
+            program = loaders["compiled_formula"]()(op, specs, attrs, ctx)
+            if xp is np:
+                self.programs[mode] = program
+                self.kernel = program.kernel() if op.simple else None
+        return op.settle(xp, arrays, attrs, program.run(arrays, out), out)
 
 
 # -- differentiating -------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ where the means are over the same axes (S. Ioffe and C. Szegedy, "Batch Normaliz
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -259,16 +258,15 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
     return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
 
 
-def update_moving(inputs: Any, batch: Iterable[Any], momentum: float) -> None:
-    """moving = momentum moving + (1 - momentum) batch, for mean and variance, arrays 3 and 4 of
-    the inputs; in place."""
-    for moving, now in zip(inputs[3:5], batch):
-        moving *= moving.dtype.type(momentum)
-        moving += now.astype(moving.dtype) * moving.dtype.type(1 - momentum)
+def moved(moving: Any, batch: Any, momentum: float) -> Any:
+    """The moving statistic after a batch."""
+    return moving * momentum + batch.astype(moving.dtype, copy=False) * (1 - momentum)
 
 
-def _finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
-    update_moving(inputs, (results[1], results[3]), attrs["momentum"])
+def finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
+    """Write the last two results into the moving statistics."""
+    for moving, now in zip(inputs[3:5], results[-2:]):
+        xp.copyto(moving, now, casting="same_kind")
 
 
 def _normalize_batch(
@@ -290,7 +288,7 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
 
 
 @composed(
-    infer=_infer_batch_norm, flops=8, mutates=_find_mutated, finish=_finish, extra=1,
+    infer=_infer_batch_norm, flops=8, mutates=_find_mutated, finish=finish, extra=2,
     same_shape=("data",),
     auxiliary=("moving_mean", "moving_var"), constants=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
@@ -319,11 +317,12 @@ def BatchNorm(
     if training and not use_global_stats:
         y, mean, var = _normalize_batch(data, gamma, beta, axis, eps, fix_gamma)
         mean, var = reshape_to(mean, gamma.shape), reshape_to(var, gamma.shape)
-        return y, mean, (var + eps).rsqrt(), var
+        means, variances = moved(moving_mean, mean, momentum), moved(moving_var, var, momentum)
+        return y, mean, (var + eps).rsqrt(), means, variances
     inverse = (moving_var + eps).rsqrt()
     factor = inverse if fix_gamma else gamma * inverse
     scale, shift = along(axis, data, factor, beta - moving_mean * factor)
-    return data * scale + shift, moving_mean, inverse, moving_var
+    return data * scale + shift, moving_mean, inverse, moving_mean, moving_var
 
 
 @BatchNorm.infer_inputs

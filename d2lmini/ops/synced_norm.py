@@ -24,7 +24,7 @@ import numpy as np
 from d2lmini.ops.checks import check_float, check_shapes
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Spec, normalize_axis, registry
-from d2lmini.ops.normalization import along, other_axes, update_moving
+from d2lmini.ops.normalization import along, finish, moved, other_axes
 
 
 def _pair(data: Spec, axis: int) -> Spec:
@@ -80,12 +80,8 @@ def _infer_normalize(
     return data
 
 
-def _finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
-    update_moving(inputs, inputs[5], attrs["momentum"])
-
-
 @composed(
-    "_normalize_by", infer=_infer_normalize, flops=4, grad=None, finish=_finish,
+    "_normalize_by", infer=_infer_normalize, flops=4, grad=None, finish=finish, extra=2,
     mutates=["moving_mean", "moving_var"],
 )  # fmt: skip
 def normalize_by(
@@ -96,7 +92,10 @@ def normalize_by(
     and dtype of data. Both moving arrays become momentum moving + (1 - momentum) moments."""
     h, _ = _normalized(data, moments, axis, eps)
     scale, shift = along(axis, data, gamma, beta)
-    return (h if fix_gamma else h * scale) + shift
+    means, variances = (
+        moved(old, now, momentum) for old, now in zip((moving_mean, moving_var), _rows(moments))
+    )
+    return (h if fix_gamma else h * scale) + shift, means, variances
 
 
 def _infer_sums(g: Spec, data: Spec, moments: Spec, *, axis: int, eps: float) -> Spec:
