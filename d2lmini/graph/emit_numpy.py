@@ -44,6 +44,7 @@ from d2lmini.graph.rows import (
 )
 from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
 from d2lmini.graph.text import broken, list_text, plain
+from d2lmini.ops.chunking import LARGE
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import kept_shape
 from d2lmini.ops.scalar_cache import ROW
@@ -62,6 +63,11 @@ def lines_of(
     """The lines that compute a node into the arrays `outs`. `shape`: the common shape of all its
     arrays; None if they are blocks."""
     steps = steps_of(node)
+    if _is_one_reduction(node) and not writer.on_gpu:
+        axis, kept = axes_of_reduction(node)[0], node.attrs["keepdims"]
+        how = f"axis={axis}, {'keepdims=True, ' if kept else ''}out={outs[0]}"
+        line = f"{_ufunc(writer, node)}.reduce({inputs[0]}, {how})"
+        return [line + _comment(node, outs), *_division(writer, node, outs[0])]
     if steps is None:
         out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
         return [writer.call(node, inputs, out) + _comment(node, outs)]
@@ -79,6 +85,16 @@ def lines_of(
         lines.append(f"{writer.ufunc(step.ufunc)}({', '.join(args)}, out={outs[0]})")
     lines[0] += _comment(node, outs)
     return lines
+
+
+def _is_one_reduction(node: Node) -> bool:
+    """True for a reduction that its op does by one call of a ufunc: along one axis, of floats, and
+    of few enough."""
+    if not is_reduction(node) or "keepdims" not in node.attrs or len(axes_of_reduction(node)) != 1:
+        return False
+    data, result = spec_of(node.sources[0]), spec_of((node, 0))
+    shrinks = node.attrs["keepdims"] or len(data.shape) > 1  # MXNet keeps an axis of a vector
+    return shrinks and data.dtype.char in "fd" and 0 < data.size < LARGE and result.size > 0
 
 
 def _limited(writer: Writer, step: Step, names: dict[Any, str | None]) -> str:

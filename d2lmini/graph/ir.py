@@ -259,9 +259,7 @@ def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()
     """The outputs that the op of a node computes from these arrays; `keys`: the random keys that
     each `Draw` refers to."""
     assert node.op is not None
-    attrs = node.attrs
-    if draw := attrs.get("rng"):
-        attrs = {**attrs, "rng": keys[draw.number]}
+    attrs = {k: keys[v.number] if type(v) is Draw else v for k, v in node.attrs.items()}
     kernel = node.op.compute
     if node.specs is not None:
         kernel = kernel_for(node.op, "cpu", [spec_of(e) for e in node.sources], node.specs)

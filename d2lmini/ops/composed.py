@@ -40,7 +40,7 @@ from d2lmini.bfloat16 import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
-from d2lmini.ops.core import NOWHERE, Op, Spec, Y, declare_op, registry
+from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declare_op, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.kernels import Kernel, kind_of
 from d2lmini.ops.signature import Signature, signature_of, with_signature
@@ -90,6 +90,7 @@ class Composed(Op):
         #: Of an op of gradients, which the registry does not have: the op, and of which gradients.
         self.backward_of: Any = None
         self._backward_ops: dict[Any, Composed] = {}
+        self.__wrapped__ = formula  # nd.softmax?? shows it
 
     def kernel_for(self, kind: str) -> Kernel:
         """The implementation for a plan: an add-on's, or a new `Runner`."""
@@ -130,14 +131,29 @@ class Composed(Op):
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any
     ) -> Sequence[Any]:
         """The gradients of the inputs, by one call of a composed op."""
-        gs = tuple([x for x in g if x is not None]) if isinstance(g, (list, tuple)) else (g,)
+        grads: list[Any] = [None] * len(self.input_names)
+        gs = [x for x in g if x is not None] if isinstance(g, (list, tuple)) else [g]
+        wanted = self._wanted(attrs, needs)
+        if any(wanted):
+            op, values, attrs = self._backward_call(gs, saved, attrs, wanted)
+            found = gs[0]._apply(op, tuple(values), attrs)
+            places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+            for i, part in zip(places, [found] if len(places) == 1 else found):
+                grads[i] = part
+        return grads
+
+    def _wanted(self, attrs: dict[str, Any], needs: Any) -> tuple[bool, ...]:
+        """The inputs whose gradients are needed, without those that have none."""
         constants = self.constants(attrs) if callable(self.constants) else self.constants
         given = self.input_names[: len(needs) if isinstance(needs, (list, tuple)) else None]
-        wanted = tuple([name not in constants and bool(needs[i]) for i, name in enumerate(given)])
-        grads: list[Any] = [None] * len(wanted)
-        if not any(wanted):
-            return grads
-        values: list[Any] = []
+        return tuple([name not in constants and bool(needs[i]) for i, name in enumerate(given)])
+
+    def _backward_call(
+        self, gs: Sequence[Any], saved: Sequence[Any], attrs: dict[str, Any],
+        wanted: tuple[bool, ...],
+    ) -> tuple[Composed, list[Any], dict[str, Any]]:  # fmt: skip
+        """The op of the gradient, its inputs and its attributes."""
+        values = list(gs)
         # The mode and the random key are those of the forward pass.
         facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
         for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
@@ -145,14 +161,39 @@ class Composed(Op):
                 facts[f"kept{i}"] = kept
             elif kept is not None:
                 values += kept if isinstance(kept, (list, tuple)) else [kept]
-        op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
         if facts:
-            attrs = {**{k: v for k, v in attrs.items() if k not in self.injects}, **facts}
-        found = gs[0]._apply(op, (*gs, *values), attrs)
-        places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
-        for i, part in zip(places, [found] if len(places) == 1 else found):
-            grads[i] = part
-        return grads
+            attrs = {**self._own(attrs), **facts}
+        op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
+        return op, values, attrs
+
+    # -- programs to read --------------------------------------------------------------------------
+
+    def program(self, *args: Any, **kwargs: Any) -> Any:
+        """The program for calls on arrays like these: `print(nd.softmax.program(x))`."""
+        specs, attrs = self._specs_of(args, kwargs)
+        return loaders["compiled_formula"]()(self, specs, attrs, cpu()).program
+
+    def gradient_program(self, *args: Any, **kwargs: Any) -> Any:
+        """The program for the gradients of such a call. Its inputs are the gradient g0 of the
+        output, and what is kept for backward."""
+        specs, attrs = self._specs_of(args, kwargs)
+        outputs = as_specs(self.infer(*specs, **self._own(attrs)))
+        saved = self.saved_of(specs, outputs)
+        needs = [spec.dtype.kind == "f" for spec in specs]
+        wanted = self._wanted(attrs, needs)
+        op, values, attrs = self._backward_call(outputs[:1], saved, attrs, wanted)
+        return loaders["compiled_formula"]()(op, tuple(values), attrs, cpu()).program
+
+    def _specs_of(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The specs of a call's inputs, and its attributes, as in training."""
+        inputs, attrs = self.bind(args, kwargs)
+        modes = {"training": True, "rng": None}
+        return tuple([x._spec for x in inputs]), {**attrs, **{k: modes[k] for k in self.injects}}
+
+    def _own(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in attrs.items() if k not in self.injects}
+
+    # -- the op of the gradient --------------------------------------------------------------------
 
     def backward_op(
         self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] | None = None
