@@ -255,5 +255,7 @@ def reduces_alike(nodes: Sequence[Node], domain: Shape) -> bool:
     found = {axes for axes in map(axes_of_rows, nodes) if axes is not None}
     read = {e for node in nodes for e in node.sources}
     inner = [node for node in nodes if not is_reduction(node) or (node, 0) in read]
-    shapes = {aligned(spec_of((node, 0)).shape, domain) for node in inner}
-    return len(found) <= 1 and shapes <= {domain, *[kept_shape(domain, axes) for axes in found]}
+    shapes = {spec_of((node, 0)).shape for node in inner} - {domain}
+    return len(found) <= 1 and all(
+        any(_fits(shape, kept_shape(domain, axes)) for axes in found) for shape in shapes
+    )

@@ -6,6 +6,7 @@
   goes in the place of the gradient that came.
 - An elementwise op broadcasts by itself: what was spread out for it (`_spread`, `broadcast_to`: the
   gradients of sums and means) is only brought into a shape that fits.
+- On a GPU what is computed of a reshaped value is computed before: a reshape parts a kernel in two.
 - On a GPU an element picked from a row is the sum of that row with 0 in place of the others: a
   kernel that reduces the row for something else adds it up in the same loop.
 
@@ -30,8 +31,8 @@ from collections.abc import Sequence
 from math import prod
 
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform
-from d2lmini.graph.passes.rewrite import call
-from d2lmini.graph.passes.views import SPREADS, in_shape, shape_before
+from d2lmini.graph.passes.rewrite import call, calls
+from d2lmini.graph.passes.views import SPREADS, in_shape, reshape, shape_before
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import registry, with_axis
 from d2lmini.ops.in_float32 import has_bfloat16
@@ -41,8 +42,8 @@ def lower(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Entry]:
     """The graph behind `outputs` in these pieces."""
 
     def rule(node: Node, inputs: Inputs) -> Node | list[Entry] | None:
-        picked = _lower_pick(node, inputs) if on_gpu else None
-        return _lower(node, inputs) if picked is None else [picked]
+        found = (_lower_pick(node, inputs) or _reshape_last(node, inputs)) if on_gpu else None
+        return _lower(node, inputs) if found is None else [found]
 
     return transform(outputs, rule)
 
@@ -84,9 +85,22 @@ def _lower_pick(node: Node, inputs: Inputs) -> Entry | None:
     where = {"shape": shape, "axis": axis, "mode": "clip"}
     index = in_shape(index, kept, node)
     if op.name == "_pick_grad":
-        return call(op, (in_shape(data, kept, node), index), node, **where)
+        g = _source(data) if _is_broadcast(data) else in_shape(data, kept, node)
+        return call(op, (g, index), node, **where)
     alone = call("_pick_grad", (data, index), node, **where)
     return in_shape(call("sum", (alone,), node, axis=axis, keepdims=True), specs[0].shape, node)
+
+
+def _reshape_last(node: Node, inputs: Inputs) -> Entry | None:
+    """An elementwise op on a value that was computed and then reshaped, done before the reshape."""
+    view = calls(inputs[0], ("reshape",)) if len(inputs) == 1 else None
+    op = node.op
+    if op is None or view is None or view.sources[0][0].op is None:
+        return None
+    if not op.elementwise or op.mutates or op.injects or "shape" in op.attr_names:
+        return None
+    value = call(op, view.sources, node, **node.attrs)
+    return reshape(value, spec_of((node, 0)).shape, node)
 
 
 def _has_bias(node: Node) -> bool:

@@ -76,9 +76,9 @@ def softmax_cross_entropy_mean(
     else:
         losses = (reshape_to(label, data.shape) * (logarithm - x)).sum(axis=axis, keepdims=True)
     n = kept[batch_axis]
-    if prod(kept) == n:
-        return reshape_to(losses, (n,)) * scale
-    return losses.sum(axis=batch_axis, exclude=True) * (scale * n / max(prod(kept), 1))
+    if prod(kept) > n:
+        losses = losses.sum(axis=batch_axis, exclude=True, keepdims=True)
+    return reshape_to(losses * (scale * n / max(prod(kept), 1)), (n,))
 
 
 @softmax_cross_entropy_mean.written_in_mxnet

@@ -277,10 +277,10 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
 
 @op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
 def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
-    """The gradient of `pick`: zeros, and g at the picked positions, which are all different. A g of
-    the whole `shape` stays where it is picked."""
-    if g.size == prod(shape):
-        g = pick.compute(xp, g.reshape(shape), index, axis=axis, mode=mode)
+    """The gradient of `pick`: zeros, and g at the picked positions, which are all different. A g
+    that broadcasts to `shape` stays where it is picked."""
+    if g.size != index.size:
+        g = pick.compute(xp, xp.broadcast_to(g, shape), index, axis=axis, mode=mode)
     places = _pick_places(xp, shape, index, axis, mode)
     flat = None if out is None else out.reshape(-1)
     return scatter(xp, places.ravel(), g.ravel(), (prod(shape),), flat).reshape(shape)
