@@ -18,8 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from d2lmini.context import Context
-from d2lmini.device.devices import device_of
+from d2lmini.context import Context, cache_releasers
+from d2lmini.device.devices import device_of, find_known
 from d2lmini.graph.arena import Arenas
 from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Inputs, Node
@@ -62,6 +62,16 @@ def compiled_formula(
     if device.formulas is None:
         device.formulas = Formulas(ctx)
     return device.formulas.find(op, specs, attrs)  # type: ignore[no-any-return]
+
+
+def _release(ctx: Context) -> None:
+    """Let go of the arenas on a device that are kept for later calls."""
+    device = find_known(ctx)
+    if device is not None and device.formulas is not None:
+        device.formulas.arenas.release()
+
+
+cache_releasers.insert(0, _release)  # before the pool from which they have their memory
 
 
 class FormulaProgram:

@@ -98,6 +98,8 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     """
     order = compute_late(topological(outputs), {node for node, _ in outputs})
     changed = mutated_by(order)
+    if on_gpu:  # inputs in another shape are there before all groups
+        order.sort(key=lambda node: not _is_input_reshaped(node, changed))
     number = {node: i for i, node in enumerate(order)}
     home: dict[Node, Statement] = {}
     readers: dict[Entry, list[Node]] = {}
@@ -118,6 +120,14 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
         if statement.shape is not None and not _gains(statement):
             statement.shape = None
     return found
+
+
+def _is_input_reshaped(node: Node, changed: set[Node]) -> bool:
+    """True for an input and for what is an input in another shape."""
+    if node.op is None:
+        return True
+    source = node.sources[0][0] if node.op.name == "reshape" else node
+    return source.op is None and source not in changed
 
 
 def _gains(statement: Statement) -> bool:

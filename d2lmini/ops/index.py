@@ -296,7 +296,9 @@ def _(gg, shape, index, *, axis, mode):
     return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
 
 
-@composed(flops=0, free_dtypes=("indices",), presumed_dtypes={"indices": "int32"})
+@composed(
+    flops=0, free_dtypes=("indices",), presumed_dtypes={"indices": "int32"}, constants=("indices",)
+)  # fmt: skip
 def batch_take(a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 

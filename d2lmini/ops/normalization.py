@@ -316,9 +316,10 @@ def BatchNorm(
     """
     if training and not use_global_stats:
         y, mean, var = _normalize_batch(data, gamma, beta, axis, eps, fix_gamma)
-        mean, var = reshape_to(mean, gamma.shape), reshape_to(var, gamma.shape)
-        means, variances = moved(moving_mean, mean, momentum), moved(moving_var, var, momentum)
-        return y, mean, (var + eps).rsqrt(), means, variances
+        olds = along(axis, data, moving_mean, moving_var)
+        news = [moved(old, now, momentum) for old, now in zip(olds, (mean, var))]
+        found = [reshape_to(x, gamma.shape) for x in (mean, (var + eps).rsqrt(), *news)]
+        return y, *found
     inverse = (moving_var + eps).rsqrt()
     factor = inverse if fix_gamma else gamma * inverse
     scale, shift = along(axis, data, factor, beta - moving_mean * factor)
