@@ -175,8 +175,7 @@ def _join(
     hosts = [
         host
         for host in near - movable - finished(members)
-        if host.shape == new.shape
-        and all(s is host or s.position < host.position for s in needed)
+        if host.shape == new.shape and all(s is host or s.position < host.position for s in needed)
     ]
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
