@@ -22,6 +22,7 @@ from typing import Any
 from d2lmini import callsite, engine
 from d2lmini.base import suggest
 from d2lmini.engine import pending
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op
 from d2lmini.scopes import contextmanager
 
@@ -158,19 +159,22 @@ def _describe_op(op: Op, with_source: bool) -> dict[str, str | None]:
         "string_form": None,
         "call_def": None,
         "class_docstring": None,
-        "file": inspect.getsourcefile(op.compute),
+        "file": inspect.getsourcefile(getattr(op, "formula", op.compute)),
         "docstring": inspect.getdoc(op),
         "source": source_of(op) if with_source else None,
     }
 
 
 def source_of(op: Op) -> str:
-    """The source of the operator's computation and of its gradient."""
-    computation = _sources(op.compute)
-    gradient = _sources(op.rule) if callable(op.rule) else []
-    gradient = [text for text in gradient if text not in computation]  # a row may state both
-    title = "# the computation" if gradient or not op.rule else "# the computation and the gradient"
-    return "\n".join([title, *computation, *(["# the gradient", *gradient] if gradient else [])])
+    """The source of the operator's computation, or of its formula, and of its gradient."""
+    what, computation, rule = "# the computation", op.compute, op.rule
+    if isinstance(op, Composed):
+        what, computation, rule = "# the formula", op.formula, op.rule_of_its_own
+    computed = _sources(computation)
+    gradient = _sources(rule) if callable(rule) else []
+    gradient = [text for text in gradient if text not in computed]  # a row may state both
+    title = what if gradient or not op.rule else f"{what} and the gradient"
+    return "\n".join([title, *computed, *(["# the gradient", *gradient] if gradient else [])])
 
 
 def _sources(function: Any) -> list[str]:

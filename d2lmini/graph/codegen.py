@@ -359,7 +359,8 @@ class Writer:
                 texts.append(product(self, node))
             else:
                 outs, inputs = self._outputs(node), self._inputs(node)
-                texts += lines_of(self, node, inputs, outs)
+                lines = lines_of(self, node, inputs, outs)
+                texts += lines if len(lines) == 1 else [self.call(node, inputs, outs[0])]
         self.write("side_by_side(")
         for node, text in zip(nodes, texts, strict=True):
             call, mark, name = text.partition("  #")

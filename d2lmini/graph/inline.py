@@ -62,13 +62,15 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
         given = [x if x is None else _widened(x, op) for x in given]
     with outside(), scope(False, modes.training), Prefix(prefix):
-        casting, modes.casting = modes.casting, None
+        is_inner = "casting" in vars(modes)  # in a gradient rule, which has it
+        modes.casting = None
         try:
             found = op.formula(*given, **node.attrs)
             values = found if isinstance(found, (tuple, list)) else [found]
             values = [y.astype(spec.dtype, copy=False) for y, spec in zip(values, node.specs)]
         finally:
-            modes.casting = casting
+            if not is_inner:
+                del modes.casting  # the class has it
     known = {e[0] for e in inputs if e is not None}
     stack = [y._entry[0] for y in values]
     last = stack[0] if len(values) == 1 and stack[0] not in known else None

@@ -343,7 +343,9 @@ class NDArray(Typed, Fluent):
         """A DLPack capsule of the memory; waits for pending writes."""
         return exchange.to_dlpack(self, **options)
 
-    __dlpack__ = to_dlpack_for_read
+    def __dlpack__(self, **options: Any) -> Any:
+        """For other libraries; waits. The lint of waits goes by this name."""
+        return exchange.to_dlpack(self, **options)
 
     def to_dlpack_for_write(self) -> Any:
         """A DLPack capsule of the memory; waits for pending writes and reads."""
