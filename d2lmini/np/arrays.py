@@ -44,29 +44,29 @@ class NumpyMethods:
         return self._spec.dtype  # type: ignore[attr-defined]
 
     @property
-    def T(self):
+    def T(self) -> Any:
         """The array with reversed axes (a copy)."""
         return FUNCTIONS["transpose"](self)
 
-    def reshape(self, *newshape, order="C"):
+    def reshape(self, *newshape, order="C") -> Any:
         """`np.reshape`; the sizes as arguments or as a tuple."""
         shape = newshape[0] if len(newshape) == 1 else newshape
         return FUNCTIONS["reshape"](self, shape, order)
 
     reshape_view = reshape  # of an array, a view
 
-    def transpose(self, *axes):
+    def transpose(self, *axes) -> Any:
         """`np.transpose`; the axes as arguments or as a tuple."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return FUNCTIONS["transpose"](self, given or None)
 
-    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
+    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True) -> Any:
         """A copy in another dtype; the array itself if it has it and `copy` is False."""
         if copy and onp.dtype(dtype) == self.dtype:
             return registry["_copy"](self)
         return as_type(self, dtype)
 
-    def clip(self, min=None, max=None, out=None):
+    def clip(self, min=None, max=None, out=None) -> Any:
         """`np.clip`."""
         return FUNCTIONS["clip"](self, min, max, out)
 
@@ -74,7 +74,7 @@ class NumpyMethods:
         """Set every element."""
         self[...] = value  # type: ignore[index]
 
-    def tostype(self, stype: str):
+    def tostype(self, stype: str) -> Any:
         """The array itself. ValueError for a storage type other than 'default'."""
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
@@ -198,7 +198,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
             )
         return self._read(by).reshape(-1)[0]
 
-    def item(self, *args):
+    def item(self, *args) -> Any:
         """One element as a Python number; waits. Without arguments the array must have just one."""
         return self._read("item").item(*args) if args else self._scalar("item").item()
 
@@ -222,7 +222,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __contains__(self, value) -> bool:
         return bool((self._read("in") == value).any())
 
-    def copy(self, order="C"):
+    def copy(self, order="C") -> Any:
         """A copy on the same device."""
         return NDArray.copy(self)
 
@@ -230,7 +230,7 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
         """The same memory and history as an NDArray."""
         return self._alias(self._node, NDArray)
 
-    def as_np_ndarray(self):
+    def as_np_ndarray(self) -> Any:
         """This array."""
         return self
 
@@ -274,7 +274,7 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
         """The same value with the meaning of MXNet 1.x."""
         return Traced(self._entries)
 
-    def as_np_ndarray(self):
+    def as_np_ndarray(self) -> Any:
         """This value."""
         return self
 

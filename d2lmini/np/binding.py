@@ -54,4 +54,5 @@ def _bind(function: Any, module: str) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     bound.__module__ = module  # where pickle finds it
+    bound.__annotations__.setdefault("return", "Any")
     return bound

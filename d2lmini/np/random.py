@@ -194,7 +194,7 @@ def power(a, size=None, ctx=None, out=None):
     return (1 - _draw("uniform", size, None, ctx)) ** (1 / a)
 
 
-def randint(low, high=None, size=None, dtype=None, ctx=None, out=None):
+def randint(low, high=None, size=None, dtype=None, ctx=None, out=None) -> Any:
     """Integers from low (included) to high, or from 0 to low; int64. ValueError if high is not
     above low."""
     low, high = (0, low) if high is None else (low, high)

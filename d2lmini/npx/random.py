@@ -12,7 +12,7 @@ from d2lmini.random_state import seed as seed
 
 
 @np_random.draws()
-def bernoulli(prob=None, logit=None, size=None, dtype=None, ctx=None, out=None):
+def bernoulli(prob=None, logit=None, size=None, dtype=None, ctx=None, out=None) -> Any:
     """1 with probability `prob`, or sigmoid(logit), else 0. ValueError unless one is given."""
     if (prob is None) == (logit is None):
         raise ValueError("npx.random.bernoulli: give either prob or logit")
@@ -22,12 +22,12 @@ def bernoulli(prob=None, logit=None, size=None, dtype=None, ctx=None, out=None):
     return as_type(np_random.uniform(0, 1, size, ctx=ctx) < prob, dtype or "float32")
 
 
-def uniform_n(low=0.0, high=1.0, batch_shape=None, dtype=None, ctx=None):
+def uniform_n(low=0.0, high=1.0, batch_shape=None, dtype=None, ctx=None) -> Any:
     """`batch_shape` draws for each pair of parameters, in the first axes."""
     return np_random.uniform(low, high, _size(batch_shape, low, high), dtype, ctx)
 
 
-def normal_n(loc=0.0, scale=1.0, batch_shape=None, dtype=None, ctx=None):
+def normal_n(loc=0.0, scale=1.0, batch_shape=None, dtype=None, ctx=None) -> Any:
     """`batch_shape` draws for each pair of parameters, in the first axes."""
     return np_random.normal(loc, scale, _size(batch_shape, loc, scale), dtype, ctx)
 

@@ -256,7 +256,7 @@ class Composed(Op):
             return known[names[0]] if len(names) == 1 else [known[name] for name in names]
 
         op = Composed(
-            formula, f"_backward_{self.name}", infer=infer,
+            formula, f"_backward_{self.name.lstrip('_')}", infer=infer,
             signature=Signature(inputs, words, self.defaults, {}, len(inputs)),
             outputs=sum(wanted), flops=20,
             constants=self.constants,

@@ -84,6 +84,7 @@ def named(function: Any, module: str, qualname: str, doc: str) -> Any:
     function.__name__ = qualname.rpartition(".")[2]
     function.__module__, function.__qualname__ = module, qualname
     function.__doc__ = doc
+    function.__annotations__.setdefault("return", "Any")
     return function
 
 

@@ -210,7 +210,7 @@ def test_softmax_cross_entropy_costs_one_op_each_way_and_no_wait():
                 l = loss(pred, label)
             l.backward(nd.ones(8))
         op = "_softmax_cross_entropy"
-        assert [n for n in pushed.names if op in n] == [op, f"_backward_{op}"]
+        assert [n for n in pushed.names if op.strip("_") in n] == [op, f"_backward{op}"]
         assert pushed.waits == []
 
 
