@@ -33,7 +33,7 @@ def by_name(
 ) -> Callable[..., Any]:
     """The function with these parameters, which a call may give by position; the function gets
     those of the call by name. TypeError for a call that does not fit."""
-    signature = inspect.Signature(parameters, return_annotation="Any")
+    signature = inspect.Signature(parameters)
     places = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     names = [p.name for p in places]
     known, required = set(names), {p.name for p in places if p.default is p.empty}

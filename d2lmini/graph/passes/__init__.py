@@ -7,19 +7,19 @@ of them until none finds anything more:
 >>> from d2lmini.graph.listing import graph_of, listing
 >>> x = sym.var("x")
 >>> with sym.NameManager():
-...     y = (x * 2 * sym.ones((2, 3))) / (x * 2 + sym.exp(sym.zeros((1, 3))))
+...     y = (x * 2 * sym.ones((2, 3))) / (x * 2 + sym.exp(sym.zeros((2, 3))))
 ...     y = sym.relu(y.flatten() / 1, name="y")
 >>> before = graph_of(y, x=(2, 3))
 >>> print(listing(before))
 x                                           # (2, 3) float32
 _mulscalar0 = _mul_scalar(x, scalar=2)      # (2, 3) float32
 _ones0 = _ones(shape=(2, 3))                # (2, 3) float32
-_mul0 = broadcast_mul(_mulscalar0, _ones0)  # (2, 3) float32
+_mul0 = elemwise_mul(_mulscalar0, _ones0)   # (2, 3) float32
 _mulscalar1 = _mul_scalar(x, scalar=2)      # (2, 3) float32
-_zeros0 = _zeros(shape=(1, 3))              # (1, 3) float32
-exp0 = exp(_zeros0)                         # (1, 3) float32
-_plus0 = broadcast_add(_mulscalar1, exp0)   # (2, 3) float32
-_div0 = broadcast_div(_mul0, _plus0)        # (2, 3) float32
+_zeros0 = _zeros(shape=(2, 3))              # (2, 3) float32
+exp0 = exp(_zeros0)                         # (2, 3) float32
+_plus0 = elemwise_add(_mulscalar1, exp0)    # (2, 3) float32
+_div0 = elemwise_div(_mul0, _plus0)         # (2, 3) float32
 flatten0 = flatten(_div0)                   # (2, 3) float32
 _divscalar0 = _div_scalar(flatten0, scalar=1)  # (2, 3) float32
 y = relu(_divscalar0)                       # (2, 3) float32

@@ -9,7 +9,7 @@
 >>> print(listing(constant_fold(before)))
 x                                           # (3,) float32
 exp0 = 2.7182819843292236 everywhere        # (3,) float32
-_mul0 = broadcast_mul(x, exp0)              # (3,) float32
+_mul0 = elemwise_mul(x, exp0)               # (3,) float32
 return _mul0
 
 With all its variables given a value (`bind_values`) a graph is nothing but its result:

@@ -9,7 +9,7 @@
 >>> print(listing(cse(before)))
 x                                           # (3,) float32
 exp0 = exp(x)                               # (3,) float32
-_mul0 = broadcast_mul(exp0, exp0)           # (3,) float32
+_mul0 = elemwise_mul(exp0, exp0)            # (3,) float32
 return _mul0
 
 Two calls are one if op, attributes and inputs are: two draws with different keys are not. On the
