@@ -25,8 +25,9 @@ from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Inputs, Node
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
-from d2lmini.ops.composed import Composed, infer_by
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Spec
+from d2lmini.ops.formula import infer_by
 
 #: So many programs are kept, the last ones that were asked for.
 MOST = 512

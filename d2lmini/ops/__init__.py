@@ -20,6 +20,7 @@ from d2lmini.ops import amp_casts  # the casts of mixed precision
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import fluent  # operators and functions of values
+from d2lmini.ops import formula  # values on which a formula is computed
 from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU

@@ -40,9 +40,9 @@ from d2lmini.bfloat16 import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
-from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declare_op, registry
-from d2lmini.ops.fluent import Fluent, Typed
-from d2lmini.ops.kernels import Kernel, kind_of
+from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declare_op
+from d2lmini.ops.formula import infer_by, interpret, pull_back
+from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call of small arrays is compiled when it comes for this time: compiling takes some
@@ -289,89 +289,7 @@ def composed(name: str | Callable | None = None, **rules: Any) -> Any:
     return declare(name) if callable(name) else declare
 
 
-# -- values ----------------------------------------------------------------------------------------
-
-
-class FormulaValue(Typed, Fluent):
-    """What formulas compute with: the operators and methods of arrays and Symbols."""
-
-    __slots__ = ()
-
-    def reshape(self, *shape: Any) -> Any:
-        """The elements in another shape; see the op."""
-        return registry["reshape"](self, shape[0] if len(shape) == 1 else shape)
-
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """The value in `dtype`: itself, if it has that dtype and `copy` is False."""
-        if not copy and self._spec.dtype == dtype:
-            return self
-        return registry["cast"](self, dtype=dtype)
-
-    def expand_dims(self, axis: int) -> Any:
-        """A new axis of size 1."""
-        return registry["expand_dims"](self, axis)
-
-
-# -- shapes ----------------------------------------------------------------------------------------
-
-
-class Sketch(FormulaValue):
-    """A value of which only shape and dtype are known."""
-
-    __slots__ = ("_spec",)
-
-    def __init__(self, spec: Spec):
-        self._spec = spec
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        specs: list[Any] = [None if x is None else x._spec for x in inputs]
-        found = op.infer(*specs, **attrs)
-        return Sketch(found) if isinstance(found, Spec) else [Sketch(spec) for spec in found]
-
-
-def infer_by(formula: Callable[..., Any], specs: Sequence[Spec | None], attrs: dict) -> Any:
-    """The specs of a formula's results, by the rules of its primitives."""
-    found = formula(*[None if spec is None else Sketch(spec) for spec in specs], **attrs)
-    return [y._spec for y in found] if isinstance(found, (tuple, list)) else found._spec
-
-
-# -- interpreting ----------------------------------------------------------------------------------
-
-
-class Local(FormulaValue):
-    """An array inside an op: the values on which a formula is interpreted."""
-
-    __slots__ = ("array", "xp")
-
-    def __init__(self, xp: Any, array: Any):
-        self.xp = xp
-        self.array = array
-
-    @property
-    def _spec(self) -> Spec:  # type: ignore[override]
-        return Spec(self.array.shape, self.array.dtype)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        if isinstance(op, Composed):
-            return op.formula(*inputs, **attrs)
-        xp = inputs[0].xp
-        arrays = [None if x is None else x.array for x in inputs]
-        result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
-        if isinstance(result, tuple):
-            return [Local(xp, xp.asarray(part)) for part in result]
-        return Local(xp, xp.asarray(result))
-
-
-def interpret(op: Composed, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
-    """The results of the formula on arrays, one primitive after the other."""
-    found = op.formula(*[None if a is None else Local(xp, a) for a in arrays], **attrs)
-    return [y.array for y in (found if isinstance(found, (tuple, list)) else [found])]
+# -- running ---------------------------------------------------------------------------------------
 
 
 class Runner:
@@ -411,76 +329,3 @@ class Runner:
                 self.programs[mode] = program
                 self.kernel = program.kernel() if op.simple else None
         return op.settle(xp, arrays, attrs, program.run(arrays, out), out)
-
-
-# -- differentiating -------------------------------------------------------------------------------
-
-
-class Taped(FormulaValue):
-    """A value whose history is recorded.
-
-    value  the recorded value: an array or a Symbol
-    tape   the calls so far, as (op, inputs, attributes, outputs)
-    leads  the value depends on an input whose gradient is wanted
-    g      parts of its gradient
-    """
-
-    __slots__ = ("g", "leads", "tape", "value")
-
-    def __init__(self, value: Any, tape: list, leads: bool):
-        self.value = value
-        self.tape = tape
-        self.leads = leads
-        self.g: list[Any] = []
-
-    @property
-    def _spec(self) -> Spec:  # type: ignore[override]
-        return self.value._spec  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        if isinstance(op, Composed):
-            return op.formula(*inputs, **attrs)
-        plain: tuple[Any, ...] = tuple([None if x is None else x.value for x in inputs])
-        found = plain[0]._apply(op, plain, attrs)
-        tape = inputs[0].tape
-        leads = op.rule is not None and any([x is not None and x.leads for x in inputs])
-        outputs = [Taped(y, tape, leads) for y in (found if isinstance(found, list) else [found])]
-        if leads:
-            tape.append((op, inputs, attrs, outputs))
-        return outputs if isinstance(found, list) else outputs[0]
-
-
-def pull_back(
-    op: Composed, gs: Sequence[Any], inputs: Sequence[Any], wanted: Sequence[bool], attrs: dict
-) -> list[Any]:
-    """The gradients of the `wanted` inputs of a formula, from those of its outputs."""
-    tape: list = []
-    sources: list[Any] = [None if x is None else Taped(x, tape, w) for x, w in zip(inputs, wanted)]
-    found = op.formula(*sources, **attrs)
-    for y, g in zip(found if isinstance(found, (tuple, list)) else [found], gs):
-        y.g.append(g)
-    while tape:
-        called, values, own, outputs = tape.pop()
-        parts = [_total(y.g) for y in outputs]
-        if all(part is None for part in parts):
-            continue
-        needs = [x is not None and x.leads for x in values]
-        saved = called.saved_of(
-            [None if x is None else x.value for x in values], [y.value for y in outputs]
-        )
-        g = parts[0] if len(parts) == 1 else parts
-        for x, needed, part in zip(values, needs, called.gradients(g, saved, own, needs)):
-            if needed and part is not None:
-                x.g.append(part)
-    return [
-        None if not w else x.value.zeros_like() if (total := _total(x.g)) is None else total
-        for x, w in zip(sources, wanted)
-    ]
-
-
-def _total(parts: list[Any]) -> Any:
-    """The sum of the parts, in their order; None if there are none."""
-    if len(parts) > 1:
-        parts[:] = [registry["elemwise_add" if len(parts) == 2 else "add_n"](*parts)]
-    return parts[0] if parts else None

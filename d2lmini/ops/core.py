@@ -168,6 +168,7 @@ class Op(Facts):
     ufunc                  the single NumPy ufunc equal to the op on floating arrays, or None; on
                            tiny arrays the fast path calls the ufunc itself
     family                 the row of the op's function of two operands, or None (elementwise.py)
+    formula                of a composed op: its function of values (composed.py)
     random                 the op may draw numbers: `compute` gets `rng`, the key of its stream, or
                            None for a call that draws nothing (`Facts.draws`)
     mutates                inputs that `compute` also changes, declared by name; or a function
@@ -189,6 +190,7 @@ class Op(Facts):
     )  # fmt: skip
 
     family: Any = None
+    formula: Any = None
 
     def __init__(
         self,

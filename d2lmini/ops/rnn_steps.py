@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.ops.composed import Composed, pull_back
+from d2lmini.ops.composed import Composed
+from d2lmini.ops.formula import pull_back
 from d2lmini.ops.join import split, stack
 from d2lmini.ops.linalg import dot
 
