@@ -1,0 +1,123 @@
+"""Composed ops: a program gives the bits of the interpreted formula, forward and backward; what a
+call compiles, and what graphs contain."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from op_rows.table import OP_ROWS, find
+
+from d2lmini import MXNetError, autograd, cpu, nd, sym
+from d2lmini.device.errstate import run_quietly
+from d2lmini.graph.cached_op import CachedOp
+from d2lmini.graph.formulas import compiled_formula
+from d2lmini.graph.ir import topological
+from d2lmini.ops.chunking import BLOCKED
+from d2lmini.ops.composed import COMPILED_CALL, Composed, composed
+from d2lmini.ops.core import registry
+from d2lmini.ops.formula import interpret
+from d2lmini.ops.spec import Spec
+
+ROWS = [case for case in OP_ROWS if isinstance(find(case.op), Composed) and case.inputs]
+OPS = sorted({find(case.op) for case in ROWS}, key=lambda op: op.name)
+
+
+def both_ways(op: Composed, arrays: list, attrs: dict) -> list[np.ndarray]:
+    """The results of the interpreted formula, after a look at those of its program."""
+    specs = tuple([Spec(a.shape, a.dtype) for a in arrays])
+    program = compiled_formula(op, specs, attrs, cpu())
+    want = run_quietly(interpret, op, np, arrays, attrs)
+    for got, expected in zip(run_quietly(program.run, arrays), want, strict=True):
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_array_equal(got, expected)
+    return want
+
+
+def prepared(op: Composed, case) -> tuple[list, dict] | None:
+    """The arrays and attributes of a row; None for a row of 16 bits, which runs on copies, and for
+    one of large arrays, which is never interpreted."""
+    arrays = [np.array(a) for a in case.inputs]
+    if any(a.dtype.char in op.copied_dtypes or a.size >= BLOCKED for a in arrays):
+        return None
+    _, attrs = op.bind(tuple(nd.array(a, dtype=a.dtype) for a in arrays), dict(case.attrs))
+    modes = {"training": True, "rng": None}
+    return arrays, {**op.defaults, **attrs, **{k: modes[k] for k in op.injects}}
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_a_program_gives_the_bits_of_the_formula(op):
+    rng = np.random.default_rng(0)
+    for case in ROWS:
+        ready = prepared(op, case) if find(case.op) is op else None
+        if ready is None:
+            continue
+        arrays, attrs = ready
+        found = both_ways(op, arrays, attrs)
+        outputs = found[: len(found) - op.extra]
+        needs = [a.dtype.kind == "f" for a in arrays]
+        wanted = op._wanted(attrs, needs)
+        if op.rule is None or not any(wanted):
+            continue
+        g = rng.normal(size=outputs[0].shape).astype(outputs[0].dtype)
+        saved = op.saved_of(arrays, outputs)
+        backward, values, own = op._backward_call([g], saved, attrs, wanted)
+        inputs = [a for a, is_wanted in zip(arrays, wanted) if is_wanted]
+        for grad, a in zip(both_ways(backward, values, own), inputs, strict=True):
+            assert grad.shape == a.shape
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (300, 400)])
+def test_calls_give_the_same_bits_before_and_after_they_are_compiled(shape):
+    x = nd.random.normal(shape=shape)
+    gamma, beta = nd.random.normal(shape=shape[1:]), nd.random.normal(shape=shape[1:])
+    g = nd.random.normal(shape=shape)
+    found = set()
+    for _ in range(COMPILED_CALL + 3):
+        for value in (x, gamma, beta):
+            value.attach_grad()
+        with autograd.record():
+            y = nd.softmax(nd.LayerNorm(x, gamma, beta))
+        y.backward(g)
+        found.add(tuple([v.asnumpy().tobytes() for v in (y, x.grad, gamma.grad, beta.grad)]))
+    assert len(found) == 1
+
+
+def test_training_and_prediction_are_compiled_apart():
+    x = nd.random.normal(3, 2, (6, 4))
+    values = nd.ones(4), nd.zeros(4)
+    for _ in range(COMPILED_CALL + 3):
+        mean, var = nd.zeros(4), nd.ones(4)
+        with autograd.record(train_mode=True):
+            trained = nd.BatchNorm(x, *values, mean, var, fix_gamma=False)
+        predicted = nd.BatchNorm(x, *values, nd.zeros(4), nd.ones(4), fix_gamma=False)
+    assert abs(trained.mean().item()) < 1e-5 < abs(mean.mean().item())
+    np.testing.assert_allclose(predicted.asnumpy(), x.asnumpy(), rtol=1e-3)
+
+
+def test_a_graph_contains_the_formula_and_a_file_the_op():
+    y = sym.softmax(sym.var("x") * 2, name="p")
+    assert "softmax" in [node.op.name for node in topological(y._entries) if node.op]
+    net = CachedOp(y)
+    compiled = net.compiled_for([nd.ones((2, 3))])
+    names = [node.op.name for node in topological(compiled.forward.outputs) if node.op]
+    assert "softmax" not in names and {"exp", "max", "sum"} <= {*names}
+    assert '"softmax"' in y.tojson()
+
+
+def test_an_op_of_a_gradient_is_pickled_by_the_op_it_belongs_to():
+    softmax = registry["softmax"]
+    backward = softmax.backward_op(1, (True,), (1, 1))
+    assert pickle.loads(pickle.dumps(backward)) is backward
+    assert backward.name not in registry and backward.name == "_backward_softmax"
+
+
+def test_errors_are_those_of_the_call():
+    with pytest.raises(MXNetError, match="softmax: axis=2 is out of range"):
+        nd.softmax(nd.ones((2, 3)), axis=2)
+    with pytest.raises(AssertionError, match="declared twice"):
+
+        @composed("softmax")
+        def softmax(data):
+            return data
