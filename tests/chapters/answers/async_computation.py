@@ -141,7 +141,7 @@ def epoch(net, trainer, loss, batches):
         losses.append(l.mean())
         seen = []
         engine.push(lambda seen=seen: seen.append(1), reads=[losses[-1]])
-        while not seen and len(losses) < 4:
+        while not seen and len(losses) < 6:
             pass
     losses = nd.concat(*losses, dim=0).asnumpy()
     return float(losses.mean()), float(losses.max())
