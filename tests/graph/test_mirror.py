@@ -209,7 +209,9 @@ def test_the_program_names_what_is_computed_again():
     text = str(net.program()[1])
     assert len(set(re.findall(r"batchnorm\d+_fwd_mirror", text))) == 3
     assert len(set(re.findall(r"relu\d+_fwd", text))) == 3
-    assert len(re.findall(r"Dropout\([^)]*rng=keys\[\d\],\s+out=dropout\d+_fwd_mirror\)", text)) == 3
+    assert (
+        len(re.findall(r"Dropout\([^)]*rng=keys\[\d\],\s+out=dropout\d+_fwd_mirror\)", text)) == 3
+    )
     assert "_mirror" not in str(net.program()[0])
 
 
