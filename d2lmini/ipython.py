@@ -159,7 +159,7 @@ def _describe_op(op: Op, with_source: bool) -> dict[str, str | None]:
         "string_form": None,
         "call_def": None,
         "class_docstring": None,
-        "file": inspect.getsourcefile(getattr(op, "formula", op.compute)),
+        "file": inspect.getsourcefile(op.formula or op.compute),
         "docstring": inspect.getdoc(op),
         "source": source_of(op) if with_source else None,
     }
