@@ -27,7 +27,7 @@ from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Spec
-from d2lmini.ops.formula import infer_by
+from d2lmini.ops.formula import infer_by_formula
 
 #: So many programs are kept, the last ones that were asked for.
 MOST = 512
@@ -86,8 +86,7 @@ class FormulaProgram:
             None if spec is None else Node(None, name, specs=(spec,))
             for name, spec in zip(op.input_names, specs)
         ]
-        found = infer_by(op.formula, specs, attrs)
-        outputs = (found,) if isinstance(found, Spec) else tuple(found)
+        outputs = tuple(infer_by_formula(op, specs, attrs))
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
         results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
         self.arenas = arenas
@@ -108,8 +107,6 @@ class FormulaProgram:
         return program.run(given, places, ())
 
     def kernel(self) -> Callable[..., Any]:
-        """The program as a kernel for calls under the engine's lock."""
+        """The program of an op with one output as a kernel, for calls under the engine's lock."""
         run, nowhere = self.arenas.function(self.program), self.program.anywhere
-        if len(nowhere) == 1:
-            return lambda xp, *arrays: run(arrays, nowhere, ())[0]
-        return lambda xp, *arrays: tuple(run(arrays, nowhere, ()))
+        return lambda xp, *arrays: run(arrays, nowhere, ())[0]

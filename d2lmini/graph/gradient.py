@@ -24,6 +24,7 @@ from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.ops.core import Spec, registry
+from d2lmini.ops.formula import total
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.traced import Traced
 
@@ -47,14 +48,14 @@ def gradients(
             if node.op is None or node not in leading or node.op.rule is None:
                 continue
             assert node.specs is not None
-            gs = [_total(parts.get((node, i))) for i in range(len(node.specs))]
+            gs = [total(parts.get((node, i))) for i in range(len(node.specs))]
             if all(g is None for g in gs):
                 continue
             needs = [e is not None and e[0] in leading for e in node.inputs]
             for entry, needed, g in zip(node.inputs, needs, _ask(node, gs, needs)):
                 if needed and g is not None and entry is not None:
                     parts.setdefault(entry, []).append(g)
-        results = [_total(parts.get(entry)) for entry in wanted]
+        results = [total(parts.get(entry)) for entry in wanted]
     return [None if g is None else g._entry for g in results]
 
 
@@ -84,12 +85,3 @@ def make_filled(name: str, spec: Spec) -> Traced:
     attrs = {"shape": spec.shape, "dtype": spec.dtype}
     node = Node(registry[name], NameManager.current.get(None, name), (), attrs, (spec,))
     return Traced(((node, 0),))
-
-
-def _total(parts: list[Any] | None) -> Any:
-    """The sum of the parts, in their order."""
-    if not parts:
-        return None
-    if len(parts) > 1:
-        parts[:] = [registry["elemwise_add" if len(parts) == 2 else "add_n"](*parts)]
-    return parts[0]

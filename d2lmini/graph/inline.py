@@ -29,7 +29,8 @@ from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, topological, transfor
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.symbolic_trace import outside
 from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import modes
+from d2lmini.ops.core import modes, without_casts
+from d2lmini.ops.formula import results_of
 from d2lmini.ops.in_float32 import needs_copies
 from d2lmini.symbol.naming import Prefix
 from d2lmini.symbol.traced import Traced
@@ -61,16 +62,9 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     given = [None if e is None else Traced((e,)) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
         given = [x if x is None else _widened(x, op) for x in given]
-    with outside(), scope(False, modes.training), Prefix(prefix):
-        is_inner = "casting" in vars(modes)  # in a gradient rule, which has it
-        modes.casting = None
-        try:
-            found = op.formula(*given, **node.attrs)
-            values = found if isinstance(found, (tuple, list)) else [found]
-            values = [y.astype(spec.dtype, copy=False) for y, spec in zip(values, node.specs)]
-        finally:
-            if not is_inner:
-                del modes.casting  # the class has it
+    with outside(), scope(False, modes.training), without_casts(), Prefix(prefix):
+        found = results_of(op, given, node.attrs)
+        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
     known = {e[0] for e in inputs if e is not None}
     stack = [y._entry[0] for y in values]
     last = stack[0] if len(values) == 1 and stack[0] not in known else None

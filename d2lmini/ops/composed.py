@@ -41,7 +41,7 @@ from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declare_op
-from d2lmini.ops.formula import infer_by, interpret, pull_back
+from d2lmini.ops.formula import infer_by_formula, interpret, pull_back
 from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
@@ -79,7 +79,7 @@ class Composed(Op):
             return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
 
         rules.setdefault("copied_dtypes", "e" + CHAR)
-        rules.setdefault("infer", lambda *specs, **attrs: infer_by(self.formula, specs, attrs))
+        rules.setdefault("infer", lambda *specs, **attrs: infer_by_formula(self, specs, attrs))
         is_constant = rules.pop("grad", self) is None
         super().__init__(compute, name, outputs=outputs, grad=None, **rules)
         self.simple = outputs == 1 and not self.injects
@@ -209,11 +209,6 @@ class Composed(Op):
     def _make_backward_op(
         self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...]
     ) -> Composed:
-        kept = [
-            (count, "y" if place == Y else self.input_names[place])
-            for (place, part), count in zip(self.keeps, counts) if part is None and count
-        ]  # fmt: skip
-
         def formula(*values: Any, **attrs: Any) -> Any:
             gs, rest = list(values[:n]), iter(values[n:])
             saved: list[Any] = []
@@ -243,23 +238,24 @@ class Composed(Op):
         formula.__doc__ = f"The gradient of {self.name}."
         facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
         words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
-        inputs = tuple([f"g{i}" for i in range(n)])
-        for count, name in kept:
-            inputs += (name,) if count > 0 else tuple([f"{name}{i}" for i in range(-count)])
+        inputs = [f"g{i}" for i in range(n)]
+        for (place, part), count in zip(self.keeps, counts):
+            name = "y" if place == Y else self.input_names[place]
+            if part is None:
+                inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
 
         def infer(*specs: Spec, **attrs: Any) -> Any:
             # A gradient is like the input, where this was kept, else as the rule makes it.
             known = dict(zip(inputs[n:], specs[n:]))
             names = [name for name, is_wanted in zip(self.input_names, wanted) if is_wanted]
-            if not known.keys() >= set(names):
-                return infer_by(formula, specs, attrs)
-            return known[names[0]] if len(names) == 1 else [known[name] for name in names]
+            if known.keys() >= set(names):
+                return [known[name] for name in names]
+            return infer_by_formula(op, specs, attrs)
 
         op = Composed(
             formula, f"_backward_{self.name.lstrip('_')}", infer=infer,
-            signature=Signature(inputs, words, self.defaults, {}, len(inputs)),
-            outputs=sum(wanted), flops=20,
-            constants=self.constants,
+            signature=Signature(tuple(inputs), words, self.defaults, {}, len(inputs)),
+            outputs=sum(wanted), flops=20, constants=self.constants,
             copied_dtypes=self.copied_dtypes,
         )  # fmt: skip
         op.backward_of = self, (n, wanted, counts)

@@ -36,7 +36,8 @@ Cost(flops=78.0, nbytes=48.0)
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from math import copysign, prod
 from typing import Any
@@ -88,6 +89,18 @@ class Modes(threading.local):
 
 
 modes = Modes()
+
+
+@contextmanager
+def without_casts() -> Iterator[None]:
+    """A scope in which mixed precision inserts no casts, in this thread."""
+    is_inner = "casting" in vars(modes)
+    modes.casting = None
+    try:
+        yield
+    finally:
+        if not is_inner:
+            del modes.casting  # the class has it
 
 
 class Value:
@@ -347,11 +360,8 @@ class Op(Facts):
 
     def _gradients_without_casts(self, *args: Any) -> Sequence[Any]:
         """`gradients` in mixed precision: a rule computes in the dtypes of the forward pass."""
-        modes.casting = None
-        try:
+        with without_casts():
             return self.gradients(*args)
-        finally:
-            del modes.casting  # the class has it
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         attrs: Any = self.defaults

@@ -4,26 +4,25 @@ The formula of a composed op (`composed.py`) is a function of values. The kind o
 what a call of the formula gives:
 
 - `Local`: the result on arrays, one primitive after the other (`interpret`);
-- `Sketch`: the shape and dtype of the result (`infer_by`);
+- `Sketch`: the shape and dtype of the result (`infer_by_formula`);
 - `Taped`: the gradients of the inputs (`pull_back`), from the rules of the primitives;
 - `Traced` Symbols: the graph of the formula (`graph/inline.py`).
 
 >>> import numpy as np
 >>> from d2lmini.ops.core import Spec, registry
->>> def swish(data):
-...     return data * registry["sigmoid"](data)
->>> infer_by(swish, [Spec((2, 3), "float32")], {})
-Spec((2, 3), float32)
->>> swish(Local(np, np.array([0.0, 10]))).array.round(3)
-array([ 0., 10.])
+>>> softmax = registry["softmax"]
+>>> infer_by_formula(softmax, [Spec((2, 3), "float32")], softmax.defaults)
+[Spec((2, 3), float32)]
+>>> interpret(softmax, np, [np.array([1.0, 1.0])], softmax.defaults)
+[array([0.5, 0.5])]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.ops.core import Op, Spec, registry
+from d2lmini.ops.core import Op, Spec, as_specs, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.kernels import kind_of
 
@@ -48,6 +47,12 @@ class FormulaValue(Typed, Fluent):
         return registry["expand_dims"](self, axis)
 
 
+def results_of(op: Op, values: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
+    """The results of an op's formula on these values."""
+    found = op.formula(*values, **attrs)
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
 # -- shapes ----------------------------------------------------------------------------------------
 
 
@@ -62,14 +67,14 @@ class Sketch(FormulaValue):
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         specs: list[Any] = [None if x is None else x._spec for x in inputs]
-        found = op.infer(*specs, **attrs)
-        return Sketch(found) if isinstance(found, Spec) else [Sketch(spec) for spec in found]
+        found = [Sketch(spec) for spec in as_specs(op.infer(*specs, **attrs))]
+        return found[0] if len(found) == 1 else found
 
 
-def infer_by(formula: Callable[..., Any], specs: Sequence[Spec | None], attrs: dict) -> Any:
-    """The specs of a formula's results, by the rules of its primitives."""
-    found = formula(*[None if spec is None else Sketch(spec) for spec in specs], **attrs)
-    return [y._spec for y in found] if isinstance(found, (tuple, list)) else found._spec
+def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
+    """The specs of the results of an op's formula, by the rules of its primitives."""
+    values = [None if spec is None else Sketch(spec) for spec in specs]
+    return [y._spec for y in results_of(op, values, attrs)]
 
 
 # -- interpreting ----------------------------------------------------------------------------------
@@ -106,8 +111,8 @@ class Local(FormulaValue):
 
 def interpret(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
     """The results of the formula on arrays, one primitive after the other."""
-    found = op.formula(*[None if a is None else Local(xp, a) for a in arrays], **attrs)
-    return [y.array for y in (found if isinstance(found, (tuple, list)) else [found])]
+    values = [None if a is None else Local(xp, a) for a in arrays]
+    return [y.array for y in results_of(op, values, attrs)]
 
 
 # -- differentiating -------------------------------------------------------------------------------
@@ -154,30 +159,28 @@ def pull_back(
     """The gradients of the `wanted` inputs of a formula, from those of its outputs."""
     tape: list = []
     sources: list[Any] = [None if x is None else Taped(x, tape, w) for x, w in zip(inputs, wanted)]
-    found = op.formula(*sources, **attrs)
-    for y, g in zip(found if isinstance(found, (tuple, list)) else [found], gs):
+    for y, g in zip(results_of(op, sources, attrs), gs):
         y.g.append(g)
     while tape:
         called, values, own, outputs = tape.pop()
-        parts = [_total(y.g) for y in outputs]
+        parts = [total(y.g) for y in outputs]
         if all(part is None for part in parts):
             continue
         needs = [x is not None and x.leads for x in values]
-        saved = called.saved_of(
-            [None if x is None else x.value for x in values], [y.value for y in outputs]
-        )
+        plain = [None if x is None else x.value for x in values]
+        saved = called.saved_of(plain, [y.value for y in outputs])
         g = parts[0] if len(parts) == 1 else parts
         for x, needed, part in zip(values, needs, called.gradients(g, saved, own, needs)):
             if needed and part is not None:
                 x.g.append(part)
     return [
-        None if not w else x.value.zeros_like() if (total := _total(x.g)) is None else total
+        None if not w else x.value.zeros_like() if (g := total(x.g)) is None else g
         for x, w in zip(sources, wanted)
     ]
 
 
-def _total(parts: list[Any]) -> Any:
-    """The sum of the parts, in their order; None if there are none."""
-    if len(parts) > 1:
+def total(parts: list[Any] | None) -> Any:
+    """The sum of the parts of a gradient, in their order; None if there are none."""
+    if parts and len(parts) > 1:
         parts[:] = [registry["elemwise_add" if len(parts) == 2 else "add_n"](*parts)]
     return parts[0] if parts else None
