@@ -54,16 +54,25 @@ def normalize(x: Any, gamma: Any, beta: Any, axes: Shape, eps: float) -> tuple[A
 def normalize_backward(
     g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any = (True, True, True)
 ) -> tuple[Any, Any, Any]:
-    """dx, dgamma and dbeta; None for those that are not needed."""
+    """dx, dgamma and dbeta; None for those that are not needed.
+
+    Where gamma is shared by all that a mean is taken over, it multiplies last, and dgamma and dbeta
+    are made of the sums that dx needs.
+    """
+    n = prod(x.shape[a] for a in axes)
     centered = x - x.mean(axis=axes, keepdims=True)
     inverse = ((centered * centered).mean(axis=axes, keepdims=True) + eps).rsqrt()
-    h, gh = centered * inverse, g * gamma
-    dx = gh - gh.mean(axis=axes, keepdims=True) - h * (gh * h).mean(axis=axes, keepdims=True)
+    is_shared = all(gamma.shape[a] == 1 for a in axes)
+    gh, scale = (g, gamma * inverse) if is_shared else (g * gamma, inverse)
+    total = gh.sum(axis=axes, keepdims=True)
+    slope = (gh * centered).sum(axis=axes, keepdims=True) * inverse
+    dx = gh - centered * (slope * inverse * (1 / n)) - total * (1 / n)
+    of_gamma, of_beta = (slope, total) if is_shared else (g * centered * inverse, g)
     sum_to = registry["_sum_to"]
     return (
-        dx * inverse if needs[0] else None,
-        sum_to(g * h, shape=gamma.shape) if needs[1] else None,
-        sum_to(g, shape=gamma.shape) if needs[2] else None,
+        dx * scale if needs[0] else None,
+        sum_to(of_gamma, shape=gamma.shape) if needs[1] else None,
+        sum_to(of_beta, shape=gamma.shape) if needs[2] else None,
     )
 
 
