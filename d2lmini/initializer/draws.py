@@ -17,36 +17,32 @@ from __future__ import annotations
 from math import prod, sqrt
 
 from d2lmini import ndarray as nd
-from d2lmini.initializer.base import Initializer, register
+from d2lmini.initializer.base import Declared, register
 from d2lmini.ndarray import NDArray
 
 
 @register
-class Uniform(Initializer):
+class Uniform(Declared):
     """Weights uniform in [-scale, scale): variance scale^2 / 3. The default of `initialize`."""
 
-    def __init__(self, scale: float = 0.07):
-        super().__init__(scale=scale)
-        self.scale = scale
+    scale: float = 0.07
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         nd.random.uniform(-self.scale, self.scale, out=arr)
 
 
 @register
-class Normal(Initializer):
+class Normal(Declared):
     """Gaussian weights with mean 0 and standard deviation sigma."""
 
-    def __init__(self, sigma: float = 0.01):
-        super().__init__(sigma=sigma)
-        self.sigma = sigma
+    sigma: float = 0.01
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         nd.random.normal(0, self.sigma, out=arr)
 
 
 @register
-class Xavier(Initializer):
+class Xavier(Declared):
     """Weights (n_out, n_in, *kernel) with a scale that preserves the variance of signals.
 
     With k = prod(kernel), fan_in = n_in k, fan_out = n_out k, and n their mean ("avg"), fan_in
@@ -56,13 +52,9 @@ class Xavier(Initializer):
     deep feedforward neural networks" (2010).
     """
 
-    def __init__(
-        self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3
-    ) -> None:
-        super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
-        self.rnd_type = rnd_type
-        self.factor_type = factor_type
-        self.magnitude = float(magnitude)
+    rnd_type: str = "uniform"
+    factor_type: str = "avg"
+    magnitude: float = 3
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         shape = arr.shape
@@ -78,7 +70,7 @@ class Xavier(Initializer):
             raise ValueError(
                 f"Incorrect factor type {self.factor_type!r}: it is one of {', '.join(sizes)}"
             )
-        scale = sqrt(self.magnitude / sizes[self.factor_type])
+        scale = sqrt(float(self.magnitude) / sizes[self.factor_type])
         if self.rnd_type == "uniform":
             nd.random.uniform(-scale, scale, out=arr)
         elif self.rnd_type == "gaussian":
@@ -101,7 +93,7 @@ class MSRAPrelu(Xavier):
 
 
 @register
-class Orthogonal(Initializer):
+class Orthogonal(Declared):
     """scale times a matrix (n_out, the rest) with orthonormal rows, or columns if they are fewer.
 
     An orthogonal layer rotates signals and gradients without stretching them. The matrix is the
@@ -110,10 +102,8 @@ class Orthogonal(Initializer):
     in deep linear neural networks" (2014).
     """
 
-    def __init__(self, scale: float = 1.414, rand_type: str = "uniform"):
-        super().__init__(scale=scale, rand_type=rand_type)
-        self.scale = scale
-        self.rand_type = rand_type
+    scale: float = 1.414
+    rand_type: str = "uniform"
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         n_out, n_in = arr.shape[0], prod(arr.shape[1:])

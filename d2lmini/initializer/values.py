@@ -11,52 +11,37 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
-from d2lmini.initializer.base import Initializer, alias, register
+from d2lmini.families import REQUIRED
+from d2lmini.initializer.base import Declared, Initializer, alias, register
 from d2lmini.ndarray import NDArray
 
 
 @alias("zeros")
-class Zero(Initializer):
+class Zero(Declared):
     """Weights of 0. (All units of a hidden layer then stay equal, which is seldom useful.)"""
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr[:] = 0
+    _init_weight = Initializer._init_zero
 
 
 @alias("ones")
-class One(Initializer):
+class One(Declared):
     """Weights of 1."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr[:] = 1
+    _init_weight = Initializer._init_one
 
 
 @register
-class Constant(Initializer):
+class Constant(Declared):
     """Weights equal to `value`: a number, or an array or list that broadcasts to the weight."""
 
-    def __init__(self, value: Any):
-        super().__init__(value=value)
-        self.value = value
+    value: Any = REQUIRED
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = self.value
-
-    def dumps(self) -> str:
-        value = self.value.asnumpy() if isinstance(self.value, NDArray) else self.value
-        value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        return json.dumps(["constant", {"value": value}])
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Constant and other.dumps() == self.dumps()
@@ -66,16 +51,13 @@ class Constant(Initializer):
 
 
 @register
-class Bilinear(Initializer):
+class Bilinear(Declared):
     """The kernel (..., H, W) with which a transposed convolution of stride ceil(W/2) interpolates.
 
     w[y, x] = (1 - |x/f - c|) (1 - |y/f - c|) with f = ceil(W / 2), c = (2f - 1 - f mod 2) / (2f),
     equal on every channel. ValueError for a weight without two spatial axes. Source: J. Long et
     al., "Fully Convolutional Networks for Semantic Segmentation" (2015).
     """
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         if len(arr.shape) != 4:
@@ -92,16 +74,14 @@ class Bilinear(Initializer):
 
 
 @register
-class LSTMBias(Initializer):
+class LSTMBias(Declared):
     """A bias (4H,) of an LSTM: `forget_bias` for the forget gate (second quarter), otherwise 0.
 
     A positive bias opens the forget gate at the start, which lets gradients pass. Source: R.
     Jozefowicz et al., "An Empirical Exploration of Recurrent Network Architectures" (2015).
     """
 
-    def __init__(self, forget_bias: float = 1.0):
-        super().__init__(forget_bias=forget_bias)
-        self.forget_bias = forget_bias
+    forget_bias: float = 1.0
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         num_hidden = arr.shape[0] // 4

@@ -171,7 +171,7 @@ def test_register_and_alias():
 
         return Slope
 
-    with pytest.warns(UserWarning, match="takes the name 'slope'"):
+    with pytest.warns(UserWarning, match="it takes the name 'slope'"):
         init.register(other())
 
 
