@@ -23,6 +23,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
 from d2lmini import callsite
@@ -53,10 +54,13 @@ class Declared:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         types = {k: str(t) for k, t in cls.__annotations__.items() if k in vars(cls)}
-        own = {name: vars(cls)[name] for name, t in types.items() if "ClassVar" not in t}
-        fields = cls._fields | own
-        names = sorted(fields, key=lambda name: cls._places.get(name, 0))
-        cls._fields = {name: fields[name] for name in names}
+        own = [name for name, kind in types.items() if "ClassVar" not in kind]
+        bases = [vars(base).get("_fields", ()) for base in reversed(cls.__mro__[1:])]
+        names = dict.fromkeys([*chain(*bases), *own])
+        cls._fields = {
+            name: getattr(cls, name)
+            for name in sorted(names, key=lambda name: cls._places.get(name, 0))
+        }
         kind = inspect.Parameter
         parameters = [
             kind(cls._aliases.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=value)
@@ -112,7 +116,7 @@ class Family(dict[str, Any]):
 
         return enter
 
-    def create(self, name: str | Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def create(self, name: str | Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
         """Make an object of the class with this name. Settings and a name may also be one dict,
         `{kind: name, ...}`, or JSON text: of such a dict, or `["name", {settings}]`.
 

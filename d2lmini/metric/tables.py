@@ -23,18 +23,18 @@ import numpy
 
 from d2lmini.metric.base import (
     Averaged,
-    EvalMetric,
-    Names,
+    Measured,
     as_numpy,
     batches,
     check_label_shapes,
     register,
 )
-from d2lmini.signatures import with_defaults
 
 
-class _Tables(EvalMetric):
+class _Tables(Measured):
     """Base class of metrics with a local and a global table."""
+
+    _score: Any  #: the score of a table
 
     _table: numpy.ndarray
     _global_table: numpy.ndarray
@@ -48,11 +48,22 @@ class _Tables(EvalMetric):
         super().reset_local()
         self._table = numpy.zeros_like(self._global_table)
 
+    def _include(self, table: numpy.ndarray) -> None:
+        """Add a table, which has no fewer classes, to both tables."""
+        wider = len(table) - len(self._table)
+        self._table = numpy.pad(self._table, (0, wider)) + table
+        self._global_table = numpy.pad(self._global_table, (0, wider)) + table
+
+    def _use_tables(self, count: int) -> None:
+        """Set the sums so that the value is the score of the tables, after `count` more."""
+        self.num_inst += count
+        self.global_num_inst += count
+        self.sum_metric = self._score(self._table) * self.num_inst
+        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
+
 
 class _Binary(_Tables, Averaged):
     """Base class: a score of the four counts of two classes, averaged or over all updates."""
-
-    _score: Any  #: the score of a table
 
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
@@ -74,13 +85,9 @@ class _Binary(_Tables, Averaged):
             table += numpy.bincount(2 * (label == 1) + (pred == 1), minlength=4).reshape(2, 2)
         if self.average == "macro":
             self._add(self._score(table), 1)
-            return
-        self._table += table
-        self._global_table += table
-        self.num_inst = int(self._table.sum())
-        self.global_num_inst = int(self._global_table.sum())
-        self.sum_metric = self._score(self._table) * self.num_inst
-        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
+        else:
+            self._include(table)
+            self._use_tables(int(table.sum()))
 
 
 @register
@@ -93,7 +100,7 @@ class F1(_Binary):
     over updates, or "micro", from all counts together. Waits.
     """
 
-    __init__ = with_defaults(Averaged.__init__, name="f1")
+    name: str = "f1"
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:
@@ -111,7 +118,7 @@ class MCC(_Binary):
     Arguments and ValueError as for F1. Waits.
     """
 
-    __init__ = with_defaults(Averaged.__init__, name="mcc")
+    name: str = "mcc"
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:
@@ -134,11 +141,8 @@ class PCC(_Tables):
     Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient" (2004).
     """
 
-    def __init__(
-        self, name: str = "pcc", output_names: Names = None, label_names: Names = None,
-        has_global_stats: bool = True,
-    ):  # fmt: skip
-        super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
+    name: str = "pcc"
+    has_global_stats: bool = True
 
     def update(self, labels: Any, preds: Any) -> None:
         for label, pred in batches(labels, preds):
@@ -146,16 +150,12 @@ class PCC(_Tables):
             pred = pred if pred.shape == label.shape else pred.argmax(axis=1)
             label, pred = label.astype("int64"), pred.astype("int64")
             check_label_shapes(label, pred)
-            wider = max(0, 1 + max(label.max(), pred.max()) - len(self._table))
-            table = numpy.zeros_like(numpy.pad(self._table, (0, wider)))
+            n = max(len(self._table), 1 + label.max(), 1 + pred.max())
+            table = numpy.zeros((n, n), int)
             for row, column in zip(label, pred, strict=True):
                 table[row, column] += 1
-            self._table = numpy.pad(self._table, (0, wider)) + table
-            self._global_table = numpy.pad(self._global_table, (0, wider)) + table
-        self.num_inst += 1
-        self.global_num_inst += 1
-        self.sum_metric = self._score(self._table) * self.num_inst
-        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
+            self._include(table)
+        self._use_tables(1)
 
     @staticmethod
     def _score(table: numpy.ndarray) -> float:

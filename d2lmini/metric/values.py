@@ -10,48 +10,40 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 
 from d2lmini import ndarray as nd
 from d2lmini.metric.base import (
     Averaged,
-    EvalMetric,
-    Names,
+    Measured,
     alias,
-    as_array,
+    as_arrays,
     as_numpy,
-    batches,
     check_label_shapes,
     register,
 )
-from d2lmini.signatures import with_defaults
 
 
-class _Difference(EvalMetric):
+class _Difference(Measured):
     """Base class: one number per update from label - pred, averaged over updates."""
 
     #: The methods that compute the number from the differences, in order.
-    _methods: tuple[str, ...]
+    _methods: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, name: str, output_names: Names = None, label_names: Names = None) -> None:
-        super().__init__(name, output_names, label_names, has_global_stats=True)
-
-    def update(self, labels: Any, preds: Any) -> None:
-        for label, pred in batches(labels, preds):
-            pred = as_array(pred)
-            # Differences and means of integers are float64, as in NumPy.
-            dtype = numpy.result_type(as_array(label).dtype, pred.dtype)
-            dtype = dtype if dtype.kind == "f" else numpy.dtype("float64")
-            label = as_array(label).as_in_context(pred.context)
-            label, pred = (x.astype(dtype, copy=False) for x in (label, pred))
-            # (N,) and (N, 1) are equivalent.
-            label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
-            number = nd.broadcast_sub(label, pred)
-            for method in self._methods:
-                number = getattr(number, method)()
-            self._add(number, 1)
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        label, pred = as_arrays(label, pred)
+        # Differences and means of integers are float64, as in NumPy.
+        dtype = numpy.result_type(label.dtype, pred.dtype)
+        dtype = dtype if dtype.kind == "f" else numpy.dtype("float64")
+        label, pred = (x.astype(dtype, copy=False) for x in (label, pred))
+        # (N,) and (N, 1) are equivalent.
+        label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
+        number = nd.broadcast_sub(label, pred)
+        for method in self._methods:
+            number = getattr(number, method)()
+        return number, 1
 
 
 @register
@@ -60,7 +52,7 @@ class MAE(_Difference):
 
     _methods = ("abs", "mean")
 
-    __init__ = with_defaults(_Difference.__init__, name="mae")
+    name: str = "mae"
 
 
 @register
@@ -69,7 +61,7 @@ class MSE(_Difference):
 
     _methods = ("square", "mean")
 
-    __init__ = with_defaults(_Difference.__init__, name="mse")
+    name: str = "mse"
 
 
 @register
@@ -78,7 +70,7 @@ class RMSE(_Difference):
 
     _methods = ("square", "mean", "sqrt")
 
-    __init__ = with_defaults(_Difference.__init__, name="rmse")
+    name: str = "rmse"
 
 
 @alias("pearsonr")
@@ -90,7 +82,7 @@ class PearsonCorrelation(Averaged):
     ValueError for another word. Waits.
     """
 
-    __init__ = with_defaults(Averaged.__init__, name="pearsonr")
+    name: str = "pearsonr"
 
     def reset(self) -> None:
         super().reset()
@@ -98,16 +90,14 @@ class PearsonCorrelation(Averaged):
         self._mean = numpy.zeros(2)
         self._spread = numpy.zeros((2, 2))  # sums of products of deviations from the means
 
-    def update(self, labels: Any, preds: Any) -> None:
-        for label, pred in batches(labels, preds):
-            check_label_shapes(label, pred, shape=True)
-            both = numpy.stack([as_numpy(label).ravel(), as_numpy(pred).ravel()]).astype("float64")
-            if self.average == "macro":
-                with numpy.errstate(invalid="ignore", divide="ignore"):
-                    self._add(float(numpy.corrcoef(both)[0, 1]), 1)
-            else:
-                self._take_in(both)
-                self._add(0, 1)
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        check_label_shapes(label, pred, shape=True)
+        both = numpy.stack([as_numpy(label).ravel(), as_numpy(pred).ravel()]).astype("float64")
+        if self.average == "macro":
+            with numpy.errstate(invalid="ignore", divide="ignore"):
+                return float(numpy.corrcoef(both)[0, 1]), 1
+        self._take_in(both)
+        return 0, 1
 
     def _take_in(self, both: numpy.ndarray) -> None:
         """Merge means and sums of two sets (T. Chan et al., "Updating formulae", 1979)."""
@@ -127,15 +117,12 @@ class PearsonCorrelation(Averaged):
 
 
 @register
-class Loss(EvalMetric):
+class Loss(Measured):
     """Mean of the elements of the predictions, which are losses; labels are ignored."""
 
-    def __init__(
-        self, name: str = "loss", output_names: Names = None, label_names: Names = None
-    ) -> None:
-        super().__init__(name, output_names, label_names, has_global_stats=True)
+    name: str = "loss"
 
     def update(self, labels: Any, preds: Any) -> None:
         for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
-            pred = as_array(pred)
+            _, pred = as_arrays(pred, pred)
             self._add(pred.sum(), pred.size)
