@@ -95,7 +95,7 @@ def test_optimizer_objects_and_names():
     assert adam.param_dict == dict(enumerate(trainer._params))
     with pytest.raises(AssertionError, match="optimizer_params must be None"):
         Trainer(params, adam, {"learning_rate": 1})
-    with pytest.raises(ValueError, match="Cannot find optimizer"):
+    with pytest.raises(ValueError, match="no optimizer is named"):
         Trainer(params, "sdg")
     with pytest.raises(TypeError, match="rate"):
         Trainer(params, "sgd", {"rate": 1})

@@ -455,7 +455,7 @@ def test_optimizers_are_found_by_name():
     for name in ("sgd", "SGD", "Adam", "adamw", "ccsgd", "lars", "nadam", "rmsprop", "test"):
         assert type(optimizer.create(name)).__name__.lower() == name.lower()
     assert optimizer.create is Optimizer.create_optimizer
-    with pytest.raises(ValueError, match=r"Cannot find optimizer sdg; there are adadelta, "):
+    with pytest.raises(ValueError, match=r"no optimizer is named .sdg.; there are adadelta, "):
         optimizer.create("sdg")
     with pytest.raises(AttributeError, match=r"optimizer.SGLD is left out.*nd.random.normal"):
         _ = optimizer.SGLD
@@ -478,7 +478,7 @@ def test_registering_over_a_known_name_warns():
         SGD().update(0, nd.ones((1,)), nd.ones((1,)), None)
     with pytest.raises(NotImplementedError, match=r"Fused has no step\(index, lr, wd\)"):
         optimizer.Fused().update(0, nd.ones((1,)), nd.ones((1,)), None)
-    with pytest.raises(TypeError, match="only classes can be registered, got 3"):
+    with pytest.raises(TypeError, match="only subclasses of Optimizer can be registered, got 3"):
         optimizer.register(3)
 
 
