@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -282,7 +282,7 @@ class Formula:
 
 def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> Step:
     program = formula.program(values, dtype.itemsize > 2)
-    number = partial(np.array, dtype=dtype) if xp is np else lambda x: x
+    number = dtype.type if xp is np else lambda x: x
     return program.prepare(xp, number, *[values[i] for i in program.given])
 
 
