@@ -23,7 +23,6 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from itertools import chain
 from typing import Any, ClassVar, TypeVar
 
 from d2lmini import callsite
@@ -44,6 +43,7 @@ class Declared:
     _takes_more  the constructor takes further keywords
     """
 
+    _own: ClassVar[dict[str, Any]] = {}  # fields that the class itself declares
     _fields: ClassVar[dict[str, Any]] = {}
     _places: ClassVar[dict[str, int]] = {}
     _aliases: ClassVar[dict[str, str]] = {}
@@ -54,13 +54,12 @@ class Declared:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         types = {k: str(t) for k, t in cls.__annotations__.items() if k in vars(cls)}
-        own = [name for name, kind in types.items() if "ClassVar" not in kind]
-        bases = [vars(base).get("_fields", ()) for base in reversed(cls.__mro__[1:])]
-        names = dict.fromkeys([*chain(*bases), *own])
-        cls._fields = {
-            name: getattr(cls, name)
-            for name in sorted(names, key=lambda name: cls._places.get(name, 0))
-        }
+        cls._own = {name: vars(cls)[name] for name, t in types.items() if "ClassVar" not in t}
+        fields: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            fields |= vars(base).get("_own", {})
+        names = sorted(fields, key=lambda name: cls._places.get(name, 0))
+        cls._fields = {name: fields[name] for name in names}
         kind = inspect.Parameter
         parameters = [
             kind(cls._aliases.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=value)

@@ -1,8 +1,8 @@
 """Metrics: the quality of predictions, accumulated over batches.
 
 base      `EvalMetric`: the sums, local and global; `register`, `create`
-measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC, PCC; MAE,
-          MSE, RMSE, PearsonCorrelation, Loss
+measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC, PCC;
+          MAE, MSE, RMSE, PearsonCorrelation, Loss
 custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined functions
 
 >>> from d2lmini import metric, nd

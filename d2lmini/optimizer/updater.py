@@ -157,7 +157,7 @@ def _map(state: Any, function: Callable[[Any], Any]) -> Any:
     return function(state)
 
 
-def _map_arrays(state: Any, function: Callable[[NDArray], NDArray]) -> Any:
+def _map_arrays(state: Any, function: Callable[[NDArray], Any]) -> Any:
     """The state with the function of each array in its place."""
     return _map(state, lambda item: function(item) if isinstance(item, NDArray) else item)
 
