@@ -57,7 +57,7 @@ def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spe
 def _check(weight: Spec, grad: Spec, wide: Spec, states: Sequence[Spec]) -> Spec:
     for what, spec, need in (("gradient", grad, weight), *(("state", s, wide) for s in states)):
         if spec != need:
-            raise MXNetError(f"the {what} of a weight {weight} must be {need}, got {spec}")
+            raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
     return weight
 
 

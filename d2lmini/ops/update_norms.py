@@ -97,7 +97,7 @@ declare_op(mixed(lamb_update_phase2, _phase2, same_shape=False))
 
 def _alike(lrs: Spec, *others: Spec, **_attrs: Any) -> Spec:
     if lrs.dtype != np.float32 or {lrs, *others} != {lrs}:
-        raise MXNetError(f"all four arrays must have one spec, in float32; got {lrs}, {others}")
+        raise MXNetError(f"all arrays must have one spec, of dtype float32; got {(lrs, *others)}")
     return lrs
 
 

@@ -426,12 +426,12 @@ def test_chained_all_finite():
     [
         (
             lambda w, h: nd.sgd_update(w, nd.ones((3,)), lr=1),
-            "gradient of a weight",
+            "gradient must be",
         ),
-        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient of a weight"),
+        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient must be"),
         (
             lambda w, h: nd.sgd_mom_update(w, w, nd.ones((3,)), lr=1),
-            "state of a weight",
+            "state must be",
         ),
         (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "must be Spec..2,., float32"),
         (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
