@@ -43,7 +43,8 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
-        replace_file *.*adamw_update""",
+        replace_file""",
+    "optimizer.AdamW does the same": "adamw_update mp_adamw_update",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
         "set_monitor_callback monitor Monitor",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",

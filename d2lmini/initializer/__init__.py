@@ -1,8 +1,8 @@
 """Initializers: the first values of parameters.
 
 base       `Initializer`: the meaning of parameter names; `register`, `create`
-values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: fixed values
-draws      `Uniform`, `Normal`, `Xavier`, `MSRAPrelu`, `Orthogonal`: drawn by `nd.random`
+values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: fixed values; `Uniform`, `Normal`,
+           `Xavier`, `MSRAPrelu`, `Orthogonal`: drawn by `nd.random`
 choices    `Mixed`, `Load`: initializers that delegate to others or to a file
 
 >>> from d2lmini import init, nd
@@ -26,15 +26,10 @@ Init dense0_weight (3, 4)
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.initializer.base import (
-    InitDesc,
-    Initializer,
-    alias,
-    create,
-    register,
-)
-from d2lmini.initializer.values import Bilinear, Constant, LSTMBias, One, Zero
-from d2lmini.initializer.draws import MSRAPrelu, Normal, Orthogonal, Uniform, Xavier
+from d2lmini.initializer.base import InitDesc, Initializer, alias, create, register
+from d2lmini.initializer.values import (
+    Bilinear, Constant, LSTMBias, MSRAPrelu, Normal, One, Orthogonal, Uniform, Xavier, Zero,
+)  # fmt: skip
 from d2lmini.initializer.choices import Load, Mixed
 
 #: The names in later versions of MXNet.

@@ -25,31 +25,25 @@ import logging
 import warnings
 from collections.abc import Callable
 from math import sqrt
-from typing import Any, TypeVar
+from typing import Any
 
-from d2lmini.base import explain_left_out
+import numpy as np
+
+from d2lmini import families
+from d2lmini.families import Family
 from d2lmini.ndarray import NDArray
-
-#: Initializer classes by each of their names, in lower case.
-_registry: dict[str, type[Initializer]] = {}
 
 #: The end of a name, and the method that fills a parameter with this end.
 _BY_END = {
-    "weight": "_init_weight",
-    "bias": "_init_bias",
-    "gamma": "_init_gamma",
-    "beta": "_init_beta",
-    "min": "_init_zero",
-    "max": "_init_one",
-}
+    "weight": "_init_weight", "bias": "_init_bias", "gamma": "_init_gamma", "beta": "_init_beta",
+    "min": "_init_zero", "max": "_init_one",
+}  # fmt: skip
 
 #: Further ends that MXNet accepts only in names that are plain strings.
 _BY_END_OF_STR = {
-    "moving_mean": "_init_zero",
-    "moving_var": "_init_one",
-    "moving_inv_var": "_init_zero",
+    "moving_mean": "_init_zero", "moving_var": "_init_one", "moving_inv_var": "_init_zero",
     "moving_avg": "_init_zero",
-}
+}  # fmt: skip
 
 
 class InitDesc(str):
@@ -89,7 +83,7 @@ class Initializer:
 
     def dumps(self) -> str:
         """This initializer as JSON text for `create`: '["normal", {"sigma": 0.01}]'."""
-        return json.dumps([type(self).__name__.lower(), self._kwargs])
+        return json.dumps([type(self).__name__.lower(), self._kwargs], default=_plain)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other)["_kwargs"] == self._kwargs
@@ -144,20 +138,14 @@ class Initializer:
             f"{type(self).__name__} does not say how to fill {name}: define _init_weight(name, arr)"
         )
 
-    def _init_bias(self, name: str, arr: NDArray) -> None:
-        arr[:] = 0.0
-
-    def _init_gamma(self, name: str, arr: NDArray) -> None:
-        arr[:] = 1.0
-
-    def _init_beta(self, name: str, arr: NDArray) -> None:
-        arr[:] = 0.0
-
     def _init_zero(self, name: str, arr: NDArray) -> None:
         arr[:] = 0.0
 
     def _init_one(self, name: str, arr: NDArray) -> None:
         arr[:] = 1.0
+
+    _init_bias = _init_beta = _init_zero
+    _init_gamma = _init_one
 
     def _init_default(self, name: str, arr: NDArray) -> None:
         raise ValueError(
@@ -167,37 +155,27 @@ class Initializer:
         )
 
 
+def _plain(value: Any) -> Any:
+    """An array as numbers in lists."""
+    if not isinstance(value, (NDArray, np.ndarray, np.generic)):
+        raise TypeError(f"{value!r} cannot be written as JSON text")
+    return np.asarray(value.asnumpy() if isinstance(value, NDArray) else value).tolist()
+
+
 def _rms(arr: NDArray) -> str:
     return str((arr.norm() / sqrt(arr.size)).asscalar())
 
 
-Class = TypeVar("Class", bound=type)
+family = Family(Initializer, "initializer")
+register, alias = family.register, family.alias
 
 
-def register(klass: Class) -> Class:
-    """Class decorator: register the class for `create` under its lower-case name."""
-    return alias()(klass)
+class Declared(families.Declared, Initializer):
+    """Base class of initializers with declared parameters, which `dumps` writes."""
 
-
-def alias(*names: str) -> Callable[[Class], Class]:
-    """Class decorator: register the class for `create` under its own name and these names."""
-
-    def enter(klass: Class) -> Class:
-        if not (isinstance(klass, type) and issubclass(klass, Initializer)):
-            raise TypeError(f"only subclasses of Initializer can be registered, got {klass!r}")
-        for name in (klass.__name__, *names):
-            known = _registry.get(name.lower(), klass)
-            if (known.__module__, known.__qualname__) != (klass.__module__, klass.__qualname__):
-                warnings.warn(
-                    f"initializer {klass.__qualname__} takes the name {name.lower()!r} "
-                    f"from {known.__module__}.{known.__qualname__}",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            _registry[name.lower()] = klass
-        return klass
-
-    return enter
+    def __init__(self, *args: Any, **kwargs: Any):
+        own, _ = self._take(args, kwargs)
+        Initializer.__init__(self, **own)
 
 
 def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -210,14 +188,7 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
     if initializer is None:
         initializer = "uniform"
     if isinstance(initializer, str):
-        if initializer.startswith(("[", "{")):
-            return _from_json(initializer, args)
-        if initializer.lower() not in _registry:
-            raise ValueError(
-                explain_left_out(f"initializer.{initializer}")
-                or _UNKNOWN.format(initializer[:100], ", ".join(sorted(_registry)))
-            )
-        return _registry[initializer.lower()](*args, **kwargs)
+        return family.create(initializer, *args, **kwargs)
     if isinstance(initializer, type) or not callable(initializer):
         raise TypeError(
             "expected an initializer, its name or its JSON text, "
@@ -226,26 +197,3 @@ def create(initializer: Any = None, *args: Any, **kwargs: Any) -> Any:
     if args or kwargs:
         raise ValueError(f"{initializer!r} is already an object; it takes no further arguments")
     return initializer
-
-
-_UNKNOWN = "no initializer is named {!r}; there are {}"
-
-
-def _from_json(text: str, args: tuple) -> Any:
-    """The initializer of '["name", {settings}]' or '{"initializer": "name", ...}'; such text may
-    come from a file."""
-    try:
-        said = json.loads(text)
-        if isinstance(said, dict):
-            said = [said.pop("initializer"), said]
-        name, settings = said
-        klass = _registry.get(name.lower())
-        made = klass and klass(*args, **settings)
-    except (ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError) as why:
-        raise ValueError(
-            f'an initializer as JSON is ["name", {{settings}}], as its dumps() writes it; in '
-            f"{text[:200]!r}: {str(why)[:300] or type(why).__name__}"
-        ) from None
-    if made is None:
-        raise ValueError(_UNKNOWN.format(name[:100], ", ".join(sorted(_registry))))
-    return made

@@ -1,6 +1,15 @@
-"""Initializers with fixed values.
+"""Initializers with fixed values, and those that draw weights with `nd.random` and its seed.
 
->>> from d2lmini import init, nd
+The scale of the weights matters: with weights of variance v, a layer with n inputs multiplies the
+variance of a signal by n v in forward, and by n_out v in backward. `Xavier` uses v near 1 / n, so
+that the signal neither vanishes nor explodes in deep networks.
+
+>>> from d2lmini import init, nd, random
+>>> random.seed(1)
+>>> weight = nd.zeros((256, 784))
+>>> init.Xavier(magnitude=3)(init.InitDesc("w_weight"), weight)    # variance 2 / (784 + 256)
+>>> print(f"{float((weight ** 2).mean().asscalar()) * (784 + 256) / 2:.2f}")
+1.00
 >>> kernel = nd.zeros((1, 1, 4, 4))
 >>> init.Bilinear()(init.InitDesc("upsampling_weight"), kernel)
 >>> kernel[0, 0, 1]
@@ -11,52 +20,41 @@
 
 from __future__ import annotations
 
-import json
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 
-from d2lmini.initializer.base import Initializer, alias, register
+from d2lmini import ndarray as nd
+from d2lmini.families import REQUIRED
+from d2lmini.initializer.base import Declared, Initializer, alias, register
 from d2lmini.ndarray import NDArray
+
+# -- fixed values ----------------------------------------------------------------------------------
 
 
 @alias("zeros")
-class Zero(Initializer):
+class Zero(Declared):
     """Weights of 0. (All units of a hidden layer then stay equal, which is seldom useful.)"""
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr[:] = 0
+    _init_weight = Initializer._init_zero
 
 
 @alias("ones")
-class One(Initializer):
+class One(Declared):
     """Weights of 1."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr[:] = 1
+    _init_weight = Initializer._init_one
 
 
 @register
-class Constant(Initializer):
+class Constant(Declared):
     """Weights equal to `value`: a number, or an array or list that broadcasts to the weight."""
 
-    def __init__(self, value: Any):
-        super().__init__(value=value)
-        self.value = value
+    value: Any = REQUIRED
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         arr[:] = self.value
-
-    def dumps(self) -> str:
-        value = self.value.asnumpy() if isinstance(self.value, NDArray) else self.value
-        value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        return json.dumps(["constant", {"value": value}])
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Constant and other.dumps() == self.dumps()
@@ -66,16 +64,13 @@ class Constant(Initializer):
 
 
 @register
-class Bilinear(Initializer):
+class Bilinear(Declared):
     """The kernel (..., H, W) with which a transposed convolution of stride ceil(W/2) interpolates.
 
     w[y, x] = (1 - |x/f - c|) (1 - |y/f - c|) with f = ceil(W / 2), c = (2f - 1 - f mod 2) / (2f),
     equal on every channel. ValueError for a weight without two spatial axes. Source: J. Long et
     al., "Fully Convolutional Networks for Semantic Segmentation" (2015).
     """
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         if len(arr.shape) != 4:
@@ -92,18 +87,118 @@ class Bilinear(Initializer):
 
 
 @register
-class LSTMBias(Initializer):
+class LSTMBias(Declared):
     """A bias (4H,) of an LSTM: `forget_bias` for the forget gate (second quarter), otherwise 0.
 
     A positive bias opens the forget gate at the start, which lets gradients pass. Source: R.
     Jozefowicz et al., "An Empirical Exploration of Recurrent Network Architectures" (2015).
     """
 
-    def __init__(self, forget_bias: float = 1.0):
-        super().__init__(forget_bias=forget_bias)
-        self.forget_bias = forget_bias
+    forget_bias: float = 1.0
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         num_hidden = arr.shape[0] // 4
         arr[:] = 0.0
         arr[num_hidden : 2 * num_hidden] = self.forget_bias
+
+
+# -- random values ---------------------------------------------------------------------------------
+
+
+@register
+class Uniform(Declared):
+    """Weights uniform in [-scale, scale): variance scale^2 / 3. The default of `initialize`."""
+
+    scale: float = 0.07
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        nd.random.uniform(-self.scale, self.scale, out=arr)
+
+
+@register
+class Normal(Declared):
+    """Gaussian weights with mean 0 and standard deviation sigma."""
+
+    sigma: float = 0.01
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        nd.random.normal(0, self.sigma, out=arr)
+
+
+@register
+class Xavier(Declared):
+    """Weights (n_out, n_in, *kernel) with a scale that preserves the variance of signals.
+
+    With k = prod(kernel), fan_in = n_in k, fan_out = n_out k, and n their mean ("avg"), fan_in
+    ("in") or fan_out ("out"), the scale is sqrt(magnitude / n). Weights are uniform in [-scale,
+    scale) ("uniform") or have standard deviation scale ("gaussian"). ValueError for a weight with
+    fewer than two axes. Source: X. Glorot and Y. Bengio, "Understanding the difficulty of training
+    deep feedforward neural networks" (2010).
+    """
+
+    rnd_type: str = "uniform"
+    factor_type: str = "avg"
+    magnitude: float = 3
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        shape = arr.shape
+        if len(shape) < 2:
+            raise ValueError(
+                f"{type(self).__name__} cannot fill {name} of shape {shape}: it needs the numbers "
+                "of inputs and outputs, so at least 2 axes; give a vector an init of its own"
+            )
+        kernel = prod(shape[2:])
+        fan_in, fan_out = shape[1] * kernel, shape[0] * kernel
+        sizes = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}
+        if self.factor_type not in sizes:
+            raise ValueError(
+                f"Incorrect factor type {self.factor_type!r}: it is one of {', '.join(sizes)}"
+            )
+        scale = sqrt(float(self.magnitude) / sizes[self.factor_type])
+        if self.rnd_type == "uniform":
+            nd.random.uniform(-scale, scale, out=arr)
+        elif self.rnd_type == "gaussian":
+            nd.random.normal(0, scale, out=arr)
+        else:
+            raise ValueError(f"Unknown random type {self.rnd_type!r}: it is uniform or gaussian")
+
+
+@register
+class MSRAPrelu(Xavier):
+    """Gaussian weights of variance 2 / ((1 + slope^2) n), for layers before a (leaky) ReLU.
+
+    A ReLU halves the mean square of a signal; a leaky ReLU with `slope` multiplies it by (1 +
+    slope^2) / 2. n as in `Xavier`. Source: K. He et al., "Delving Deep into Rectifiers" (2015).
+    """
+
+    def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
+        super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
+        self._kwargs = {"factor_type": factor_type, "slope": slope}
+
+
+@register
+class Orthogonal(Declared):
+    """scale times a matrix (n_out, the rest) with orthonormal rows, or columns if they are fewer.
+
+    An orthogonal layer rotates signals and gradients without stretching them. The matrix is the
+    orthogonal factor of a matrix drawn "uniform" in [-1, 1) or "normal". Cost: about 4 n_out n_in
+    min(n_out, n_in). Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of learning
+    in deep linear neural networks" (2014).
+    """
+
+    scale: float = 1.414
+    rand_type: str = "uniform"
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        n_out, n_in = arr.shape[0], prod(arr.shape[1:])
+        shape = (min(n_out, n_in), max(n_out, n_in))
+        if self.rand_type == "uniform":
+            drawn = nd.random.uniform(-1, 1, shape, ctx=arr.context)
+        elif self.rand_type == "normal":
+            drawn = nd.random.normal(0, 1, shape, ctx=arr.context)
+        else:
+            raise ValueError(f"Unknown random type {self.rand_type!r}: it is uniform or normal")
+        Q, L = nd.linalg.gelqf(drawn)
+        # LAPACK chooses the signs of the rows; a positive diagonal of L fixes them.
+        Q = Q * nd.sign(nd.linalg.extractdiag(L)).expand_dims(1)
+        arr[:] = ((Q if n_out <= n_in else Q.T) * self.scale).reshape(arr.shape)

@@ -1,9 +1,8 @@
 """Metrics: the quality of predictions, accumulated over batches.
 
 base      `EvalMetric`: the sums, local and global; `register`, `create`
-classes   Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity
-tables    F1, MCC, PCC: scores of the confusion table
-values    MAE, MSE, RMSE, PearsonCorrelation, Loss
+measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC, PCC;
+          MAE, MSE, RMSE, PearsonCorrelation, Loss
 custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined functions
 
 >>> from d2lmini import metric, nd
@@ -18,22 +17,11 @@ custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.metric.base import (
-    EvalMetric,
-    alias,
-    check_label_shapes,
-    create,
-    register,
-)
-from d2lmini.metric.classes import (
-    Accuracy,
-    CrossEntropy,
-    NegativeLogLikelihood,
-    Perplexity,
-    TopKAccuracy,
-)
-from d2lmini.metric.tables import F1, MCC, PCC
-from d2lmini.metric.values import MAE, MSE, RMSE, Loss, PearsonCorrelation
+from d2lmini.metric.base import EvalMetric, alias, check_label_shapes, create, register
+from d2lmini.metric.measures import (
+    F1, MAE, MCC, MSE, PCC, RMSE, Accuracy, CrossEntropy, Loss, NegativeLogLikelihood,
+    PearsonCorrelation, Perplexity, TopKAccuracy,
+)  # fmt: skip
 from d2lmini.metric.custom import CompositeEvalMetric, CustomMetric, np
 
 __all__ = [

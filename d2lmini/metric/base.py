@@ -20,21 +20,17 @@ After MXNet's `metric` module.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy
 
+from d2lmini import families
 from d2lmini import ndarray as nd
-from d2lmini.base import explain_left_out
+from d2lmini.families import Family
 from d2lmini.ndarray import NDArray
 
 #: The named arrays that an update uses; None: all.
 Names = list[str] | None
-
-#: Metric classes by each of their names, in lower case.
-_registry: dict[str, Callable[..., EvalMetric]] = {}
 
 #: Largest number of batches whose results stay on the device.
 _MOST_PENDING = 512
@@ -64,9 +60,8 @@ class EvalMetric:
     """
 
     def __init__(
-        self, name: str, output_names: list[str] | None = None,
-        label_names: list[str] | None = None, **kwargs: Any,
-    ):  # fmt: skip
+        self, name: str, output_names: Names = None, label_names: Names = None, **kwargs: Any
+    ):
         self.name = str(name)
         self.output_names = output_names
         self.label_names = label_names
@@ -149,18 +144,46 @@ class EvalMetric:
     global_num_inst = _sums("_global_count", "The global count")
 
 
-class Averaged(EvalMetric):
+class Measured(families.Declared, EvalMetric):
+    """Base class of metrics with declared parameters, which `get_config` contains, but for those in
+    `_omitted`. A subclass defines `measure` of a pair (label, pred), which returns what to add to
+    sum and count."""
+
+    _places = dict(name=1, output_names=1, label_names=1, average=2, has_global_stats=2)
+
+    _omitted: ClassVar[tuple[str, ...]] = ("average",)
+
+    name: str = ""
+    output_names: Names = None
+    label_names: Names = None
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        own, _ = self._take(args, kwargs)
+        said = {name: value for name, value in own.items() if name not in self._omitted}
+        EvalMetric.__init__(self, **{"has_global_stats": True, **said})
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ValueError for parameters that do not fit."""
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for label, pred in batches(labels, preds):
+            self._add(*self.measure(label, pred))
+
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        """The sum and the count of one pair: numbers, or NDArrays of one element."""
+        raise NotImplementedError
+
+
+class Averaged(Measured):
     """Base class: `average` says whether scores of updates are averaged ("macro") or one score is
     computed from all updates together ("micro"); ValueError for another word."""
 
-    def __init__(
-        self, name: str, output_names: Names = None, label_names: Names = None,
-        average: str = "macro",
-    ):  # fmt: skip
-        if average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', got {average!r}")
-        self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=True)
+    average: str = "macro"
+
+    def _check(self) -> None:
+        if self.average not in ("macro", "micro"):
+            raise ValueError(f"average is 'macro' or 'micro', got {self.average!r}")
 
 
 def _number(x: Any) -> Any:
@@ -201,9 +224,10 @@ def batches(labels: Any, preds: Any) -> list[tuple[Any, Any]]:
     return list(zip(labels, preds, strict=True))
 
 
-def as_array(x: Any) -> NDArray:
-    """`x` as an NDArray; converts anything else."""
-    return x if isinstance(x, NDArray) else nd.array(x)
+def as_arrays(label: Any, pred: Any) -> tuple[NDArray, NDArray]:
+    """Both as NDArrays in the context of `pred`."""
+    label, pred = (x if isinstance(x, NDArray) else nd.array(x) for x in (label, pred))
+    return label.as_in_context(pred.context), pred
 
 
 def as_numpy(x: Any) -> numpy.ndarray:
@@ -211,25 +235,14 @@ def as_numpy(x: Any) -> numpy.ndarray:
     return x.asnumpy() if isinstance(x, NDArray) else numpy.asarray(x)
 
 
-Class = TypeVar("Class", bound=type)
+def as_scores(label: Any, pred: Any) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Class numbers and one row of scores for each, as NumPy arrays; waits."""
+    label, pred = as_numpy(label).astype("int64").ravel(), as_numpy(pred)
+    return check_label_shapes(label, pred)
 
 
-def register(klass: Class) -> Class:
-    """Class decorator: register the class for `create` under its lower-case name."""
-    return alias()(klass)
-
-
-def alias(*names: str) -> Callable[[Class], Class]:
-    """Class decorator: register the class for `create` under its own name and these names."""
-
-    def enter(klass: Class) -> Class:
-        if not (isinstance(klass, type) and issubclass(klass, EvalMetric)):
-            raise TypeError(f"only subclasses of EvalMetric can be registered, got {klass!r}")
-        for name in (klass.__name__, *names):
-            _registry[name.lower()] = klass
-        return klass
-
-    return enter
+family = Family(EvalMetric, "metric")
+register, alias = family.register, family.alias
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,35 +257,11 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(metric, type) and issubclass(metric, EvalMetric):
         return metric(*args, **kwargs)
     if isinstance(metric, list):
-        composite = _registry["composite"]()
-        for part in metric:
-            composite.add(create(part, *args, **kwargs))  # type: ignore[attr-defined]
-        return composite
+        return family["composite"]([create(part, *args, **kwargs) for part in metric])
     if callable(metric):
-        return _registry["custommetric"](metric, *args, **kwargs)
-    if isinstance(metric, dict) and isinstance(metric.get("metric"), str):
-        settings = {name: value for name, value in metric.items() if name != "metric"}
-        return create(metric["metric"], *args, **{**settings, **kwargs})
-    if not isinstance(metric, str):
+        return family["custommetric"](metric, *args, **kwargs)
+    if not isinstance(metric, str) and not (isinstance(metric, dict) and "metric" in metric):
         raise TypeError(
             f"expected a metric, its name, a function or a list of those, got {metric!r}"
         )
-    if metric.startswith(("[", "{")):
-        try:
-            read = json.loads(metric)
-            if isinstance(read, dict):
-                return create(read, *args, **kwargs)
-            metric, kwargs = read
-            return create(metric, *args, **kwargs)
-        except (ValueError, TypeError, AssertionError, RecursionError) as why:
-            raise ValueError(
-                f'a metric as JSON is ["name", {{settings}}]; in {str(metric)[:200]!r}: '
-                f"{str(why)[:300]}"
-            ) from None
-    if metric.lower() not in _registry:
-        raise ValueError(
-            explain_left_out(f"metric.{metric}")
-            or f"no metric is registered as {metric[:100]!r}; there are "
-            f"{', '.join(sorted(_registry))}"
-        )
-    return _registry[metric.lower()](*args, **kwargs)
+    return family.create(metric, *args, **kwargs)

@@ -1,7 +1,6 @@
 """Functions of `nd` that are not a single op on given arrays, and the namespaces below `nd`.
 
-`boolean_mask` waits, `onehot_encode` writes into an argument, `adamw_update` takes a number or an
-array as the scale of the gradient, `nd.sparse` has dense arrays only.
+`boolean_mask` waits, `onehot_encode` writes into an argument, `nd.sparse` has dense arrays only.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2], [3, 4], [5, 6]])
@@ -31,9 +30,9 @@ from d2lmini.ndarray.indexing import getitem
 from d2lmini.ndarray.namespaces import Namespace
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Op, invoke, normalize_axis, registry
-from d2lmini.ops.fluent import FUNCTIONS, NUMBERS
-from d2lmini.ops.signature import name_function, named
+from d2lmini.ops.core import invoke, normalize_axis, registry
+from d2lmini.ops.fluent import FUNCTIONS
+from d2lmini.ops.signature import named
 
 __all__ = [
     "concatenate", "moveaxis", "onehot_encode", "to_dlpack_for_read", "to_dlpack_for_write",
@@ -102,19 +101,6 @@ def to_dlpack_for_write(data: NDArray) -> Any:
 # -- namespaces ------------------------------------------------------------------------------------
 
 
-def _scaled(op: Op, name: str) -> Callable[..., Any]:
-    """An update whose input `rescale_grad` may be a number."""
-
-    def update(*args: Any, **attrs: Any) -> Any:
-        attrs |= zip((*op.input_names, *op.attr_names), args)
-        if isinstance(attrs.get("rescale_grad"), NUMBERS):
-            scale = creation.full((1,), attrs["rescale_grad"], attrs["weight"].context)
-            attrs["rescale_grad"] = scale
-        return op(**attrs)
-
-    return name_function(update, op, "d2lmini.ndarray", f"contrib.{name}")
-
-
 def _dense(make: Callable[..., Any]) -> Callable[..., Any]:
     """`nd.zeros` as `nd.sparse.zeros`, whose first argument is the storage type."""
     name = make.__name__
@@ -128,11 +114,7 @@ def _dense(make: Callable[..., Any]) -> Callable[..., Any]:
 
 op, linalg = Namespace("nd.op"), Namespace("nd.linalg", "linalg_", "_linalg_")
 contrib, sparse = Namespace("nd.contrib", "_contrib_"), Namespace("nd.sparse")
-vars(contrib).update(
-    boolean_mask=boolean_mask,
-    adamw_update=_scaled(registry["_adamw_update"], "adamw_update"),
-    mp_adamw_update=_scaled(registry["_mp_adamw_update"], "mp_adamw_update"),
-)
+vars(contrib).update(boolean_mask=boolean_mask)
 vars(sparse).update(
     FUNCTIONS, array=creation.array, empty=_dense(creation.empty), zeros=_dense(creation.zeros)
 )

@@ -39,28 +39,25 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Op, Spec, op, registry
+from d2lmini.ops.core import Op, Spec, declare_op, op, registry
 from d2lmini.ops.signature import Signature, signature_of
 from d2lmini.ops.update_program import Formula, Step
 
 
 def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
     """The new weight, the gradient and the states have the spec of the weight."""
-    for what, spec in (("gradient", grad), *(("state", s) for s in states)):
-        if spec != weight:
-            raise MXNetError(f"the {what} must have the weight's spec {weight}, got {spec}")
-    return weight
+    return _check(weight, grad, weight, states)
 
 
 def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
     """The rule for mixed precision: states and master copy are float32."""
-    if grad != weight:
-        raise MXNetError(f"the gradient must have the weight's spec {weight}, got {grad}")
-    for spec in states:
-        if spec != Spec(weight.shape, np.float32):
-            raise MXNetError(
-                f"states and weight32 are float32 of the weight's shape {weight.shape}, got {spec}"
-            )
+    return _check(weight, grad, Spec(weight.shape, np.float32), states)
+
+
+def _check(weight: Spec, grad: Spec, wide: Spec, states: Sequence[Spec]) -> Spec:
+    for what, spec, need in (("gradient", grad, weight), *(("state", s, wide) for s in states)):
+        if spec != need:
+            raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
     return weight
 
 
@@ -76,11 +73,11 @@ def update(
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
-        how = dict(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
+        facts.update(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
         compute = _compute(formula.signature, formula.step, function, function.__doc__)
-        rule: Op = op(function.__name__, **how, grad=None, **facts)(compute)
+        rule: Op = op(function.__name__, grad=None, **facts)(compute)
         if mp:
-            register(mixed(rule))
+            declare_op(mixed(rule))
         return rule
 
     return declare
@@ -132,28 +129,24 @@ def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
 # -- mixed precision -------------------------------------------------------------------------------
 
 
-def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: Any) -> Op:
+def mixed(rule: Op, infer: Any = like_weight32, **facts: Any) -> Op:
     """The op `mp_RULE`: the rule on the float32 master copy `weight32`, of which the weight is the
-    rounded copy. at: the position of `weight32` among the inputs, if not last."""
-    own = signature_of(rule.compute)
-    at = len(own.inputs) if at is None else at
-    inputs = (*own.inputs[:at], "weight32", *own.inputs[at:])
+    rounded copy."""
+    own = signature_of(rule.compute).without("out")
 
     def bind_master(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
-        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(words, attrs)))
+        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(own.words, attrs)))
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
-            *states, out = rest
-            weight32 = states.pop(at - 2)
+            *states, weight32, out = rest
             grad = grad.astype(weight32.dtype, copy=1 in rule.mutates)
             on_master(weight32, grad, *states, weight32)
             xp.copyto(out, weight32, casting="same_kind")
 
         return step
 
-    words = tuple([word for word in own.words if word != "out"])
     compute = _compute(
-        own._replace(inputs=inputs, words=words), bind_master, rule.compute,
+        own._replace(inputs=(*own.inputs, "weight32")), bind_master, rule.compute,
         f"`{rule.name}` in mixed precision.",
     )  # fmt: skip
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
@@ -162,12 +155,6 @@ def mixed(rule: Op, infer: Any = like_weight32, at: int | None = None, **facts: 
         compute, name, infer=infer, mutates=[*changed, "weight32"], elementwise=True, grad=None,
         flops=rule.flops + 1, **facts,  # type: ignore[operator]
     )  # fmt: skip
-
-
-def register(rule: Op) -> Op:
-    """Enter an op into the registry."""
-    registry[rule.name] = rule
-    return rule
 
 
 @lru_cache(maxsize=256)

@@ -18,14 +18,7 @@ place; all arrays have the weight's spec.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from d2lmini.base import MXNetError
-from d2lmini.ops.chunking import place
-from d2lmini.ops.core import Spec, op
-from d2lmini.ops.update import like_weight, like_weight32, mixed, register, update
+from d2lmini.ops.update import update
 from d2lmini.ops.update_program import limit
 
 
@@ -57,52 +50,6 @@ def _decoupled_adam_update(
     mean = beta1 * mean + (1 - beta1) * g
     var = beta2 * var + (1 - beta2) * g * g
     return (1 - rate * wd) * w - lr * (mean / (xp.sqrt(var) + epsilon)), mean, var
-
-
-def _adamw(weight: Spec, grad: Spec, mean: Spec, var: Spec, *rest: Spec, **_attrs) -> Spec:
-    *master, rescale_grad = rest
-    rule = like_weight32 if master else like_weight
-    rule(weight, grad, mean, var, *master)
-    if not rescale_grad.size:
-        raise MXNetError(f"rescale_grad needs an element, got shape {rescale_grad.shape}")
-    return weight
-
-
-_ADAMW: dict[str, Any] = dict(infer=_adamw, same_shape=False, in_mxnet=True)
-
-
-@op(
-    "_adamw_update", mutates=["grad", "mean", "var"], elementwise=True, flops=14, grad=None,
-    auxiliary=("mean", "var"), **_ADAMW,
-)  # fmt: skip
-def adamw_update(
-    xp, weight, grad, mean, var, rescale_grad, *, lr: float, eta: float, beta1: float = 0.9,
-    beta2: float = 0.999, epsilon: float = 1e-8, wd: float = 0.0, clip_gradient: float = -1.0,
-    out=None,
-):  # fmt: skip
-    """Means as in `adam_update`, of g; w - eta * (lr * mean / (sqrt(var) + epsilon) + wd * w).
-
-    `rescale_grad` is an array of one element, so the loss scale need not be computed yet; where it
-    is 0, infinite or nan nothing is updated. As in MXNet, g overwrites grad (without a master
-    copy)."""
-    scale = rescale_grad.reshape(-1)[0].astype(grad.dtype)
-    invalid = ~xp.isfinite(scale) | (scale == 0)
-    if xp is np and invalid:
-        return place(xp, weight, weight.dtype, out, copy=True)
-    arrays = weight, grad, mean, var
-    # The host knows no scale of a GPU: an update with an invalid scale is undone.
-    before = () if xp is np else [array.copy() for array in arrays]
-    xp.copyto(grad, limit(xp, grad * scale, clip_gradient))
-    y = _decoupled_adam_update.compute(
-        xp, *arrays, lr=eta * lr, rate=eta, beta1=beta1, beta2=beta2, epsilon=epsilon, wd=wd,
-        out=out,
-    )  # fmt: skip
-    for now, then in zip((y, grad, mean, var), before):
-        xp.copyto(now, then, where=invalid)
-    return y
-
-
-register(mixed(adamw_update, at=4, **_ADAMW))
 
 
 # -- sums and means of squares ---------------------------------------------------------------------

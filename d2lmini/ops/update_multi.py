@@ -159,26 +159,6 @@ def _fused_update(xp, *data, steps):
 # -- MXNet's ops -----------------------------------------------------------------------------------
 
 
-def _states(width: int) -> Any:
-    """The positions of the states when each weight has `width` arrays, before rates and decays."""
-    return lambda n, attrs: [i for i in range(n - n % width) if i % width > 1]
-
-
-def _infer(rule: Op) -> Any:
-    """Outputs of `rule` on each of the weights; lrs and wds follow as two arrays."""
-    width = len(rule.input_names)
-
-    def infer(*data: Spec, num_weights: int, **_attrs: Any) -> list[Spec]:
-        if len(data) != width * num_weights + 2:
-            raise MXNetError(
-                f"num_weights={num_weights} weights take {width * num_weights + 2} arrays, "
-                f"got {len(data)}"
-            )
-        return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
-
-    return infer
-
-
 def _declare(rule: Op) -> None:
     """`preloaded_multi_RULE`: the rule on many weights. Rates and decays are the two last arrays,
     which need not be computed yet (see `multi_lars`)."""
@@ -189,14 +169,26 @@ def _declare(rule: Op) -> None:
         {**own.annotations, "num_weights": "int"}, variadic=True,
     )  # fmt: skip
 
+    def infer(*data: Spec, num_weights: int, **_attrs: Any) -> list[Spec]:
+        """The outputs of `rule` on each of the weights; lrs and wds follow as two arrays."""
+        if len(data) != width * num_weights + 2:
+            raise MXNetError(
+                f"num_weights={num_weights} weights take {width * num_weights + 2} arrays, "
+                f"got {len(data)}"
+            )
+        return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
+
+    def states(n: int, attrs: dict[str, Any]) -> list[int]:
+        return [i for i in range(n - n % width) if i % width > 1]
+
     def names(attrs: dict[str, Any]) -> list[str]:
         each = [f"{what}_{i}" for i in range(attrs["num_weights"]) for what in own.inputs]
         return [*each, "lrs", "wds"]
 
     @op(
-        f"preloaded_multi_{rule.name}", infer=_infer(rule),
+        f"preloaded_multi_{rule.name}", infer=infer,
         outputs=lambda *, num_weights, **_: num_weights,
-        mutates=_states(width) if width > 2 else (), elementwise=True, flops=rule.flops, grad=None,
+        mutates=states if width > 2 else (), elementwise=True, flops=rule.flops, grad=None,
         counted_inputs=names, symbolic=rule.name != "sgd_mom_update", free_dtypes=("data",),
     )  # fmt: skip
     @with_signature(

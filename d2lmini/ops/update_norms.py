@@ -25,9 +25,9 @@ from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
-from d2lmini.ops.core import Spec, op
+from d2lmini.ops.core import Spec, declare_op, op
 from d2lmini.ops.signature import signature_of, with_signature
-from d2lmini.ops.update import like_weight32, mixed, register, update
+from d2lmini.ops.update import like_weight, like_weight32, mixed, update
 
 # -- LAMB ------------------------------------------------------------------------------------------
 
@@ -47,11 +47,11 @@ def lamb_update_phase1(
     return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
 
 
-def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, weight32: Spec | None = None, **_attrs):
-    wide = weight if weight32 is None else Spec(weight.shape, np.float32)
-    for what, spec in (("g", g), ("weight32", weight32 or wide)):
-        if spec != wide:
-            raise MXNetError(f"{what} must be {wide}, got {spec}")
+def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, *weight32: Spec, **_attrs: Any) -> Spec:
+    if weight32:
+        like_weight32(weight, weight, g, *weight32)
+    else:
+        like_weight(weight, g)
     if r1.shape[:1] != (1,) or r2.shape[:1] != (1,):
         raise MXNetError(f"r1 and r2 are (1, ...), got shapes {r1.shape} and {r2.shape}")
     return weight
@@ -89,25 +89,20 @@ def _(xp, weight, grad, mean, var, weight32, **attrs):
     return lamb_update_phase1.compute(xp, weight32, grad, mean, var, **attrs)
 
 
-register(mixed(lamb_update_phase2, _phase2, same_shape=False))
+declare_op(mixed(lamb_update_phase2, _phase2, same_shape=False))
 
 
 # -- LARS ------------------------------------------------------------------------------------------
 
 
-def _like_first(lrs: Spec, *others: Spec, **_attrs) -> Spec:
-    if lrs.dtype != np.float32:
-        raise MXNetError(f"needs float32, got {lrs.dtype.name}; convert with .astype('float32')")
-    for other in others:
-        if other != lrs:
-            raise MXNetError(
-                f"all four arrays must have one spec: lrs is {lrs}, another one {other}"
-            )
+def _alike(lrs: Spec, *others: Spec, **_attrs: Any) -> Spec:
+    if lrs.dtype != np.float32 or {lrs, *others} != {lrs}:
+        raise MXNetError(f"all arrays must have one spec, of dtype float32; got {(lrs, *others)}")
     return lrs
 
 
 @refuse_gradient
-@op(infer=_like_first, elementwise=True, flops=10)
+@op(infer=_alike, elementwise=True, flops=10)
 def multi_lars(
     xp, lrs, weights_sum_sq, grads_sum_sq, wds, *, eta: float, eps: float,
     rescale_grad: float = 1.0, out=None,
@@ -137,11 +132,6 @@ def _reads_all(*data: Spec, **_: Any) -> float:
     return sum(d.size for d in data)
 
 
-def _sum_sq(xp, x):
-    x = x.astype(xp.float32, copy=False)
-    return xp.dot(x, x)
-
-
 def _float32(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
     return [np.dtype("float32")]
 
@@ -157,14 +147,20 @@ def _array_names(attrs: dict[str, Any]) -> list[str]:
 )  # fmt: skip
 def multi_sum_sq(xp, *data, num_arrays: int):
     """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
+
+    def sum_sq(x: Any) -> Any:
+        x = x.astype(xp.float32, copy=False)
+        return xp.dot(x, x)
+
+    flat = [x.reshape(-1) for x in data]
     if xp is not np:
-        return xp.stack([_sum_sq(xp, x.reshape(-1)) for x in data])
-    cuts = [(i, b) for i, x in enumerate(data) for b in range(0, max(x.size, 1), GRAIN)]
+        return xp.stack([sum_sq(x) for x in flat])
+    cuts = [(i, b) for i, x in enumerate(flat) for b in range(0, max(x.size, 1), GRAIN)]
     parts = [xp.zeros((), xp.float32)] * len(cuts)
 
     def piece(k: int) -> None:
         i, begin = cuts[k]
-        parts[k] = _sum_sq(xp, data[i].reshape(-1)[begin : begin + GRAIN])
+        parts[k] = sum_sq(flat[i][begin : begin + GRAIN])
 
     parallel_for(len(cuts), piece)
     sums = xp.zeros(len(data), xp.float32)
@@ -177,24 +173,12 @@ def multi_sum_sq(xp, *data, num_arrays: int):
 
 
 @refuse_gradient
-@op(infer=_one, flops=_reads_all, reads_out=True, output_dtypes=_float32)
-def all_finite(xp, data, *, init_output: bool = True, out=None):
-    """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
-    that is 0 stays 0, so that calls can be chained."""
-    return _all_finite(xp, (data,), init_output, out)
-
-
-@refuse_gradient
 @op(
     infer=_one, flops=_reads_all, reads_out=True, counted_inputs=_array_names,
     output_dtypes=_float32, free_dtypes=("data",),
 )  # fmt: skip
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
     """`all_finite` of all the arrays together; num_arrays says how many."""
-    return _all_finite(xp, data, init_output, out)
-
-
-def _all_finite(xp, data, init_output, out):
     finite = xp.isfinite(data[0]).all()
     for x in data[1:]:
         finite = finite & xp.isfinite(x).all()
@@ -204,3 +188,11 @@ def _all_finite(xp, data, init_output, out):
         finite = finite & (out[0] != 0)
     out[0] = finite
     return out
+
+
+@refuse_gradient
+@op(infer=_one, flops=_reads_all, reads_out=True, output_dtypes=_float32)
+def all_finite(xp, data, *, init_output: bool = True, out=None):
+    """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
+    that is 0 stays 0, so that calls can be chained."""
+    return multi_all_finite.compute(xp, data, init_output=init_output, out=out)

@@ -10,10 +10,10 @@ returns the new weight and the new states:
 >>> formula.signature.words
 ('lr', 'momentum', 'wd', 'rescale_grad', 'clip_gradient')
 >>> print(formula.program((0.1, 0.9, 0.01, 0.5, -1.0)).text)
-def polyak(xp, number, lr, momentum, wd, rescale_grad):
-    n0 = number(momentum)
-    n1 = number(rescale_grad * lr)
-    n2 = number(wd * lr)
+def polyak(xp, number, dtype, lr, momentum, wd, rescale_grad):
+    n0 = number(momentum, dtype)
+    n1 = number(rescale_grad * lr, dtype)
+    n2 = number(wd * lr, dtype)
     add, multiply, subtract = xp.add, xp.multiply, xp.subtract
     def step(weight, grad, mom, out):
         multiply(mom, n0, out=mom)
@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -215,7 +215,7 @@ def _write(
 
 class Program(NamedTuple):
     """The text of a program, the positions of the hyper-parameters that it takes, and its function
-    (xp, number, *hyper-parameters) -> step. number: converts a Python number."""
+    (xp, number, dtype, *hyper-parameters) -> step. number: converts a Python number."""
 
     text: str
     given: tuple[int, ...]
@@ -282,8 +282,18 @@ class Formula:
 
 def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> Step:
     program = formula.program(values, dtype.itemsize > 2)
-    number = partial(np.array, dtype=dtype) if xp is np else lambda x: x
-    return program.prepare(xp, number, *[values[i] for i in program.given])
+    number = _number if xp is np else _unchanged
+    return program.prepare(xp, number, dtype, *[values[i] for i in program.given])
+
+
+@lru_cache(maxsize=256)
+def _number(value: Any, dtype: np.dtype) -> np.ndarray:
+    """A number as an array without axes, which a ufunc takes faster than a Python number."""
+    return np.array(value, dtype)
+
+
+def _unchanged(value: Any, dtype: np.dtype) -> Any:
+    return value
 
 
 #: The parameters of a step share their hyper-parameters.
@@ -300,14 +310,14 @@ def _program(formula: Formula, known: tuple[tuple[str, Any], ...], merges: bool)
     numbers: dict[Any, str] = {}
     lines = _write(xp.calls, results, formula.inputs, numbers)
     texts = [n.text if isinstance(n, Number) else repr(n) for n in numbers]
-    texts = [text if text[0] == "(" else f"({text})" for text in texts]
+    texts = [text[1:-1] if text[0] == "(" else text for text in texts]
     used = set(re.findall(r"\w+", " ".join(texts)))
     given = tuple([i for i, word in enumerate(words) if word in used])
     ufuncs = sorted(set(re.findall(r"\w+(?=\()", "\n".join(lines))))
     name = formula.function.__name__
     text = "\n    ".join([
-        f"def {name}({', '.join(['xp', 'number', *(words[i] for i in given)])}):",
-        *(f"n{k} = number{text}" for k, text in enumerate(texts)),
+        f"def {name}({', '.join(['xp', 'number', 'dtype', *(words[i] for i in given)])}):",
+        *(f"n{k} = number({text}, dtype)" for k, text in enumerate(texts)),
         f"{', '.join(ufuncs)} = {', '.join(f'xp.{ufunc}' for ufunc in ufuncs)}",
         f"def step({', '.join((*formula.inputs, 'out'))}):",
         *(f"    {line}" for line in lines),

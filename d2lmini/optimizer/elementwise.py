@@ -105,9 +105,9 @@ class AdaGrad(Fused):
 
     rule = update_adaptive._adagrad_update
 
-    def __init__(self, eps: float = 1e-7, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.float_stable_eps = eps
+    _aliases = Declared._aliases | {"float_stable_eps": "eps"}
+
+    float_stable_eps: float = 1e-7
 
     def step(self, index: Any, lr: float, wd: float) -> Update:
         return self.rule, {"lr": lr, "epsilon": self.float_stable_eps}

@@ -89,10 +89,14 @@ class Fused(Declared):
             index, weight, grad, state = [index], [weight], [grad], [state]
         self._update_count(index)
         lrs, wds = self._get_lrs(index), self._get_wds(index)
+        self._update_rows(list(zip(index, weight, grad, state, lrs, wds, strict=True)), mixed)
+
+    def _update_rows(self, rows: list[tuple], mixed: bool) -> None:
+        """Update weights. rows: (index, weight, gradient, state, rate, decay)."""
         shared = self._shared(self.clip_name)
         steps: list[UpdateStep] = []
         data: list[NDArray] = []
-        for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
+        for i, w, g, s, lr, wd in rows:
             if not lr and self.divides_by_rate:
                 continue
             op, attrs = self.step(i, lr, wd)

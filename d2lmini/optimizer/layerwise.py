@@ -77,22 +77,17 @@ class LARS(Momentum):
             self.last_lr = self.cur_lr
         return super()._get_lrs(indices)
 
-    def _push(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
-        if not isinstance(index, (list, tuple)):
-            index, weight, grad, state = [index], [weight], [grad], [state]
-        self._update_count(index)
-        lrs, wds = self._get_lrs(index), self._get_wds(index)
+    def _update_rows(self, rows: list[tuple], mixed: bool) -> None:
         for wide in (False, True):
-            some = [k for k, w in enumerate(weight) if (mixed and self._is_mixed(w)) == wide]
+            some = [row for row in rows if (mixed and self._is_mixed(row[1])) == wide]
             if some:
-                chosen = [[values[k] for k in some] for values in (index, weight, grad, state)]
-                rates, decays = [lrs[k] for k in some], [wds[k] for k in some]
-                self._update_some(chosen, rates, decays, wide)
+                self._update_alike(*zip(*some), mixed=wide)
 
-    def _update_some(
-        self, chosen: list[list[Any]], lrs: list[float], wds: list[float], mixed: bool
-    ) -> None:
-        index, weight, grad, state = chosen
+    def _update_alike(
+        self, index: tuple, weight: tuple, grad: tuple, state: tuple, lrs: tuple, wds: tuple, *,
+        mixed: bool,
+    ) -> None:  # fmt: skip
+        """Update weights that are all in mixed precision, or none."""
         ctx = weight[0].context
         rates, decays = (array(v, ctx=ctx, dtype=np.float32) for v in (lrs, wds))
         squares = [

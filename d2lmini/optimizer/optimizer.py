@@ -28,15 +28,14 @@ A new optimizer is a subclass that defines `create_state` and `update` with ops 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import callsite, environment
-from d2lmini.base import explain_left_out
+from d2lmini import callsite, environment, families
 from d2lmini.bfloat16 import is_half
+from d2lmini.families import Family
 from d2lmini.ndarray import NDArray, zeros
 
 
@@ -52,7 +51,7 @@ class Optimizer:
     """
 
     #: Optimizer classes by lower-case name.
-    opt_registry: ClassVar[dict[str, type[Optimizer]]] = {}
+    opt_registry: ClassVar[Family]
     #: In mixed precision, states are (state, float32 copy), as of SGD and NAG; else the reverse.
     master_last = False
     #: MXNet updates several weights at once, `aggregate_num`.
@@ -108,29 +107,12 @@ class Optimizer:
     @staticmethod
     def register(klass: type[Optimizer]) -> type[Optimizer]:
         """Register a class under its lower-case name for `create`; a decorator."""
-        if not isinstance(klass, type):
-            raise TypeError(f"only classes can be registered, got {klass!r}")
-        name = klass.__name__.lower()
-        known = Optimizer.opt_registry.get(name)
-        if known is not None and known is not klass:
-            callsite.warn(
-                f"WARNING: New optimizer {klass.__module__}.{klass.__name__} is overriding "
-                f"existing optimizer {known.__module__}.{known.__name__}"
-            )
-        Optimizer.opt_registry[name] = klass
-        return klass
+        return Optimizer.opt_registry.register(klass)
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
         """Make an optimizer by name with the class's keywords. ValueError for an unknown name."""
-        klass = Optimizer.opt_registry.get(name.lower())
-        if klass is None:
-            known = ", ".join(sorted(Optimizer.opt_registry))
-            raise ValueError(
-                explain_left_out(f"optimizer.{name}")
-                or f"Cannot find optimizer {name}; there are {known}"
-            )
-        return klass(**kwargs)
+        return Optimizer.opt_registry.create(name, **kwargs)
 
     # -- what subclasses fill in -------------------------------------------------------------------
 
@@ -267,11 +249,7 @@ class Optimizer:
         self._index_update_count = self._all_index_update_counts.setdefault(0, {})
 
 
-#: The name of a parameter, if it is not that of the attribute.
-_RATE = {"lr": "learning_rate"}
-
-
-class Declared(Optimizer):
+class Declared(families.Declared, Optimizer):
     """Base class: class attributes with a type and a value are the parameters of the constructor,
     and become attributes of the optimizer. Their order is MXNet's: `lr`, as `learning_rate`, those
     of base classes, those of the class; then the keywords of `Optimizer`.
@@ -283,33 +261,15 @@ class Declared(Optimizer):
     (0.5, 3.0)
     """
 
-    _fields: ClassVar[dict[str, Any]] = {}
-    _signature: ClassVar[inspect.Signature]
-    __signature__: ClassVar[inspect.Signature | None]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        types = {k: str(t) for k, t in cls.__annotations__.items() if k in vars(cls)}
-        own = {name: vars(cls)[name] for name, t in types.items() if "ClassVar" not in t}
-        rate = {"lr": 0.0} if "lr" in cls._fields | own else {}
-        cls._fields = rate | cls._fields | own
-        kind = inspect.Parameter
-        parameters = [
-            kind(_RATE.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=value)
-            for name, value in cls._fields.items()
-        ]
-        cls._signature = inspect.Signature([*parameters, kind("kwargs", kind.VAR_KEYWORD)])
-        cls.__signature__ = None if "__init__" in vars(cls) else cls._signature
+    _places = {"lr": -1}
+    _aliases = {"lr": "learning_rate"}
+    _takes_more = True
 
     def __init__(self, *args: Any, **kwargs: Any):
-        given = self._signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        own = dict(given.arguments)
-        rest = own.pop("kwargs")
+        own, rest = self._take(args, kwargs)
         if "learning_rate" in own:
-            rest["learning_rate"] = own.pop("learning_rate")
-        super().__init__(**rest)
-        vars(self).update(own)
+            rest["learning_rate"] = own["learning_rate"]
+        Optimizer.__init__(self, **rest)
 
     def _shared(self, clip_name: str = "clip_gradient") -> dict[str, float]:
         """The hyper-parameters of all ops, but for rate and decay."""
@@ -317,6 +277,7 @@ class Declared(Optimizer):
         return {"rescale_grad": float(self.rescale_grad), clip_name: clip}
 
 
+Optimizer.opt_registry = Family(Optimizer, "optimizer")
 register = Optimizer.register
 create = Optimizer.create_optimizer
 

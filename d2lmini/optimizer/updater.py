@@ -19,7 +19,8 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Updater:
             if not self.states_synced.get(i):
                 states[i] = self._state_for(i, w)
                 self.states_synced[i] = True
-                roles.note("optimizer state", _arrays_in(states[i]))
+                _map_arrays(states[i], lambda x: roles.note("optimizer state", [x]))
         of_each = [states[i] for i in index]
         if getattr(optimizer, "takes_lists", False):
             optimizer.update_multi_precision(index, weight, grad, of_each)  # type: ignore[arg-type]
@@ -77,11 +78,11 @@ class Updater:
             return self.optimizer.create_state_multi_precision(index, weight)
         self._check_fits(self.optimizer, index, self.states[index], weight)
         state = self.sync_state_context(self.states[index], weight.context)
-        return _map(state, lambda x: x.as_np_ndarray()) if weight.is_np else state
+        return _map_arrays(state, lambda x: x.as_np_ndarray()) if weight.is_np else state
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
         """The state, moved to `context`."""
-        return _map(state, lambda x: x.as_in_context(context))
+        return _map_arrays(state, lambda x: x.as_in_context(context))
 
     def _check_fits(self, optimizer: Optimizer, index: Any, state: Any, weight: NDArray) -> None:
         """MXNetError unless `state`, of a file, is as the optimizer makes it for this weight."""
@@ -149,55 +150,48 @@ def get_updater(optimizer: Optimizer) -> Updater:
     return Updater(optimizer)
 
 
-def _arrays_in(state: Any) -> Iterator[NDArray]:
-    """The arrays of a state, which may be nested in tuples."""
-    if isinstance(state, NDArray):
-        yield state
-    elif isinstance(state, (tuple, list)):
-        for item in state:
-            yield from _arrays_in(item)
+def _map(state: Any, function: Callable[[Any], Any]) -> Any:
+    """The state, which may be nested in tuples, with the function of each item in its place."""
+    if isinstance(state, (tuple, list)):
+        return type(state)([_map(item, function) for item in state])
+    return function(state)
+
+
+def _map_arrays(state: Any, function: Callable[[NDArray], Any]) -> Any:
+    """The state with the function of each array in its place."""
+    return _map(state, lambda item: function(item) if isinstance(item, NDArray) else item)
 
 
 def _outline(state: Any) -> Any:
     """The structure of a state, with the specs of its arrays."""
-    if isinstance(state, (tuple, list)):
-        return tuple(map(_outline, state))
-    return state._spec if isinstance(state, NDArray) else type(state)
+    return _map(state, lambda item: item._spec if isinstance(item, NDArray) else type(item))
 
 
 def _fits(found: Any, expected: Any) -> bool:
     """True if the optimizer can use a state of the first outline as one of the second. It uses
     nothing where it expects nothing, as after the user has set a momentum to 0."""
-    if not isinstance(expected, tuple):
+    if not isinstance(expected, (tuple, list)):
         return expected in (found, type(None))
-    alike = isinstance(found, tuple) and len(found) == len(expected)
+    alike = isinstance(found, (tuple, list)) and len(found) == len(expected)
     return alike and all(map(_fits, found, expected))
-
-
-def _map(state: Any, function: Callable[[NDArray], NDArray]) -> Any:
-    """The state with each array replaced by the function of the array."""
-    if isinstance(state, (tuple, list)):
-        return type(state)(_map(item, function) for item in state)
-    return function(state) if isinstance(state, NDArray) else state
 
 
 # -- states as trees: null, a number for an array, a list for a tuple, {"is": x} for a value -------
 
 
 def _to_tree(state: Any, arrays: list[np.ndarray]) -> Any:
-    if state is None:
-        return None
-    if isinstance(state, NDArray):
-        arrays.append(state.asnumpy())
-        return len(arrays) - 1
-    if isinstance(state, (tuple, list)):
-        return [_to_tree(item, arrays) for item in state]
-    if isinstance(state, (bool, int, float, str)):
-        return {"is": state}
-    raise TypeError(
-        f"a state holds NDArrays, numbers, texts, and tuples of them; cannot save a "
-        f"{type(state).__name__}"
-    )
+    def leaf(item: Any) -> Any:
+        if isinstance(item, NDArray):
+            arrays.append(item.asnumpy())
+            return len(arrays) - 1
+        if not isinstance(item, (bool, int, float, str, NoneType)):
+            raise TypeError(
+                "a state holds NDArrays, numbers, texts, and tuples of them; cannot save a "
+                f"{type(item).__name__}"
+            )
+        return None if item is None else {"is": item}
+
+    return _map(state, leaf)
 
 
 def _read(states: bytes) -> tuple[dict[Any, Any], Any]:

@@ -95,7 +95,7 @@ def test_optimizer_objects_and_names():
     assert adam.param_dict == dict(enumerate(trainer._params))
     with pytest.raises(AssertionError, match="optimizer_params must be None"):
         Trainer(params, adam, {"learning_rate": 1})
-    with pytest.raises(ValueError, match="Cannot find optimizer"):
+    with pytest.raises(ValueError, match="no optimizer is named"):
         Trainer(params, "sdg")
     with pytest.raises(TypeError, match="rate"):
         Trainer(params, "sgd", {"rate": 1})
@@ -679,7 +679,7 @@ def test_an_update_never_gets_arrays_of_other_shapes(change):
     change(params, trainer)
     back(params)
     before = params["p1"].data().asnumpy()
-    with pytest.raises(MXNetError, match=r"weight's spec|updates take 3 arrays, got 2"):
+    with pytest.raises(MXNetError, match=r"for a weight|updates take 3 arrays, got 2"):
         trainer.step(1)
     engine.waitall()
     np.testing.assert_array_equal(params["p1"].data().asnumpy(), before)

@@ -119,6 +119,8 @@ def test_create_takes_objects_settings_and_nothing():
     assert init.create("normal", sigma=2) == init.Normal(2)
     assert init.create("normal", 2) == init.Normal(2)
     assert init.create('{"initializer": "normal", "sigma": 2}') == init.Normal(2)
+    with pytest.raises(ValueError, match="no initializer is named 'norm'"):
+        init.create('["norm", {"sigma": 2}]')
     one = init.One()
     assert init.create(one) is one
     assert init.create(None) == init.Uniform()
@@ -171,7 +173,7 @@ def test_register_and_alias():
 
         return Slope
 
-    with pytest.warns(UserWarning, match="takes the name 'slope'"):
+    with pytest.warns(UserWarning, match="it takes the name 'slope'"):
         init.register(other())
 
 

@@ -152,6 +152,15 @@ def test_register():
     with pytest.raises(TypeError, match="EvalMetric"):
         metric.register(dict)
 
+    def other():
+        class Most(metric.EvalMetric):
+            """Takes a name that another class has."""
+
+        return Most
+
+    with pytest.warns(UserWarning, match="it takes the name 'most'"):
+        metric.register(other())
+
 
 def test_ones_own_metric_in_the_old_way():
     class Own(metric.EvalMetric):

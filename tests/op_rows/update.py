@@ -79,12 +79,6 @@ def decoupled(w, g, wd, mean, var, lr, rate, beta1=0.9, beta2=0.999, epsilon=1e-
     return w - lr * mean / (np.sqrt(var) + epsilon) - rate * wd * w
 
 
-def adamw(w, g, mean, var, rescale, lr, eta, **attrs):
-    if not np.isfinite(rescale) or not rescale:
-        return w
-    return decoupled(w, g, mean, var, lr=eta * lr, rate=eta, rescale_grad=rescale, **attrs)
-
-
 @outside
 def adagrad(w, g, wd, history, lr, epsilon):
     return w - lr * (g / np.sqrt(history + g * g + epsilon) + wd * w)
@@ -227,19 +221,6 @@ ROWS += [
     for shape in ((1,), (0,), (7,), (2, 1, 3))
 ]
 
-# -- decoupled decay, with the scale as an array -------------------------------------------------
-
-ROWS += [
-    Case(
-        "_adamw_update", (WEIGHT, GRAD, MEAN, VAR, np.float32([scale])), adamw,
-        {"lr": 0.1, "eta": 0.7, **BETAS, **options}, rtol=1e-4, atol=1e-5, grad=False,
-        mxnet=bool(np.isfinite(scale) and scale),
-        why="the new weight is then the old one; MXNet leaves it undefined",
-    )
-    for scale in (0.5, 0.0, np.inf, np.nan)
-    for options in ({}, {"wd": 0.05, "clip_gradient": 0.3})
-]  # fmt: skip
-
 # -- LAMB's second half, LARS --------------------------------------------------------------------
 
 ROWS += [
@@ -289,10 +270,6 @@ def mixed(expect):
     return by_master
 
 
-def mixed_adamw(w, g, mean, var, master, rescale, **attrs):
-    return adamw(master, g.astype("float32"), mean, var, rescale, **attrs).astype("float16")
-
-
 def mixed_phase1(w, g, mean, var, master, **attrs):
     return lamb1(master, g.astype("float32"), mean, var, **attrs)
 
@@ -315,10 +292,6 @@ ROWS += [
     for options in OPTIONS
 ]  # fmt: skip
 ROWS += [
-    Case(
-        "_mp_adamw_update", (HALF, HALF_GRAD, MEAN, VAR, WEIGHT, np.float32([0.5])), mixed_adamw,
-        {"lr": 0.1, "eta": 0.7, **BETAS}, rtol=1e-3, atol=1e-3, grad=False,
-    ),
     Case(
         "mp_lamb_update_phase2", (HALF, GRAD, np.float32([2]), np.float32([3]), WEIGHT),
         mixed_phase2, {"lr": 0.1}, rtol=1e-3, atol=1e-3, grad=False,

@@ -426,14 +426,14 @@ def test_chained_all_finite():
     [
         (
             lambda w, h: nd.sgd_update(w, nd.ones((3,)), lr=1),
-            "gradient must have the weight's spec",
+            "gradient must be",
         ),
-        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient must have the weight's spec"),
+        (lambda w, h: nd.sgd_update(w, h, lr=1), "gradient must be"),
         (
             lambda w, h: nd.sgd_mom_update(w, w, nd.ones((3,)), lr=1),
-            "state must have the weight's spec",
+            "state must be",
         ),
-        (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "states and weight32 are float32"),
+        (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "must be Spec..2,., float32"),
         (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
         (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "r1 and r2 are"),
         (lambda w, h: nd.preloaded_multi_sgd_update(w, w, w, w, num_weights=2), "take 6"),
@@ -455,7 +455,7 @@ def test_optimizers_are_found_by_name():
     for name in ("sgd", "SGD", "Adam", "adamw", "ccsgd", "lars", "nadam", "rmsprop", "test"):
         assert type(optimizer.create(name)).__name__.lower() == name.lower()
     assert optimizer.create is Optimizer.create_optimizer
-    with pytest.raises(ValueError, match=r"Cannot find optimizer sdg; there are adadelta, "):
+    with pytest.raises(ValueError, match=r"no optimizer is named .sdg.; there are adadelta, "):
         optimizer.create("sdg")
     with pytest.raises(AttributeError, match=r"optimizer.SGLD is left out.*nd.random.normal"):
         _ = optimizer.SGLD
@@ -478,7 +478,7 @@ def test_registering_over_a_known_name_warns():
         SGD().update(0, nd.ones((1,)), nd.ones((1,)), None)
     with pytest.raises(NotImplementedError, match=r"Fused has no step\(index, lr, wd\)"):
         optimizer.Fused().update(0, nd.ones((1,)), nd.ones((1,)), None)
-    with pytest.raises(TypeError, match="only classes can be registered, got 3"):
+    with pytest.raises(TypeError, match="only subclasses of Optimizer can be registered, got 3"):
         optimizer.register(3)
 
 

@@ -246,21 +246,3 @@ def test_trainers_agree(prefix: str, trained):
     mine, theirs = ({k: v for k, v in each.items() if k.startswith(prefix)} for each in trained)
     assert mine and mine.keys() == theirs.keys()
     close([mine[key] for key in theirs], list(theirs.values()), rtol=1e-4, atol=1e-5)
-
-
-def adamw_arrays(mx):
-    """The weight, the gradient and the states after a step with a scale, and after one without."""
-    kept = []
-    for scale in (0.5, 0.0):
-        arrays = [mx.nd.array(np.linspace(i, 2, 5)) for i in range(4)]
-        rescale = mx.nd.array([scale])
-        mx.nd.contrib.adamw_update(
-            *arrays, rescale, lr=0.1, eta=0.7, clip_gradient=0.9, out=arrays[0]
-        )
-        mx.nd.waitall()  # MXNet's engine does not know that the gradient is written
-        kept += [array.asnumpy() for array in arrays]
-    return kept
-
-
-def test_adamw_update_overwrites_the_gradient(mxnet: Oracle):
-    close(adamw_arrays(d2lmini), mxnet.ask(adamw_arrays), rtol=1e-5, atol=1e-6)

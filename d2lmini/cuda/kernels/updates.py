@@ -9,7 +9,7 @@ ops of a fused group do (`symbols`). Its numbers, such as a learning rate that c
 step, become parameters of the kernel: the text stays the same, and is compiled once.
 
     formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
-    update(cupy, "adam_update", formula, groups, weights)
+    update(cupy, "adam_update", formula, groups)
 """
 
 from __future__ import annotations
@@ -24,28 +24,21 @@ from d2lmini.cuda.kernels import symbols
 from d2lmini.cuda.kernels.elementwise import broken, complete, load_text, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, c_type
-from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
+from d2lmini.ops.symbolic import trace
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
 
 
-def update(
-    xp: Any, name: str, formula: Formula, groups: Sequence[Sequence[Any]], outs: Sequence[Any]
-) -> None:
-    """Compute `formula` for each group of arrays into its place in `outs`. `name`: the kernel's
-    name.
+def update(xp: Any, name: str, formula: Formula, groups: Sequence[Sequence[Any]]) -> None:
+    """Compute `formula` for each group of arrays, in place. `name`: the kernel's name.
 
-    All arrays are C-contiguous, and all groups have the same dtypes. Either every group's `out` is
-    its first array, or no group's `out` is one of its arrays.
+    All arrays are C-contiguous, and all groups have the same dtypes.
     """
-    in_place = outs[0] is groups[0][0]
     for begin in range(0, len(groups), MAX_PARAMETERS):
-        part, places = groups[begin : begin + MAX_PARAMETERS], outs[begin : begin + MAX_PARAMETERS]
-        sizes = [out.size for out in places]
-        args: list[Any] = []
-        for arrays, out in zip(part, places):
-            args += [*arrays, *([] if in_place else [out]), out.size]
+        part = groups[begin : begin + MAX_PARAMETERS]
+        sizes = [arrays[0].size for arrays in part]
+        args = [arg for arrays, size in zip(part, sizes) for arg in (*arrays, size)]
         kernel = _kernel(name, formula.text, len(part), index_type(sizes))
         kernel(xp, max(sizes), *args, *formula.numbers, rows=len(part))
 
@@ -60,26 +53,21 @@ class _Text(NamedTuple):
 
 
 class Formula:
-    """The formula of `compute(xp, *arrays, out=out, **attrs)` for one element of each array,
+    """The formula of `compute(xp, *arrays, out=arrays[0], **attrs)` for one element of each array,
     including changes of arrays in place: the formula's `text` and the `numbers` in the text.
-    `out`: the dtype of the output if the output is none of the arrays. NotTraceable if `compute`
-    is not an elementwise formula."""
+    NotTraceable if `compute` is not an elementwise formula."""
 
     def __init__(
-        self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype],
-        out: np.dtype | None = None,
-    ):  # fmt: skip
+        self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype]
+    ):
         body = Body(as_parameters=True)
         names = [f"x{i}" for i in range(len(dtypes))]
         given = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
-        place = given[0] if out is None else Proxy(symbols.names, "", out, body)
-        if trace(symbols.names, compute, given, attrs, out=place) is not place:
-            raise NotTraceable("a step that does not write its result to `out`")
-        loads = [f"t{i + 1}" for i in range(len(given))]
-        places = [*zip(names, given, loads), *([] if out is None else [("y", place, "")])]
+        before = [value.expr for value in given]
+        trace(symbols.names, compute, given, attrs, out=given[0])
         arrays, stores = [], []
-        for name, value, before in places:
-            is_written = value.expr != before
+        for name, value, old in zip(names, given, before):
+            is_written = value.expr != old
             kind = C_TYPES[value.dtype.char]
             arrays.append((f"{kind}*" if is_written else f"const {kind}*", name))
             stores += [f"{name}[i] = {store_text(value)};"] if is_written else []

@@ -15,35 +15,35 @@ from d2lmini.ops.update_multi import UpdateStep, run
 @run.kernel("cuda")
 def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any]) -> None:
     """On a GPU: steps that differ only in their arrays are one launch."""
-    ordered = [all(a.flags.c_contiguous for a in (*arrays, out))
-               for arrays, out in zip(groups, outs, strict=True)]  # fmt: skip
-    for members, name, formula in _launches(steps, groups, outs, ordered):
-        if formula is None:
-            for i in members:
-                step = bind(steps[i].op, xp, outs[i].dtype, steps[i].attrs)
-                step(*groups[i], outs[i])
+    in_place = []
+    for (weight, *others), out in zip(groups, outs, strict=True):
+        if out is not weight:
+            xp.copyto(out, weight)
+        in_place.append((out, *others))
+    for members, name, formula in _launches(steps, in_place):
+        if formula is not None:
+            updates.update(xp, name, formula, [in_place[i] for i in members])
             continue
-        parts = [groups[i] for i in members], [outs[i] for i in members]
-        updates.update(xp, name, formula, *parts)
+        for i in members:
+            weight, *others = in_place[i]
+            bind(steps[i].op, xp, weight.dtype, steps[i].attrs)(weight, *others, weight)
 
 
 def _launches(
-    steps: Sequence[UpdateStep], groups: Sequence[Sequence[Any]], outs: Sequence[Any],
-    ordered: Sequence[bool],
-) -> list[tuple[list[int], str, Any]]:  # fmt: skip
+    steps: Sequence[UpdateStep], groups: Sequence[Sequence[Any]]
+) -> list[tuple[list[int], str, Any]]:
     """The steps of each launch, the kernel's name and formula. The formula is None if a number is
-    an array, or a decision depends on one. Only dtypes of `groups` and `outs` are read."""
+    an array, or a decision depends on one."""
     alike: dict[Any, list[int]] = {}
-    for i, (step, arrays, out) in enumerate(zip(steps, groups, outs, strict=True)):
-        kept = tuple(a.dtype for a in arrays), out.dtype, out is arrays[0]
+    for i, (step, arrays) in enumerate(zip(steps, groups, strict=True)):
+        ordered = all(a.flags.c_contiguous for a in arrays)
         numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
-        attrs = tuple(step.attrs.items()) if ordered[i] and numbers else i
-        alike.setdefault((step.op, kept, attrs), []).append(i)
+        attrs = tuple(step.attrs.items()) if ordered and numbers else i
+        alike.setdefault((step.op, tuple(a.dtype for a in arrays), attrs), []).append(i)
     launches = []
-    for (rule, (dtypes, out_dtype, in_place), _), members in alike.items():
+    for (rule, dtypes, _), members in alike.items():
         formula = None
         with suppress(NotTraceable):
-            place = None if in_place else out_dtype
-            formula = updates.Formula(rule.compute, steps[members[0]].attrs, dtypes, place)
+            formula = updates.Formula(rule.compute, steps[members[0]].attrs, dtypes)
         launches.append((members, rule.name.strip("_"), formula))
     return launches

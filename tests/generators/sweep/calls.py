@@ -79,8 +79,6 @@ def keep_defined(scene, name):
         scene.shape *= 2
     elif name == "index_copy":
         scene.shape = (4, *scene.shape[1:])  # as many rows as an index counts
-    elif name == "mp_adamw_update":
-        scene.unchecked, scene.relation = True, "same"
     scene.of_shares = "multinomial" in name
     scene.of_distribution = scene.of_shares or bool(
         re.search("sample_|binomial|poisson|gamma_|exponential", name)

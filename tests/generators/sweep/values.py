@@ -36,7 +36,6 @@ class Scene:
         self.window = rng.choice([len(self.shape) - 2] * 4 + [1, 2]) if len(self.shape) > 2 else 2
         self.of_distribution = False  # arrays and numbers are parameters inside their range
         self.of_shares = False  # the numbers of a row add up to 1
-        self.unchecked = False  # MXNet does not see whether shapes fit
         self.tensors = rng.choice([1, 1, 2, 3])  # that an optimizer updates at once
         self.count = self.tensors * rng.choice([1, 2, 2, 3, 4])  # of a list of arrays
 
@@ -65,7 +64,7 @@ class Scene:
     def related(self):
         """A shape for a further array."""
         rng, shape = self.rng, self.shape
-        if rng.random() < 0.15 and not self.unchecked:
+        if rng.random() < 0.15:
             return tuple(rng.choice(SIZES) for _ in range(rng.choice(RANKS)))
         if self.relation == "broadcast":
             kept = tuple(n if rng.random() < 0.6 else 1 for n in shape)

@@ -1,0 +1,392 @@
+"""The metrics: what each adds to sum and count.
+
+For predicted classes, for predicted numbers, and from the confusion table, which counts how many
+examples of class i were predicted as class j. Accuracy uses only the diagonal of the table. If a
+class is rare, a model that always predicts the other class is accurate but useless; the other
+metrics of the table give such a model 0.
+
+>>> from d2lmini import metric, nd
+>>> label, pred = nd.array([0, 0, 0, 1]), nd.array([[1, 0], [1, 0], [1, 0], [1, 0]])
+>>> for m in metric.Accuracy(), metric.F1(), metric.MCC():
+...     m.update(label, pred)
+...     print(m.get())
+('accuracy', 0.75)
+('f1', 0.0)
+('mcc', 0.0)
+"""
+
+from __future__ import annotations
+
+from math import exp, sqrt
+from typing import Any, ClassVar
+
+import numpy
+
+from d2lmini import ndarray as nd
+from d2lmini.families import REQUIRED
+from d2lmini.metric.base import (
+    Averaged,
+    Measured,
+    alias,
+    as_arrays,
+    as_numpy,
+    as_scores,
+    batches,
+    check_label_shapes,
+    register,
+)
+
+# -- predicted classes -----------------------------------------------------------------------------
+
+
+@alias("acc")
+class Accuracy(Measured):
+    """Share of correct classes. pred holds classes in label's shape, or scores, whose largest entry
+    along `axis` is the class. `update` does not wait."""
+
+    axis: int = 1
+    name: str = "accuracy"
+
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        label, pred = as_arrays(label, pred)
+        if pred.shape != label.shape:
+            pred = pred.argmax(axis=self.axis)
+        label, pred = (x.reshape((-1,)) if x.ndim != 1 else x for x in (label, pred))
+        check_label_shapes(label, pred)
+        matches: Any = pred.astype("int32") == label.astype("int32")
+        return matches.sum(), label.size
+
+
+@alias("top_k_accuracy", "top_k_acc")
+class TopKAccuracy(Measured):
+    """Share of labels (N,) that are among the top_k largest scores (N, C). Waits.
+
+    ValueError for a top_k below 2, and in `update` for scores with another number of axes.
+    """
+
+    top_k: int = 1
+    name: str = "top_k_accuracy"
+
+    def _check(self) -> None:
+        if self.top_k <= 1:
+            raise ValueError(f"top_k must be at least 2, got {self.top_k}; for 1 there is Accuracy")
+        self.name += f"_{self.top_k}"
+
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        label, pred = as_scores(label, pred)
+        if pred.ndim != 2:
+            raise ValueError(f"scores must be (N, C), got {pred.shape}")
+        k = min(self.top_k, pred.shape[1])
+        best = numpy.argpartition(pred.astype("float32"), -k)[:, -k:]
+        return int((best == label[:, None]).sum()), len(label)
+
+
+@alias("ce")
+class CrossEntropy(Measured):
+    """Mean of -log(pred[label] + eps) over the examples: probabilities (N, C), N labels. Waits.
+
+    IndexError for a label outside the classes.
+    """
+
+    eps: float = 1e-12
+    name: str = "cross-entropy"
+
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        label, pred = as_scores(label, pred)
+        probability = pred[numpy.arange(len(label)), label]
+        return float((-numpy.log(probability + self.eps)).sum()), len(label)
+
+
+@alias("nll_loss")
+class NegativeLogLikelihood(CrossEntropy):
+    """CrossEntropy under another name."""
+
+    name: str = "nll-loss"
+
+
+@register
+class Perplexity(Measured):
+    """exp of the mean of -log pred[label]: the effective number of classes of an unsure model.
+
+    pred (..., C) with probabilities along `axis`, label with as many elements as pred has
+    distributions. Labels equal to ignore_label do not count (None: all labels count). Probabilities
+    below 1e-10 count as 1e-10. `update` does not wait. ValueError when the numbers of elements do
+    not match.
+    """
+
+    _omitted = ("axis",)
+
+    ignore_label: int | None = REQUIRED  # type: ignore[assignment]
+    axis: int = -1
+    name: str = "perplexity"
+
+    def update(self, labels: Any, preds: Any) -> None:
+        total: Any = 0.0
+        count: Any = 0
+        for label, pred in batches(labels, preds):
+            bare = pred is preds
+            label, pred = as_arrays(label, pred)
+            if pred.ndim == 1 and bare:  # MXNet goes through the rows of a bare array
+                pred = pred.expand_dims(1)
+            axis = -1 if self.axis == pred.ndim - 1 else self.axis
+            if axis == -1:
+                pred = pred.reshape((-1, pred.shape[-1]))
+            if label.size * pred.shape[axis] != pred.size:
+                raise ValueError(
+                    f"predictions {pred.shape} need {pred.size // pred.shape[axis]} labels, "
+                    f"got {label.shape}"
+                )
+            label = label.astype(pred.dtype).reshape((-1,))
+            loss = -nd.log(nd.maximum(nd.pick(pred, label, axis=axis), 1e-10))
+            if self.ignore_label is None:
+                count = count + loss.size
+            else:
+                counts = nd.not_equal(label, self.ignore_label)
+                count, loss = counts.sum() + count, loss * counts
+            total = loss.sum() + total
+        self._add(total, count)
+
+    def _value(self, total: float, count: float) -> float:
+        return exp(total / count) if count else float("nan")
+
+
+# -- the confusion table ---------------------------------------------------------------------------
+
+
+class _Tables(Measured):
+    """Base class of metrics with a local and a global table."""
+
+    _score: Any  #: the score of a table
+
+    _table: numpy.ndarray
+    _global_table: numpy.ndarray
+
+    def reset(self) -> None:
+        super().reset()
+        self._table = numpy.zeros((2, 2), int)
+        self._global_table = numpy.zeros((2, 2), int)
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._table = numpy.zeros_like(self._global_table)
+
+    def _include(self, table: numpy.ndarray) -> None:
+        """Add a table, which has no fewer classes, to both tables."""
+        wider = len(table) - len(self._table)
+        self._table = numpy.pad(self._table, (0, wider)) + table
+        self._global_table = numpy.pad(self._global_table, (0, wider)) + table
+
+    def _use_tables(self, count: int) -> None:
+        """Set the sums so that the value is the score of the tables, after `count` more."""
+        self.num_inst += count
+        self.global_num_inst += count
+        self.sum_metric = self._score(self._table) * self.num_inst
+        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
+
+
+class _Binary(_Tables, Averaged):
+    """Base class: a score of the four counts of two classes, averaged or over all updates."""
+
+    def update(self, labels: Any, preds: Any) -> None:
+        table = numpy.zeros((2, 2), int)
+        for label, pred in batches(labels, preds):
+            label, pred = as_numpy(label).astype("int64").ravel(), as_numpy(pred)
+            if pred.ndim < 2:
+                raise ValueError(
+                    f"{type(self).__name__}: predictions must be scores (N, classes), got "
+                    f"{pred.shape}; of predicted classes y make scores with nd.one_hot(y, 2)"
+                )
+            pred = pred.argmax(axis=1).ravel()
+            check_label_shapes(label, pred)
+            found = numpy.unique(label)
+            if len(found) > 2:
+                raise ValueError(
+                    f"{type(self).__name__} is for two classes, got labels {found.tolist()}; "
+                    "PCC takes any number"
+                )
+            table += numpy.bincount(2 * (label == 1) + (pred == 1), minlength=4).reshape(2, 2)
+        if self.average == "macro":
+            self._add(self._score(table), 1)
+        else:
+            self._include(table)
+            self._use_tables(int(table.sum()))
+
+
+@register
+class F1(_Binary):
+    """2 p r / (p + r) for class 1, with precision p and recall r.
+
+    p is the share of correct predictions among predictions of class 1, r the share of examples of
+    class 1 that are predicted as 1. Other classes count as 0. ValueError in `update` for labels of
+    three classes, and for predictions that are not scores (N, classes). average: "macro", the mean
+    over updates, or "micro", from all counts together. Waits.
+    """
+
+    name: str = "f1"
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        (_, false_positives), (false_negatives, true_positives) = table.tolist()
+        # 2 p r / (p + r), simplified.
+        wrong = false_positives + false_negatives
+        return 2 * true_positives / (2 * true_positives + wrong) if true_positives else 0.0
+
+
+@register
+class MCC(_Binary):
+    """Matthews' correlation of label and prediction, from -1 to 1.
+
+    (tp tn - fp fn) / sqrt((tp + fp) (tp + fn) (tn + fp) (tn + fn)), without factors that are 0.
+    Arguments and ValueError as for F1. Waits.
+    """
+
+    name: str = "mcc"
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        (tn, fp), (fn, tp) = table.tolist()
+        below = 1.0
+        for factor in (tp + fp, tp + fn, tn + fp, tn + fn):
+            below *= factor or 1
+        return (tp * tn - fp * fn) / sqrt(below)
+
+
+@register
+class PCC(_Tables):
+    """Matthews' correlation for any number of classes, from all counts together. Waits.
+
+    pred is (N, classes) or classes. As in MXNet, class -1 is the last class, and of labels with
+    several axes each pair of classes counts once in a row.
+
+    With the table's row sums t, column sums p, diagonal c and total n: (n sum(c) - sum(t p)) /
+    sqrt((n^2 - sum(t^2)) (n^2 - sum(p^2))); nan if label or pred has only one class. Source: J.
+    Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient" (2004).
+    """
+
+    name: str = "pcc"
+    has_global_stats: bool = True
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for label, pred in batches(labels, preds):
+            label, pred = as_numpy(label), as_numpy(pred)
+            pred = pred if pred.shape == label.shape else pred.argmax(axis=1)
+            label, pred = label.astype("int64"), pred.astype("int64")
+            check_label_shapes(label, pred)
+            n = max(len(self._table), 1 + label.max(), 1 + pred.max())
+            table = numpy.zeros((n, n), int)
+            for row, column in zip(label, pred, strict=True):
+                table[row, column] += 1
+            self._include(table)
+        self._use_tables(1)
+
+    @staticmethod
+    def _score(table: numpy.ndarray) -> float:
+        table = table.astype("float64")
+        t, p, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+        below = (n * n - t @ t) * (n * n - p @ p)
+        return float((n * table.trace() - t @ p) / sqrt(below)) if below > 0 else float("nan")
+
+
+# -- predicted numbers -----------------------------------------------------------------------------
+
+
+class _Difference(Measured):
+    """Base class: one number per update from label - pred, averaged over updates."""
+
+    #: The methods that compute the number from the differences, in order.
+    _methods: ClassVar[tuple[str, ...]] = ()
+
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        label, pred = as_arrays(label, pred)
+        # Differences and means of integers are float64, as in NumPy.
+        dtype = numpy.result_type(label.dtype, pred.dtype)
+        dtype = dtype if dtype.kind == "f" else numpy.dtype("float64")
+        label, pred = (x.astype(dtype, copy=False) for x in (label, pred))
+        # (N,) and (N, 1) are equivalent.
+        label, pred = (x.expand_dims(1) if x.ndim == 1 else x for x in (label, pred))
+        number = nd.broadcast_sub(label, pred)
+        for method in self._methods:
+            number = getattr(number, method)()
+        return number, 1
+
+
+@register
+class MAE(_Difference):
+    """Mean of |label - pred| of each update, averaged over updates. Does not wait."""
+
+    _methods = ("abs", "mean")
+
+    name: str = "mae"
+
+
+@register
+class MSE(_Difference):
+    """Mean of (label - pred)^2 of each update, averaged over updates. Does not wait."""
+
+    _methods = ("square", "mean")
+
+    name: str = "mse"
+
+
+@register
+class RMSE(_Difference):
+    """Root of the mean of (label - pred)^2 of each update, averaged over updates."""
+
+    _methods = ("square", "mean", "sqrt")
+
+    name: str = "rmse"
+
+
+@alias("pearsonr")
+class PearsonCorrelation(Averaged):
+    """Correlation of all elements of label and pred, which have equal shapes.
+
+    average: "macro", the mean of the updates' correlations, or "micro", the correlation of all
+    elements since `reset` (as in MXNet `reset_local` keeps them, and the global value is 0);
+    ValueError for another word. Waits.
+    """
+
+    name: str = "pearsonr"
+
+    def reset(self) -> None:
+        super().reset()
+        self._elements = 0
+        self._mean = numpy.zeros(2)
+        self._spread = numpy.zeros((2, 2))  # sums of products of deviations from the means
+
+    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
+        check_label_shapes(label, pred, shape=True)
+        both = numpy.stack([as_numpy(label).ravel(), as_numpy(pred).ravel()]).astype("float64")
+        if self.average == "macro":
+            with numpy.errstate(invalid="ignore", divide="ignore"):
+                return float(numpy.corrcoef(both)[0, 1]), 1
+        self._take_in(both)
+        return 0, 1
+
+    def _take_in(self, both: numpy.ndarray) -> None:
+        """Merge means and sums of two sets (T. Chan et al., "Updating formulae", 1979)."""
+        n, m = self._elements, both.shape[1]
+        mean = both.mean(axis=1)
+        gap = mean - self._mean
+        rest = both - mean[:, None]
+        self._spread += rest @ rest.T + numpy.outer(gap, gap) * (n * m / (n + m))
+        self._mean += gap * (m / (n + m))
+        self._elements = n + m
+
+    def get(self) -> tuple[str, float]:
+        if self.average == "macro" or not self.num_inst:
+            return super().get()
+        (xx, xy), (_, yy) = self._spread.tolist()
+        return self.name, xy / sqrt(xx * yy) if xx and yy else float("nan")
+
+
+@register
+class Loss(Measured):
+    """Mean of the elements of the predictions, which are losses; labels are ignored."""
+
+    name: str = "loss"
+
+    def update(self, labels: Any, preds: Any) -> None:
+        for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
+            _, pred = as_arrays(pred, pred)
+            self._add(pred.sum(), pred.size)
