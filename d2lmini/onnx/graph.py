@@ -22,10 +22,10 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topological, transform
 from d2lmini.graph.typed import infer_types
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
+from d2lmini.onnx.formulas import write_formulas
 from d2lmini.onnx.shapes import first
 from d2lmini.onnx.writer import (
     BATCHES,
@@ -34,11 +34,8 @@ from d2lmini.onnx.writer import (
     Writer,
     converter_of,
     package,
-    takes,
     tensor_type,
 )
-from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.infer import shapes_of
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
@@ -59,9 +56,6 @@ Arrays = Mapping[str, np.ndarray]
 
 #: The graph of a net and the arrays that it uses, for a size of the batch.
 At = Callable[[int], tuple[Symbol, Arrays]]
-
-#: Arithmetic beside that of families and functions of one array.
-_ARITHMETIC = ("sum", "mean", "prod", "max", "min", "dot", "batch_dot", "add_n", "clip")
 
 
 def export(at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17) -> Any:
@@ -112,20 +106,6 @@ def typed(
     shapes = shapes_of(entries, {node: spec.shape for node, spec in specs.items()})
     specs |= {n: Spec(shapes[n, 0] or (), "float32") for n in labels if n not in specs}
     return write_formulas(infer_types(entries, specs, training=False)[1], opset)
-
-
-def write_formulas(entries: list[Entry], opset: int) -> list[Entry]:
-    """The graph with the formulas of those calls of composed ops that have no converter."""
-
-    def is_formula(node: Node) -> bool:
-        return isinstance(node.op, Composed) and not takes(opset, node)
-
-    def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
-        return expand(node, inputs) if is_formula(node) else None
-
-    while any(map(is_formula, topological(entries))):  # formulas call composed ops
-        entries = transform(entries, rule)
-    return entries
 
 
 def infer_sizes(
@@ -190,18 +170,6 @@ def _compare(one: tuple, other: tuple, batch: int) -> None:
             )
 
 
-def wide_of(node: Node, dtype: np.dtype) -> np.dtype | None:
-    """The dtype in which an op computes values of `dtype`, if another: what `unary.widely` says of
-    functions of one array, and int64 for the arithmetic of bytes, which ONNX hardly has."""
-    op = node.op
-    assert op is not None
-    if op.integers == "converted" and dtype.char not in "fd":
-        return np.dtype("float32" if dtype.char == "e" else "float64")
-    small = dtype.kind in "iu" and dtype.itemsize == 1
-    counts = op.family is not None or op.integers == "exact" or op.name in _ARITHMETIC
-    return np.dtype("int64") if small and counts else None
-
-
 def fold(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
     """What a node gives for arrays."""
     return [np.asarray(y) for y in run_quietly(lambda: compute(np, node, given))]
@@ -241,19 +209,9 @@ def write_nodes(
             values = fold(node, inputs)
             w.values.update({(node, i): y for i, y in enumerate(values)})
             return values
-        converter = converter_of(node.op)
-        if node.op.integers == "kept" and w.spec(first(node)).dtype.kind != "f":
-            converter = converter_of(registry["_copy"])
-        if converter is None:
-            raise w.problem("this op has no converter to ONNX")
+        converter = converter_of(w, node)
         xs = ["" if e is None else name_of(e) for e in node.inputs]
-        w.wide = None
-        w.wide = wide_of(node, w.x.dtype)
-        if w.wide is not None:
-            xs = [w.cast(x, w.wide) if x else x for x in xs]
         made = converter(w, node, *xs)
-        if w.wide is not None:
-            made = w.cast(made, w.y.dtype, of=w.wide)
         made = made if isinstance(made, list) else [made]
         names.update({(node, i): name for i, name in enumerate(made)})
         return [None] * len(made)
@@ -302,7 +260,9 @@ def model_of(
         for name, (shape, dtype) in inputs.items()
     ]
     outs = [
-        helper.make_tensor_value_info(name, tensor_type(dtype), w.declare(shape))
+        helper.make_tensor_value_info(
+            name, tensor_type(dtype), [None if isinstance(n, Varying) else n for n in shape]
+        )
         for name, (shape, dtype) in zip(shown, map(w.spec, outputs), strict=True)
     ]
     constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]

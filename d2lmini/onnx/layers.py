@@ -131,18 +131,12 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     if kind == "lp":
         return w.add("LpPool", x, p=node.attrs["p_value"], **window)
     padded = node.attrs["count_include_pad"] in (None, True)
-    if kind == "avg" and (not any(after) or (padded and not any(beyond)) or not padded):
-        return w.add("AveragePool", x, count_include_pad=int(padded), **window)
-    y = w.add("AveragePool", x, count_include_pad=1, **window)
-    dtype, size = w.x.dtype, prod(window["kernel_shape"])
-    if kind == "sum":
-        return w.add("Mul", y, w.number(size, dtype))
-    # An average over what lies inside the padding: how many that are, known per window.
-    counts = np.ones(())
-    for o, s, k, i, p in zip(outputs, window["strides"], window["kernel_shape"], inputs, before):
-        begin = np.arange(o) * s - p
-        counts = np.multiply.outer(counts, np.minimum(begin + k, i + p) - begin)
-    return w.add("Mul", y, w.array(size / counts, dtype))
+    if kind == "avg" and padded and any(beyond):
+        raise w.problem("the average of a window beyond the padding has no converter")
+    y = w.add("AveragePool", x, count_include_pad=int(padded or kind == "sum"), **window)
+    return (
+        y if kind == "avg" else w.add("Mul", y, w.number(prod(window["kernel_shape"]), w.x.dtype))
+    )
 
 
 @converts("UpSampling")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Entry, Node
-from d2lmini.onnx.writer import Varying, Writer, converts
+from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops.reduce import reduced_axes
 
 #: "To the end" in a Slice.
@@ -21,10 +21,10 @@ def first(node: Node) -> Entry:
     return entry
 
 
-def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
+def _axis(w: Writer, node: Node, name: str = "axis") -> int:
     """The attribute, counted from the front."""
     axis: int = node.attrs[name]
-    return axis % (len(w.x.shape) + extra)
+    return axis % len(w.x.shape)
 
 
 # -- other shapes ----------------------------------------------------------------------------------
@@ -32,12 +32,6 @@ def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
 
 @converts("reshape", "_np_reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
 def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
-    if isinstance(w.y.shape, Varying) and any(type(n) is int and n > 1 for n in w.x.shape):
-        # A squeeze, in which a batch of 1 disappears, too. A Squeeze without axes does that, but
-        # onnxruntime joins it with a Reshape before it as if the rank were always the declared one.
-        sizes = w.add("Shape", x)
-        large = w.add("Not", w.add("Equal", sizes, w.array(1)))
-        return w.add("Reshape", x, w.add("Compress", sizes, large))
     return w.reshape_to(x, w.y.shape)
 
 
@@ -156,12 +150,9 @@ def _split(w: Writer, node: Node, x: str) -> Any:
     return ys
 
 
-@converts("concat", "_rnn_param_concat", "stack")
+@converts("concat", "_rnn_param_concat")
 def _concat(w: Writer, node: Node, *xs: str) -> str:
-    if w.op_name != "stack":
-        return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
-    axis = _axis(w, node, extra=1)
-    return w.add("Concat", *(w.unsqueeze(x, axis) for x in xs), axis=axis)
+    return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
 
 
 # -- by index --------------------------------------------------------------------------------------

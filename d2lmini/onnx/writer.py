@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.graph.ir import Entry, Node
-from d2lmini.ops.core import Op, registry
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.ops.core import registry
 
 #: The sizes of a batch for which a net of any batch is looked at. The last one is larger than what
 #: a net is likely to say about the batch in numbers.
@@ -70,11 +70,31 @@ def takes(opset: int, node: Node) -> bool:
     return node.op.onnx is not None and (when is None or when(opset, node))
 
 
-def converter_of(op: Op) -> Converter | None:
-    """How the op is said in ONNX; None if nothing says it."""
-    if not isinstance(op.onnx, str):
+def takes_dtype(node: Node) -> bool:
+    """Do ONNX's operators compute numbers of this dtype? Ours have meanings for integers that
+    theirs do not have: a root is cut to an integer, and a quotient by 0 is 0."""
+    op = node.op
+    assert op is not None
+    if not node.sources or spec_of(node.sources[0]).dtype.kind not in "biu":
+        return True
+    name = op.name if op.family is None else op.family.name
+    return op.integers != "converted" and name not in ("div", "hypot", "mod", "power", "smooth_l1")
+
+
+def converter_of(w: Writer, node: Node) -> Converter:
+    """How a call is said in ONNX; MXNetError if nothing says it."""
+    op = node.op
+    assert op is not None
+    has_integers = bool(node.sources) and w.x.dtype.kind in "biu"
+    if has_integers and not takes_dtype(node):
+        raise w.problem(f"has no converter for integers ({w.x.dtype}); cast them to float32")
+    if op.onnx is None:
+        raise w.problem("this op has no converter to ONNX")
+    if callable(op.onnx):
         return op.onnx
     operator, _, words = op.onnx.rstrip(")").partition("(")
+    if has_integers and op.integers == "kept":
+        operator = "Identity"
     pairs = [word.partition("=") for word in words.split(", ") if word]
 
     def convert(w: Writer, node: Node, *xs: str) -> Any:
@@ -138,12 +158,10 @@ class Writer:
     varying  shapes in which some sizes follow the batch
     batch    (name of an input, its axis of the batch)
     here     the node that is being converted
-    wide     the dtype in which its operators compute, if that is not the dtype of its input
     """
 
     here: Node
     batch: tuple[str, int] | None = None
-    wide: np.dtype | None = None
 
     def __init__(self, opset: int):
         self.opset = opset
@@ -198,8 +216,7 @@ class Writer:
     @property
     def x(self) -> Value:
         """Of the first input of the node that is being converted."""
-        shape, dtype = self.spec(self.here.inputs[0])
-        return Value(shape, self.wide or dtype)
+        return self.spec(self.here.inputs[0])
 
     @property
     def y(self) -> Value:
@@ -250,11 +267,6 @@ class Writer:
             return self.array(np.array(sizes, "int64"))
         return self.add("Concat", *(self.unsqueeze(self.size(n), 0) for n in sizes), axis=0)
 
-    def declare(self, shape: Any) -> list[int | None]:
-        """A shape as outputs declare it; if its rank follows the batch, that of a large batch."""
-        shape = shape.sizes[0] if isinstance(shape, Varying) else shape
-        return [None if isinstance(n, Varying) else n for n in shape]
-
     def reshape_to(self, x: str, sizes: Sizes) -> str:
         """x in another shape, of which one size may be -1, which is inferred."""
         vary = [i for i, n in enumerate(sizes) if isinstance(n, Varying)]
@@ -265,11 +277,8 @@ class Writer:
         empty = {"allowzero": 1} if 0 in sizes and self.opset >= 14 else {}
         return self.add("Reshape", x, self.shape(sizes), **empty)
 
-    def cast(self, x: str, dtype: Any, of: Any = None) -> str:
-        """x converted; `of`: its dtype, if it may hold numbers that `dtype` does not."""
-        dtype = np.dtype(dtype)
-        if of is not None and of.kind == "f" and dtype.kind in "iu" and dtype.itemsize == 1:
-            x = self.cast(x, "int64")  # -7.0 as uint8 is undefined in C; -7 as uint8 is not
+    def cast(self, x: str, dtype: Any) -> str:
+        """x converted."""
         return self.add("Cast", x, to=tensor_type(dtype))
 
     def reduce(self, operator: str, x: str, axes: Sequence[int], keepdims: bool = False) -> str:
