@@ -22,7 +22,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topological, transform
+from d2lmini.graph.ir import Entry, Node, compute, interpret, topological
 from d2lmini.graph.typed import infer_types
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
 from d2lmini.onnx.formulas import write_formulas
