@@ -1,16 +1,10 @@
-"""Run a graph op by op: `s.eval(x=..., w=...)`, and the base of hooks, monitors and SymbolBlocks.
-
->>> from d2lmini import nd, sym
->>> product = sym.dot(sym.var("a"), sym.var("b"))
->>> product.eval(a=nd.array([[1, 2]]), b=nd.array([[3], [4]]))
-[
-[[11.]]
-<NDArray 1x1 @cpu(0)>]
+"""Run a graph op by op: the base of hooks, monitors and SymbolBlocks.
 
 Nothing is compiled: on arrays each node is an operation of its own, pushed as if the program had
 called the op, recorded by autograd and visible to `watch`. On Symbols the nodes are copied into
-another graph. `bind` and hybridized nets run a graph as one task.
+another graph. `bind`, `eval` and hybridized nets run a graph as one task.
 
+>>> from d2lmini import nd, sym
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = sym.relu(x * 2, name="y")
@@ -30,13 +24,11 @@ from contextlib import nullcontext
 from typing import Any
 
 from d2lmini import random_state
-from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
-from d2lmini.context import Context, current_context
-from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
+from d2lmini.context import Context
+from d2lmini.graph.ir import Entry, Node, Watch, interpret
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.symbol.infer import complete_shapes
 from d2lmini.symbol.symbol import Symbol, apply_op
 
 
@@ -89,40 +81,3 @@ def call_node(
     with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
         result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)
     return result if isinstance(result, list) else [result]
-
-
-def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
-    """The outputs as a list of NDArrays on `ctx`, given an array for each variable by name. Runs in
-    prediction mode and unrecorded; see `symbol.evaluate`.
-
-    ValueError for a variable without an array; errors of operations (shapes, dtypes, contexts) name
-    the node.
-    """
-    context = ctx or current_context()
-    values = {}
-    for node in variables_of(self._entries):
-        if node.name not in kwargs:
-            raise ValueError(
-                f"eval: variable {node.name!r} has no array; give one for each of "
-                f"{self.list_inputs()}"
-            )
-        array = kwargs[node.name]
-        if not isinstance(array, NDArray):
-            raise TypeError(
-                f"eval: {node.name} must be an NDArray, got {type(array).__name__}; make one with "
-                "nd.array"
-            )
-        values[node] = array.as_in_context(context)
-
-    def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-        try:
-            return [values[node]] if node.op is None else call_node(node, inputs, context)
-        except (MXNetError, ValueError) as problem:
-            raise type(problem)(f"eval: node {node.name!r}: {problem}") from None
-
-    shapes = {node: array.shape for node, array in values.items()}
-    with scope(False, False):
-        return interpret(complete_shapes(self._entries, shapes), call)
-
-
-Symbol.eval = _eval  # type: ignore[attr-defined]
