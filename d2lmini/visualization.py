@@ -26,7 +26,7 @@ from typing import Any
 from d2lmini.graph.ir import Node, topological, variables_of
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import is_known, shapes_of
-from d2lmini.symbol.lists import arguments
+from d2lmini.symbol.lists import variables
 from d2lmini.symbol.picture import Picture
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -72,7 +72,7 @@ def print_summary(
     nodes = topological(symbol._entries)
     data = set(known) or {n for n in nodes if n.op is None and _is_data(n, nodes)}
     parameters = {
-        n for n in arguments(symbol._entries) if n not in data and not n.name.endswith("_label")
+        n for n in variables(symbol._entries)[0] if n not in data and not n.name.endswith("_label")
     }
     rows: list[list[list[str]]] = []
     total = 0

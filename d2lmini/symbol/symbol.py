@@ -127,11 +127,11 @@ class Symbol(Fluent):
     def list_arguments(self) -> list[str]:
         """Names of the variables except auxiliary states, in depth-first order: left inputs
         first."""
-        return [node.name for node in lists.arguments(self._entries)]
+        return [node.name for node in lists.variables(self._entries)[0]]
 
     def list_auxiliary_states(self) -> list[str]:
         """Names of the variables that ops mutate: BatchNorm's moving mean and variance."""
-        return [node.name for node in lists.auxiliary_states(self._entries)]
+        return [node.name for node in lists.variables(self._entries)[1]]
 
     def list_inputs(self) -> list[str]:
         """Names of all variables."""
