@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.writer import Varying, Writer, converts
+from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.elementwise import FAMILIES
 
@@ -40,17 +40,10 @@ def _cast(w: Writer, node: Node, x: str) -> str:
     return w.cast(x, w.y.dtype)
 
 
-@converts("zeros_like", "ones_like")
-def _like(w: Writer, node: Node, x: str) -> str:
-    value = w.number(w.op_name == "ones_like", w.x.dtype)
-    return w.add("Expand", value, w.add("Shape", x))
-
-
 @converts("where")
 def _where(w: Writer, node: Node, condition: str, x: str, y: str) -> str:
-    chosen, other = node.inputs[:2]
     mask = w.cast(condition, bool)
-    missing = len(w.spec(other).shape) - len(w.spec(chosen).shape)
+    missing = len(w.y.shape) - len(w.x.shape)
     if missing:  # a vector chooses among rows
         mask = w.unsqueeze(mask, *range(1, 1 + missing))
     return w.add("Where", mask, x, y)
@@ -77,8 +70,6 @@ def _family(w: Writer, node: Node, x: str, y: str = "") -> str:
 def _beside(w: Writer, value: Any, table: str) -> str:
     """A number beside the first input, in its dtype."""
     dtype = w.x.dtype
-    if isinstance(value, Varying):
-        return w.cast(w.size(value), dtype)
     if dtype.kind in "iu":
         value = getattr(scalar_cache, table)[np][dtype][value]
     return w.number(value, dtype)

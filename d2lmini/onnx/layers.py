@@ -26,9 +26,9 @@ def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "")
 def _matrices(w: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
     """The two operands of batch_dot and its like, transposed if that is asked for."""
     results = []
-    for x, entry, flag in zip((a, b), node.inputs, ("transpose_a", "transpose_b")):
+    for x, entry, flag in zip((a, b), node.sources, ("transpose_a", "transpose_b")):
         if node.attrs[flag]:
-            order = list(range(len(w.spec(entry).shape)))
+            order = list(range(len(spec_of(entry).shape)))
             order[-2:] = order[:-3:-1]
             x = w.transpose(x, *order)
         results.append(x)
@@ -47,7 +47,7 @@ def _batch_dot(w: Writer, node: Node, a: str, b: str) -> str:
 @converts("dot")
 def _dot(w: Writer, node: Node, a: str, b: str) -> str:
     """The last axis of a with the first of b; transposed, the first of a, the last of b."""
-    sizes = [w.spec(entry).shape for entry in node.inputs]
+    sizes = [spec_of(entry).shape for entry in node.sources]
     if len(sizes[0]) == len(sizes[1]) == 1:
         return w.reshape_to(w.add("MatMul", a, b), (1,))
     # Both become matrices, whose product gets its axes back.
@@ -159,11 +159,10 @@ def _gives_no_moments(opset: int, node: Node) -> bool:
 
 @converts("BatchNorm", when=_gives_no_moments)
 def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str, var: str) -> str:
-    a, (data, scale) = node.attrs, node.inputs[:2]
-    spec = w.spec(scale)
+    a, spec = node.attrs, spec_of(node.sources[1])
     if a["fix_gamma"]:
         gamma = w.array(np.ones(spec.shape), spec.dtype)
-    ndim = len(w.spec(data).shape)
+    ndim = len(w.x.shape)
     order = list(range(ndim))
     order.insert(1, order.pop(a["axis"]))
     moved = ndim > 1 and order != sorted(order)

@@ -121,7 +121,7 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return w.add("Identity", x)
     axis, sizes = node.attrs["axis"], w.x.shape
-    steps = w.add("Range", w.array(0), w.size(sizes[axis]), w.array(1))
+    steps = w.add("Range", w.array(0), w.array(sizes[axis]), w.array(1))
     steps = w.unsqueeze(steps, 1 - axis)
     ends = w.unsqueeze(w.cast(lengths[0], "int64"), axis)
     inside = w.add("Less", steps, ends)
@@ -134,7 +134,7 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return slice_axis(w, x, (None,), (None,), (-1,), (0,))
-    ends = w.clip(w.cast(lengths[0], "int64"), 0, w.size(w.x.shape[0]))
+    ends = w.clip(w.cast(lengths[0], "int64"), 0, w.array(w.x.shape[0]))
     return w.add("ReverseSequence", x, ends, time_axis=0, batch_axis=1)
 
 
@@ -147,5 +147,5 @@ def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if axis == 0:
         ndim = len(w.x.shape)
         x = w.transpose(x, 1, 0, *range(2, ndim))
-    ends = w.clip(w.cast(lengths[0], "int64"), 1, w.size(w.x.shape[axis]))
+    ends = w.clip(w.cast(lengths[0], "int64"), 1, w.array(w.x.shape[axis]))
     return w.add("GatherND", x, w.unsqueeze(w.add("Sub", ends, w.array(1)), 1), batch_dims=1)

@@ -6,19 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.graph.ir import Entry, Node
+from d2lmini.graph.ir import Node, spec_of
 from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops.reduce import reduced_axes
 
 #: "To the end" in a Slice.
 _FAR = np.iinfo(np.int64).max
-
-
-def first(node: Node) -> Entry:
-    """Where the first input comes from."""
-    entry = node.inputs[0]
-    assert entry is not None
-    return entry
 
 
 def _axis(w: Writer, node: Node, name: str = "axis") -> int:
@@ -50,23 +43,7 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
 def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
     before, after = w.x.shape, w.y.shape
     before = (1,) * (len(after) - len(before)) + before
-    return w.add("Expand", x, w.shape([1 if n == m else n for n, m in zip(after, before)]))
-
-
-@converts("_zeros", "_ones", "_full")
-def _filled(w: Writer, node: Node) -> str:
-    value = node.attrs.get("value", w.op_name == "_ones")
-    return w.add("Expand", w.number(value, w.y.dtype), w.shape(w.y.shape))
-
-
-@converts("_contrib_arange_like")
-def _arange_like(w: Writer, node: Node, x: str) -> str:
-    a, size, dtype = node.attrs, w.y.shape[0], w.y.dtype
-    if a["repeat"] != 1 or len(w.y.shape) != 1:
-        raise w.problem("of any batch has a converter only for one axis, without repeat")
-    y = w.cast(w.add("Range", w.array(0), w.size(size), w.array(1)), dtype)
-    y = w.add("Mul", y, w.number(a["step"], dtype))
-    return w.add("Add", y, w.number(a["start"], dtype))
+    return w.add("Expand", x, w.array([1 if n == m else n for n, m in zip(after, before)]))
 
 
 @converts("tile")
@@ -98,11 +75,6 @@ def _pad(w: Writer, node: Node, x: str) -> str:
     return w.add("Pad", x, w.array(width[::2] + width[1::2]), value, mode=node.attrs["mode"])
 
 
-@converts("size_array")
-def _size(w: Writer, node: Node, x: str) -> str:
-    return w.reshape_to(w.add("Size", x), (1,))
-
-
 # -- parts -----------------------------------------------------------------------------------------
 
 
@@ -111,7 +83,7 @@ def slice_axis(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) ->
     steps = [s or 1 for s in step]
     begins = [(0 if s > 0 else _FAR) if b is None else b for b, s in zip(begin, steps)]
     ends = [(_FAR if s > 0 else -_FAR) if e is None else e for e, s in zip(end, steps)]
-    return w.add("Slice", x, *(w.shape(list(v)) for v in (begins, ends, axes, steps)))
+    return w.add("Slice", x, *(w.array(list(v)) for v in (begins, ends, axes, steps)))
 
 
 @converts("slice", "slice_axis", "reverse")
@@ -130,7 +102,7 @@ def _slice(w: Writer, node: Node, x: str) -> str:
 @converts("slice_like")
 def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
     n = len(w.y.shape)
-    begins, ends = w.array([0] * n), w.shape(w.y.shape)
+    begins, ends = w.array([0] * n), w.array(w.y.shape)
     return w.add("Slice", x, begins, ends, w.array(list(range(n))))
 
 
@@ -167,8 +139,8 @@ def _places(w: Writer, indices: str, size: Any, mode: str) -> str:
     """Indices as numbers below `size`."""
     places = w.cast(indices, "int64")
     if mode == "wrap":
-        return w.add("Mod", places, w.size(size))
-    return w.clip(places, 0, w.size(size, -1))
+        return w.add("Mod", places, w.array(size))
+    return w.clip(places, 0, w.array(size - 1))
 
 
 @converts("take")
@@ -194,7 +166,7 @@ def _pick(w: Writer, node: Node, data: str, index: str) -> str:
 
 @converts("gather_nd")
 def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
-    n = len(w.spec(node.inputs[1]).shape)
+    n = len(spec_of(node.sources[1]).shape)
     return w.add("GatherND", data, w.transpose(w.cast(indices, "int64"), *range(1, n), 0))
 
 
@@ -259,7 +231,7 @@ def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> Any
         x, axis = w.reshape_to(x, (-1,)), 0
     else:
         axis = _axis(w, node)
-        count = w.size(w.x.shape[axis])
+        count = w.array(w.x.shape[axis])
     if k > 0:
         count = w.add("Min", count, w.array(k))
     largest = int(not ascending)

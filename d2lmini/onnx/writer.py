@@ -16,20 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.ops.core import registry
+from d2lmini.ops.core import Spec, registry
 
-#: The sizes of a batch for which a net of any batch is looked at. The last one is larger than what
-#: a net is likely to say about the batch in numbers.
-BATCHES = (2, 3, 1, 5, 1009)
-
-#: A shape of which some sizes may follow the batch: these are `Varying`, or None in an input's.
+#: A shape; a size of None in an input's may be any.
 Sizes = tuple[Any, ...]
 
 Converter = Callable[..., Any]
@@ -49,18 +44,6 @@ def converts(
         return converter
 
     return register
-
-
-class Value(NamedTuple):
-    """What is known of a value of the graph."""
-
-    shape: Sizes
-    dtype: np.dtype
-
-    @property
-    def size(self) -> Any:
-        """How many elements it has."""
-        return prod(self.shape)
 
 
 def takes(opset: int, node: Node) -> bool:
@@ -114,40 +97,6 @@ def package() -> Any:
         ) from None
 
 
-class Varying:
-    """A size, or a shape or an attribute, that follows the batch: what it is for each of `BATCHES`.
-    Equal ones are equal. A size is written by `Writer.shape` and `Writer.size`; whatever else
-    computes with it is refused, by an error that names the node."""
-
-    def __init__(self, writer: Writer, sizes: tuple[Any, ...]):
-        self.writer, self.sizes = writer, sizes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Varying) and self.sizes == other.sizes
-
-    def __hash__(self) -> int:
-        return hash(self.sizes)
-
-    def line(self) -> tuple[int, int] | None:
-        """(a, b) of a size that is a * batch + b; None of another."""
-        if not all(isinstance(n, (int, float)) and n % 1 == 0 for n in self.sizes):
-            return None
-        a = self.sizes[1] - self.sizes[0]
-        b = self.sizes[0] - a * BATCHES[0]
-        return (int(a), int(b)) if self.sizes == tuple(a * n + b for n in BATCHES) else None
-
-    def _refuse(self, *_: Any) -> Any:
-        raise self.writer.problem(
-            "needs to know a size or a shape that depends on the batch; export it without "
-            "dynamic_batch"
-        )
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = _refuse
-    __rfloordiv__ = __mod__ = __rmod__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = _refuse
-    __index__ = __int__ = __float__ = __bool__ = __truediv__ = __rtruediv__ = _refuse
-    __len__ = __iter__ = __getitem__ = _refuse
-
-
 class Writer:
     """The graph in the making.
 
@@ -155,50 +104,40 @@ class Writer:
     nodes    (operator, inputs, outputs, attributes, name of our node) each
     arrays   initializers by name
     values   what is known before the net runs
-    varying  shapes in which some sizes follow the batch
-    batch    (name of an input, its axis of the batch)
+    outputs  (name, spec) of the outputs
     here     the node that is being converted
     """
 
     here: Node
-    batch: tuple[str, int] | None = None
 
-    def __init__(self, opset: int):
+    def __init__(self, opset: int, name: str = ""):
         self.opset = opset
         self.nodes: list[tuple[str, list[str], list[str], dict[str, Any], str]] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.values: dict[Entry, np.ndarray] = {}
-        self.varying: dict[Entry, Sizes] = {}
-        self._constants: dict[tuple, str] = {}
-        self._sizes: dict[Any, str] = {}
+        self.outputs: list[tuple[str, Spec]] = []
+        self.here = Node(None, name)
         self._count = 0
+
+    def _name(self, what: str) -> str:
+        self._count += 1
+        return f"{self.here.name}_{what}{self._count}"
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:
         """Write an operator; the name of its output, or a list of several. An input '' is left
         out; attributes that are None too."""
-        names = []
-        for _ in range(outputs):
-            self._count += 1
-            names.append(f"{self.here.name}_{operator.lower()}{self._count}")
+        names = [self._name(operator.lower()) for _ in range(outputs)]
         given = {k: v for k, v in attrs.items() if v is not None}
-        for value in given.values():
-            if isinstance(value, Varying):
-                value._refuse()
         self.nodes.append((operator, list(inputs), names, given, self.here.name))
         return names[0] if outputs == 1 else names
 
     # -- constants -----------------------------------------------------------------------------
 
     def array(self, values: Any, dtype: Any = "int64", name: str | None = None) -> str:
-        """The name of a constant; equal ones share it."""
-        value = np.ascontiguousarray(values, dtype).reshape(np.shape(values))
-        if name is not None:
-            self.arrays[name] = value
-            return name
-        key = (value.tobytes(), value.shape, value.dtype.str)
-        if key not in self._constants:
-            self._constants[key] = self.array(value, dtype, f"constant{len(self._constants)}")
-        return self._constants[key]
+        """The name of a new constant."""
+        name = name or self._name("constant")
+        self.arrays[name] = np.ascontiguousarray(values, dtype).reshape(np.shape(values))
+        return name
 
     def number(self, value: float, dtype: Any) -> str:
         """A scalar constant of a dtype."""
@@ -209,29 +148,19 @@ class Writer:
 
     @property
     def op_name(self) -> str:
-        """The op of the node that is being converted; of an array, whose size follows the batch,
-        its initializer."""
-        return self.here.op.name if self.here.op else "an array"
+        """The op of the node that is being converted."""
+        assert self.here.op is not None
+        return self.here.op.name
 
     @property
-    def x(self) -> Value:
+    def x(self) -> Spec:
         """Of the first input of the node that is being converted."""
-        return self.spec(self.here.inputs[0])
+        return spec_of(self.here.sources[0])
 
     @property
-    def y(self) -> Value:
+    def y(self) -> Spec:
         """Of the first output of the node that is being converted."""
-        return self.spec((self.here, 0))
-
-    def spec(self, entry: Entry | None) -> Value:
-        """Shape and dtype of a value; sizes that follow the batch are `Varying`."""
-        assert entry is not None and entry[0].specs is not None
-        shape, dtype = entry[0].specs[entry[1]]
-        return Value(self.varying.get(entry, shape), dtype)
-
-    def varies(self, node: Node) -> bool:
-        """True if the shape of an output follows the batch."""
-        return any((node, i) in self.varying for i in range(len(node.specs or ())))
+        return spec_of((self.here, 0))
 
     def require_known(self, entry: Entry | None, what: str) -> np.ndarray:
         """The array that a value is before the net runs; MXNetError if it depends on an input."""
@@ -247,35 +176,11 @@ class Writer:
 
     # -- operators that come up everywhere -------------------------------------------------------
 
-    def size(self, size: Any, plus: int = 0) -> str:
-        """A number of the graph: a size, plus a number."""
-        if not isinstance(size, Varying):
-            return self.array(size + plus)
-        a, b = size.line() or size._refuse()
-        key = a, b + plus
-        if key not in self._sizes:
-            assert self.batch is not None
-            name, axis = self.batch
-            n = self.add("Gather", self.add("Shape", name), self.array(axis))
-            n = n if key[0] == 1 else self.add("Mul", n, self.array(key[0]))
-            self._sizes[key] = n if key[1] == 0 else self.add("Add", n, self.array(key[1]))
-        return self._sizes[key]
-
-    def shape(self, sizes: Sequence[Any]) -> str:
-        """A shape, as an array of the graph."""
-        if not any(isinstance(n, Varying) for n in sizes):
-            return self.array(np.array(sizes, "int64"))
-        return self.add("Concat", *(self.unsqueeze(self.size(n), 0) for n in sizes), axis=0)
-
-    def reshape_to(self, x: str, sizes: Sizes) -> str:
+    def reshape_to(self, x: str, sizes: Sequence[int]) -> str:
         """x in another shape, of which one size may be -1, which is inferred."""
-        vary = [i for i, n in enumerate(sizes) if isinstance(n, Varying)]
-        if vary and -1 not in sizes:  # one that is no multiple of the batch, or the first
-            at = next((i for i in vary if sizes[i].line() is None), vary[0])
-            sizes = (*sizes[:at], -1, *sizes[at + 1 :])
         # To Reshape a 0 means "as it was": an empty array is told so.
         empty = {"allowzero": 1} if 0 in sizes and self.opset >= 14 else {}
-        return self.add("Reshape", x, self.shape(sizes), **empty)
+        return self.add("Reshape", x, self.array(list(sizes)), **empty)
 
     def cast(self, x: str, dtype: Any) -> str:
         """x converted."""

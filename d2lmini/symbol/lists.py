@@ -51,11 +51,12 @@ def variables(entries: Sequence[Entry]) -> tuple[list[Node], list[Node]]:
     nodes = topological(entries)
     changed: set[Node] = set()
     for node in nodes:
-        if node.op is not None and node.op.auxiliary is None:
+        names = None if node.op is None else node.op.auxiliary
+        if names is None:
             changed.update(entry[0] for entry in node.mutated)
-        elif node.op is not None:
-            given = dict(zip(node.op.input_names, node.inputs))
-            changed.update(e[0] for name in node.op.auxiliary if (e := given.get(name)))
+        else:
+            given = zip(node.op.input_names, node.inputs)  # type: ignore[union-attr]
+            changed.update(entry[0] for name, entry in given if entry and name in names)
     found = [node for node in nodes if node.op is None]
     return [node for node in found if node not in changed], [n for n in found if n in changed]
 

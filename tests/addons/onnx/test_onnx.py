@@ -307,7 +307,6 @@ MOVED = {
     "group norm": lambda F, x: F.GroupNorm(
         F.expand_dims(F.transpose(x), 0), F.ones((2,)), F.zeros((2,)), num_groups=2
     ),
-    "the numbers of the batch": lambda F, x: F.contrib.arange_like(x, axis=0),
     "the numbers of the features": lambda F, x: F.contrib.arange_like(x, axis=1),
     "ones, and a sum": lambda F, x: F.sum(F.ones_like(x) * x, axis=0),
     "shape": Plain(lambda x: x.reshape((x.shape[0], 2, -1)).sum() / x.shape[0]),
@@ -333,6 +332,8 @@ def test_nothing_is_assumed_of_the_batch(name: str, example: int, tmp_path: Any)
 ASSUMED = {
     "an array of the batch": (Plain(lambda x: x + nd.arange(x.shape[0]).reshape((-1, 1))),
                               "the array would be different for a batch of 3"),
+    "the numbers of the batch": (lambda F, x: F.contrib.arange_like(x, axis=0),
+                                 "the array would be different for a batch of 3"),
     "a branch": (Plain(lambda x: x.exp() if x.shape[0] > 9 else -x), "for a batch of 1009"),
     "even batches": (lambda F, x: F.reshape(x, shape=(2, -1, 6)), "does not take .* as 3"),
     "a loop": (Plain(lambda x: sum(x[i] for i in range(x.shape[0]))), "for a batch of 3"),
@@ -448,13 +449,12 @@ def test_what_depends_on_the_batch_is_named():
     y = sym.reshape(sym.var("x"), shape=(6, 2), name="fixed")
     with pytest.raises(MXNetError, match=r"does not take a batch of any size.*'fixed'"):
         export(lambda batch: (y, {}), {"x": ((None, 4), "float32")})
-    x = sym.var("x")
-    for y in (
-        sym.Pooling(sym.swapaxes(x, dim1=0, dim2=2), kernel=(1,), name="y"),
-        sym.squeeze(x, name="y"),  # it drops the axis of a batch of 1
-    ):
-        with pytest.raises(MXNetError, match=r"'y': .*needs to know a size.*batch; export it"):
-            export(lambda batch, y=y: (y, {}), {"x": ((None, 4, 3), "float32")})
+    y = sym.squeeze(sym.var("x"), name="y")  # it drops the axis of a batch of 1
+    with pytest.raises(MXNetError, match=r"'y': the array would be .* batch of 3; export it"):
+        export(lambda batch: (y, {}), {"x": ((None, 4, 3), "float32")})
+    y = sym.Pooling(sym.swapaxes(sym.var("x"), dim1=0, dim2=2), kernel=(1,), name="y")
+    model = export(lambda batch: (y, {}), {"x": ((None, 4, 3), "float32")})
+    assert run(model, {"x": np.zeros((7, 4, 3), "float32")})[0].shape == (3, 4, 7)
 
 
 def test_calls_that_do_not_fit():
