@@ -106,11 +106,11 @@ class _Sizes(Writer):
         """Compute what the graphs have as these arrays, under a name."""
         dtype, shapes = arrays[0].dtype, _line([array.shape for array in arrays])
         line = _line(arrays) if dtype.kind in "iuf" else None
-        filled_with = {number for array in arrays for number in {*array.flat}}
+        numbers = np.unique(np.concatenate([np.ravel(array) for array in arrays]))
         if line is not None:
             self.cast(self._on_line(*line), dtype)
-        elif len(filled_with) == 1 and shapes is not None:
-            self.add("Expand", self.array(filled_with.pop(), dtype), self._on_line(*shapes))
+        elif len(numbers) == 1 and shapes is not None:
+            self.add("Expand", self.array(numbers[0], dtype), self._on_line(*shapes))
         else:
             pairs = zip(BATCHES, arrays)
             batch = next(n for n, array in pairs if not np.array_equal(array, arrays[0]))

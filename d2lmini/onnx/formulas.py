@@ -36,6 +36,21 @@ def _smooth_l1(x: Any, *, scalar: float) -> Any:
     return registry["where"](is_near, x * x * (square / 2), size - end_of_parabola / 2)
 
 
+def _rnn_layer(
+    data: Any, i2h: Any, h2h: Any, i2h_bias: Any, h2h_bias: Any, state: Any, cell: Any = None, *,
+    mode: str,
+) -> Any:  # fmt: skip
+    """A cell over one step or all of them is a layer, whose parameters are one vector."""
+    one_step = data.ndim == 2
+    parts = [part.reshape((-1,)) for part in (i2h, h2h, i2h_bias, h2h_bias)]
+    states = [x.expand_dims(0) for x in (state, cell) if x is not None]
+    y, _, *cells = registry["RNN"](
+        data.expand_dims(0) if one_step else data, registry["concat"](*parts, dim=0), *states,
+        state_size=state.shape[-1], num_layers=1, mode=mode, state_outputs=True,
+    )  # fmt: skip
+    return [y.squeeze(axis=0) if one_step else y, *(c.squeeze(axis=0) for c in cells)]
+
+
 #: Functions of arrays, and of an array and a number on either side.
 _OF_FAMILIES: dict[str, Callable[[Any, Any], Any]] = {
     "hypot": lambda lhs, rhs: (lhs * lhs + rhs * rhs).sqrt(),
@@ -71,6 +86,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "rint": lambda x: (x - 0.5).ceil(),
     "logical_not": lambda x: x == 0,
     "smooth_l1": _smooth_l1,
+    "_rnn_layer": _rnn_layer,
     "add_n": lambda *xs: reduce(operator.add, xs),
     "stack": lambda *xs, axis: registry["concat"](*[x.expand_dims(axis) for x in xs], dim=axis),
     "_identity_with_attr_like_rhs": lambda lhs, rhs: lhs,

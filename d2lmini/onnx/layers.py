@@ -157,21 +157,18 @@ def _gives_no_moments(opset: int, node: Node) -> bool:
     return not node.attrs["output_mean_var"]
 
 
-@converts("BatchNorm", when=_gives_no_moments)
-def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str, var: str) -> str:
-    a, spec = node.attrs, spec_of(node.sources[1])
-    if a["fix_gamma"]:
-        gamma = w.array(np.ones(spec.shape), spec.dtype)
-    ndim = len(w.x.shape)
-    order = list(range(ndim))
-    order.insert(1, order.pop(a["axis"]))
-    moved = ndim > 1 and order != sorted(order)
-    x = w.transpose(x, *order) if moved else x
-    cast = w.opset < 15 and spec.dtype != w.x.dtype  # which then had to be equal
-    x = w.cast(x, spec.dtype) if cast else x
-    y = w.add("BatchNormalization", x, gamma, beta, mean, var, epsilon=a["eps"])
-    y = w.cast(y, w.x.dtype) if cast else y
-    return w.transpose(y, *np.argsort(order).tolist()) if moved else y
+def _over_axis_1(opset: int, node: Node) -> bool:
+    data, gamma = map(spec_of, node.sources[:2])
+    of_axis_1 = len(data.shape) > 1 and node.attrs["axis"] % len(data.shape) == 1
+    # Before version 15 all dtypes had to be equal.
+    return of_axis_1 and _gives_no_moments(opset, node) and (opset > 14 or data[1] == gamma[1])
+
+
+@converts("BatchNorm", when=_over_axis_1)
+def _batch_norm(w: Writer, node: Node, x: str, gamma: str, *rest: str) -> str:
+    if node.attrs["fix_gamma"]:
+        gamma = w.array(np.ones(w.y.shape[1]), spec_of(node.sources[1]).dtype)
+    return w.add("BatchNormalization", x, gamma, *rest, epsilon=node.attrs["eps"])
 
 
 def _over_last_axis(opset: int, node: Node) -> bool:
@@ -201,24 +198,19 @@ def _activation(w: Writer, node: Node, x: str) -> str:
     return w.add("Softplus" if kind == "softrelu" else kind.capitalize(), x)
 
 
-@converts("LeakyReLU", when=lambda opset, node: node.attrs["act_type"] != "gelu")
+@converts("LeakyReLU", when=lambda opset, node: node.attrs["act_type"] in ("elu", "leaky", "prelu"))
 def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
-    a, kind, ndim = node.attrs, node.attrs["act_type"], len(w.x.shape)
-    if kind == "prelu":  # gamma broadcasts along the channels
-        return w.add("PRelu", x, w.reshape_to(gamma, (-1,) + (1,) * (ndim - 2)))
-    if kind in ("elu", "selu"):
-        return w.add(kind.capitalize(), x, alpha=a["slope"] if kind == "elu" else None)
-    if kind == "rrelu":
-        return w.add("LeakyRelu", x, alpha=(a["lower_bound"] + a["upper_bound"]) / 2)
-    return w.add("LeakyRelu", x, alpha=a["slope"])
+    if gamma:  # it broadcasts along the channels
+        return w.add("PRelu", x, w.reshape_to(gamma, (-1,) + (1,) * (len(w.x.shape) - 2)))
+    operator = "Elu" if node.attrs["act_type"] == "elu" else "LeakyRelu"
+    return w.add(operator, x, alpha=node.attrs["slope"])
 
 
-@converts("softmax", "log_softmax", when=lambda opset, node: not node.attrs["use_length"])
+def _plain(opset: int, node: Node) -> bool:
+    return not (node.attrs["use_length"] or node.attrs["temperature"] or node.attrs["dtype"])
+
+
+@converts("softmax", "log_softmax", when=_plain)
 def _softmax(w: Writer, node: Node, x: str) -> str:
-    a, spec = node.attrs, w.x
-    out = w.y.dtype
-    x = x if out == spec.dtype else w.cast(x, out)
-    if a["temperature"]:
-        x = w.add("Div", x, w.number(a["temperature"], out))
-    operator = "LogSoftmax" if w.op_name == "log_softmax" else "Softmax"
-    return w.add(operator, x, axis=a["axis"])
+    operator = "Softmax" if w.op_name == "softmax" else "LogSoftmax"
+    return w.add(operator, x, axis=node.attrs["axis"])

@@ -96,26 +96,6 @@ def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dir
     return slice_axis(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
 
 
-@converts("_rnn_layer")
-def _rnn_layer(
-    w: Writer, node: Node, x: str, _w: str, _r: str, _b: str, _c: str, state: str, cell: str = ""
-) -> Any:
-    """A cell over one step or all of them, whose parameters are apart."""
-    mode, H = node.attrs["mode"], w.y.shape[-1]
-    parts = [w.require_known(entry, "a parameter") for entry in node.inputs[1:5]]
-    vector = np.concatenate([part.ravel() for part in parts])
-    [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
-    one_step = len(w.x.shape) == 2
-    states = []
-    for entry, name in zip(node.inputs[5:], (state, cell)):
-        zeros = entry in w.values and not w.values[entry].any()
-        states.append("" if zeros or not name else w.unsqueeze(name, 0))
-    x = w.unsqueeze(x, 0) if one_step else x
-    y, *ends = _add(w, mode, x, (W, R, B), "", states, H)
-    y = w.squeeze(y, 0, 1) if one_step else w.squeeze(y, 1)
-    return [y, w.squeeze(ends[1], 0)] if mode == "lstm" else y
-
-
 @converts("SequenceMask")
 def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:

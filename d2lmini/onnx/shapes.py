@@ -204,10 +204,8 @@ def _reduction(w: Writer, node: Node, x: str) -> str:
 
 @converts("norm")
 def _norm(w: Writer, node: Node, x: str) -> str:
-    whole = np.dtype(w.x.dtype).kind in "iub"  # ONNX has no norms of all of these
-    x = w.cast(x, "float64") if whole else x
-    y = _reduce(w, node, {1: "ReduceL1", 2: "ReduceL2"}[node.attrs["ord"]], x)
-    return w.cast(y, w.y.dtype) if whole or w.y.dtype != w.x.dtype else y
+    y = _reduce(w, node, "ReduceL1" if node.attrs["ord"] == 1 else "ReduceL2", x)
+    return w.cast(y, w.y.dtype) if w.y.dtype != w.x.dtype else y
 
 
 @converts("argmax", "argmin")

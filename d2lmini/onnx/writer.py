@@ -53,6 +53,10 @@ def takes(opset: int, node: Node) -> bool:
     return node.op.onnx is not None and (when is None or when(opset, node))
 
 
+#: Functions that cut their results, besides those of one array.
+_OF_FLOATS = ("div", "hypot", "mod", "norm", "power", "smooth_l1")
+
+
 def takes_dtype(node: Node) -> bool:
     """Do ONNX's operators compute numbers of this dtype? Ours have meanings for integers that
     theirs do not have: a root is cut to an integer, and a quotient by 0 is 0."""
@@ -61,7 +65,7 @@ def takes_dtype(node: Node) -> bool:
     if not node.sources or spec_of(node.sources[0]).dtype.kind not in "biu":
         return True
     name = op.name if op.family is None else op.family.name
-    return op.integers != "converted" and name not in ("div", "hypot", "mod", "power", "smooth_l1")
+    return op.integers != "converted" and name not in _OF_FLOATS
 
 
 def converter_of(w: Writer, node: Node) -> Converter:
