@@ -51,19 +51,27 @@ def _rnn(
     mode, H, L = a["mode"], a["state_size"], a["num_layers"]
     if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
         raise w.problem("projections and clipped states have no converter")
-    vector = w.require_known(node.inputs[1], "the parameters")
+    vector = w.values.get(node.sources[1])
+    if vector is None:
+        raise w.problem("the parameters must be known, not computed of an input")
     dirs = 2 if a["bidirectional"] else 1
-    sizes = w.x.shape
-    C = sizes[2]
+    T, N, C = w.x.shape
     lengths = w.cast(lengths, "int32") if lengths else ""
     last_h, last_c = [], []
-    for k, (W, R, B) in enumerate(layers_of(vector, C, H, L, dirs, mode)):
+    for k, weights in enumerate(layers_of(vector, C, H, L, dirs, mode)):
         states = [
-            _layer_of(w, node, i, name, k, L, dirs) for i, name in ((2, state), (3, cell)) if name
+            _states_of_layer(w, node, i, name, k, dirs)
+            for i, name in ((2, state), (3, cell))
+            if name
         ]
-        y, *ends = _add(w, mode, x, (W, R, B), lengths, states, H, dirs)
+        y, *ends = w.add(
+            _OPERATOR[mode], x, *[w.array(v, w.x.dtype) for v in weights], lengths, *states,
+            hidden_size=H, activations=["Relu"] * dirs if mode == "rnn_relu" else None,
+            direction="bidirectional" if dirs == 2 else None,
+            linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
+        )  # fmt: skip
         # (T, dirs, N, H) -> (T, N, dirs H)
-        x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
+        x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (T, N, dirs * H))
         last_h.append(ends[0])
         last_c += ends[1:]
     if not a["state_outputs"]:
@@ -72,26 +80,12 @@ def _rnn(
     return [x, *(w.add("Concat", *last_states, axis=0) for last_states in lasts)]
 
 
-def _add(
-    w: Writer, mode: str, x: str, weights: tuple, lengths: str, states: list[str], H: int,
-    dirs: int = 1,
-) -> Any:  # fmt: skip
-    """Write the operator of a layer; its outputs."""
-    return w.add(
-        _OPERATOR[mode], x, *[w.array(v, w.x.dtype) for v in weights], lengths, *states,
-        hidden_size=H, activations=["Relu"] * dirs if mode == "rnn_relu" else None,
-        direction="bidirectional" if dirs == 2 else None,
-        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
-    )  # fmt: skip
-
-
-def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dirs: int) -> str:
+def _states_of_layer(w: Writer, node: Node, i: int, name: str, k: int, dirs: int) -> str:
     """The states of layer k; '' for zeros, which ONNX begins with anyway."""
-    entry = node.inputs[i]
-    values = w.values.get(entry) if entry is not None else None
+    values = w.values.get(node.sources[i])
     if values is not None and not values.any():
         return ""
-    if layers == 1:
+    if node.attrs["num_layers"] == 1:
         return name
     return slice_axis(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
 

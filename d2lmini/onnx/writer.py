@@ -166,14 +166,6 @@ class Writer:
         """Of the first output of the node that is being converted."""
         return spec_of((self.here, 0))
 
-    def require_known(self, entry: Entry | None, what: str) -> np.ndarray:
-        """The array that a value is before the net runs; MXNetError if it depends on an input."""
-        if entry not in self.values:
-            raise self.problem(
-                f"{what} must be known when it is exported, not computed of an input"
-            )
-        return self.values[entry]
-
     def problem(self, text: str) -> MXNetError:
         """An error that names the node that is being converted."""
         return MXNetError(f"export to ONNX: node {self.here.name!r}: {self.op_name}: {text}")
