@@ -29,6 +29,7 @@ from d2lmini.context import Context
 from d2lmini.graph.ir import Entry, Node, Watch, interpret
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops.core import without_casts
 from d2lmini.symbol.symbol import Symbol, apply_op
 
 
@@ -56,16 +57,15 @@ def evaluate(
             return [values[node]]
         if symbolic:
             labels = dict(node.labels)
-            y = apply_op(
-                node.op, tuple(inputs), node.own_attrs, node.name, labels, True, node.given, False
-            )
+            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, node.given)
             return list(y) if len(y._entries) > 1 else [y]
         if places:
             inputs = [None if x is None else x.as_in_context(places[node]) for x in inputs]
             return call_node(node, inputs, None if inputs else places[node])
         return call_node(node, inputs, None if inputs else ctx, keys)
 
-    return interpret(entries, call, watch)
+    with without_casts() if symbolic else nullcontext():
+        return interpret(entries, call, watch)
 
 
 def call_node(

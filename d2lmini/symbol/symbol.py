@@ -78,7 +78,7 @@ class Symbol(Fluent):
         name = NameManager.current.get(None, operator_hint(op.name))
         if op.broadcasts and not all(map(_is_typed, inputs)):
             op = op.family.equal
-        result = apply_op(op, inputs, attrs, name, named=True)
+        result = apply_op(op, inputs, attrs, name)
         if out is None or modes.tracing is None:
             return result
         return modes.tracing.overwritten(out, result)
@@ -309,17 +309,14 @@ def apply_op(
     op: Op,
     inputs: tuple,
     attrs: dict[str, Any],
-    name: str | None = None,
+    name: str,
     labels: dict[str, str] | None = None,
-    named: bool = False,
     given: Mapping[str, str] | None = None,
-    casting: bool = True,
 ) -> Any:
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
-    typed graph shapes and dtypes are checked here. `named`: the name already has its prefix.
-    given: the attributes that the user gave, as text. casting=False: mixed precision inserts no
-    casts."""
-    if casting and modes.casting is not None:
+    typed graph shapes and dtypes are checked here. given: the attributes that the user gave, as
+    text. TypeError for an array, except while a plain `forward` is traced."""
+    if modes.casting is not None:
         inputs = modes.casting(op, inputs, attrs)
     if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
@@ -333,8 +330,13 @@ def apply_op(
                 kind = type(x)
             # A variadic op takes each member of a group as an input.
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
+        elif tracer.capture is not None and isinstance(x, Value):
+            entries.append(tracer.capture(x))
         else:
-            entries.append(capture_array(op, x))
+            raise TypeError(
+                f"{op.name}: expected Symbols, got {type(x).__name__}; make a variable with "
+                "sym.var('name') and give the array when the graph runs"
+            )
     if modes.tracing is not None:
         modes.tracing.note_view(op, entries)
     specs = _specs(op, entries, attrs)
@@ -342,28 +344,9 @@ def apply_op(
         attrs = {**attrs, "rng": modes.tracing.note_draw(op, attrs)}
     if specs is not None and "training" in op.injects:
         attrs = {"training": modes.training, **attrs}
-    node = Node(
-        op,
-        name if named and name else NameManager.current.get(name, op.name.lower()),
-        tuple(entries),
-        attrs,
-        specs,
-        labels_of(AttrScope.current.get(labels)),
-        callsite.find(),
-        given or {},
-    )
+    labels = labels_of(AttrScope.current.get(labels))
+    node = Node(op, name, tuple(entries), attrs, specs, labels, callsite.find(), given or {})
     return kind(tuple((node, i) for i in range(node.n_outputs)))
-
-
-def capture_array(op: Op, x: Any) -> Entry:
-    """An array among Symbols: allowed while a plain `forward` is traced, see
-    `graph.symbolic_trace`."""
-    if tracer.capture is not None and isinstance(x, Value):
-        return tracer.capture(x)
-    raise TypeError(
-        f"{op.name}: expected Symbols, got {type(x).__name__}; make a variable with "
-        "sym.var('name') and give the array when the graph runs"
-    )
 
 
 class _Tracer(threading.local):
