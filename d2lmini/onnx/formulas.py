@@ -36,6 +36,12 @@ def _smooth_l1(x: Any, *, scalar: float) -> Any:
     return registry["where"](is_near, x * x * (square / 2), size - end_of_parabola / 2)
 
 
+def _swapaxes(data: Any, *, dim1: int, dim2: int) -> Any:
+    order = [*range(data.ndim)]
+    order[dim1], order[dim2] = order[dim2], order[dim1]
+    return data.transpose(axes=tuple(order))
+
+
 def _rnn_layer(
     data: Any, i2h: Any, h2h: Any, i2h_bias: Any, h2h_bias: Any, state: Any, cell: Any = None, *,
     mode: str,
@@ -87,6 +93,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "logical_not": lambda x: x == 0,
     "smooth_l1": _smooth_l1,
     "_rnn_layer": _rnn_layer,
+    "Embedding": lambda data, weight, **_attrs: registry["take"](weight, data),
+    "swapaxes": _swapaxes,
     "add_n": lambda *xs: reduce(operator.add, xs),
     "stack": lambda *xs, axis: registry["concat"](*[x.expand_dims(axis) for x in xs], dim=axis),
     "_identity_with_attr_like_rhs": lambda lhs, rhs: lhs,

@@ -28,14 +28,10 @@ def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
     return w.reshape_to(x, w.y.shape)
 
 
-@converts("transpose", "swapaxes")
+@converts("transpose")
 def _transpose(w: Writer, node: Node, x: str) -> str:
     order = list(range(len(w.x.shape)))
-    if w.op_name == "swapaxes":
-        a, b = node.attrs["dim1"], node.attrs["dim2"]
-        order[a], order[b] = order[b], order[a]
-    else:
-        order = [order[a] for a in node.attrs["axes"] or order[::-1]]
+    order = [order[a] for a in node.attrs["axes"] or order[::-1]]
     return w.transpose(x, *order) if order else w.add("Identity", x)
 
 
@@ -130,13 +126,8 @@ def _concat(w: Writer, node: Node, *xs: str) -> str:
 # -- by index --------------------------------------------------------------------------------------
 
 
-def gather(w: Writer, data: str, indices: str, axis: int, size: Any, mode: str = "clip") -> str:
-    """data's places along an axis; numbers outside go to the border, or around."""
-    return w.add("Gather", data, _places(w, indices, size, mode), axis=axis)
-
-
 def _places(w: Writer, indices: str, size: Any, mode: str) -> str:
-    """Indices as numbers below `size`."""
+    """Indices as numbers below `size`; others go to the border, or around."""
     places = w.cast(indices, "int64")
     if mode == "wrap":
         return w.add("Mod", places, w.array(size))
@@ -146,12 +137,8 @@ def _places(w: Writer, indices: str, size: Any, mode: str) -> str:
 @converts("take")
 def _take(w: Writer, node: Node, data: str, indices: str) -> str:
     axis = _axis(w, node)
-    return gather(w, data, indices, axis, w.x.shape[axis], node.attrs["mode"])
-
-
-@converts("Embedding")
-def _embedding(w: Writer, node: Node, data: str, weight: str) -> str:
-    return gather(w, weight, data, 0, node.attrs["input_dim"])
+    places = _places(w, indices, w.x.shape[axis], node.attrs["mode"])
+    return w.add("Gather", data, places, axis=axis)
 
 
 @converts("pick")

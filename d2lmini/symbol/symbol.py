@@ -223,21 +223,16 @@ class Symbol(Fluent):
         ValueError if there is none."""
         if isinstance(key, str):
             names = self.list_outputs()
-            found = [i for i, name in enumerate(names) if name == key]
-            if not found:
-                raise ValueError(f"there is no output {key!r} in {names}")
-            if len(found) > 1:
-                raise ValueError(f"there are {len(found)} outputs named {key!r}")
-            key = found[0]
-        if isinstance(key, slice):
-            if not self._entries[key]:
-                raise TypeError(f"{key} selects none of {len(self._entries)} outputs")
-            return type(self)(self._entries[key])
-        if not isinstance(key, int):
-            raise TypeError(f"outputs are chosen by number, slice or name, got {key!r}")
-        if not -len(self._entries) <= key < len(self._entries):
-            raise IndexError(f"output {key} of {len(self._entries)}")
-        return type(self)((self._entries[key],))
+            if names.count(key) != 1:
+                raise ValueError(f"{names.count(key)} outputs are named {key!r}: {names}")
+            key = names.index(key)
+        if isinstance(key, int):
+            if not -len(self._entries) <= key < len(self._entries):
+                raise IndexError(f"output {key} of {len(self._entries)}")
+            return type(self)((self._entries[key],))
+        if not isinstance(key, slice) or not self._entries[key]:
+            raise TypeError(f"{key!r} selects none of {len(self._entries)} outputs")
+        return type(self)(self._entries[key])
 
     # Called only for missing attributes.
     def __getattr__(self, name: str) -> NoReturn:
