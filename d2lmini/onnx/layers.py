@@ -161,7 +161,9 @@ def _over_axis_1(opset: int, node: Node) -> bool:
     data, gamma = map(spec_of, node.sources[:2])
     of_axis_1 = len(data.shape) > 1 and node.attrs["axis"] % len(data.shape) == 1
     # Before version 15 all dtypes had to be equal.
-    return of_axis_1 and _gives_no_moments(opset, node) and (opset > 14 or data[1] == gamma[1])
+    return (
+        of_axis_1 and _gives_no_moments(opset, node) and (opset > 14 or data.dtype == gamma.dtype)
+    )
 
 
 @converts("BatchNorm", when=_over_axis_1)
