@@ -2,11 +2,12 @@
 
 A *converter* says one op of ours in ONNX's operators: a function of the writer, the node and the
 names of its inputs that returns the name of its output, or a list of names. An op that is one
-operator needs none: its declaration names that operator (`onnx="Relu"`, see `d2lmini.ops.facts`).
+operator needs none: its declaration names that operator (`onnx="Sqrt"`, see `d2lmini.ops.facts`).
+An op that is a formula of others needs none either, see `formulas.py`.
 
-    @converts("expm1")
-    def _(w, node, x):
-        return w.add("Sub", w.add("Exp", x), w.number(1, x))
+    @converts("concat")
+    def _(w, node, *xs):
+        return w.add("Concat", *xs, axis=node.attrs["dim"])
 
 Names stand for values. What is known before the net runs, parameters and what is computed of
 nothing else, are arrays; they become *initializers* when a converter asks for their name.

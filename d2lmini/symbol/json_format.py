@@ -177,7 +177,8 @@ class _Reading:
             number, output = numbers[:2]
             self.check(
                 number < len(self.nodes),
-                f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come before it",
+                f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come before "
+                "it",
             )
             node = self.nodes[number]
             self.check(
