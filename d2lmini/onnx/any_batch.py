@@ -13,6 +13,7 @@ Anything else that differs is an error, which names the node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -48,23 +49,27 @@ def merge(writers: Sequence[Writer], inputs: Iterable[str], batch_of: tuple[str,
     return merged
 
 
-def _same_names(writers: Sequence[Writer], inputs: Iterable[str]) -> dict[str, list[str]]:
+def _same_names(writers: Sequence[Writer], inputs: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The names that a value has in each of the graphs, by its name in the first; MXNetError if the
     graphs differ in more than constants."""
-    numbers: list[dict[str, int]] = [{name: i for i, name in enumerate(inputs)} for _ in writers]
-    first = writers[0]
-    for batch, w, number in zip(BATCHES, writers, numbers):
-        for i in range(max(len(first.nodes), len(w.nodes))):
-            forms = [
-                (operator, attrs, [own.setdefault(x, len(own)) for x in (*given, *made)])
-                for (operator, given, made, attrs, _), own in zip(
-                    [*first.nodes[i : i + 1], *w.nodes[i : i + 1]], (numbers[0], number)
-                )
-            ]
-            if forms[1:] != forms[:1]:
-                node = (first.nodes or w.nodes)[min(i, len(first.nodes) - 1)][4]
-                raise _differs(node, "what is computed from here on", batch)
-    return {names[0]: list(names) for names in zip(*numbers)}
+    first, *others = graphs = [_numbered(w, inputs) for w in writers]
+    for batch, other in zip(BATCHES[1:], others):
+        pairs = enumerate(zip_longest(first[0], other[0]))
+        place = next((i for i, (mine, theirs) in pairs if mine != theirs), None)
+        if place is not None:
+            node = writers[0].nodes[min(place, len(first[0]) - 1)][4]
+            raise _differs(node, "what is computed from here on", batch)
+    return {names[0]: names for names in zip(*(names for _, names in graphs))}
+
+
+def _numbered(w: Writer, inputs: Iterable[str]) -> tuple[list[Any], list[str]]:
+    """The nodes with numbers in place of names; the names in the order of their numbers."""
+    number = {name: i for i, name in enumerate(inputs)}
+    nodes = [
+        (operator, attrs, [number.setdefault(name, len(number)) for name in (*given, *made)])
+        for operator, given, made, attrs, _ in w.nodes
+    ]
+    return nodes, list(number)
 
 
 def _differs(node: str, what: str, batch: int) -> MXNetError:
@@ -86,8 +91,9 @@ def _leave_one_open(shapes: list[Any]) -> list[Any]:
 
 def _line(arrays: Sequence[Any]) -> tuple[Any, Any] | None:
     """(a, b) of arrays that are a * batch + b with integers a and b; else None."""
-    if len({np.shape(array) for array in arrays}) > 1 or np.any(np.mod(arrays, 1) != 0):
-        return None
+    with np.errstate(invalid="ignore"):
+        if len({np.shape(array) for array in arrays}) > 1 or np.any(np.mod(arrays, 1) != 0):
+            return None
     found = np.array(arrays).astype("int64")
     a = found[1] - found[0]
     b = found[0] - a * BATCHES[0]

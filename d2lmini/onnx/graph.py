@@ -107,11 +107,6 @@ def typed(
     return write_formulas(infer_types(entries, specs, training=False)[1], opset)
 
 
-def fold(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
-    """What a node gives for arrays."""
-    return [np.asarray(y) for y in run_quietly(lambda: compute(np, node, given))]
-
-
 def write_nodes(
     outputs: Sequence[Entry], params: Arrays, wanted: Sequence[str], opset: int
 ) -> Writer:
@@ -137,7 +132,7 @@ def write_nodes(
         if node.op.name in OF_SHAPE:
             inputs, known = [np.zeros(*w.x)], True
         if known and not node.op.random:
-            values = fold(node, inputs)
+            values = [np.asarray(y) for y in run_quietly(lambda: compute(np, node, inputs))]
             w.values.update({(node, i): y for i, y in enumerate(values)})
             return values
         converter = converter_of(w, node)

@@ -23,25 +23,15 @@ def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "")
     return w.add("Add", y, bias) if bias else y
 
 
-def _matrices(w: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
-    """The two operands of batch_dot and its like, transposed if that is asked for."""
-    results = []
-    for x, entry, flag in zip((a, b), node.sources, ("transpose_a", "transpose_b")):
-        if node.attrs[flag]:
-            order = list(range(len(spec_of(entry).shape)))
-            order[-2:] = order[:-3:-1]
-            x = w.transpose(x, *order)
-        results.append(x)
-    return results[0], results[1]
-
-
 @converts("batch_dot", "linalg_gemm2")
-def _batch_dot(w: Writer, node: Node, a: str, b: str) -> str:
-    alpha = node.attrs.get("alpha", 1.0)
-    if node.attrs.get("axis", -2) != -2:
+def _batch_dot(w: Writer, node: Node, *xs: str) -> str:
+    a, operands, order = node.attrs, [], list(range(len(w.x.shape)))
+    if a.get("axis", -2) != -2:
         raise w.problem("axis other than -2 has no converter")
-    y = w.add("MatMul", *_matrices(w, node, a, b))
-    return y if alpha == 1 else w.add("Mul", y, w.number(alpha, w.x.dtype))
+    for x, is_transposed in zip(xs, (a["transpose_a"], a["transpose_b"])):
+        operands.append(w.transpose(x, *order[:-2], order[-1], order[-2]) if is_transposed else x)
+    y = w.add("MatMul", *operands)
+    return y if a.get("alpha", 1) == 1 else w.add("Mul", y, w.number(a["alpha"], w.x.dtype))
 
 
 @converts("dot")
