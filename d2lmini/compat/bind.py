@@ -1,4 +1,4 @@
-"""`Symbol.bind`, `Symbol.simple_bind` and `Symbol.eval`: from a Symbol to an Executor.
+"""`Symbol.bind` and `Symbol.simple_bind`: from a Symbol to an Executor.
 
 >>> from d2lmini import cpu, sym
 >>> ex = sym.FullyConnected(sym.var("x"), num_hidden=3, name="fc").simple_bind(cpu(), x=(4, 2))
@@ -16,7 +16,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.compat.executor import Executor
 from d2lmini.compat.placement import place_nodes
-from d2lmini.context import Context, current_context
+from d2lmini.context import Context
 from d2lmini.graph.ir import Node
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol, lists
@@ -47,23 +47,6 @@ def bind(
         if g is not None and g._spec != x._spec:
             raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
     return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux, group2ctx)
-
-
-def evaluate(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
-    """The outputs as a list of NDArrays on `ctx`, given an array for each variable by name. Runs in
-    prediction mode and unrecorded. Errors as in `bind`.
-
-    >>> from d2lmini import nd
-    >>> sym.dot(sym.var("a"), sym.var("b")).eval(a=nd.array([[1, 2]]), b=nd.array([[3], [4]]))
-    [
-    [[11.]]
-    <NDArray 1x1 @cpu(0)>]
-    """
-    ctx = ctx or current_context()
-    given = {
-        name: x.as_in_context(ctx) if isinstance(x, NDArray) else x for name, x in kwargs.items()
-    }
-    return bind(self, ctx, given, aux_states=given).forward()
 
 
 def simple_bind(
@@ -160,6 +143,5 @@ def _requests(names: Sequence[str], grad_req: Any) -> list[str]:
     return reqs
 
 
-Symbol.eval = evaluate  # type: ignore[attr-defined]
 Symbol.bind = Symbol._bind = bind  # type: ignore[attr-defined]
 Symbol.simple_bind = Symbol._simple_bind = simple_bind  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""Run a graph op by op: the base of hooks, monitors and SymbolBlocks.
+"""Run a graph op by op: `s.eval(x=..., w=...)`, and the base of hooks, monitors and SymbolBlocks.
 
 Nothing is compiled: on arrays each node is an operation of its own, pushed as if the program had
 called the op, recorded by autograd and visible to `watch`. On Symbols the nodes are copied into
-another graph. `bind`, `eval` and hybridized nets run a graph as one task.
+another graph. `bind` and hybridized nets run a graph as one task.
 
 >>> from d2lmini import nd, sym
 >>> x = sym.var("x")
@@ -24,12 +24,14 @@ from contextlib import nullcontext
 from typing import Any
 
 from d2lmini import random_state
+from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
-from d2lmini.context import Context
-from d2lmini.graph.ir import Entry, Node, Watch, interpret
+from d2lmini.context import Context, current_context
+from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import without_casts
+from d2lmini.symbol.infer import complete_shapes, shapes_of
 from d2lmini.symbol.symbol import Symbol, apply_op
 
 
@@ -81,3 +83,30 @@ def call_node(
     with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
         result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)
     return result if isinstance(result, list) else [result]
+
+
+def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
+    """The outputs as a list of NDArrays on `ctx`, given an array for each variable by name. Runs in
+    prediction mode and unrecorded.
+
+    ValueError for a variable without an array; MXNetError for shapes that do not fit, with the node
+    and its line.
+    """
+    ctx = ctx or current_context()
+    values = {}
+    for node in variables_of(self._entries):
+        array = kwargs.get(node.name)
+        if not isinstance(array, NDArray):
+            kind = ValueError if array is None else TypeError
+            raise kind(
+                f"eval: {node.name} must be an NDArray, got {type(array).__name__}; give one for "
+                f"each of {self.list_inputs()}"
+            )
+        values[node] = array.as_in_context(ctx)
+    shapes = {node: array.shape for node, array in values.items()}
+    shapes_of(self._entries, shapes)
+    with scope(False, False):
+        return evaluate(complete_shapes(self._entries, shapes), values, ctx=ctx)
+
+
+Symbol.eval = _eval  # type: ignore[attr-defined]

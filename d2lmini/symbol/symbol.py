@@ -295,7 +295,7 @@ for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
     copyto __bool__ __float__ __int__ __index__""".split():
     setattr(Symbol, _name, _refuse(_name.strip("_")))
-for _name in ("bind", "eval", "simple_bind", "_bind", "_simple_bind"):
+for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
     setattr(Symbol, _name, _from_executor(_name))
 del _name
 
