@@ -96,10 +96,8 @@ class Executor:
         entries = self._symbol._entries
         specs = {node: x._spec for node, x in zip(self._op.variables, self._inputs)}
         typed = infer_types(entries, specs, training=False)[1]
-        return [
-            zeros(shape, self._place(node), dtype=dtype)
-            for (node, _), (shape, dtype) in zip(entries, map(spec_of, typed))
-        ]
+        heads = zip(entries, map(spec_of, typed))
+        return [zeros(spec.shape, self._place(n), dtype=spec.dtype) for (n, _), spec in heads]
 
     @property
     def output_dict(self) -> dict[str, NDArray]:
