@@ -72,10 +72,8 @@ class Executor:
     def _list_arrays(self) -> list[NDArray]:
         """The arrays in the order of the graph's variables, under the executor's own handles: on
         the tape each handle refers to its gradient."""
-        found: dict[Node, NDArray] = {}
         nodes, states = lists.variables(self._symbol._entries)
-        for node, x in zip(states, self.aux_arrays):
-            found[node] = self._own(x, node)
+        found = {node: self._own(x, node) for node, x in zip(states, self.aux_arrays)}
         for node, x, g, req in zip(nodes, self.arg_arrays, self.grad_arrays, self._reqs):
             found[node] = self._own(x, node)
             if g is not None and req != "null":
