@@ -104,9 +104,12 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
             )
         values[node] = array.as_in_context(ctx)
     shapes = {node: array.shape for node, array in values.items()}
-    shapes_of(self._entries, shapes)
-    with scope(False, False):
-        return evaluate(complete_shapes(self._entries, shapes), values, ctx=ctx)
+    try:
+        with scope(False, False):
+            return evaluate(complete_shapes(self._entries, shapes), values, ctx=ctx)
+    except (MXNetError, ValueError):
+        shapes_of(self._entries, shapes)  # shapes that do not fit: it names the node
+        raise
 
 
 Symbol.eval = _eval  # type: ignore[attr-defined]

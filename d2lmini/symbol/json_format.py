@@ -141,14 +141,13 @@ class _Reading:
     def fail(self, text: str) -> NoReturn:
         raise MXNetError(f"{self.label}: {text}")
 
-    def check(self, fits: bool, text: str) -> None:
-        """MXNetError unless the row that is read `fits`."""
-        if not fits:
-            self.fail(f"node number {len(self.nodes)} is not as MXNet writes it: {text}")
+    def fail_here(self, text: str) -> NoReturn:
+        self.fail(f"node number {len(self.nodes)} is not as MXNet writes it: {text}")
 
     def expect(self, kind: type, value: Any, what: str) -> Any:
         """`value`, after a check of its type."""
-        self.check(isinstance(value, kind), f"{what} is {_brief(value)}, expected {_KINDS[kind]}")
+        if not isinstance(value, kind):
+            self.fail_here(f"{what} is {_brief(value)}, expected {_KINDS[kind]}")
         return value
 
     def symbol(self, text: str) -> Symbol:
@@ -170,22 +169,22 @@ class _Reading:
         found = []
         for input_ in self.expect(list, inputs, what):
             numbers = self.expect(list, input_, f"an entry of {what}")
-            self.check(
-                2 <= len(numbers) <= 3 and all(type(n) is int and n >= 0 for n in numbers),
-                f"an entry of {what} is {_brief(numbers)}, expected [node, output, version]",
-            )
+            if not 2 <= len(numbers) <= 3 or any(type(n) is not int or n < 0 for n in numbers):
+                self.fail_here(
+                    f"an entry of {what} is {_brief(numbers)}, expected [node, output, version]"
+                )
             number, output = numbers[:2]
-            self.check(
-                number < len(self.nodes),
-                f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come before "
-                "it",
-            )
+            if number >= len(self.nodes):
+                self.fail_here(
+                    f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come "
+                    "before it"
+                )
             node = self.nodes[number]
-            self.check(
-                output < node.n_outputs,
-                f"{what} asks for output {_brief(output)} of {_brief(node.name)}, which has "
-                f"{node.n_outputs}",
-            )
+            if output >= node.n_outputs:
+                self.fail(
+                    f"{what} of node number {len(self.nodes)} asks for output {_brief(output)} of "
+                    f"{_brief(node.name)}, which has {node.n_outputs}"
+                )
             found.append((node, output))
         return found
 
