@@ -75,6 +75,7 @@ def _formulas_of(name: str, function: Callable[[Any, Any], Any]) -> dict[str, Ca
     }
 
 
+#: Primitive -> its formula for ONNX.
 FORMULAS: dict[str, Callable[..., Any]] = {
     "degrees": lambda x: x * (180 / pi),
     "radians": lambda x: x * (pi / 180),
