@@ -26,8 +26,8 @@ from typing import Any
 from d2lmini.graph.ir import Node, topological, variables_of
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import is_known, shapes_of
-from d2lmini.symbol.lists import arguments
-from d2lmini.symbol.picture import Picture
+from d2lmini.symbol.lists import variables
+from d2lmini.symbol.picture import Picture, fold_variables
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -70,9 +70,9 @@ def print_summary(
         return units if node.name.endswith("_bias") else 0
 
     nodes = topological(symbol._entries)
-    data = set(known) or {n for n in nodes if n.op is None and _is_data(n, nodes)}
+    data = set(known) or {n for n in nodes if n.op is None} - fold_variables(nodes, set())
     parameters = {
-        n for n in arguments(symbol._entries) if n not in data and not n.name.endswith("_label")
+        n for n in variables(symbol._entries)[0] if n not in data and not n.name.endswith("_label")
     }
     rows: list[list[list[str]]] = []
     total = 0
@@ -105,13 +105,6 @@ def _check(symbol: Any) -> None:
             f"expected a Symbol, got {type(symbol).__name__}; net(sym.var('data')) is that of a "
             "hybrid net"
         )
-
-
-def _is_data(node: Node, nodes: Sequence[Node]) -> bool:
-    """True if the node is more than a parameter of the one node that it is named after."""
-    users = [n for n in nodes if any(e is not None and e[0] is node for e in n.inputs)]
-    stem = users[0].name.removesuffix("_fwd") if users else ""
-    return len(users) != 1 or not node.name.startswith(f"{stem}_")
 
 
 def _line(fields: Sequence[str], ends: Sequence[int]) -> str:

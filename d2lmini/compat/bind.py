@@ -94,9 +94,9 @@ def simple_bind(
     def new(shape: tuple[int, ...], dtype: Any, node: Node) -> NDArray:
         return zeros(shape, places.get(node, ctx), dtype=dtype or np.float32)
 
-    nodes = lists.arguments(self._entries)
+    nodes, state_nodes = lists.variables(self._entries)
     args = list(map(new, found[0], types[0], nodes))
-    aux = list(map(new, found[2], types[2], lists.auxiliary_states(self._entries)))
+    aux = list(map(new, found[2], types[2], state_nodes))
     grads = [
         None if req == "null" else zeros(x.shape, x.context, dtype=x.dtype)
         for req, x in zip(reqs, args)

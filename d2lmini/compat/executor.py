@@ -30,11 +30,12 @@ from d2lmini.base import LeftOut, MXNetError
 from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
-from d2lmini.graph.ir import Node
+from d2lmini.graph.ir import Node, spec_of
+from d2lmini.graph.typed import infer_types
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol, lists
 from d2lmini.symbol.evaluate import evaluate
-from d2lmini.symbol.infer import infer_shape, infer_type
+from d2lmini.symbol.infer import infer_shape
 
 Arrays = Sequence[Any]
 
@@ -71,10 +72,8 @@ class Executor:
     def _list_arrays(self) -> list[NDArray]:
         """The arrays in the order of the graph's variables, under the executor's own handles: on
         the tape each handle refers to its gradient."""
-        found: dict[Node, NDArray] = {}
-        for node, x in zip(lists.auxiliary_states(self._symbol._entries), self.aux_arrays):
-            found[node] = self._own(x, node)
-        nodes = lists.arguments(self._symbol._entries)
+        nodes, states = lists.variables(self._symbol._entries)
+        found = {node: self._own(x, node) for node, x in zip(states, self.aux_arrays)}
         for node, x, g, req in zip(nodes, self.arg_arrays, self.grad_arrays, self._reqs):
             found[node] = self._own(x, node)
             if g is not None and req != "null":
@@ -92,11 +91,11 @@ class Executor:
 
     def _outputs(self) -> list[NDArray]:
         """Arrays for the outputs. MXNetError if the inputs do not fit."""
-        known = {**self.arg_dict, **self.aux_dict}
-        shapes = infer_shape(self._symbol, **{n: x.shape for n, x in known.items()})[1]
-        types = infer_type(self._symbol, **{n: x.dtype for n, x in known.items()})[1]
-        heads = [node for node, _ in self._symbol._entries]
-        return [zeros(s, self._place(n), dtype=t) for n, s, t in zip(heads, shapes, types)]
+        entries = self._symbol._entries
+        specs = {node: x._spec for node, x in zip(self._op.variables, self._inputs)}
+        typed = infer_types(entries, specs, training=False)[1]
+        heads = zip(entries, map(spec_of, typed))
+        return [zeros(spec.shape, self._place(n), dtype=spec.dtype) for (n, _), spec in heads]
 
     @property
     def output_dict(self) -> dict[str, NDArray]:

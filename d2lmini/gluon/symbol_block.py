@@ -57,20 +57,15 @@ class SymbolBlock(HybridBlock):
         self._input_names = [_name_of(x) for input_ in flatten(list(inputs))[0] for x in input_]
         auxiliary = mutated_by(topological(self._graph._entries))
         for node in variables_of(self._graph._entries):
-            if node.name not in self._input_names:
-                self._params_for(node, node in auxiliary)
+            if node.name not in self._input_names and self._params._get_impl(node.name) is None:
+                req = "null" if node in auxiliary else "write"
+                self._params._params[node.name] = Parameter(
+                    node.name, grad_req=req, allow_deferred_init=True
+                )
         prefix = os.path.commonprefix(list(self._params))  # noqa: RUF071 (letters are meant)
         self._reg_params = {name[len(prefix) :]: p for name, p in self._params.items()}
         self._active = True
         self._clear_cached_op()
-
-    def _params_for(self, node: Node, auxiliary: bool) -> None:
-        """Make the parameter for a variable."""
-        req = "null" if auxiliary else "write"
-        if self._params._get_impl(node.name) is None:
-            self._params._params[node.name] = Parameter(
-                node.name, grad_req=req, allow_deferred_init=True
-            )
 
     @staticmethod
     def imports(

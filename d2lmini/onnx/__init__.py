@@ -24,7 +24,8 @@ from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import variables_of
 from d2lmini.ndarray import NDArray, load
-from d2lmini.onnx.graph import export, labels_of
+from d2lmini.onnx.formulas import FORMULAS
+from d2lmini.onnx.graph import OF_SHAPE, export, labels_of
 from d2lmini.onnx.writer import Sizes, package
 from d2lmini.ops.core import as_dtype, registry
 from d2lmini.symbol import Symbol
@@ -92,7 +93,8 @@ def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> 
 def get_operator_support() -> list[str]:
     """Names of the ops that can be written; besides these, composed ops whose formulas consist of
     them."""
-    return sorted({op.name for op in registry.values() if op.onnx is not None})
+    with_converter = {op.name for op in registry.values() if op.onnx is not None}
+    return sorted({*with_converter, *FORMULAS, *OF_SHAPE})
 
 
 def _load_symbol(source: Any) -> Symbol:

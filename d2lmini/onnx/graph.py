@@ -4,13 +4,11 @@ The steps, each a function below:
 
     typed         the graph with the shapes for which it is written, and formulas for composed ops;
                   a loss at the end becomes what it shows when a net predicts, without its label
-    infer_sizes   which of the shapes may vary
-    write_nodes   what depends on parameters alone is computed here, by our own ops; a converter
-                  for each other node
+    write_nodes   what depends on parameters and shapes alone is computed here, by our own ops; a
+                  converter for each other node
     model_of      the protocol buffers
 
-That a batch may have any size is found out by looking: the graph is made and sized for several
-batches, and what differs varies. Nothing else may differ.
+For a batch of any size the net is written for several sizes, see `any_batch.py`.
 """
 
 from __future__ import annotations
@@ -22,23 +20,12 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph.inline import expand
-from d2lmini.graph.ir import Entry, Inputs, Node, compute, interpret, topological, transform
+from d2lmini.graph.ir import Entry, Node, compute, interpret, spec_of, topological
 from d2lmini.graph.typed import infer_types
 from d2lmini.onnx import elementwise, layers, recurrent, shapes
-from d2lmini.onnx.shapes import first
-from d2lmini.onnx.writer import (
-    BATCHES,
-    Sizes,
-    Varying,
-    Writer,
-    converter_of,
-    package,
-    takes,
-    tensor_type,
-)
-from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import registry
+from d2lmini.onnx.any_batch import BATCHES, FIXED, merge
+from d2lmini.onnx.formulas import write_formulas
+from d2lmini.onnx.writer import Sizes, Writer, converter_of, package, tensor_type
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.infer import shapes_of
 from d2lmini.symbol.mxnet_ops import in_mxnet_words
@@ -51,17 +38,12 @@ FAMILIES = (elementwise, shapes, layers, recurrent)
 IR_VERSIONS = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8}
 
 #: Ops that look at nothing but a shape.
-_OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array", "_contrib_arange_like")
-
-_FIXED = "export it without dynamic_batch"
+OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array", "_contrib_arange_like")
 
 Arrays = Mapping[str, np.ndarray]
 
 #: The graph of a net and the arrays that it uses, for a size of the batch.
 At = Callable[[int], tuple[Symbol, Arrays]]
-
-#: Arithmetic beside that of families and functions of one array.
-_ARITHMETIC = ("sum", "mean", "prod", "max", "min", "dot", "batch_dot", "add_n", "clip")
 
 
 def export(at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17) -> Any:
@@ -74,12 +56,23 @@ def export(at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17) -> 
     package()
     if opset not in IR_VERSIONS:
         raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
-    w = Writer(opset)
-    w.batch = next(((n, s.index(None)) for n, (s, _) in inputs.items() if None in s), None)
-    symbol, params, outputs = infer_sizes(w, at, inputs)
-    names = write_nodes(w, outputs, params)
-    shown = _rename_outputs(w, [names[entry] for entry in outputs], symbol.list_outputs())
-    return model_of(w, outputs, shown, inputs)
+    batch_of = next(((n, s.index(None)) for n, (s, _) in inputs.items() if None in s), None)
+    writers: list[Writer] = []
+    for batch in BATCHES[: None if batch_of else 1]:
+        try:
+            symbol, params = at(batch)
+            outputs = typed(symbol, params, inputs, batch, opset)
+        except Exception as problem:  # the net's own, which sees this batch for the first time
+            if batch_of is None:
+                raise
+            raise MXNetError(
+                f"export to ONNX: this net does not take a batch of any size, as {batch}: "
+                f"{problem}; {FIXED}"
+            ) from problem
+        writers.append(write_nodes(outputs, params, symbol.list_outputs(), opset))
+    w = merge(writers, inputs, batch_of) if batch_of else writers[0]
+    specs = [[spec for _, spec in written.outputs] for written in writers]
+    return model_of(w, inputs, list(zip(*specs)))
 
 
 def labels_of(entries: Sequence[Entry]) -> set[Node]:
@@ -114,103 +107,11 @@ def typed(
     return write_formulas(infer_types(entries, specs, training=False)[1], opset)
 
 
-def write_formulas(entries: list[Entry], opset: int) -> list[Entry]:
-    """The graph with the formulas of those calls of composed ops that have no converter."""
-
-    def is_formula(node: Node) -> bool:
-        return isinstance(node.op, Composed) and not takes(opset, node)
-
-    def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
-        return expand(node, inputs) if is_formula(node) else None
-
-    while any(map(is_formula, topological(entries))):  # formulas call composed ops
-        entries = transform(entries, rule)
-    return entries
-
-
-def infer_sizes(
-    w: Writer, at: At, inputs: Mapping[str, tuple[Sizes, Any]]
-) -> tuple[Symbol, Arrays, list[Entry]]:
-    """The net for the first of `BATCHES`: its Symbol, arrays and typed graph; `w` learns which
-    sizes vary. MXNetError where the graphs for the others differ in more than sizes."""
-    if w.batch is None:
-        symbol, params = at(0)
-        return symbol, params, typed(symbol, params, inputs, 0, w.opset)
-    found: list[tuple[Symbol, Arrays, list[Entry]]] = []
-    for batch in BATCHES:
-        try:
-            symbol, params = at(batch)
-            found.append((symbol, params, typed(symbol, params, inputs, batch, w.opset)))
-        except Exception as problem:  # the net's own, which sees this batch for the first time
-            raise MXNetError(
-                f"export to ONNX: this net does not take a batch of any size, as {batch}: "
-                f"{problem}; {_FIXED}"
-            ) from problem
-        _compare(found[0], found[-1], batch)
-    for column in zip(*(topological(outputs) for _, _, outputs in found), strict=True):
-        node = column[0]
-        each = zip(*(n.attrs.values() for n in column), strict=True)
-        node.attrs = dict(zip(node.attrs, (_vary(w, values) for values in each)))
-        for i in range(len(node.specs or ())):
-            shape = _vary(w, [n.specs[i].shape for n in column if n.specs])
-            if shape != node.specs[i].shape:  # type: ignore[index]
-                w.varying[node, i] = shape
-    return found[0]
-
-
-def _vary(w: Writer, values: Sequence[Any]) -> Any:
-    """Values for several batches as one."""
-    if all(isinstance(v, tuple) and len(v) == len(values[0]) for v in values):
-        return tuple(_vary(w, column) for column in zip(*values))
-    return values[0] if all(v == values[0] for v in values) else Varying(w, tuple(values))
-
-
-def _compare(one: tuple, other: tuple, batch: int) -> None:
-    """MXNetError if the graphs for two batches differ in more than sizes."""
-    ones, others = topological(one[2]), topological(other[2])
-    places = {node: i for nodes in (ones, others) for i, node in enumerate(nodes)}
-
-    def form(node: Node) -> tuple:
-        inputs = [e and (places[e[0]], e[1]) for e in node.inputs]
-        return node.op, inputs, [*node.attrs], [spec.dtype for spec in node.specs or ()]
-
-    for mine, theirs in zip(ones, others):
-        name = "variable" if mine.op is None else mine.op.name
-        differs = ""
-        if form(mine) != form(theirs) or len(ones) != len(others):
-            differs = "what is computed from here on"
-        elif mine.name in one[1]:
-            arrays = one[1][mine.name], other[1][theirs.name]
-            if not np.array_equal(*arrays) and len({*arrays[0].flat, *arrays[1].flat}) != 1:
-                differs = "the array"
-        if differs:
-            raise MXNetError(
-                f"export to ONNX: node {mine.name!r}: {name}: {differs} would be different for a "
-                f"batch of {batch}; {_FIXED}"
-            )
-
-
-def wide_of(node: Node, dtype: np.dtype) -> np.dtype | None:
-    """The dtype in which an op computes values of `dtype`, if another: what `unary.widely` says of
-    functions of one array, and int64 for the arithmetic of bytes, which ONNX hardly has."""
-    op = node.op
-    assert op is not None
-    if op.integers == "converted" and dtype.char not in "fd":
-        return np.dtype("float32" if dtype.char == "e" else "float64")
-    small = dtype.kind in "iu" and dtype.itemsize == 1
-    counts = op.family is not None or op.integers == "exact" or op.name in _ARITHMETIC
-    return np.dtype("int64") if small and counts else None
-
-
-def fold(node: Node, given: Sequence[np.ndarray | None]) -> list[np.ndarray]:
-    """What a node gives for arrays."""
-    return [np.asarray(y) for y in run_quietly(lambda: compute(np, node, given))]
-
-
 def write_nodes(
-    w: Writer, outputs: Sequence[Entry], params: Mapping[str, np.ndarray]
-) -> dict[Entry, str]:
-    """Convert every node; the name of every value that somebody needs."""
+    outputs: Sequence[Entry], params: Arrays, wanted: Sequence[str], opset: int
+) -> Writer:
+    """Convert every node. wanted: the names of the outputs."""
+    w = Writer(opset)
     names: dict[Entry, str] = {}
 
     def name_of(entry: Entry) -> str:
@@ -223,48 +124,31 @@ def write_nodes(
         """The values of a node's outputs that are known; the others have names from now on."""
         w.here = node
         if node.op is None:
-            if w.varies(node) and node.name in params:  # filled with one number
-                value, (shape, dtype) = params[node.name].flat[0], w.y
-                names[node, 0] = w.add("Expand", w.number(value, dtype), w.shape(shape))
-                return [None]
             if node.name in params:
                 return [w.values.setdefault((node, 0), params[node.name])]
             names[node, 0] = node.name
             return [None]
         known = all(e is None or e in w.values for e in node.inputs)
-        if node.op.name in _OF_SHAPE and not w.varies(node):
-            e = first(node)
-            assert e[0].specs is not None
-            inputs = [np.zeros(*e[0].specs[e[1]])]
-            known = e not in w.varying or node.op.name == "_contrib_arange_like"
-        if known and not node.op.random and not w.varies(node):
-            values = fold(node, inputs)
+        if node.op.name in OF_SHAPE:
+            inputs, known = [np.zeros(*w.x)], True
+        if known and not node.op.random:
+            values = [np.asarray(y) for y in run_quietly(lambda: compute(np, node, inputs))]
             w.values.update({(node, i): y for i, y in enumerate(values)})
             return values
-        converter = converter_of(node.op)
-        if node.op.integers == "kept" and w.spec(first(node)).dtype.kind != "f":
-            converter = converter_of(registry["_copy"])
-        if converter is None:
-            raise w.problem("this op has no converter to ONNX")
+        converter = converter_of(w, node)
         xs = ["" if e is None else name_of(e) for e in node.inputs]
-        w.wide = None
-        w.wide = wide_of(node, w.x.dtype)
-        if w.wide is not None:
-            xs = [w.cast(x, w.wide) if x else x for x in xs]
         made = converter(w, node, *xs)
-        if w.wide is not None:
-            made = w.cast(made, w.y.dtype, of=w.wide)
         made = made if isinstance(made, list) else [made]
         names.update({(node, i): name for i, name in enumerate(made)})
         return [None] * len(made)
 
     interpret(outputs, convert)
-    for entry in outputs:
-        name_of(entry)
-    return names
+    values = [name_of(entry) for entry in outputs]
+    w.outputs = list(zip(_rename_outputs(w, values, wanted), map(spec_of, outputs)))
+    return w
 
 
-def _rename_outputs(w: Writer, values: list[str], wanted: list[str]) -> list[str]:
+def _rename_outputs(w: Writer, values: list[str], wanted: Sequence[str]) -> list[str]:
     """Outputs under the names that the Symbol has for them."""
     made = {name for _, _, outputs, _, _ in w.nodes for name in outputs}
     new: dict[str, str] = {}
@@ -284,10 +168,9 @@ def _rename_outputs(w: Writer, values: list[str], wanted: list[str]) -> list[str
 
 
 def model_of(
-    w: Writer, outputs: Sequence[Entry], shown: Sequence[str],
-    inputs: Mapping[str, tuple[Sizes, Any]],
-) -> Any:  # fmt: skip
-    """The model, checked by onnx's own checker."""
+    w: Writer, inputs: Mapping[str, tuple[Sizes, Any]], specs: Sequence[Sequence[Spec]]
+) -> Any:
+    """The model, checked by onnx's own checker. specs: of each output, for several batches."""
     onnx = package()
     helper = onnx.helper
     nodes = [
@@ -302,8 +185,8 @@ def model_of(
         for name, (shape, dtype) in inputs.items()
     ]
     outs = [
-        helper.make_tensor_value_info(name, tensor_type(dtype), w.declare(shape))
-        for name, (shape, dtype) in zip(shown, map(w.spec, outputs), strict=True)
+        helper.make_tensor_value_info(name, tensor_type(spec.dtype), _common([s.shape for s in of]))
+        for (name, spec), of in zip(w.outputs, specs)
     ]
     constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]
     graph = helper.make_graph(nodes, "net", ins, outs, constants)
@@ -316,3 +199,8 @@ def model_of(
     except Exception as problem:  # its errors share no class of their own
         raise MXNetError(f"export to ONNX: the model would not be valid: {problem}") from problem
     return model
+
+
+def _common(shapes: Sequence[Sequence[int]]) -> list[int | None]:
+    """The sizes that all shapes have, and None for others."""
+    return [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]

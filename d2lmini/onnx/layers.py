@@ -23,31 +23,21 @@ def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "")
     return w.add("Add", y, bias) if bias else y
 
 
-def _matrices(w: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
-    """The two operands of batch_dot and its like, transposed if that is asked for."""
-    results = []
-    for x, entry, flag in zip((a, b), node.inputs, ("transpose_a", "transpose_b")):
-        if node.attrs[flag]:
-            order = list(range(len(w.spec(entry).shape)))
-            order[-2:] = order[:-3:-1]
-            x = w.transpose(x, *order)
-        results.append(x)
-    return results[0], results[1]
-
-
 @converts("batch_dot", "linalg_gemm2")
-def _batch_dot(w: Writer, node: Node, a: str, b: str) -> str:
-    alpha = node.attrs.get("alpha", 1.0)
-    if node.attrs.get("axis", -2) != -2:
+def _batch_dot(w: Writer, node: Node, *xs: str) -> str:
+    a, operands, order = node.attrs, [], list(range(len(w.x.shape)))
+    if a.get("axis", -2) != -2:
         raise w.problem("axis other than -2 has no converter")
-    y = w.add("MatMul", *_matrices(w, node, a, b))
-    return y if alpha == 1 else w.add("Mul", y, w.number(alpha, w.x.dtype))
+    for x, is_transposed in zip(xs, (a["transpose_a"], a["transpose_b"])):
+        operands.append(w.transpose(x, *order[:-2], order[-1], order[-2]) if is_transposed else x)
+    y = w.add("MatMul", *operands)
+    return y if a.get("alpha", 1) == 1 else w.add("Mul", y, w.number(a["alpha"], w.x.dtype))
 
 
 @converts("dot")
 def _dot(w: Writer, node: Node, a: str, b: str) -> str:
     """The last axis of a with the first of b; transposed, the first of a, the last of b."""
-    sizes = [w.spec(entry).shape for entry in node.inputs]
+    sizes = [spec_of(entry).shape for entry in node.sources]
     if len(sizes[0]) == len(sizes[1]) == 1:
         return w.reshape_to(w.add("MatMul", a, b), (1,))
     # Both become matrices, whose product gets its axes back.
@@ -131,18 +121,12 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     if kind == "lp":
         return w.add("LpPool", x, p=node.attrs["p_value"], **window)
     padded = node.attrs["count_include_pad"] in (None, True)
-    if kind == "avg" and (not any(after) or (padded and not any(beyond)) or not padded):
-        return w.add("AveragePool", x, count_include_pad=int(padded), **window)
-    y = w.add("AveragePool", x, count_include_pad=1, **window)
-    dtype, size = w.x.dtype, prod(window["kernel_shape"])
-    if kind == "sum":
-        return w.add("Mul", y, w.number(size, dtype))
-    # An average over what lies inside the padding: how many that are, known per window.
-    counts = np.ones(())
-    for o, s, k, i, p in zip(outputs, window["strides"], window["kernel_shape"], inputs, before):
-        begin = np.arange(o) * s - p
-        counts = np.multiply.outer(counts, np.minimum(begin + k, i + p) - begin)
-    return w.add("Mul", y, w.array(size / counts, dtype))
+    if kind == "avg" and padded and any(beyond):
+        raise w.problem("the average of a window beyond the padding has no converter")
+    y = w.add("AveragePool", x, count_include_pad=int(padded or kind == "sum"), **window)
+    return (
+        y if kind == "avg" else w.add("Mul", y, w.number(prod(window["kernel_shape"]), w.x.dtype))
+    )
 
 
 @converts("UpSampling")
@@ -163,22 +147,20 @@ def _gives_no_moments(opset: int, node: Node) -> bool:
     return not node.attrs["output_mean_var"]
 
 
-@converts("BatchNorm", when=_gives_no_moments)
-def _batch_norm(w: Writer, node: Node, x: str, gamma: str, beta: str, mean: str, var: str) -> str:
-    a, (data, scale) = node.attrs, node.inputs[:2]
-    spec = w.spec(scale)
-    if a["fix_gamma"]:
-        gamma = w.array(np.ones(spec.shape), spec.dtype)
-    ndim = len(w.spec(data).shape)
-    order = list(range(ndim))
-    order.insert(1, order.pop(a["axis"]))
-    moved = ndim > 1 and order != sorted(order)
-    x = w.transpose(x, *order) if moved else x
-    cast = w.opset < 15 and spec.dtype != w.x.dtype  # which then had to be equal
-    x = w.cast(x, spec.dtype) if cast else x
-    y = w.add("BatchNormalization", x, gamma, beta, mean, var, epsilon=a["eps"])
-    y = w.cast(y, w.x.dtype) if cast else y
-    return w.transpose(y, *np.argsort(order).tolist()) if moved else y
+def _over_axis_1(opset: int, node: Node) -> bool:
+    data, gamma = map(spec_of, node.sources[:2])
+    of_axis_1 = len(data.shape) > 1 and node.attrs["axis"] % len(data.shape) == 1
+    # Before version 15 all dtypes had to be equal.
+    return (
+        of_axis_1 and _gives_no_moments(opset, node) and (opset > 14 or data.dtype == gamma.dtype)
+    )
+
+
+@converts("BatchNorm", when=_over_axis_1)
+def _batch_norm(w: Writer, node: Node, x: str, gamma: str, *rest: str) -> str:
+    if node.attrs["fix_gamma"]:
+        gamma = w.array(np.ones(w.y.shape[1]), spec_of(node.sources[1]).dtype)
+    return w.add("BatchNormalization", x, gamma, *rest, epsilon=node.attrs["eps"])
 
 
 def _over_last_axis(opset: int, node: Node) -> bool:
@@ -208,24 +190,19 @@ def _activation(w: Writer, node: Node, x: str) -> str:
     return w.add("Softplus" if kind == "softrelu" else kind.capitalize(), x)
 
 
-@converts("LeakyReLU", when=lambda opset, node: node.attrs["act_type"] != "gelu")
+@converts("LeakyReLU", when=lambda opset, node: node.attrs["act_type"] in ("elu", "leaky", "prelu"))
 def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
-    a, kind, ndim = node.attrs, node.attrs["act_type"], len(w.x.shape)
-    if kind == "prelu":  # gamma broadcasts along the channels
-        return w.add("PRelu", x, w.reshape_to(gamma, (-1,) + (1,) * (ndim - 2)))
-    if kind in ("elu", "selu"):
-        return w.add(kind.capitalize(), x, alpha=a["slope"] if kind == "elu" else None)
-    if kind == "rrelu":
-        return w.add("LeakyRelu", x, alpha=(a["lower_bound"] + a["upper_bound"]) / 2)
-    return w.add("LeakyRelu", x, alpha=a["slope"])
+    if gamma:  # it broadcasts along the channels
+        return w.add("PRelu", x, w.reshape_to(gamma, (-1,) + (1,) * (len(w.x.shape) - 2)))
+    operator = "Elu" if node.attrs["act_type"] == "elu" else "LeakyRelu"
+    return w.add(operator, x, alpha=node.attrs["slope"])
 
 
-@converts("softmax", "log_softmax", when=lambda opset, node: not node.attrs["use_length"])
+def _plain(opset: int, node: Node) -> bool:
+    return not (node.attrs["use_length"] or node.attrs["temperature"] or node.attrs["dtype"])
+
+
+@converts("softmax", "log_softmax", when=_plain)
 def _softmax(w: Writer, node: Node, x: str) -> str:
-    a, spec = node.attrs, w.x
-    out = w.y.dtype
-    x = x if out == spec.dtype else w.cast(x, out)
-    if a["temperature"]:
-        x = w.add("Div", x, w.number(a["temperature"], out))
-    operator = "LogSoftmax" if w.op_name == "log_softmax" else "Softmax"
-    return w.add(operator, x, axis=a["axis"])
+    operator = "Softmax" if w.op_name == "softmax" else "LogSoftmax"
+    return w.add(operator, x, axis=node.attrs["axis"])

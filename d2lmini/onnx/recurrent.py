@@ -51,19 +51,27 @@ def _rnn(
     mode, H, L = a["mode"], a["state_size"], a["num_layers"]
     if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
         raise w.problem("projections and clipped states have no converter")
-    vector = w.require_known(node.inputs[1], "the parameters")
+    vector = w.values.get(node.sources[1])
+    if vector is None:
+        raise w.problem("the parameters must be known, not computed of an input")
     dirs = 2 if a["bidirectional"] else 1
-    sizes = w.x.shape
-    C = sizes[2]
+    T, N, C = w.x.shape
     lengths = w.cast(lengths, "int32") if lengths else ""
     last_h, last_c = [], []
-    for k, (W, R, B) in enumerate(layers_of(vector, C, H, L, dirs, mode)):
+    for k, weights in enumerate(layers_of(vector, C, H, L, dirs, mode)):
         states = [
-            _layer_of(w, node, i, name, k, L, dirs) for i, name in ((2, state), (3, cell)) if name
+            _states_of_layer(w, node, i, name, k, dirs)
+            for i, name in ((2, state), (3, cell))
+            if name
         ]
-        y, *ends = _add(w, mode, x, (W, R, B), lengths, states, H, dirs)
+        y, *ends = w.add(
+            _OPERATOR[mode], x, *[w.array(v, w.x.dtype) for v in weights], lengths, *states,
+            hidden_size=H, activations=["Relu"] * dirs if mode == "rnn_relu" else None,
+            direction="bidirectional" if dirs == 2 else None,
+            linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
+        )  # fmt: skip
         # (T, dirs, N, H) -> (T, N, dirs H)
-        x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (*sizes[:2], dirs * H))
+        x = w.reshape_to(w.transpose(y, 0, 2, 1, 3), (T, N, dirs * H))
         last_h.append(ends[0])
         last_c += ends[1:]
     if not a["state_outputs"]:
@@ -72,48 +80,14 @@ def _rnn(
     return [x, *(w.add("Concat", *last_states, axis=0) for last_states in lasts)]
 
 
-def _add(
-    w: Writer, mode: str, x: str, weights: tuple, lengths: str, states: list[str], H: int,
-    dirs: int = 1,
-) -> Any:  # fmt: skip
-    """Write the operator of a layer; its outputs."""
-    return w.add(
-        _OPERATOR[mode], x, *[w.array(v, w.x.dtype) for v in weights], lengths, *states,
-        hidden_size=H, activations=["Relu"] * dirs if mode == "rnn_relu" else None,
-        direction="bidirectional" if dirs == 2 else None,
-        linear_before_reset=1 if mode == "gru" else None, outputs=3 if mode == "lstm" else 2,
-    )  # fmt: skip
-
-
-def _layer_of(w: Writer, node: Node, i: int, name: str, k: int, layers: int, dirs: int) -> str:
+def _states_of_layer(w: Writer, node: Node, i: int, name: str, k: int, dirs: int) -> str:
     """The states of layer k; '' for zeros, which ONNX begins with anyway."""
-    entry = node.inputs[i]
-    values = w.values.get(entry) if entry is not None else None
+    values = w.values.get(node.sources[i])
     if values is not None and not values.any():
         return ""
-    if layers == 1:
+    if node.attrs["num_layers"] == 1:
         return name
     return slice_axis(w, name, (k * dirs,), ((k + 1) * dirs,), (1,), (0,))
-
-
-@converts("_rnn_layer")
-def _rnn_layer(
-    w: Writer, node: Node, x: str, _w: str, _r: str, _b: str, _c: str, state: str, cell: str = ""
-) -> Any:
-    """A cell over one step or all of them, whose parameters are apart."""
-    mode, H = node.attrs["mode"], w.y.shape[-1]
-    parts = [w.require_known(entry, "a parameter") for entry in node.inputs[1:5]]
-    vector = np.concatenate([part.ravel() for part in parts])
-    [(W, R, B)] = layers_of(vector, parts[0].shape[1], H, 1, 1, mode)
-    one_step = len(w.x.shape) == 2
-    states = []
-    for entry, name in zip(node.inputs[5:], (state, cell)):
-        zeros = entry in w.values and not w.values[entry].any()
-        states.append("" if zeros or not name else w.unsqueeze(name, 0))
-    x = w.unsqueeze(x, 0) if one_step else x
-    y, *ends = _add(w, mode, x, (W, R, B), "", states, H)
-    y = w.squeeze(y, 0, 1) if one_step else w.squeeze(y, 1)
-    return [y, w.squeeze(ends[1], 0)] if mode == "lstm" else y
 
 
 @converts("SequenceMask")
@@ -121,7 +95,7 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return w.add("Identity", x)
     axis, sizes = node.attrs["axis"], w.x.shape
-    steps = w.add("Range", w.array(0), w.size(sizes[axis]), w.array(1))
+    steps = w.add("Range", w.array(0), w.array(sizes[axis]), w.array(1))
     steps = w.unsqueeze(steps, 1 - axis)
     ends = w.unsqueeze(w.cast(lengths[0], "int64"), axis)
     inside = w.add("Less", steps, ends)
@@ -134,7 +108,7 @@ def _sequence_mask(w: Writer, node: Node, x: str, *lengths: str) -> str:
 def _sequence_reverse(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if not lengths:
         return slice_axis(w, x, (None,), (None,), (-1,), (0,))
-    ends = w.clip(w.cast(lengths[0], "int64"), 0, w.size(w.x.shape[0]))
+    ends = w.clip(w.cast(lengths[0], "int64"), 0, w.array(w.x.shape[0]))
     return w.add("ReverseSequence", x, ends, time_axis=0, batch_axis=1)
 
 
@@ -147,5 +121,5 @@ def _sequence_last(w: Writer, node: Node, x: str, *lengths: str) -> str:
     if axis == 0:
         ndim = len(w.x.shape)
         x = w.transpose(x, 1, 0, *range(2, ndim))
-    ends = w.clip(w.cast(lengths[0], "int64"), 1, w.size(w.x.shape[axis]))
+    ends = w.clip(w.cast(lengths[0], "int64"), 1, w.array(w.x.shape[axis]))
     return w.add("GatherND", x, w.unsqueeze(w.add("Sub", ends, w.array(1)), 1), batch_dims=1)

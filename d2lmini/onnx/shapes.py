@@ -6,25 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.graph.ir import Entry, Node
-from d2lmini.onnx.writer import Varying, Writer, converts
+from d2lmini.graph.ir import Node, spec_of
+from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops.reduce import reduced_axes
 
 #: "To the end" in a Slice.
 _FAR = np.iinfo(np.int64).max
 
 
-def first(node: Node) -> Entry:
-    """Where the first input comes from."""
-    entry = node.inputs[0]
-    assert entry is not None
-    return entry
-
-
-def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
+def _axis(w: Writer, node: Node, name: str = "axis") -> int:
     """The attribute, counted from the front."""
     axis: int = node.attrs[name]
-    return axis % (len(w.x.shape) + extra)
+    return axis % len(w.x.shape)
 
 
 # -- other shapes ----------------------------------------------------------------------------------
@@ -32,23 +25,13 @@ def _axis(w: Writer, node: Node, name: str = "axis", extra: int = 0) -> int:
 
 @converts("reshape", "_np_reshape", "reshape_like", "flatten", "expand_dims", "squeeze")
 def _reshape(w: Writer, node: Node, x: str, *_like: str) -> str:
-    if isinstance(w.y.shape, Varying) and any(type(n) is int and n > 1 for n in w.x.shape):
-        # A squeeze, in which a batch of 1 disappears, too. A Squeeze without axes does that, but
-        # onnxruntime joins it with a Reshape before it as if the rank were always the declared one.
-        sizes = w.add("Shape", x)
-        large = w.add("Not", w.add("Equal", sizes, w.array(1)))
-        return w.add("Reshape", x, w.add("Compress", sizes, large))
     return w.reshape_to(x, w.y.shape)
 
 
-@converts("transpose", "swapaxes")
+@converts("transpose")
 def _transpose(w: Writer, node: Node, x: str) -> str:
     order = list(range(len(w.x.shape)))
-    if w.op_name == "swapaxes":
-        a, b = node.attrs["dim1"], node.attrs["dim2"]
-        order[a], order[b] = order[b], order[a]
-    else:
-        order = [order[a] for a in node.attrs["axes"] or order[::-1]]
+    order = [order[a] for a in node.attrs["axes"] or order[::-1]]
     return w.transpose(x, *order) if order else w.add("Identity", x)
 
 
@@ -56,23 +39,7 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
 def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
     before, after = w.x.shape, w.y.shape
     before = (1,) * (len(after) - len(before)) + before
-    return w.add("Expand", x, w.shape([1 if n == m else n for n, m in zip(after, before)]))
-
-
-@converts("_zeros", "_ones", "_full")
-def _filled(w: Writer, node: Node) -> str:
-    value = node.attrs.get("value", w.op_name == "_ones")
-    return w.add("Expand", w.number(value, w.y.dtype), w.shape(w.y.shape))
-
-
-@converts("_contrib_arange_like")
-def _arange_like(w: Writer, node: Node, x: str) -> str:
-    a, size, dtype = node.attrs, w.y.shape[0], w.y.dtype
-    if a["repeat"] != 1 or len(w.y.shape) != 1:
-        raise w.problem("of any batch has a converter only for one axis, without repeat")
-    y = w.cast(w.add("Range", w.array(0), w.size(size), w.array(1)), dtype)
-    y = w.add("Mul", y, w.number(a["step"], dtype))
-    return w.add("Add", y, w.number(a["start"], dtype))
+    return w.add("Expand", x, w.array([1 if n == m else n for n, m in zip(after, before)]))
 
 
 @converts("tile")
@@ -104,11 +71,6 @@ def _pad(w: Writer, node: Node, x: str) -> str:
     return w.add("Pad", x, w.array(width[::2] + width[1::2]), value, mode=node.attrs["mode"])
 
 
-@converts("size_array")
-def _size(w: Writer, node: Node, x: str) -> str:
-    return w.reshape_to(w.add("Size", x), (1,))
-
-
 # -- parts -----------------------------------------------------------------------------------------
 
 
@@ -117,7 +79,7 @@ def slice_axis(w: Writer, x: str, begin: Any, end: Any, step: Any, axes: Any) ->
     steps = [s or 1 for s in step]
     begins = [(0 if s > 0 else _FAR) if b is None else b for b, s in zip(begin, steps)]
     ends = [(_FAR if s > 0 else -_FAR) if e is None else e for e, s in zip(end, steps)]
-    return w.add("Slice", x, *(w.shape(list(v)) for v in (begins, ends, axes, steps)))
+    return w.add("Slice", x, *(w.array(list(v)) for v in (begins, ends, axes, steps)))
 
 
 @converts("slice", "slice_axis", "reverse")
@@ -136,7 +98,7 @@ def _slice(w: Writer, node: Node, x: str) -> str:
 @converts("slice_like")
 def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
     n = len(w.y.shape)
-    begins, ends = w.array([0] * n), w.shape(w.y.shape)
+    begins, ends = w.array([0] * n), w.array(w.y.shape)
     return w.add("Slice", x, begins, ends, w.array(list(range(n))))
 
 
@@ -156,39 +118,27 @@ def _split(w: Writer, node: Node, x: str) -> Any:
     return ys
 
 
-@converts("concat", "_rnn_param_concat", "stack")
+@converts("concat", "_rnn_param_concat")
 def _concat(w: Writer, node: Node, *xs: str) -> str:
-    if w.op_name != "stack":
-        return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
-    axis = _axis(w, node, extra=1)
-    return w.add("Concat", *(w.unsqueeze(x, axis) for x in xs), axis=axis)
+    return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
 
 
 # -- by index --------------------------------------------------------------------------------------
 
 
-def gather(w: Writer, data: str, indices: str, axis: int, size: Any, mode: str = "clip") -> str:
-    """data's places along an axis; numbers outside go to the border, or around."""
-    return w.add("Gather", data, _places(w, indices, size, mode), axis=axis)
-
-
 def _places(w: Writer, indices: str, size: Any, mode: str) -> str:
-    """Indices as numbers below `size`."""
+    """Indices as numbers below `size`; others go to the border, or around."""
     places = w.cast(indices, "int64")
     if mode == "wrap":
-        return w.add("Mod", places, w.size(size))
-    return w.clip(places, 0, w.size(size, -1))
+        return w.add("Mod", places, w.array(size))
+    return w.clip(places, 0, w.array(size - 1))
 
 
 @converts("take")
 def _take(w: Writer, node: Node, data: str, indices: str) -> str:
     axis = _axis(w, node)
-    return gather(w, data, indices, axis, w.x.shape[axis], node.attrs["mode"])
-
-
-@converts("Embedding")
-def _embedding(w: Writer, node: Node, data: str, weight: str) -> str:
-    return gather(w, weight, data, 0, node.attrs["input_dim"])
+    places = _places(w, indices, w.x.shape[axis], node.attrs["mode"])
+    return w.add("Gather", data, places, axis=axis)
 
 
 @converts("pick")
@@ -203,7 +153,7 @@ def _pick(w: Writer, node: Node, data: str, index: str) -> str:
 
 @converts("gather_nd")
 def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
-    n = len(w.spec(node.inputs[1]).shape)
+    n = len(spec_of(node.sources[1]).shape)
     return w.add("GatherND", data, w.transpose(w.cast(indices, "int64"), *range(1, n), 0))
 
 
@@ -241,10 +191,8 @@ def _reduction(w: Writer, node: Node, x: str) -> str:
 
 @converts("norm")
 def _norm(w: Writer, node: Node, x: str) -> str:
-    whole = np.dtype(w.x.dtype).kind in "iub"  # ONNX has no norms of all of these
-    x = w.cast(x, "float64") if whole else x
-    y = _reduce(w, node, {1: "ReduceL1", 2: "ReduceL2"}[node.attrs["ord"]], x)
-    return w.cast(y, w.y.dtype) if whole or w.y.dtype != w.x.dtype else y
+    y = _reduce(w, node, "ReduceL1" if node.attrs["ord"] == 1 else "ReduceL2", x)
+    return w.cast(y, w.y.dtype) if w.y.dtype != w.x.dtype else y
 
 
 @converts("argmax", "argmin")
@@ -268,7 +216,7 @@ def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> Any
         x, axis = w.reshape_to(x, (-1,)), 0
     else:
         axis = _axis(w, node)
-        count = w.size(w.x.shape[axis])
+        count = w.array(w.x.shape[axis])
     if k > 0:
         count = w.add("Min", count, w.array(k))
     largest = int(not ascending)

@@ -53,11 +53,6 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def as_given(value: Any) -> str:
-    """An attribute's value as MXNet keeps what a caller wrote: 2 for a float stays '2'."""
-    return str(value) if isinstance(value, (list, tuple)) else text_of(value)
-
-
 def encode_label(name: str, on_op: bool) -> str:
     """The key of a label in a file."""
     if name.startswith("__") or not (on_op or name in HIDDEN):

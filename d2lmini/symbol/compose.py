@@ -23,7 +23,7 @@ from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype
 from d2lmini.ops.facts import Facts
 from d2lmini.serialize import flag_of
-from d2lmini.symbol.attribute import HIDDEN, AttrScope, as_given, labels_of, text_of
+from d2lmini.symbol.attribute import HIDDEN, AttrScope, labels_of, text_of
 from d2lmini.symbol.naming import NameManager
 from d2lmini.symbol.symbol import Symbol, apply_op, tracer
 
@@ -84,8 +84,10 @@ def variable(
 
 
 def _said(name: str, value: Any) -> str:
-    """What a graph keeps of an attribute that a caller wrote."""
-    return "float64" if name == "dtype" and value is None else as_given(value)
+    """What a graph keeps of an attribute that a caller wrote: 2 for a float stays '2'."""
+    if name == "dtype" and value is None:
+        return "float64"
+    return str(value) if isinstance(value, (list, tuple)) else text_of(value)
 
 
 def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None) -> Any:
@@ -130,7 +132,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         inputs.pop()
     if op.variadic and not inputs:
         raise ArgumentTypeError(f"{op.name}: expected at least one Symbol; usage: {op.usage}")
-    return apply_op(op, tuple(inputs), attrs, name, labels, True, said)
+    return apply_op(op, tuple(inputs), attrs, name, labels, said)
 
 
 def _label_initial(given: Symbol, label: dict[str, str]) -> None:

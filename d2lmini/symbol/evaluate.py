@@ -1,16 +1,10 @@
 """Run a graph op by op: `s.eval(x=..., w=...)`, and the base of hooks, monitors and SymbolBlocks.
 
->>> from d2lmini import nd, sym
->>> product = sym.dot(sym.var("a"), sym.var("b"))
->>> product.eval(a=nd.array([[1, 2]]), b=nd.array([[3], [4]]))
-[
-[[11.]]
-<NDArray 1x1 @cpu(0)>]
-
 Nothing is compiled: on arrays each node is an operation of its own, pushed as if the program had
 called the op, recorded by autograd and visible to `watch`. On Symbols the nodes are copied into
 another graph. `bind` and hybridized nets run a graph as one task.
 
+>>> from d2lmini import nd, sym
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = sym.relu(x * 2, name="y")
@@ -36,7 +30,8 @@ from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.symbol.infer import complete_shapes
+from d2lmini.ops.core import without_casts
+from d2lmini.symbol.infer import complete_shapes, shapes_of
 from d2lmini.symbol.symbol import Symbol, apply_op
 
 
@@ -64,16 +59,15 @@ def evaluate(
             return [values[node]]
         if symbolic:
             labels = dict(node.labels)
-            y = apply_op(
-                node.op, tuple(inputs), node.own_attrs, node.name, labels, True, node.given, False
-            )
+            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, node.given)
             return list(y) if len(y._entries) > 1 else [y]
         if places:
             inputs = [None if x is None else x.as_in_context(places[node]) for x in inputs]
             return call_node(node, inputs, None if inputs else places[node])
         return call_node(node, inputs, None if inputs else ctx, keys)
 
-    return interpret(entries, call, watch)
+    with without_casts() if symbolic else nullcontext():
+        return interpret(entries, call, watch)
 
 
 def call_node(
@@ -93,36 +87,29 @@ def call_node(
 
 def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
     """The outputs as a list of NDArrays on `ctx`, given an array for each variable by name. Runs in
-    prediction mode and unrecorded; see `symbol.evaluate`.
+    prediction mode and unrecorded.
 
-    ValueError for a variable without an array; errors of operations (shapes, dtypes, contexts) name
-    the node.
+    ValueError for a variable without an array; MXNetError for shapes that do not fit, with the node
+    and its line.
     """
-    context = ctx or current_context()
+    ctx = ctx or current_context()
     values = {}
     for node in variables_of(self._entries):
-        if node.name not in kwargs:
-            raise ValueError(
-                f"eval: variable {node.name!r} has no array; give one for each of "
-                f"{self.list_inputs()}"
-            )
-        array = kwargs[node.name]
+        array = kwargs.get(node.name)
         if not isinstance(array, NDArray):
-            raise TypeError(
-                f"eval: {node.name} must be an NDArray, got {type(array).__name__}; make one with "
-                "nd.array"
+            kind = ValueError if array is None else TypeError
+            raise kind(
+                f"eval: {node.name} must be an NDArray, got {type(array).__name__}; give one for "
+                f"each of {self.list_inputs()}"
             )
-        values[node] = array.as_in_context(context)
-
-    def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-        try:
-            return [values[node]] if node.op is None else call_node(node, inputs, context)
-        except (MXNetError, ValueError) as problem:
-            raise type(problem)(f"eval: node {node.name!r}: {problem}") from None
-
+        values[node] = array.as_in_context(ctx)
     shapes = {node: array.shape for node, array in values.items()}
-    with scope(False, False):
-        return interpret(complete_shapes(self._entries, shapes), call)
+    try:
+        with scope(False, False):
+            return evaluate(complete_shapes(self._entries, shapes), values, ctx=ctx)
+    except (MXNetError, ValueError):
+        shapes_of(self._entries, shapes)  # shapes that do not fit: it names the node
+        raise
 
 
 Symbol.eval = _eval  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from numbers import Integral
 from typing import Any
 
@@ -42,7 +43,9 @@ from d2lmini.symbol.symbol import Symbol, lacks_shape
 TRIES = (5040, 7560, 1)
 
 #: Exceptions of rules and ops for wrong attributes and labels, which a file may contain.
-_MISFITS = (Conflict, TypeError, ValueError, LookupError, ArithmeticError, AssertionError)
+_MISFITS = (
+    Conflict, MXNetError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError,
+)  # fmt: skip
 
 _shape = converter_of("Shape")
 
@@ -62,14 +65,12 @@ def _to_fixed_point(
             try:
                 visit(node, known)
             except _MISFITS as problem:
-                raise _misfit(node, str(problem)[:300] or type(problem).__name__) from None
+                where = f"{node.op.name} in node {node.name!r}"  # type: ignore[union-attr]
+                raise MXNetError(
+                    f"{where}, made at {callsite.describe(node.site)}: "
+                    f"{str(problem)[:300] or type(problem).__name__}"
+                ) from None
     return known
-
-
-def _misfit(node: Node, problem: Any) -> MXNetError:
-    assert node.op is not None
-    where = f"{node.op.name} in node {node.name!r}, made at {callsite.describe(node.site)}"
-    return MXNetError(f"{where}: {problem}")
 
 
 def _names(node: Node) -> Sequence[str]:
@@ -112,7 +113,7 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
         try:
             found[entry] = merged(found.get(entry), shape)
         except Conflict as problem:
-            raise _misfit(node, f"shapes do not fit: {what}: {problem}") from None
+            raise Conflict(f"shapes do not fit: {what}: {problem}") from None
 
     entries = {name: entry for name, entry in zip(_names(node), node.inputs) if entry is not None}
     for name in entries if op.same_shape is True else op.same_shape or ():
@@ -142,17 +143,16 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
         return list(map(kind, _infer_with(node, shapes, 0)))
     found = []
     for size in TRIES:
-        try:
+        with suppress(MXNetError):  # it may be due to the substituted size
             found.append(_infer_with(node, shapes, size))
-        except MXNetError:  # it may be due to the substituted size
-            if size > 1:
-                return []
-    return [
-        tuple([m if m == n else 0 for m, n in zip(*of_tries[:2])])
-        if len({len(shape) for shape in of_tries}) == 1
-        else None
-        for of_tries in zip(*found)
-    ]
+    return [_common(of_tries) for of_tries in zip(*found)] if len(found) > 1 else []
+
+
+def _common(shapes: Sequence[tuple[int, ...]]) -> Partial:
+    """The sizes in which all shapes agree."""
+    if len(set(map(len, shapes))) > 1:
+        return None
+    return tuple([sizes[0] if len(set(sizes)) == 1 else 0 for sizes in zip(*shapes)])
 
 
 def _infer_with(node: Node, shapes: Sequence[Any], size: int) -> list[Any]:
@@ -164,10 +164,7 @@ def _infer_with(node: Node, shapes: Sequence[Any], size: int) -> list[Any]:
         Spec(tuple([n or size for n in shape]), op.presumed_dtypes.get(name) or "float32")
         for name, shape in zip(names, shapes)
     ]
-    try:
-        return [spec.shape for spec in as_specs(infer(op, specs, node.own_attrs))]
-    except MXNetError as problem:
-        raise _misfit(node, problem) from None
+    return [spec.shape for spec in as_specs(infer(op, specs, node.own_attrs))]
 
 
 def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> Sequence[Entry]:
@@ -228,10 +225,8 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
         if found.get(entry) is None:
             found[entry] = together
         elif together is not None and found[entry] != together and not op.mixed_dtypes:
-            raise _misfit(
-                node,
-                f"dtypes differ: {found[entry].name} and {together.name}; convert one with "
-                "sym.cast",
+            raise Conflict(
+                f"dtypes differ: {found[entry].name} and {together.name}; convert one with sym.cast"
             )
     if op.float32_parameters and together is not None:
         for _, entry in given[1:]:
@@ -261,7 +256,7 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    given: list[tuple[Node, Any]] = list(zip(lists.arguments(symbol._entries), args))
+    given = list(zip(lists.variables(symbol._entries)[0], args))
     if not args:
         variables = variables_of(symbol._entries)
         names = {node.name for node in variables}
@@ -274,11 +269,11 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     return {node: value for node, value in given if value is not None}
 
 
-def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], ...]:
     """The found values of arguments, outputs and auxiliary states."""
-    arguments = [found.get((node, 0)) for node in lists.arguments(symbol._entries)]
-    states = [found.get((node, 0)) for node in lists.auxiliary_states(symbol._entries)]
-    return arguments, [found.get(entry) for entry in symbol._entries], states
+    arguments, states = lists.variables(symbol._entries)
+    heads = [(node, 0) for node in arguments], symbol._entries, [(node, 0) for node in states]
+    return tuple([found.get(entry) for entry in entries] for entries in heads)
 
 
 def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:

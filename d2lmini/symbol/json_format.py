@@ -188,21 +188,16 @@ class _Reading:
             found.append((node, output))
         return found
 
-    def read_attributes(self, record: dict[str, Any], name: str) -> dict[str, str]:
-        """Attributes and labels of a row: texts by name."""
-        said: dict[str, str] = {}
-        for key in ("attr", "attrs", "param"):
-            said.update(self.expect(dict, record.get(key) or {}, f"{key!r} of {_brief(name)}"))
-        for key, value in said.items():
-            self.expect(str, value, f"attribute {_brief(key)} of {_brief(name)}")
-        return said
-
     def node(self, record: dict[str, Any]) -> Node:
         """One row of the table."""
         name = self.expect(str, record.get("name"), "its 'name'")
         kind = self.expect(str, record.get("op"), f"'op' of {_brief(name)}")
         inputs = self.entries(record.get("inputs"), f"'inputs' of {_brief(name)}")
-        said = self.read_attributes(record, name)
+        said: dict[str, str] = {}
+        for key in ("attr", "attrs", "param"):
+            said |= self.expect(dict, record.get(key) or {}, f"{key!r} of {_brief(name)}")
+        for key, value in said.items():
+            self.expect(str, value, f"attribute {_brief(key)} of {_brief(name)}")
         if kind == "null":
             return Node(None, name, labels={decode_label(k): v for k, v in said.items()})
         op = registry.get(kind)

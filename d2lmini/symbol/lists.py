@@ -5,10 +5,9 @@ and variance of BatchNorm. All lists are in depth-first order, left inputs first
 
 >>> from d2lmini import sym
 >>> net = sym.BatchNorm(sym.FullyConnected(sym.var("x"), num_hidden=2, name="fc"), name="bn")
->>> [node.name for node in arguments(net._entries)]
-['x', 'fc_weight', 'fc_bias', 'bn_gamma', 'bn_beta']
->>> [node.name for node in auxiliary_states(net._entries)]
-['bn_moving_mean', 'bn_moving_var']
+>>> arguments, states = variables(net._entries)
+>>> [node.name for node in arguments], [node.name for node in states]
+(['x', 'fc_weight', 'fc_bias', 'bn_gamma', 'bn_beta'], ['bn_moving_mean', 'bn_moving_var'])
 >>> output_name(net._entry)
 'bn_output'
 """
@@ -47,34 +46,19 @@ def monitored_inputs(node: Node) -> list[str]:
 # -- variables -------------------------------------------------------------------------------------
 
 
-def auxiliary(nodes: Sequence[Node]) -> set[Node]:
-    """The variables among `nodes` that an op mutates."""
+def variables(entries: Sequence[Entry]) -> tuple[list[Node], list[Node]]:
+    """The arguments and the auxiliary states of a graph."""
+    nodes = topological(entries)
     changed: set[Node] = set()
     for node in nodes:
-        if node.op is None:
-            continue
-        names = node.op.auxiliary
+        names = None if node.op is None else node.op.auxiliary
         if names is None:
             changed.update(entry[0] for entry in node.mutated)
         else:
-            positions = [node.op.input_names.index(name) for name in names]
-            given = [node.inputs[i] for i in positions if i < len(node.inputs)]
-            changed.update(entry[0] for entry in given if entry is not None)
-    return {node for node in changed if node.op is None}
-
-
-def arguments(entries: Sequence[Entry]) -> list[Node]:
-    """The variables that are not auxiliary states."""
-    nodes = topological(entries)
-    besides = auxiliary(nodes)
-    return [node for node in nodes if node.op is None and node not in besides]
-
-
-def auxiliary_states(entries: Sequence[Entry]) -> list[Node]:
-    """The variables that ops mutate."""
-    nodes = topological(entries)
-    besides = auxiliary(nodes)
-    return [node for node in nodes if node in besides]
+            given = zip(node.op.input_names, node.inputs)  # type: ignore[union-attr]
+            changed.update(entry[0] for name, entry in given if entry and name in names)
+    found = [node for node in nodes if node.op is None]
+    return [node for node in found if node not in changed], [n for n in found if n in changed]
 
 
 def substitute(

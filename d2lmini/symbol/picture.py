@@ -20,7 +20,7 @@ from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import MARGIN, Box, Look, diagram, draw_legend, page, shorten
-from d2lmini.graph.ir import Entry, Node, topological
+from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ops.shown import shown_name, shown_with_number
 from d2lmini.symbol import lists
 from d2lmini.symbol.infer import is_known, shapes_of
@@ -63,9 +63,7 @@ class Picture(Drawing):
 
     def __init__(self, symbol: Symbol, **shapes: tuple[int, ...]):
         nodes = topological(symbol._entries)
-        known = {
-            node: shapes[node.name] for node in nodes if node.op is None and node.name in shapes
-        }
+        known = {n: shapes[n.name] for n in variables_of(symbol._entries) if n.name in shapes}
         self.shapes = shapes_of(symbol._entries, known)
         outputs = {node for node, _ in symbol._entries}
         folded = fold_variables(nodes, outputs)

@@ -78,7 +78,7 @@ class Symbol(Fluent):
         name = NameManager.current.get(None, operator_hint(op.name))
         if op.broadcasts and not all(map(_is_typed, inputs)):
             op = op.family.equal
-        result = apply_op(op, inputs, attrs, name, named=True)
+        result = apply_op(op, inputs, attrs, name)
         if out is None or modes.tracing is None:
             return result
         return modes.tracing.overwritten(out, result)
@@ -127,11 +127,11 @@ class Symbol(Fluent):
     def list_arguments(self) -> list[str]:
         """Names of the variables except auxiliary states, in depth-first order: left inputs
         first."""
-        return [node.name for node in lists.arguments(self._entries)]
+        return [node.name for node in lists.variables(self._entries)[0]]
 
     def list_auxiliary_states(self) -> list[str]:
         """Names of the variables that ops mutate: BatchNorm's moving mean and variance."""
-        return [node.name for node in lists.auxiliary_states(self._entries)]
+        return [node.name for node in lists.variables(self._entries)[1]]
 
     def list_inputs(self) -> list[str]:
         """Names of all variables."""
@@ -223,21 +223,16 @@ class Symbol(Fluent):
         ValueError if there is none."""
         if isinstance(key, str):
             names = self.list_outputs()
-            found = [i for i, name in enumerate(names) if name == key]
-            if not found:
-                raise ValueError(f"there is no output {key!r} in {names}")
-            if len(found) > 1:
-                raise ValueError(f"there are {len(found)} outputs named {key!r}")
-            key = found[0]
-        if isinstance(key, slice):
-            if not self._entries[key]:
-                raise TypeError(f"{key} selects none of {len(self._entries)} outputs")
-            return type(self)(self._entries[key])
-        if not isinstance(key, int):
-            raise TypeError(f"outputs are chosen by number, slice or name, got {key!r}")
-        if not -len(self._entries) <= key < len(self._entries):
-            raise IndexError(f"output {key} of {len(self._entries)}")
-        return type(self)((self._entries[key],))
+            if names.count(key) != 1:
+                raise ValueError(f"{names.count(key)} outputs are named {key!r}: {names}")
+            key = names.index(key)
+        if isinstance(key, int):
+            if not -len(self._entries) <= key < len(self._entries):
+                raise IndexError(f"output {key} of {len(self._entries)}")
+            return type(self)((self._entries[key],))
+        if not isinstance(key, slice) or not self._entries[key]:
+            raise TypeError(f"{key!r} selects none of {len(self._entries)} outputs")
+        return type(self)(self._entries[key])
 
     # Called only for missing attributes.
     def __getattr__(self, name: str) -> NoReturn:
@@ -309,17 +304,14 @@ def apply_op(
     op: Op,
     inputs: tuple,
     attrs: dict[str, Any],
-    name: str | None = None,
+    name: str,
     labels: dict[str, str] | None = None,
-    named: bool = False,
     given: Mapping[str, str] | None = None,
-    casting: bool = True,
 ) -> Any:
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
-    typed graph shapes and dtypes are checked here. `named`: the name already has its prefix.
-    given: the attributes that the user gave, as text. casting=False: mixed precision inserts no
-    casts."""
-    if casting and modes.casting is not None:
+    typed graph shapes and dtypes are checked here. given: the attributes that the user gave, as
+    text. TypeError for an array, except while a plain `forward` is traced."""
+    if modes.casting is not None:
         inputs = modes.casting(op, inputs, attrs)
     if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
@@ -333,8 +325,13 @@ def apply_op(
                 kind = type(x)
             # A variadic op takes each member of a group as an input.
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
+        elif tracer.capture is not None and isinstance(x, Value):
+            entries.append(tracer.capture(x))
         else:
-            entries.append(capture_array(op, x))
+            raise TypeError(
+                f"{op.name}: expected Symbols, got {type(x).__name__}; make a variable with "
+                "sym.var('name') and give the array when the graph runs"
+            )
     if modes.tracing is not None:
         modes.tracing.note_view(op, entries)
     specs = _specs(op, entries, attrs)
@@ -342,28 +339,9 @@ def apply_op(
         attrs = {**attrs, "rng": modes.tracing.note_draw(op, attrs)}
     if specs is not None and "training" in op.injects:
         attrs = {"training": modes.training, **attrs}
-    node = Node(
-        op,
-        name if named and name else NameManager.current.get(name, op.name.lower()),
-        tuple(entries),
-        attrs,
-        specs,
-        labels_of(AttrScope.current.get(labels)),
-        callsite.find(),
-        given or {},
-    )
+    labels = labels_of(AttrScope.current.get(labels))
+    node = Node(op, name, tuple(entries), attrs, specs, labels, callsite.find(), given or {})
     return kind(tuple((node, i) for i in range(node.n_outputs)))
-
-
-def capture_array(op: Op, x: Any) -> Entry:
-    """An array among Symbols: allowed while a plain `forward` is traced, see
-    `graph.symbolic_trace`."""
-    if tracer.capture is not None and isinstance(x, Value):
-        return tracer.capture(x)
-    raise TypeError(
-        f"{op.name}: expected Symbols, got {type(x).__name__}; make a variable with "
-        "sym.var('name') and give the array when the graph runs"
-    )
 
 
 class _Tracer(threading.local):
