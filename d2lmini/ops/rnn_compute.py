@@ -125,8 +125,9 @@ class Layer:
         for first, after in zip(states, (y, *kept[-1:])):
             parts = (after[1:], first[None]) if backwards else (first[None], after[:-1])
             before.append(xp.concatenate(parts)[:T] if T > 1 else first[None][:T])
-        steps = [in_order(backwards, *arrays) for arrays in (D, before, kept)]
-        self.back(*steps, w.h2h, *in_order(backwards, y, g), heads)
+        steps, states_before, kept = (in_order(backwards, *a) for a in (D, before, kept))
+        y_steps, g_steps = in_order(backwards, y, g)
+        self.back(steps, states_before, kept, w.h2h, y_steps, g_steps, heads)
         adds = backwards
         for part, d in self.gates_of_a(D):
             matmul(xp, d.T, rows(x), grads.i2h[part])

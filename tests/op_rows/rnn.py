@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d2lmini.ops.rnn import RNN, parameter_size
+from d2lmini.ops.rnn import parameter_size
 from d2lmini.ops.rnn import rnn_layer as RNN_LAYER
 from op_rows.case import Case, draw
 

@@ -40,16 +40,16 @@ class FusedGRU(GRU):
     """`GRU`, with one kernel for each step."""
 
     def step(self, c, w, states, y, kept, work) -> list[Any]:
-        bias = w.h2h_bias[kept[0].shape[1] :]
-        recurrent.gru_step(self.xp, c, bias, states[0], *kept, y)
+        rz, n, share = kept
+        recurrent.gru_step(self.xp, c, w.h2h_bias[rz.shape[1] :], states[0], rz, n, share, y)
         return [y]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:
-        dh, more = heads[0], self.xp.zeros(heads[0].shape, y.dtype)
+        (rz, n, share), (dn, dc), (dh,), (h,) = kept, D, heads, before
+        more = self.xp.zeros(dh.shape, dh.dtype)
         for t in reversed(range(len(g))):
-            gates, (dn, dc) = [a[t] for a in kept], (d[t] for d in D)
-            recurrent.gru_back(self.xp, g[t], more, *gates, before[0][t], dh, dn, dc)
-            matmul(self.xp, dc, across, more)
+            recurrent.gru_back(self.xp, g[t], more, rz[t], n[t], share[t], h[t], dh, dn[t], dc[t])
+            matmul(self.xp, dc[t], across, more)
         dh += more
 
 
