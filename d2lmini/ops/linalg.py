@@ -257,20 +257,15 @@ def gemm2(
     last); columns are always last. float32 or float64. MXNetError at the call for shapes, axis,
     dtype. Cost: 2 M N K for each pair.
     """
-    if out is None:
-        shape = _infer_gemm2(
-            Spec(A.shape, A.dtype), Spec(B.shape, B.dtype),
-            transpose_a=transpose_a, transpose_b=transpose_b, axis=axis,
-        ).shape  # fmt: skip
-        out = xp.empty(shape, A.dtype)
     # Move the matrices to the last two axes, as views.
-    left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
+    left, right = A.swapaxes(axis, -2), B.swapaxes(axis, -2)
     left = transpose_last(left) if transpose_a else left
     right = transpose_last(right) if transpose_b else right
-    matmul(xp, left, right, place)
+    place = None if out is None else out.swapaxes(axis, -2)
+    y = matmul(xp, left, right, place)
     if alpha != 1.0:
-        out *= alpha
-    return out
+        y *= alpha
+    return y.swapaxes(axis, -2) if out is None else out
 
 
 @gemm2.gradient(saves="A B")
@@ -296,19 +291,18 @@ def gemm(
     return gemm2(A, B, **how) + (C if beta == 1.0 else C * beta)
 
 
-def _infer_syrk(A: Spec, *, transpose: bool, **_: Any) -> Spec:
-    check_float(A, half=False)
-    if len(A.shape) < 2:
-        raise MXNetError(f"needs matrices, A is {A.shape}")
-    n = A.shape[-1 if transpose else -2]
-    return Spec((*A.shape[:-2], n, n), A.dtype)
+@gemm.gradient(saves="A B")
+def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs):
+    product = partial(gemm2, alpha=alpha, axis=axis)
+    grads = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
+    return *grads, g if beta == 1.0 else g * beta
 
 
 def _flops_syrk(A: Spec, *, out: Spec, transpose: bool, **_: Any) -> float:
     return 2.0 * out.size * A.shape[-2 if transpose else -1]
 
 
-@composed("linalg_syrk", infer=_infer_syrk, flops=_flops_syrk)
+@composed("linalg_syrk", flops=_flops_syrk)
 def syrk(A, *, transpose: bool = False, alpha: float = 1.0):
     """A matrix times its own transpose: alpha A A^T, or with `transpose` alpha A^T A.
 
