@@ -28,7 +28,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, Spec, op
-from d2lmini.ops.diag import diag, undiag
+from d2lmini.ops.diag import undiag
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.linalg import gemm2, transpose_last
 
@@ -63,10 +63,10 @@ def _infer_extractdiag(A: Spec, *, offset: int) -> Spec:
     return Spec((*A.shape[:-2], length), A.dtype)
 
 
-@composed("linalg_extractdiag", infer=_infer_extractdiag, flops=0)
-def extractdiag(A, *, offset: int = 0):
+@op("linalg_extractdiag", infer=_infer_extractdiag, flops=0)
+def extractdiag(xp, A, *, offset: int = 0):
     """A diagonal of each matrix: (..., n, n) -> (..., n - |offset|); above the main one if > 0."""
-    return diag(A, k=offset, axis1=-2, axis2=-1)
+    return xp.diagonal(A, offset, -2, -1)
 
 
 def _infer_makediag(A: Spec, *, offset: int) -> Spec:
@@ -77,11 +77,21 @@ def _infer_makediag(A: Spec, *, offset: int) -> Spec:
     return Spec((*A.shape[:-1], n, n), A.dtype)
 
 
-@composed("linalg_makediag", infer=_infer_makediag, flops=0)
-def makediag(A, *, offset: int = 0):
+@op("linalg_makediag", infer=_infer_makediag, flops=0)
+def makediag(xp, A, *, offset: int = 0):
     """Matrices of zeros with a diagonal: (..., n) -> (..., m, m) with m = n + |offset|."""
     n = A.shape[-1] + abs(offset)
-    return undiag(A, shape=(*A.shape[:-1], n, n), k=offset, axis1=-2, axis2=-1)
+    return undiag.compute(xp, A, shape=(*A.shape[:-1], n, n), k=offset, axis1=-2, axis2=-1)
+
+
+@extractdiag.gradient()
+def _(g, *, offset):
+    return makediag(g, offset=offset)
+
+
+@makediag.gradient()
+def _(g, *, offset):
+    return extractdiag(g, offset=offset)
 
 
 def _triangle(xp: Any, n: int, offset: int, lower: bool) -> tuple[Any, Any]:
