@@ -15,21 +15,22 @@ step from softmax(data), spells the given label. The paths of a label go through
     -  l1  -  l2  -  ...  lL  -                      (S = 2 L + 1, - is the blank)
 
 and at each step stay, advance by one, or by two where that skips a blank between different letters.
-alpha[t, s] sums the paths that are in state s after step t; beta[t, s] sums their continuations.
-Both are sums over two or three neighbours. Since probabilities of long sequences are tiny, all sums
-use logarithms, in float64. Source: A. Graves et al., "Connectionist Temporal Classification"
-(2006).
+`_reach` sums the beginnings of paths that come into state s at step t; from the other end it sums
+their continuations. Both are sums over two or three neighbours. Since probabilities of long
+sequences are tiny, all sums use logarithms, in float64. Both together give the share of the paths
+that are in a state, and with it the gradient, which forward computes too, as MXNet does. Source:
+A. Graves et al., "Connectionist Temporal Classification" (2006).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import Spec, op
+from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.index import scatter_add
 from d2lmini.ops.softmax import log_softmax
 
@@ -45,7 +46,8 @@ def _infer(
             f"data must be (T, N, C) and label (N, L), got {data.shape} and {label.shape}"
         )
     T, N, C = data.shape
-    check_shape("label", label, (N, label.shape[1]), why=f"data is (T, N, C) = {data.shape}")
+    why = f"data is (T, N, C) = {data.shape}"
+    check_shape("label", label, (N, label.shape[1]), why=why)
     if T < 1 or C < 1:
         raise MXNetError(f"data needs a step and a class at least, got (T, N, C) = {data.shape}")
     if label.shape[1] > T:
@@ -53,16 +55,12 @@ def _infer(
             f"label (N, L) = {label.shape} has room for more letters than data (T, N, C) = "
             f"{data.shape} has steps; need L <= T"
         )
-    data_lengths, label_lengths = _sort_out(
-        data_lengths, label_lengths, use_data_lengths, use_label_lengths
-    )
-    for name, given, wanted in (
-        ("data_lengths", data_lengths, use_data_lengths),
-        ("label_lengths", label_lengths, use_label_lengths),
-    ):
+    used = use_data_lengths, use_label_lengths
+    lengths = _sort_out(data_lengths, label_lengths, *used)
+    for name, given, wanted in zip(("data_lengths", "label_lengths"), lengths, used):
         check_optional(name, given, wanted, f"use_{name}={wanted}")
-        check_shape(name, given, (N,), why=f"data is (T, N, C) = {data.shape}")
-    return [Spec((N,), data.dtype), Spec((T, N, 2 * label.shape[1] + 1), "float64")]
+        check_shape(name, given, (N,), why=why)
+    return [Spec((N,), data.dtype), data]
 
 
 def _lengths_used(attrs: dict[str, Any]) -> tuple[str, ...]:
@@ -75,54 +73,33 @@ def _sort_out(first: Any, second: Any, use_first: bool, use_second: bool) -> tup
     return (None, first) if use_second and not use_first and second is None else (first, second)
 
 
-class _Lattice(NamedTuple):
-    """The states of every sequence, on which `_forward` and `_backward` work.
-
-    states (N, S)     the class of each state; blank beyond the last state
-    leap   (N, S)     0 where a path may skip the blank before the state, else -inf
-    last   (N,)       2 L: the state of the final blank of each label of length L
-    steps  (N,)       number of time steps of each sequence
-    start  (N, S)     0 in the first two states, where paths begin, else -inf
-    end    (N, S)     0 in the last two, where they end, else -inf
-    """
-
-    states: Any
-    leap: Any
-    last: Any
-    steps: Any
-    start: Any
-    end: Any
-
-
 def _lattice(
-    xp: Any, shape: tuple[int, ...], label: Any, data_lengths: Any, label_lengths: Any, blank: str
-) -> _Lattice:
+    xp: Any, shape: Shape, label: Any, steps: Any, label_lengths: Any, blank: str
+) -> tuple[Any, Any, Any, Any]:
+    """The states of every sequence, (N, S) each: the class of each state, blank beyond the last;
+    and where a path may skip the blank before, begin and end: 0 there, else -inf."""
     T, N, C = shape
-    L = label.shape[1]
+    L, b = label.shape[1], 0 if blank == "first" else C - 1
     label = label.astype("int64")
     if label_lengths is None:
         padding = label == (0 if blank == "first" else -1)
         lengths = xp.where(padding.any(axis=1), padding.argmax(axis=1), L)
     else:
         lengths = label_lengths.astype("int64")
-    steps = xp.full(N, T) if data_lengths is None else data_lengths.astype("int64")
-    b = 0 if blank == "first" else C - 1
     inside = xp.arange(L) < lengths[:, None]
     wrong = inside & ((label < 0) | (label >= C) | (label == b))
     if xp is np:
         _check(label, wrong, (("label", lengths, L), ("data", steps, T)), C, b)
     states = xp.full((N, 2 * L + 1), b)
     states[:, 1::2] = xp.where(inside & ~wrong, label, b)
-    minus_inf = -xp.inf
-    leap = xp.full(states.shape, minus_inf)
-    leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, minus_inf)
+    leap = xp.full(states.shape, -xp.inf)
+    leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, -xp.inf)
     place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
-    start = xp.where((place < 2) & (place <= last), 0.0, minus_inf)
+    start = xp.where((place < 2) & (place <= last), 0.0, -xp.inf)
     if xp is not np:  # a check would wait for the GPU; there the loss becomes nan
         wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)
         start = xp.where(wrong[:, None], xp.nan, start)
-    end = xp.where((place <= last) & (place >= last - 1), 0.0, minus_inf)
-    return _Lattice(states, leap, last[:, 0], steps, start, end)
+    return states, leap, start, xp.where((place <= last) & (place >= last - 1), 0.0, -xp.inf)
 
 
 def _check(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
@@ -137,28 +114,30 @@ def _check(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
         )
 
 
-def _emissions(xp: Any, data: Any, states: Any) -> tuple[Any, Any]:
-    """log softmax(data), (T, N, C), and its value at the class of each state, (T, N, S)."""
-    log_p = log_softmax.compute(xp, data.astype("float64"))
-    return log_p, xp.take_along_axis(log_p, states[None], axis=2)
+def _reach(xp: Any, emit: Any, leap: Any, start: Any, first: Any) -> Any:
+    """log of the sum over all paths that begin at step `first` (N,) and are in state s at step t,
+    without their factor of step t: (T, N, S).
 
-
-def _log_likelihood(xp: Any, lattice: _Lattice, alpha: Any) -> Any:
-    """log of the probability of each label, (N,); -inf where no path of that length spells it."""
-    N = len(lattice.steps)
-    final = alpha[xp.maximum(lattice.steps - 1, 0), xp.arange(N)] + lattice.end  # (N, S)
-    largest = final.max(axis=1, keepdims=True)
-    largest = xp.where(largest == -xp.inf, 0.0, largest)
-    total = xp.log(xp.exp(final - largest).sum(axis=1)) + largest[:, 0]
-    return xp.where(lattice.steps > 0, total, -xp.inf)
+    emit (T, N, S): log of the factor of each state at each step. leap, start (N, S): 0 where a path
+    may skip the state before, where a path may begin, else -inf.
+    """
+    found = xp.empty(emit.shape)
+    before = xp.full(emit.shape[1:], -xp.inf)
+    for t, now in enumerate(found):
+        now[:] = before
+        now[:, 1:] = xp.logaddexp(now[:, 1:], before[:, :-1])
+        now[:, 2:] = xp.logaddexp(now[:, 2:], before[:, :-2] + leap[:, 2:])
+        now[:] = xp.where((first == t)[:, None], start, now)
+        before = now + emit[t]
+    return found
 
 
 @op(
     aliases=["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"], infer=_infer,
     outputs=lambda **_: 1, optional=_lengths_used, output_names=("output0",), mxnet_outputs=2,
     free_dtypes=("label", "data_lengths", "label_lengths"),
-    flops=lambda data, label, *_, out, **__: 5.0 * data.size
-    + 80.0 * data.shape[0] * label.size,
+    flops=lambda data, label, *_, out, **__: 10.0 * data.size
+    + 160.0 * data.shape[0] * label.size,
 )  # fmt: skip
 def CTCLoss(
     xp, data, label, data_lengths=None, label_lengths=None, *, use_data_lengths: bool = False,
@@ -173,72 +152,36 @@ def CTCLoss(
     sequence has the loss 0 and no gradient, as in MXNet.
 
     MXNetError at the call for shapes, at a wait for lengths or classes out of range (on a GPU the
-    loss is nan instead). Backward keeps alpha (T, N, 2 L + 1). Cost: about 40 FLOPs for each state
-    and step.
+    loss is nan instead). Backward keeps the slope (T, N, C), a hidden output; it is not
+    differentiable again. Cost: about 80 FLOPs for each state and step.
     """
-    data_lengths, label_lengths = _sort_out(
-        data_lengths, label_lengths, use_data_lengths, use_label_lengths
-    )
-    lattice = _lattice(xp, data.shape, label, data_lengths, label_lengths, blank_label)
-    _, emit = _emissions(xp, data, lattice.states)
-    alpha = xp.empty(emit.shape)
-    alpha[0] = lattice.start + emit[0]
-    for t in range(1, len(alpha)):
-        before, now = alpha[t - 1], alpha[t]
-        now[:] = before
-        now[:, 1:] = xp.logaddexp(now[:, 1:], before[:, :-1])
-        now[:, 2:] = xp.logaddexp(now[:, 2:], before[:, :-2] + lattice.leap[:, 2:])
-        now += emit[t]
-    total = _log_likelihood(xp, lattice, alpha)
-    return xp.where(total == -xp.inf, 0.0, -total).astype(data.dtype), alpha
-
-
-@CTCLoss.gradient(saves="y data label data_lengths label_lengths")
-def _(
-    g, y, data, label, data_lengths, label_lengths, *, use_data_lengths, use_label_lengths,
-    blank_label,
-):  # fmt: skip
-    lengths = [length for length in (data_lengths, label_lengths) if length is not None]
-    dx = _ctc_grad(
-        g[0], y[1], data, label, *lengths, use_data_lengths=use_data_lengths,
-        use_label_lengths=use_label_lengths, blank_label=blank_label,
-    )  # fmt: skip
-    return (dx, *[None] * (1 + len(lengths)))
-
-
-@op(
-    infer=lambda g, alpha, data, *_, **__: data, grad=None,
-    flops=lambda g, alpha, data, *_, out, **__: 5.0 * data.size + 60.0 * alpha.size,
-)  # fmt: skip
-def _ctc_grad(
-    xp, g, alpha, data, label, data_lengths=None, label_lengths=None, *, use_data_lengths: bool,
-    use_label_lengths: bool, blank_label: str,
-):  # fmt: skip
-    """g (softmax(data) - q), where q[t, n, c] is the share of the paths that are in c at step t.
-
-    q sums alpha beta / p over the states of class c. (There is no second-order gradient.)
-    """
-    data_lengths, label_lengths = _sort_out(
-        data_lengths, label_lengths, use_data_lengths, use_label_lengths
-    )
     T, N, C = data.shape
-    lattice = _lattice(xp, data.shape, label, data_lengths, label_lengths, blank_label)
-    log_p, emit = _emissions(xp, data, lattice.states)
-    total = _log_likelihood(xp, lattice, alpha)
+    data_lengths, label_lengths = _sort_out(
+        data_lengths, label_lengths, use_data_lengths, use_label_lengths
+    )
+    steps = xp.full(N, T) if data_lengths is None else data_lengths.astype("int64")
+    states, leap, start, end = _lattice(xp, data.shape, label, steps, label_lengths, blank_label)
+    log_p = log_softmax.compute(xp, data.astype("float64"))
+    emit = xp.take_along_axis(log_p, states[None], axis=2)
+    alpha = _reach(xp, emit, leap, start, xp.zeros(N)) + emit
+    back = xp.roll(leap[:, ::-1], 2, axis=1)  # the leap into a state is one out of its predecessor
+    beta = _reach(xp, emit[::-1, :, ::-1], back, end[:, ::-1], T - steps)[::-1, :, ::-1]
+    share = alpha + beta
+
+    # Every path is in one state at step 0.
+    largest = share[0].max(axis=1, keepdims=True)
+    largest = xp.where(largest == -xp.inf, 0.0, largest)
+    total = xp.log(xp.exp(share[0] - largest).sum(axis=1)) + largest[:, 0]
     possible = total != -xp.inf
-    share = xp.empty(alpha.shape)
-    beta = xp.full(alpha.shape[1:], -xp.inf)
-    for t in range(T - 1, -1, -1):
-        if t < T - 1:
-            after = beta + emit[t + 1]
-            beta = after.copy()
-            beta[:, :-1] = xp.logaddexp(beta[:, :-1], after[:, 1:])
-            beta[:, :-2] = xp.logaddexp(beta[:, :-2], after[:, 2:] + lattice.leap[:, 2:])
-        beta = xp.where((lattice.steps - 1 == t)[:, None], lattice.end, beta)
-        share[t] = alpha[t] + beta
+    # The share of the paths that are in class c at step t is what the slope of log_p sums to.
     share = xp.exp(share - xp.where(possible, total, 0.0)[:, None])
-    cells = xp.arange(T * N).reshape(T, N, 1) * C + lattice.states
-    q = scatter_add(xp, cells, share, (T, N, C), None)
-    dx = xp.exp(log_p) - q
-    counts = possible & (xp.arange(T)[:, None] < lattice.steps)  # (T, N)
-    return xp.where(counts[:, :, None], dx * g[:, None], 0.0).astype(data.dtype)
+    cells = xp.arange(T * N).reshape(T, N, 1) * C + states
+    slope = xp.exp(log_p) - scatter_add(xp, cells, share, (T, N, C), None)
+    counts = possible & (xp.arange(T)[:, None] < steps)  # (T, N)
+    slope = xp.where(counts[:, :, None], slope, 0.0)
+    return xp.where(possible, -total, 0.0).astype(data.dtype), slope.astype(data.dtype)
+
+
+@CTCLoss.gradient(saves="y")
+def _(g, y):
+    return g[0].reshape((1, -1, 1)) * y[1], None, None, None

@@ -34,7 +34,6 @@ from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, op, registry
 from d2lmini.ops.linalg import gemm2, transpose_last
 from d2lmini.ops.triangle import (
-    check_square,
     extractdiag,
     lapack,
     like_square,
@@ -141,14 +140,15 @@ def _(g, A, shape):
 # -- orthogonal factors ---------------------------------------------------------------------------
 
 
-def _infer_gelqf(A: Spec) -> list[Spec]:
+def _check_wide(A: Spec) -> Spec:
+    """The spec of a square matrix for each A, which has no more rows than columns."""
     check_float(A, half=False)
     if len(A.shape) < 2 or A.shape[-2] > A.shape[-1]:
-        raise MXNetError(f"needs matrices (m, n) with m <= n, got {A.shape}")
-    return [A, Spec((*A.shape[:-1], A.shape[-2]), A.dtype)]
+        raise MXNetError(f"needs matrices (m, n) with m <= n, got {A.shape}; transpose A first")
+    return Spec((*A.shape[:-1], A.shape[-2]), A.dtype)
 
 
-@op("linalg_gelqf", infer=_infer_gelqf, outputs=2, flops=_cubic(4.0))
+@op("linalg_gelqf", infer=lambda A: [A, _check_wide(A)], outputs=2, flops=_cubic(4.0))
 def gelqf(xp, A):
     """LQ factors, A = L Q: A (..., m, n) with m <= n of full rank -> Q (..., m, n), L (..., m, m).
 
@@ -167,11 +167,6 @@ def _(g, y):
     return trsm(L, gQ + gemm2(M, Q), transpose=True)
 
 
-def _infer_syevd(A: Spec) -> list[Spec]:
-    check_square(A)
-    return [A, Spec(A.shape[:-1], A.dtype)]
-
-
 def _signs(xp: Any, rows: Any) -> Any:
     """Factors 1 or -1 that make the largest component of each row positive."""
     if not rows.size:  # no component is the largest
@@ -180,7 +175,12 @@ def _signs(xp: Any, rows: Any) -> Any:
     return xp.where(largest < 0, -1, 1).astype(rows.dtype)
 
 
-@op("linalg_syevd", infer=_infer_syevd, outputs=2, flops=_cubic(9.0))
+@op(
+    "linalg_syevd",
+    infer=lambda A: [like_square(A), Spec(A.shape[:-1], A.dtype)],
+    outputs=2,
+    flops=_cubic(9.0),
+)
 def syevd(xp, A):
     """Eigenvectors and eigenvalues of a symmetric matrix: U A = diag(L) U, L ascending.
 
@@ -204,13 +204,7 @@ def _(g, y):
 
 
 def _infer_svd(A: Spec) -> list[Spec]:
-    check_float(A, half=False)
-    if len(A.shape) < 2 or A.shape[-2] > A.shape[-1]:
-        raise MXNetError(
-            f"needs matrices with no more rows than columns, got {A.shape}; transpose A first"
-        )
-    *batch, m, _ = A.shape
-    return [Spec((*batch, m, m), A.dtype), Spec((*batch, m), A.dtype), A]
+    return [_check_wide(A), Spec(A.shape[:-1], A.dtype), A]
 
 
 @op("_svd", infer=_infer_svd, outputs=3, flops=_cubic(20.0))

@@ -159,15 +159,17 @@ def _infer_batch_dot(
 ) -> Spec:
     _check_product_dtype(lhs, rhs)
     a, b = lhs.shape, rhs.shape
-    if len(a) < 3 or len(a) != len(b) or a[:-2] != b[:-2]:
-        raise MXNetError(
-            f"needs two arrays of three or more axes that agree on all but the last two, a is {a}, "
-            f"b is {b}; use dot for single matrices"
-        )
-    return Spec(a[:-2] + _shape_of_product(a, b, transpose_a, transpose_b), lhs.dtype)
+    if len(a) < 3:
+        raise MXNetError(f"needs three axes or more, a is {a}, b is {b}; use dot for matrices")
+    return Spec(products_shape(a, b, transpose_a, transpose_b), lhs.dtype)
 
 
-def _shape_of_product(a: Shape, b: Shape, transpose_a: bool, transpose_b: bool) -> Shape:
+def products_shape(
+    a: Shape, b: Shape, transpose_a: bool = False, transpose_b: bool = False
+) -> Shape:
+    """The shape of the products of matrices on the last two axes."""
+    if len(a) != len(b) or a[:-2] != b[:-2]:
+        raise MXNetError(f"a is {a}, b is {b}, need shapes that agree on all but the last two axes")
     rows, inner = a[-2:][::-1] if transpose_a else a[-2:]
     inner_b, columns = b[-2:][::-1] if transpose_b else b[-2:]
     if inner != inner_b:
@@ -175,7 +177,7 @@ def _shape_of_product(a: Shape, b: Shape, transpose_a: bool, transpose_b: bool) 
             f"inner sizes differ: a is {a}, b is {b}, need "
             f"a.shape[{-2 if transpose_a else -1}] == b.shape[{-1 if transpose_b else -2}]"
         )
-    return (rows, columns)
+    return (*a[:-2], rows, columns)
 
 
 @op(infer=_infer_batch_dot, flops=_flops_product)
@@ -236,14 +238,15 @@ def _infer_gemm2(
     rows = axis + ndim if axis < 0 else axis
     if not 0 <= rows < ndim - 1:
         raise MXNetError(f"axis={axis} is not a row axis of {A.shape}, need one before the last")
-    a, b = list(A.shape), list(B.shape)
-    a[rows], a[-2] = a[-2], a[rows]
-    b[rows], b[-2] = b[-2], b[rows]
-    if a[:-2] != b[:-2]:
-        raise MXNetError(f"batches differ: A is {A.shape}, B is {B.shape}, row axis {rows}")
-    shape = a[:-2] + list(_shape_of_product(tuple(a), tuple(b), transpose_a, transpose_b))
-    shape[rows], shape[-2] = shape[-2], shape[rows]
-    return Spec(tuple(shape), A.dtype)
+    a, b = _swapped(A.shape, rows), _swapped(B.shape, rows)
+    return Spec(_swapped(products_shape(a, b, transpose_a, transpose_b), rows), A.dtype)
+
+
+def _swapped(shape: Shape, axis: int) -> Shape:
+    """The shape with an axis and the last but one in each other's place."""
+    sizes = list(shape)
+    sizes[axis], sizes[-2] = sizes[-2], sizes[axis]
+    return tuple(sizes)
 
 
 @op("linalg_gemm2", infer=_infer_gemm2, flops=_flops_product)
@@ -257,20 +260,15 @@ def gemm2(
     last); columns are always last. float32 or float64. MXNetError at the call for shapes, axis,
     dtype. Cost: 2 M N K for each pair.
     """
-    if out is None:
-        shape = _infer_gemm2(
-            Spec(A.shape, A.dtype), Spec(B.shape, B.dtype),
-            transpose_a=transpose_a, transpose_b=transpose_b, axis=axis,
-        ).shape  # fmt: skip
-        out = xp.empty(shape, A.dtype)
     # Move the matrices to the last two axes, as views.
-    left, right, place = (x.swapaxes(axis, -2) for x in (A, B, out))
+    left, right = A.swapaxes(axis, -2), B.swapaxes(axis, -2)
     left = transpose_last(left) if transpose_a else left
     right = transpose_last(right) if transpose_b else right
-    matmul(xp, left, right, place)
+    place = None if out is None else out.swapaxes(axis, -2)
+    y = matmul(xp, left, right, place)
     if alpha != 1.0:
-        out *= alpha
-    return out
+        y *= alpha
+    return y.swapaxes(axis, -2) if out is None else out
 
 
 @gemm2.gradient(saves="A B")
@@ -296,19 +294,18 @@ def gemm(
     return gemm2(A, B, **how) + (C if beta == 1.0 else C * beta)
 
 
-def _infer_syrk(A: Spec, *, transpose: bool, **_: Any) -> Spec:
-    check_float(A, half=False)
-    if len(A.shape) < 2:
-        raise MXNetError(f"needs matrices, A is {A.shape}")
-    n = A.shape[-1 if transpose else -2]
-    return Spec((*A.shape[:-2], n, n), A.dtype)
+@gemm.gradient(saves="A B")
+def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs):
+    product = partial(gemm2, alpha=alpha, axis=axis)
+    grads = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
+    return *grads, g if beta == 1.0 else g * beta
 
 
 def _flops_syrk(A: Spec, *, out: Spec, transpose: bool, **_: Any) -> float:
     return 2.0 * out.size * A.shape[-2 if transpose else -1]
 
 
-@composed("linalg_syrk", infer=_infer_syrk, flops=_flops_syrk)
+@composed("linalg_syrk", flops=_flops_syrk)
 def syrk(A, *, transpose: bool = False, alpha: float = 1.0):
     """A matrix times its own transpose: alpha A A^T, or with `transpose` alpha A^T A.
 

@@ -25,7 +25,6 @@ cell states (LSTM) or the state's part of n (GRU), and the outputs of inner laye
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -33,7 +32,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import ALL, Shape, Spec, modes, op
+from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, modes, op
 from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
 from d2lmini.ops.partial import Conflict
@@ -62,14 +61,11 @@ class Network:
     def output(self) -> Shape:
         return (self.T, self.N, self.directions * self.H)
 
-    @property
-    def n_states(self) -> int:
-        return 2 if self.mode == "lstm" else 1
-
     def outputs(self, data: Any) -> list[Spec]:
         """Specs of the outputs of `RNN`."""
-        shapes = [self.output, *[self.state] * self.n_states, self.reserve]
-        return [Spec(shape, data.dtype) for shape in shapes]
+        states = [self.state] * (2 if self.mode == "lstm" else 1)
+        reserve = (sum(map(prod, self.reserve_shapes)),)
+        return [Spec(shape, data.dtype) for shape in (self.output, *states, reserve)]
 
     @cached_property
     def parameter_shapes(self) -> tuple[Shape, ...]:
@@ -80,6 +76,11 @@ class Network:
             inner = self.I if k < self.directions else self.directions * self.H
             weights += [(G, inner), (G, self.H)]
         return (*weights, *[(G,)] * len(weights))
+
+    @cached_property
+    def parameters(self) -> Shape:
+        """The shape of the vector."""
+        return (sum(map(prod, self.parameter_shapes)),)
 
     def weights(self, *parameters: Any) -> list[Weights]:
         """The parameters of each layer and direction: the arrays themselves of a single layer, or
@@ -96,10 +97,6 @@ class Network:
         kept = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
         return (*kept * (self.L * self.directions), *[self.output] * (self.L - 1))
 
-    @cached_property
-    def reserve(self) -> Shape:
-        return (sum(map(prod, self.reserve_shapes)),)
-
     def reserve_parts(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
         """The contents of the reserve: kept arrays per layer and direction, inner outputs."""
         views = views_of(reserve, self.reserve_shapes)
@@ -108,8 +105,6 @@ class Network:
 
     def halves(self, y: Any) -> list[Any]:
         """The outputs of each direction, views of y (T, N, directions * H)."""
-        if self.directions == 1:
-            return [y]
         return [y[:, :, k * self.H : (k + 1) * self.H] for k in range(self.directions)]
 
     def forward(
@@ -148,14 +143,24 @@ class Network:
             mask = mask_of(i) if i and mask_of is not None else None
             inputs = inputs if mask is None else inputs * mask
             below = layer.xp.empty(inputs.shape, x.dtype) if i else dx
+            below = None if below is None else below.reshape(inputs.shape)
             for direction, (part, g_part) in enumerate(zip(self.halves(outputs), self.halves(g))):
-                k, backwards = i * self.directions + direction, direction == 1
+                k = i * self.directions + direction
                 first, last = ([a[k] for a in arrays] for arrays in (states, heads))
-                D = layer.backward(weights[k], first, part, kept[k], g_part, last, backwards)
-                layer.into_weights(D, inputs, part, first[0], grads[k], backwards)
-                if below is not None:
-                    layer.into_inputs(D, weights[k], below.reshape(inputs.shape), add=backwards)
+                layer.backward(
+                    inputs, weights[k], first, part, kept[k], g_part, last, grads[k], below,
+                    direction == 1,
+                )  # fmt: skip
             g = below if mask is None else below * mask
+
+
+@lru_cache(maxsize=1024)
+def network_on(
+    data: Shape, mode: str, state_size: int, num_layers: int = 1, bidirectional: bool = False
+) -> Network:
+    """The network on data (T, N, C), or on one step (N, C)."""
+    N, C = data[-2:]
+    return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
 
 
 def parameter_size(
@@ -166,17 +171,8 @@ def parameter_size(
     >>> parameter_size("lstm", 3, 5) == 4 * 5 * (3 + 5 + 2)
     True
     """
-    network = Network(mode, 1, 1, input_size, state_size, num_layers, 1 + bidirectional)
-    return sum(map(prod, network.parameter_shapes))
-
-
-@lru_cache(maxsize=1024)
-def network_on(
-    data: Shape, mode: str, state_size: int, num_layers: int = 1, bidirectional: bool = False
-) -> Network:
-    """The network on data (T, N, C), or on one step (N, C)."""
-    N, C = data[-2:]
-    return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
+    network = network_on((1, input_size), mode, state_size, num_layers, bidirectional)
+    return network.parameters[0]
 
 
 def _empty(xp: Any, specs: list[Any]) -> tuple:
@@ -189,13 +185,24 @@ def _given(*arrays: Any) -> list[Any]:
     return [a for a in arrays if a is not None]
 
 
-@op("_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True, counted=True)
-def rnn_param_concat(xp, *data, dim: int = 1, out=None):
-    """`concat`, under the name by which MXNet's graphs join the parameters of `RNN`."""
-    return concat.compute(xp, *data, dim=dim, out=out)
+def _check_arrays(mode: str, state_cell: Spec | None, *arrays: Spec) -> None:
+    """A kind of layer, and the arrays that it takes, of one dtype."""
+    check_choice("mode", mode, tuple(KINDS))
+    check_float(*arrays, state_cell)
+    check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
 
 
+#: `concat`, under the name by which MXNet's graphs join the parameters of `RNN`.
+rnn_param_concat = declare_op(
+    Op(
+        concat.compute, "_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True,
+        counted=True,
+    )
+)  # fmt: skip
 rnn_param_concat.gradient(saves="data.shape")(concat.rule)
+
+
+# -- all layers ------------------------------------------------------------------------------------
 
 
 def _infer(
@@ -203,7 +210,6 @@ def _infer(
     sequence_length: Spec | None = None, *, state_size: int, num_layers: int, bidirectional: bool,
     mode: str, p: float, projection_size: int | None, use_sequence_length: bool, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    check_choice("mode", mode, tuple(KINDS))
     if projection_size:
         raise MXNetError("projection_size is not supported; put a Dense layer behind the LSTM")
     if use_sequence_length or sequence_length is not None:
@@ -211,32 +217,25 @@ def _infer(
             "sequence_length is not supported (MXNet ignores it on the CPU); unroll a cell with "
             "valid_length=, or put SequenceMask behind a network of one direction"
         )
-    check_float(data, parameters, state, state_cell)
-    check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
+    _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
         raise MXNetError(f"data is {data.shape}, need (T, N, C): steps, sequences, inputs")
-    if state_size < 1 or num_layers < 1:
-        raise MXNetError(f"state_size={state_size}, num_layers={num_layers}: need at least 1")
-    if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
+    if state_size < 1 or num_layers < 1 or not 0 <= p <= 1:
+        raise MXNetError(
+            f"state_size={state_size}, num_layers={num_layers}, p={p}: need 1 or more, 1 or more, "
+            "and a probability"
+        )
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, network.state, why="layers times directions, batch, state_size")
     check_shape("state_cell", state_cell, network.state, why="as state")
-    size = parameter_size(mode, network.I, state_size, num_layers, bidirectional)
-    check_shape(
-        "parameters", parameters, (size,),
-        why=f"the weights and biases of {mode} with state_size={state_size}, "
-        f"num_layers={num_layers}, bidirectional={bidirectional} on {network.I} inputs",
-    )  # fmt: skip
+    check_shape("parameters", parameters, network.parameters, why=f"the vector of {network}")
     return network.outputs(data)
 
 
-def _flops(data: Spec, parameters: Spec, *_: Spec, out: Spec, **_attrs: Any) -> float:
-    return 2.0 * parameters.size * out.shape[0] * out.shape[1] + 40 * out.size
-
-
-def _output_names(mode: str = "", state_outputs: bool = False, **_: Any) -> int:
-    return 1 + state_outputs * (2 if mode == "lstm" else 1)
+def _flops(data: Spec, *arrays: Spec, out: Spec, mode: str, **_: Any) -> float:
+    states = 2 if mode == "lstm" else 1
+    size = sum([spec.size for spec in arrays[: len(arrays) - states]])
+    return 2.0 * size * prod(data.shape[:-1]) + 40 * out.size
 
 
 def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
@@ -245,7 +244,8 @@ def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
 
 
 @op(
-    infer=_infer, flops=_flops, outputs=_output_names, optional=_optional,
+    infer=_infer, flops=_flops, optional=_optional,
+    outputs=lambda mode="", state_outputs=False, **_: 1 + state_outputs * (1 + (mode == "lstm")),
     output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
     presumed_dtypes={"sequence_length": None}, copied_dtypes="eE",
     draws=lambda p, num_layers, training, **_: p > 0 and num_layers > 1 and training,
@@ -286,9 +286,7 @@ def _clip(xp: Any, low: float | None, high: float | None, nan: bool = False) -> 
     return None if low is None or high is None else Clip(xp, low, high, nan)
 
 
-def _masks(
-    xp: Any, key: Any, p: float, network: Network, dtype: Any
-) -> Callable[[int], Any] | None:
+def _masks(xp: Any, key: Any, p: float, network: Network, dtype: Any) -> Any:
     """A function i -> the dropout mask of layer i's inputs: 0 with probability p, else 1 / (1 - p);
     None without dropout."""
     if not p:
@@ -299,57 +297,51 @@ def _masks(
 
 @RNN.gradient(saves="y data parameters state state_cell")
 def _(
-    g, y, data, parameters, state, state_cell, *, state_size, num_layers, bidirectional, mode, p,
+    g, y, data, parameters, state, state_cell, *, num_layers, bidirectional, mode, p,
     lstm_state_clip_min, lstm_state_clip_max, rng, training, needs=ALL,
 ):  # fmt: skip
-    states = _given(state, state_cell)
-    return _gradients(
-        g[0], y, data, [parameters], states, g[1 : 1 + len(states)], needs[0], mode=mode,
-        num_layers=num_layers, bidirectional=bidirectional, p=p if training else 0.0, key=rng,
-        low=lstm_state_clip_min, high=lstm_state_clip_max,
+    cell_head = g[2] if mode == "lstm" else None
+    found = rnn_backward(
+        g[0], y[0], y[-1], data, state, parameters, None, None, None, state_cell, g[1], cell_head,
+        mode=mode, num_layers=num_layers, bidirectional=bidirectional, p=p if training else 0.0,
+        key=rng, low=lstm_state_clip_min, high=lstm_state_clip_max, wants_data=needs[0],
+        n_parameters=1,
     )  # fmt: skip
+    return found if needs[0] else (None, *found)
 
 
 @RNN.infer_inputs
 def _(given, out, attrs):
-    data, hidden, layers = given["data"], attrs["state_size"], attrs["num_layers"]
+    data = given["data"]
     if not data:
         return {}
     if len(data) != 3:
         raise Conflict(f"data is {data}, need (T, N, C)")
-    N, C = data[1:]
-    ways = 2 if attrs["bidirectional"] else 1
-    state = (ways * layers, N, hidden)
-    found = {"state": state, "state_cell": state, "sequence_length": (N,)}
-    if C:
-        size = parameter_size(attrs["mode"], C, hidden, layers, attrs["bidirectional"])
-        found["parameters"] = (size,)
-    return found
+    how = [attrs[name] for name in ("mode", "state_size", "num_layers", "bidirectional")]
+    network = network_on(data, *how)
+    found = {name: network.state for name in ("state", "state_cell")}
+    found["sequence_length"] = (network.N,)
+    return {**found, "parameters": network.parameters} if network.I else found
 
 
-# -- one layer with its parameters apart ----------------------------------------------------------
+# -- one layer with its parameters apart -----------------------------------------------------------
 
 
 def _infer_layer(
     data: Spec, i2h_weight: Spec, h2h_weight: Spec, i2h_bias: Spec, h2h_bias: Spec, state: Spec,
     state_cell: Spec | None = None, *, mode: str,
 ) -> list[Spec]:  # fmt: skip
-    check_choice("mode", mode, tuple(KINDS))
-    check_float(data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell)
-    check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
+    parameters = i2h_weight, h2h_weight, i2h_bias, h2h_bias
+    _check_arrays(mode, state_cell, data, *parameters, state)
     if len(data.shape) not in (2, 3) or len(state.shape) != 2:
         raise MXNetError(
             f"data is {data.shape}, state {state.shape}, need (N, C) or (T, N, C), and (N, H)"
         )
-    N, H = data.shape[-2], state.shape[1]
-    parameters = network_on(data.shape, mode, H).parameter_shapes
-    why = f"mode={mode!r} with data {data.shape} and {H} units"
-    for name, spec, shape in zip(
-        ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_cell"),
-        (i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell),
-        (*parameters, (N, H), (N, H)), strict=True,
-    ):  # fmt: skip
-        check_shape(name, spec, shape, why=why)
+    network = network_on(data.shape, mode, state.shape[1])
+    shapes = (*network.parameter_shapes, *[network.state[1:]] * 2)
+    names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_cell")
+    for name, spec, shape in zip(names, (*parameters, state, state_cell), shapes):
+        check_shape(name, spec, shape, why=f"on data {data.shape}, an array of {network}")
     return _layer_outputs(data, state, mode)
 
 
@@ -357,17 +349,11 @@ def _layer_outputs(data: Any, state: Any, mode: str) -> list[Spec]:
     """Specs of the outputs of `_rnn_layer`: those of `RNN` without the last state h."""
     y, _, *cell, reserve = network_on(data.shape, mode, state.shape[1]).outputs(data)
     y = Spec((*data.shape[:-1], state.shape[1]), y.dtype)
-    return [y, *(Spec(state.shape, spec.dtype) for spec in cell), reserve]
-
-
-def _flops_layer(
-    data: Spec, i2h_weight: Spec, h2h_weight: Spec, *_: Spec, out: Spec, mode: str
-) -> float:
-    return 2.0 * prod(data.shape[:-1]) * (i2h_weight.size + h2h_weight.size) + 40 * out.size
+    return [y, *[Spec(state.shape, spec.dtype) for spec in cell], reserve]
 
 
 @op(
-    "_rnn_layer", infer=_infer_layer, flops=_flops_layer, copied_dtypes="eE",
+    "_rnn_layer", infer=_infer_layer, flops=_flops, copied_dtypes="eE",
     outputs=lambda mode, **_: 1 + (mode == "lstm"),
 )  # fmt: skip
 def rnn_layer(
@@ -397,86 +383,66 @@ def rnn_layer(
 
 
 @rnn_layer.gradient(saves="y data i2h_weight h2h_weight i2h_bias h2h_bias state state_cell")
-def _(
-    g, y, data, i2h_weight, h2h_weight, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL
-):  # fmt: skip
-    parameters, states = (i2h_weight, h2h_weight, i2h_bias, h2h_bias), _given(state, state_cell)
-    g_cell = g[1 : len(states)]
+def _(g, y, data, i2h, h2h, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL):
+    parameters, cell_head = (i2h, h2h, i2h_bias, h2h_bias), g[1] if mode == "lstm" else None
     if modes.recording:
-        return gradients_by_steps([g[0], *g_cell], (data, *parameters, *states), needs, mode)
-    heads = [None, *g_cell]
-    return _gradients(g[0], y, data, parameters, states, heads, needs[0], mode=mode)
+        gs, inputs = g[: 1 + (mode == "lstm")], _given(data, *parameters, state, state_cell)
+        return gradients_by_steps(gs, inputs, needs, mode)
+    found = rnn_backward(
+        g[0], y[0], y[-1], data, state, *parameters, state_cell, None, cell_head, mode=mode,
+        wants_data=needs[0], n_parameters=4,
+    )  # fmt: skip
+    return found if needs[0] else (None, *found)
 
 
 # -- back ------------------------------------------------------------------------------------------
 
 
-def _gradients(
-    g: Any,
-    y: Any,
-    data: Any,
-    parameters: Any,
-    states: Any,
-    heads: Any,
-    wants_data: bool,
-    **how: Any,
-) -> list[Any]:
-    """The gradients of data, parameters and states, for both ops. heads: the gradients of the last
-    states, None for zeros."""
-    known = tuple(i for i, head in enumerate(heads) if head is not None)
-    grads = rnn_backward(
-        g, y[0], y[-1], data, *states, *(heads[i] for i in known), *parameters, heads=known,
-        wants_data=wants_data, n_parameters=len(parameters), **how,
-    )  # fmt: skip
-    return [grads[-1] if wants_data else None, *grads[: len(parameters) + len(states)]]
-
-
-def _roles(arrays: Any, mode: str, heads: Shape, n_parameters: int) -> tuple[Any, Any, Any]:
-    """The states, the gradients of the last states, and the parameters among the inputs of
-    `_rnn_backward`."""
-    states, rest = arrays[4 : 5 + (mode == "lstm")], arrays[5 + (mode == "lstm") :]
-    return states, rest[: len(heads)], rest[-n_parameters:]
-
-
 def _infer_backward(
-    *arrays: Spec, mode: str, heads: Shape, n_parameters: int, wants_data: bool, **_: Any
-) -> list[Spec]:
-    states, _heads, parameters = _roles(arrays, mode, heads, n_parameters)
-    return [*parameters, *states, *[arrays[3]] * wants_data]
+    g: Spec, y: Spec, reserve: Spec, data: Spec, state: Spec, *arrays: Spec, mode: str,
+    n_parameters: int, wants_data: bool, **_: Any,
+) -> list[Spec]:  # fmt: skip
+    states = [state] * (2 if mode == "lstm" else 1)
+    return [*[data] * wants_data, *arrays[:n_parameters], *states]
 
 
-def _flops_backward(*arrays: Spec, out: Spec, n_parameters: int, **_: Any) -> float:
-    y, size = arrays[1], sum([spec.size for spec in arrays[-n_parameters:]])
+def _flops_backward(
+    g: Spec, y: Spec, reserve: Spec, data: Spec, state: Spec, *arrays: Spec, n_parameters: int,
+    **_: Any,
+) -> float:  # fmt: skip
+    size = sum([spec.size for spec in arrays[:n_parameters]])
     return 4.0 * size * prod(y.shape[:-1]) + 20 * y.size
 
 
 @op(
     "_rnn_backward", infer=_infer_backward, flops=_flops_backward, copied_dtypes="eE",
     outputs=lambda mode, n_parameters, wants_data, **_: (
-        n_parameters + 1 + (mode == "lstm") + wants_data
+        wants_data + n_parameters + 1 + (mode == "lstm")
     ),
 )  # fmt: skip
 def rnn_backward(
-    xp, *arrays, mode: str, num_layers: int = 1, bidirectional: bool = False, p: float = 0.0,
-    key=None, low: float | None = None, high: float | None = None, heads: Shape,
-    n_parameters: int, wants_data: bool, out=None,
+    xp, g, y, reserve, data, state, weight, h2h_weight=None, i2h_bias=None, h2h_bias=None,
+    state_cell=None, head=None, head_cell=None, *, mode: str, num_layers: int = 1,
+    bidirectional: bool = False, p: float = 0.0, key=None, low: float | None = None,
+    high: float | None = None, n_parameters: int, wants_data: bool, out=None,
 ):  # fmt: skip
-    """Gradients of `RNN` and `_rnn_layer`: of the parameters, the states and, if needed, data.
+    """Gradients of `RNN` and `_rnn_layer`: of data if needed, the parameters and the states.
 
-    arrays: g, y, the reserve, data, the states, the gradients of those last states that `heads`
-    numbers, and the parameters, one vector or four arrays.
+    weight: the vector of all parameters, or i2h_weight, the first of four. head, head_cell: the
+    gradients of the last states, None for zeros.
     """
-    g, y, reserve, data, *_ = arrays
-    states, given, parameters = _roles(arrays, mode, heads, n_parameters)
+    parameters = _given(weight, h2h_weight, i2h_bias, h2h_bias)
+    states = _given(state, state_cell)
     if out is None:
-        out = _empty(xp, [*parameters, *states, *[data] * wants_data])
-    dstates = out[n_parameters : n_parameters + len(states)]
-    for i, place in enumerate(dstates):
-        place[...] = given[heads.index(i)] if i in heads else 0
-    network = network_on(data.shape, mode, states[0].shape[-1], num_layers, bidirectional)
+        out = _empty(xp, [*[data] * wants_data, *parameters, *states])
+    dx = out[0] if wants_data else None
+    dparameters, dstates = out[wants_data : -len(states)], out[-len(states) :]
+    for place, given in zip(dstates, (head, head_cell)):
+        place[...] = 0 if given is None else given.reshape(place.shape)
+    network = network_on(data.shape, mode, state.shape[-1], num_layers, bidirectional)
     network.backward(
         layer_of(xp, mode, _clip(xp, low, high)), g, y, reserve, data, parameters, states, dstates,
-        out[:n_parameters], out[-1] if wants_data else None, _masks(xp, key, p, network, y.dtype),
+        dparameters, dx, _masks(xp, key, p, network, y.dtype),
     )  # fmt: skip
     return out
 

@@ -90,11 +90,10 @@ class Layer:
         self.inputs(rows(x), w, y, kept)
         y, *kept = in_order(backwards, y, *kept)
         across = w.h2h.T
-        c = xp.empty((N, self.n_gates * H), y.dtype)
-        step = self.stepper(w, kept, xp.empty((N, H), y.dtype))
+        c, work = (xp.empty((N, k * H), y.dtype) for k in (self.n_gates, 1))
         for t in range(T):
             matmul(xp, states[0], across, c)
-            states = step(t, c, states, y[t])
+            states = self.step(c, w, states, y[t], [a[t] for a in kept], work)
         return states
 
     def inputs(self, x: Any, w: Weights, y: Any, kept: list[Any]) -> None:
@@ -103,70 +102,62 @@ class Layer:
         matmul(self.xp, x, w.i2h.T, rows(place))
         place += w.i2h_bias + w.h2h_bias
 
-    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
-        """A function (t, c, states, y) -> next states, which completes step t after its product
-        and fills y, the next h. `work` (N, H) is scratch memory."""
+    def step(
+        self, c: Any, w: Weights, states: list[Any], y: Any, kept: list[Any], work: Any
+    ) -> list[Any]:
+        """Complete a step after its product c: fill y, the next h, and return the next states.
+        kept: the parts of this step; `work` (N, H) is scratch memory."""
         raise NotImplementedError
 
     # -- back -------------------------------------------------------------------------------------
 
     def backward(
-        self, w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any, heads: list[Any],
-        backwards: bool,
-    ) -> list[Any]:  # fmt: skip
-        """Go back through all steps: D, which gives the gradients of weights and inputs.
+        self, x: Any, w: Weights, states: list[Any], y: Any, kept: list[Any], g: Any,
+        heads: list[Any], grads: Weights, dx: Any, backwards: bool,
+    ) -> None:  # fmt: skip
+        """Fill grads and dx (T, N, I), to which `backwards` adds (None: not needed).
 
         g (T, N, H) is the gradient of y, `heads` (N, H) those of the last states; these arrays
         become the gradients of `states`."""
-        T, N, H = y.shape
-        D = [self.xp.empty((T, N, k * H), y.dtype) for k in self.slopes]
-        y, g, *both = in_order(backwards, y, g, *kept, *D)
-        kept, slopes = both[: len(kept)], both[len(kept) :]
-        extra = self.fill_slopes(slopes, states, y, kept)
-        self.back(slopes, w.h2h, kept, g, heads, extra)
-        return D
-
-    def fill_slopes(self, D: list[Any], states: list[Any], y: Any, kept: list[Any]) -> Any:
-        """Fill D with the derivatives of the outputs; returns further arrays for `back`."""
-        raise NotImplementedError
+        xp, (T, N, H) = self.xp, y.shape
+        D = [xp.empty((T, N, k * H), y.dtype) for k in self.slopes]
+        before = []
+        for first, after in zip(states, (y, *kept[-1:])):
+            parts = (after[1:], first[None]) if backwards else (first[None], after[:-1])
+            before.append(xp.concatenate(parts)[:T] if T > 1 else first[None][:T])
+        steps, states_before, kept = (in_order(backwards, *a) for a in (D, before, kept))
+        y_steps, g_steps = in_order(backwards, y, g)
+        self.back(steps, states_before, kept, w.h2h, y_steps, g_steps, heads)
+        adds = backwards
+        for part, d in self.gates_of_a(D):
+            matmul(xp, d.T, rows(x), grads.i2h[part])
+            xp.sum(d, axis=0, out=grads.i2h_bias[part])
+            if dx is not None and adds:
+                rows(dx)[...] += matmul(xp, d, w.i2h[part])
+            elif dx is not None:
+                matmul(xp, d, w.i2h[part], rows(dx))
+            adds = True
+        matmul(xp, rows(D[-1]).T, rows(before[0]), grads.h2h)
+        xp.sum(rows(D[-1]), axis=0, out=grads.h2h_bias)
 
     def back(
-        self, D: list[Any], across: Any, kept: list[Any], g: Any, heads: list[Any], extra: Any
-    ) -> None:
-        """Multiply the gradients into D, from the last step to the first; updates `heads`.
-        across: U."""
+        self, D: list[Any], before: list[Any], kept: list[Any], across: Any, y: Any, g: Any,
+        heads: list[Any],
+    ) -> None:  # fmt: skip
+        """Fill D, the gradients of a and c, from the last step to the first, which updates
+        `heads`. before: the states before each step; across: U."""
         raise NotImplementedError
-
-    def into_weights(
-        self, D: list[Any], x: Any, y: Any, h: Any, grads: Weights, backwards: bool
-    ) -> None:
-        """The gradients of all parameters. h: the state before the first step."""
-        for gates, d in self.gates_of_a(D):
-            matmul(self.xp, d.T, rows(x), grads.i2h[gates])
-            self.xp.sum(d, axis=0, out=grads.i2h_bias[gates])
-        dc = D[-1]
-        if len(y) > 1:
-            first, later, before = (-1, dc[:-1], y[1:]) if backwards else (0, dc[1:], y[:-1])
-            matmul(self.xp, rows(later).T, rows(before), grads.h2h)
-            product = self.xp.empty(grads.h2h.shape, dc.dtype)
-            grads.h2h[...] += matmul(self.xp, dc[first].T, h, product)
-        else:
-            matmul(self.xp, rows(dc).T, h[: len(y) * len(h)], grads.h2h)
-        self.xp.sum(rows(dc), axis=0, out=grads.h2h_bias)
-
-    def into_inputs(self, D: list[Any], w: Weights, dx: Any, add: bool) -> None:
-        """Write the gradient of x to dx (T, N, I), or add it."""
-        for gates, d in self.gates_of_a(D):
-            if add:
-                product = self.xp.empty(rows(dx).shape, dx.dtype)
-                rows(dx)[...] += matmul(self.xp, d, w.i2h[gates], product)
-            else:
-                matmul(self.xp, d, w.i2h[gates], rows(dx))
-            add = True
 
     def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
         """Pairs of the rows of the weight W and their gradients of a, (T N, rows)."""
         return [(slice(None), rows(D[0]))]
+
+    def share(self, slopes: Callable[..., None], *arrays: Any) -> None:
+        """Call `slopes(xp, *arrays)` on chunks of all steps, in parallel."""
+        T = len(arrays[0])
+        n = min(T, arrays[1].size // GRAIN)
+        body = partial(slopes, self.xp)
+        chunking.share(self.xp, T, n, lambda part: body(*(a[part] for a in arrays)))
 
 
 def in_order(backwards: bool, *arrays: Any) -> list[Any]:
@@ -190,41 +181,27 @@ def rows(a: Any) -> Any:
     return a.reshape(a.shape[0] * a.shape[1], a.shape[2])
 
 
-def _fill(xp: Any, slopes: Callable[..., None], first: Any, states: Any, *arrays: Any) -> None:
-    """Call `slopes(state before the step, *arrays)` on chunks of all steps, in parallel. first: the
-    state before the first step; states: those after each step."""
-    slopes(first[None], *(a[:1] for a in arrays))
-    later = [a[1:] for a in arrays]
-    T = len(later[0])
-    if T > 0:
-        later.insert(0, states[:-1])
-        n = min(T, later[1].size // GRAIN)
-        chunking.share(xp, T, n, lambda part: slopes(*(a[part] for a in later)))
-
-
 class Tanh(Layer):
     """h' = tanh(a + c). a is computed in the memory of h'."""
 
     def activate(self, y: Any) -> None:
         self.xp.tanh(y, out=y)
 
-    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
-        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
-            y += c
-            self.activate(y)
-            return [y]
+    def slope(self, y: Any, out: Any) -> None:
+        self.xp.square(y, out=out)
+        self.xp.subtract(1, out, out=out)
 
-        return step
+    def step(self, c, w, states, y, kept, work) -> list[Any]:
+        y += c
+        self.activate(y)
+        return [y]
 
-    def fill_slopes(self, D, states, y, kept) -> None:
-        self.xp.square(y, out=D[0])
-        self.xp.subtract(1, D[0], out=D[0])
-
-    def back(self, D, across, kept, g, heads, extra) -> None:
-        dh = heads[0]
+    def back(self, D, before, kept, across, y, g, heads) -> None:
+        (slopes,), (dh,) = D, heads
+        self.slope(y, slopes)
         for t in reversed(range(len(g))):
             dh += g[t]
-            d = D[0][t]
+            d = slopes[t]
             d *= dh
             matmul(self.xp, d, across, dh)
 
@@ -235,8 +212,8 @@ class Relu(Tanh):
     def activate(self, y: Any) -> None:
         at_least(self.xp, y, 0, y)
 
-    def fill_slopes(self, D, states, y, kept) -> None:
-        self.xp.greater(y, 0, out=D[0])
+    def slope(self, y: Any, out: Any) -> None:
+        self.xp.greater(y, 0, out=out)
 
 
 class LSTM(Layer):
@@ -246,28 +223,18 @@ class LSTM(Layer):
     keeps = (4, 1)
     slopes = (4,)
 
-    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
-        gates, cells = kept
+    def step(self, c, w, states, y, kept, work) -> list[Any]:
+        gates, cell = kept
+        gates += c
+        lstm_step(self.xp, gates, states[1], cell, y, work, self.clip)
+        return [y, cell]
 
-        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
-            a = gates[t]
-            a += c
-            lstm_step(self.xp, a, states[1], cells[t], y, work, self.clip)
-            return [y, cells[t]]
-
-        return step
-
-    def fill_slopes(self, D, states, y, kept) -> Any:
-        gates, cells = kept
+    def back(self, D, before, kept, across, y, g, heads) -> None:
+        (gates, cells), (dh, dc) = kept, heads
         through = self.xp.empty(cells.shape, cells.dtype)
-        slopes = partial(lstm_slopes, self.xp)
-        _fill(self.xp, slopes, states[1], cells, gates, cells, split_gates(D[0], 4), through)
-        return through
-
-    def back(self, D, across, kept, g, heads, extra) -> None:
-        through, (gates, cells), (dh, dc) = extra, kept, heads
         H = dh.shape[1]
         D4, work = split_gates(D[0], 4), self.xp.empty(dh.shape, dh.dtype)
+        self.share(lstm_slopes, before[1], gates, cells, D4, through)
         for t in reversed(range(len(g))):
             dh += g[t]
             self.xp.multiply(dh, through[t], out=work)
@@ -296,26 +263,17 @@ class GRU(Layer):
         rz += w.i2h_bias[:cut] + w.h2h_bias[:cut]
         n += w.i2h_bias[cut:]
 
-    def stepper(self, w: Weights, kept: list[Any], work: Any) -> Callable[..., list[Any]]:
+    def step(self, c, w, states, y, kept, work) -> list[Any]:
         rz, n, share = kept
-        cut = rz.shape[2]
-        bias = w.h2h_bias[cut:]
+        cut = rz.shape[1]
+        rz += c[:, :cut]
+        self.xp.add(c[:, cut:], w.h2h_bias[cut:], out=share)
+        gru_step(self.xp, rz, n, share, states[0], y, work)
+        return [y]
 
-        def step(t: int, c: Any, states: list[Any], y: Any) -> list[Any]:
-            first = rz[t]
-            first += c[:, :cut]
-            self.xp.add(c[:, cut:], bias, out=share[t])
-            gru_step(self.xp, first, n[t], share[t], states[0], y, work)
-            return [y]
-
-        return step
-
-    def fill_slopes(self, D, states, y, kept) -> None:
-        _fill(self.xp, partial(gru_slopes, self.xp), states[0], y, *kept, *D)
-
-    def back(self, D, across, kept, g, heads, extra) -> None:
-        dn, dc = D
-        dh = heads[0]
+    def back(self, D, before, kept, across, y, g, heads) -> None:
+        (dn, dc), (dh,) = D, heads
+        self.share(gru_slopes, before[0], *kept, dn, dc)
         z, dc3 = kept[0][:, :, dh.shape[1] :], split_gates(dc, 3)
         work = self.xp.empty(dh.shape, dh.dtype)
         for t in reversed(range(len(g))):

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_shape
+from d2lmini.ops.checks import check_float
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, Spec, op
 from d2lmini.ops.diag import undiag
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.linalg import gemm2, transpose_last
+from d2lmini.ops.linalg import gemm2, products_shape, transpose_last
 
 
 @with_kernels
@@ -178,15 +178,11 @@ def sumlogdiag(A):
 # -- triangular products and solves ---------------------------------------------------------------
 
 
-def _infer_beside(A: Spec, B: Spec, *, rightside: bool, **_: Any) -> Spec:
+def _infer_trsm(A: Spec, B: Spec, *, rightside: bool, **_: Any) -> Spec:
     check_square(A)
     check_float(A, B, half=False)
-    n = A.shape[-1]
-    if len(B.shape) != len(A.shape) or B.shape[:-2] != A.shape[:-2]:
-        raise MXNetError(f"batches differ: A is {A.shape}, B is {B.shape}")
-    if B.shape[-1 if rightside else -2] != n:
-        wanted = (B.shape[-2], n) if rightside else (n, B.shape[-1])
-        check_shape("B", B, (*A.shape[:-2], *wanted), why=f"beside A {A.shape}")
+    left, right = (B, A) if rightside else (A, B)
+    products_shape(left.shape, right.shape)
     return B
 
 
@@ -194,7 +190,7 @@ def _flops_beside(A: Spec, B: Spec, **_: Any) -> float:
     return 1.0 * B.size * A.shape[-1]
 
 
-@composed("linalg_trmm", infer=_infer_beside, flops=_flops_beside)
+@composed("linalg_trmm", flops=_flops_beside)
 def trmm(
     A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
     alpha: float = 1.0,
@@ -210,7 +206,7 @@ def trmm(
     return gemm2(A, B, transpose_a=transpose, alpha=alpha)
 
 
-@op("linalg_trsm", infer=_infer_beside, flops=_flops_beside)
+@op("linalg_trsm", infer=_infer_trsm, flops=_flops_beside)
 def trsm(
     xp, A, B, *, transpose: bool = False, rightside: bool = False, lower: bool = True,
     alpha: float = 1.0,

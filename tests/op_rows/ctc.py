@@ -71,17 +71,3 @@ ROWS = [
     row("ctc_loss", draw((3, 2, 3), dtype="float16"), ints([1], [2]), rtol=2e-3, mxnet=False,
         why=MORE),
 ]  # fmt: skip
-
-
-def one_step(g, alpha, data, label, **_):
-    p = np.exp(data) / np.exp(data).sum()
-    return (g * (p - np.eye(3)[label[0, 0]])).astype("float32")
-
-
-p = np.exp(draw((1, 1, 3))) / np.exp(draw((1, 1, 3))).sum()
-alpha = np.array([[[np.log(p[0, 0, 0]), np.log(p[0, 0, 2]), -np.inf]]])
-ROWS.append(
-    Case("_ctc_grad", (draw((1,)), alpha, draw((1, 1, 3)), ints([2])), one_step,
-         {"use_data_lengths": False, "use_label_lengths": False, "blank_label": "first"},
-         mxnet=False, why="an op of ours alone")
-)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d2lmini.ops.rnn import RNN, parameter_size
+from d2lmini.ops.rnn import parameter_size
 from d2lmini.ops.rnn import rnn_layer as RNN_LAYER
 from op_rows.case import Case, draw
 
@@ -217,47 +217,8 @@ for mode, shape, H, dtype in LAYERS:
     ]  # fmt: skip
     loose = {"rtol": 1e-4, "atol": 2e-6, "grad": False, "mxnet": False, "why": OWN}
     for wants_data in (True, False):
-        want = [a.astype(dtype) for a in (*weights, *first, *[dx] * wants_data)]
-        attrs = {"mode": mode, "heads": tuple(range(1, len(states))), "n_parameters": 4,
-                 "wants_data": wants_data}  # fmt: skip
-        given = (g, y, reserve, x, *states, *g_cell, i2h, h2h, bias, bias)
+        want = [a.astype(dtype) for a in (*[dx] * wants_data, *weights, *first)]
+        attrs = {"mode": mode, "n_parameters": 4, "wants_data": wants_data}
+        lstm_only = [states[1], 0 * states[0], *g_cell] if g_cell else []
+        given = (g, y, reserve, x, states[0], i2h, h2h, bias, bias, *lstm_only)
         ROWS.append(Case("_rnn_backward", given, lambda *_, want=want, **__: want, attrs, **loose))
-
-
-def rnn_back(g, y, reserve, x, *more, low, high, wants_data, mode, heads, n_parameters, **attrs):
-    n = 1 + (mode == "lstm")
-    states, last, w = more[:n], more[n:-1], more[-1]
-    attrs |= {"state_size": states[0].shape[2]}
-    bounds = {"lstm_state_clip_min": low, "lstm_state_clip_max": high}
-
-    def f(*a):
-        return rnn(*a, mode=mode, state_outputs=bool(last), **bounds, **attrs)
-
-    dx, *others = slopes(f, (x, w, *states), [g, *last])
-    return [*others, dx] if wants_data else others
-
-
-for mode, L, bidirectional, low in (
-    ("rnn_relu", 1, True, None), ("rnn_tanh", 2, False, None), ("lstm", 2, True, None),
-    ("lstm", 1, False, -0.1), ("gru", 2, True, None), ("gru", 1, False, None),
-):  # fmt: skip
-    inputs = arrays(mode, 3, 2, 2, 2, L, 1 + bidirectional, "float64")
-    attrs = {"state_size": 2, "num_layers": L, "mode": mode, "bidirectional": bidirectional}
-    bounds = {"lstm_state_clip_min": low, "lstm_state_clip_max": None if low is None else 0.15}
-    y, *_, reserve = RNN.compute(
-        np, *inputs, state_outputs=True, rng=None, training=False, **attrs, **bounds
-    )
-    heads = [draw(a.shape, seed=7, dtype="float64") for a in (y, *inputs[2:])]
-    del attrs["state_size"]
-    options = {
-        **attrs, "low": low, "high": bounds["lstm_state_clip_max"], "wants_data": not bidirectional,
-        "heads": (), "n_parameters": 1,
-    }  # fmt: skip
-    loose = {"rtol": 1e-5, "atol": 1e-7, "grad": False, "mxnet": False, "why": OWN}
-    x, w, *states = inputs
-    given = (heads[0], y, reserve, x, *states, w)
-    ROWS.append(Case("_rnn_backward", given, rnn_back, options, **loose))
-    if mode == "lstm":
-        given = (*given[:-1], *heads[1:], w)
-        options = {**options, "heads": (0, 1)}
-        ROWS.append(Case("_rnn_backward", given, rnn_back, options, **loose))

@@ -97,20 +97,21 @@ class Gather:
         """The reason why the gathering cannot complete."""
         came = ", ".join(map(str, sorted(self.parts, key=_rank)))
         if self.complete:
-            return (
-                f"{self.name}: the data of one of its devices ({came}) depends on its result on "
-                "another, so neither can be computed"
+            reason = "the data of one depends on its result on another: neither can be computed"
+        elif self.left:
+            reason = "then an exception ended the scope in which the others would have"
+        else:
+            reason = (
+                "and the result is wanted before the others: call the net on the data of every "
+                "device before you wait, or say with num_devices= how many take part"
             )
-        if self.left:
-            return (
-                f"{self.name}: {len(self.parts)} of {self.n} devices came ({came}), then an "
-                "exception ended the scope in which the others would have: there is no result"
-            )
-        return (
-            f"{self.name}: {len(self.parts)} of {self.n} devices came ({came}), and the result is "
-            "wanted before the others. Call the net on the data of every device before you wait "
-            "for anything, or say with num_devices= how many devices take part"
-        )
+        return f"{self.name}: {len(self.parts)} of {self.n} devices came ({came}), {reason}"
+
+    def end(self) -> None:
+        """Fail, if parts are missing: an exception keeps the others from coming."""
+        self.left = True
+        if self.task is not None:
+            self.task.give_up(engine.current)
 
     def _combine(self) -> None:
         parts = [self.parts[ctx] for ctx in sorted(self.parts, key=_rank)]
@@ -143,7 +144,11 @@ def mean_of_sums(sums: list[np.ndarray], sizes: list[int]) -> np.ndarray:
 
 
 class _Round:
-    """One call of a layer on every device: the gatherings of forward and of backward."""
+    """One call of a layer on every device: the gatherings of forward and of backward.
+
+    members  the devices that called
+    scopes   of each call: the count of broken scopes of its thread, and what it was at the call
+    """
 
     def __init__(self, n: int, name: str):
         self.n = n
@@ -151,12 +156,7 @@ class _Round:
         self.members: set[Context] = set()
         self.forward = Gather(n, name, merge_moments)
         self.back: list[Gather] = []
-        self.scopes: list[tuple[list[int], int]] = []  # (broken scopes of a thread, count at join)
-
-    def join(self, ctx: Context) -> None:
-        """Add `ctx`, called by this thread."""
-        self.members.add(ctx)
-        self.scopes.append((modes.broken, modes.broken[0]))
+        self.scopes: list[tuple[list[int], int]] = []
 
     @property
     def is_left(self) -> bool:
@@ -173,59 +173,22 @@ class _Round:
             return self.back[-1]
 
 
-class _Normalize(autograd.Function):
-    """One device's part of a round: data, gamma, beta -> normalized data."""
-
-    def __init__(self, meets: _Round, layer: SyncBatchNorm, moving: tuple[NDArray, NDArray]):
-        self.meets = meets
-        self.moving = moving
-        options = layer._kwargs
-        self.how: dict[str, Any] = {"axis": options["axis"], "eps": options["eps"]}
-        self.fixed: dict[str, Any] = {"fix_gamma": options["fix_gamma"]}
-        self.momentum = options["momentum"]
-
-    def forward(self, x: Any, gamma: Any, beta: Any) -> Any:
-        # Other devices wait for this result, so it runs before tasks that are not urgent.
-        with engine.prioritized(1):
-            own = registry["_channel_moments"](x, axis=self.how["axis"])
-            moments = self.meets.forward.add(own, _per_channel(x, self.how["axis"]))
-        self.save_for_backward(x, gamma, moments)
-        return registry["_normalize_by"](
-            x, gamma, beta, *self.moving, moments, momentum=self.momentum, **self.how, **self.fixed
-        )
-
-    def backward(self, dy: Any) -> Any:
-        x, gamma, moments = self.saved_tensors
-        with engine.prioritized(1):
-            sums = registry["_norm_sums"](dy, x, moments, **self.how)
-            gathering = self.meets.backward(x.context)
-            means = gathering.add(sums, _per_channel(x, self.how["axis"]))
-        dx = registry["_norm_gradient"](dy, x, gamma, moments, means, **self.how, **self.fixed)
-        sums = sums.astype(gamma.dtype, copy=False)
-        return dx, None if self.fixed["fix_gamma"] else sums[1], sums[0]
+#: The incomplete rounds of each layer, oldest first.
+_rounds: WeakKeyDictionary[Any, list[_Round]] = WeakKeyDictionary()
 
 
-def _per_channel(x: NDArray, axis: int) -> int:
-    channels = x.shape[axis]
-    return x.size // channels if channels else 0
-
-
-class _Rounds:
-    """The incomplete rounds of a layer, oldest first."""
-
-    def __init__(self) -> None:
-        self.open: list[_Round] = []
-
-    def left(self) -> list[_Round]:
-        """Remove and return the rounds that an exception kept incomplete."""
-        left = [r for r in self.open if r.is_left]
-        self.open = [r for r in self.open if r not in left]
-        return left
-
-    def join(self, ctx: Context, n: int, name: str) -> _Round:
-        """The first round without `ctx`. MXNetError if the other devices are too far behind or have
-        stopped waiting for `ctx`."""
-        failed = next((r for r in self.open if r.forward.failed or r.n != n), None)
+def _join_round(layer: Any, ctx: Context, n: int) -> _Round:
+    """The first round of a layer without `ctx`, called by this thread. MXNetError if the other
+    devices are too far behind or have stopped waiting for `ctx`."""
+    name = f"SyncBatchNorm {layer.name}"
+    with _lock:
+        rounds = _rounds.setdefault(layer, [])
+        left = [r for r in rounds if r.is_left]
+        rounds[:] = [r for r in rounds if r not in left]
+    for left_round in left:
+        left_round.forward.end()
+    with _lock:
+        failed = next((r for r in rounds if r.forward.failed or r.n != n), None)
         if failed is not None:
             if ctx not in failed.members:
                 failed.members.add(ctx)  # raised once; the next call starts anew
@@ -233,24 +196,55 @@ class _Rounds:
                     f"{failed.forward.missing()}. Now {ctx} comes too late; the next call is the "
                     "first of a new round"
                 )
-            self.open.clear()
-        mine = next((r for r in self.open if ctx not in r.members), None)
+            rounds.clear()
+        mine = next((r for r in rounds if ctx not in r.members), None)
         if mine is None:
-            if len(self.open) >= MOST_AHEAD:
-                oldest = self.open[0].forward
+            if len(rounds) >= MOST_AHEAD:
                 raise MXNetError(
                     f"{name}: called {MOST_AHEAD + 1} times on {ctx} and not on as many other "
-                    f"devices as num_devices={n} says. {oldest.missing()}"
+                    f"devices as num_devices={n} says. {rounds[0].forward.missing()}"
                 )
             mine = _Round(n, name)
-            self.open.append(mine)
-        mine.join(ctx)
+            rounds.append(mine)
+        mine.members.add(ctx)
+        mine.scopes.append((modes.broken, modes.broken[0]))
         if len(mine.members) == n:
-            self.open.remove(mine)
+            rounds.remove(mine)
         return mine
 
 
-_rounds: WeakKeyDictionary[Any, _Rounds] = WeakKeyDictionary()
+class _Normalize(autograd.Function):
+    """One device's part of a round: data, gamma, beta -> normalized data."""
+
+    def __init__(self, meets: _Round, options: dict[str, Any], moving: tuple[NDArray, NDArray]):
+        self.meets = meets
+        self.moving = moving
+        self.momentum = options["momentum"]
+        self.eps = {"eps": options["eps"]}
+        self.how = {**self.eps, "fix_gamma": options["fix_gamma"]}
+
+    def forward(self, x: Any, gamma: Any, beta: Any) -> Any:
+        # Other devices wait for this result, so it runs before tasks that are not urgent.
+        with engine.prioritized(1):
+            own = registry["_channel_moments"](x)
+            moments = self.meets.forward.add(own, _per_channel(x))
+        self.save_for_backward(x, gamma, moments)
+        return registry["_normalize_by"](
+            x, gamma, beta, *self.moving, moments, momentum=self.momentum, **self.how
+        )
+
+    def backward(self, dy: Any) -> Any:
+        x, gamma, moments = self.saved_tensors
+        with engine.prioritized(1):
+            sums = registry["_norm_sums"](dy, x, moments, **self.eps)
+            means = self.meets.backward(x.context).add(sums, _per_channel(x))
+        dx = registry["_norm_gradient"](dy, x, gamma, moments, means, **self.how)
+        sums = sums.astype(gamma.dtype, copy=False)
+        return dx, None if self.how["fix_gamma"] else sums[1], sums[0]
+
+
+def _per_channel(x: NDArray) -> int:
+    return x.size // max(x.shape[1], 1)
 
 
 class SyncBatchNorm(BatchNorm):
@@ -292,25 +286,15 @@ class SyncBatchNorm(BatchNorm):
         elif modes.training and not self._alone and isinstance(x, NDArray):
             n = self._devices()
             if n > 1:
-                meets = self._round(x.context, n)
-                return _Normalize(meets, self, (running_mean, running_var))(x, gamma, beta)
+                meets = _join_round(self, x.context, n)
+                moving = running_mean, running_var
+                return _Normalize(meets, self._kwargs, moving)(x, gamma, beta)
         return super().hybrid_forward(F, x, gamma, beta, running_mean, running_var)
 
     @property
     def _alone(self) -> bool:
         """True if the layer can never depend on other devices."""
         return self._num_devices == 1 or bool(self._kwargs["use_global_stats"])
-
-    def _round(self, ctx: Context, n: int) -> _Round:
-        with _lock:
-            rounds = _rounds.setdefault(self, _Rounds())
-            left = rounds.left()
-        for left_round in left:
-            left_round.forward.left = True
-            if left_round.forward.task is not None:
-                left_round.forward.task.give_up(engine.current)
-        with _lock:
-            return rounds.join(ctx, n, f"SyncBatchNorm {self.name}")
 
     def _devices(self) -> int:
         """The number of devices that take part."""
@@ -320,8 +304,7 @@ class SyncBatchNorm(BatchNorm):
         if self._num_devices > len(places):
             raise MXNetError(
                 f"SyncBatchNorm {self.name}: num_devices={self._num_devices}, but its parameters "
-                f"are only on {places}: the other devices can never take part. "
-                "Initialize it on a list of all devices, or leave num_devices out"
+                f"are only on {places}; initialize it on all devices, or leave num_devices out"
             )
         return self._num_devices
 

@@ -55,16 +55,11 @@ class GatedCell(HybridRecurrentCell):
     i2h_weight: Parameter
 
     def __init__(
-        self,
-        hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
+        self, hidden_size: int, i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros", input_size: int = 0, prefix: str | None = None,
         params: Any = None,
-    ):
+    ):  # fmt: skip
         super().__init__(prefix=prefix, params=params)
         self._hidden_size = hidden_size
         self._input_size = input_size

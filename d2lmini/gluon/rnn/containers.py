@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, as_shaped, namespace_of
@@ -29,6 +30,11 @@ class _Composite:
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """Shapes and layouts of the states of all cells, in order."""
         return [info for cell in self._cells() for info in cell.state_info(batch_size)]
+
+    def _with_states(self, states: list[Any]) -> list[tuple[Any, list[Any]]]:
+        """The cells, each with its states."""
+        rest = iter(states)
+        return [(cell, list(islice(rest, len(cell.state_info())))) for cell in self._cells()]
 
     def _begin_states(
         self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
@@ -49,9 +55,7 @@ class _Stack(_Composite):
     def _through(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         """Compute one step of all cells."""
         next_states: list[Any] = []
-        for cell in self._cells():
-            begin = len(next_states)
-            mine = states[begin : begin + len(cell.state_info())]
+        for cell, mine in self._with_states(states):
             inputs, mine = cell(inputs, mine)
             next_states += mine
         return inputs, next_states
@@ -63,19 +67,11 @@ class _Stack(_Composite):
         """Run each cell over all steps before the next cell."""
         states = self._states_for(inputs, layout, begin_state)  # type: ignore[attr-defined]
         next_states: list[Any] = []
-        cells = self._cells()
         # Between the cells the sequence keeps its form, an array or a list.
         between = True if isinstance(inputs, Value) and as_shaped(inputs) is not None else None
-        for cell in cells:
-            begin = len(next_states)
-            inputs, mine = cell.unroll(
-                length,
-                inputs,
-                states[begin : begin + len(cell.state_info())],
-                layout,
-                merge_outputs if cell is cells[-1] else between,
-                valid_length,
-            )
+        for cell, mine in self._with_states(states):
+            merges = merge_outputs if cell is self[-1] else between
+            inputs, mine = cell.unroll(length, inputs, mine, layout, merges, valid_length)
             next_states += mine
         return inputs, next_states
 
@@ -134,30 +130,23 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
         self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
-        forth, back = self._cells()
         states = self._states_for(inputs, layout, begin_state)
-        n = len(forth.state_info())
+        (forth, first), (back, last) = self._with_states(states)
+        turn = reverse if merge_outputs else backwards
+        x: Any = (as_array if merge_outputs else as_steps)(inputs, length, layout)
+        if merge_outputs and layout == "NTC":
+            x = x.swapaxes(0, 1)
+        how = "TNC", bool(merge_outputs), valid_length
+        left, left_states = forth.unroll(length, x, first, *how)
+        right, right_states = back.unroll(length, turn(x, valid_length), last, *how)
+        right = turn(right, valid_length)
+        join = namespace_of(left if merge_outputs else left[0]).concat
+        states = left_states + right_states
         if not merge_outputs:
-            steps = as_steps(inputs, length, layout)
-            left, left_states = forth.unroll(length, steps, states[:n], layout, False, valid_length)
-            right, right_states = back.unroll(
-                length, backwards(steps, valid_length), states[n:], layout, False, valid_length
-            )
-            pairs = zip(left, backwards(right, valid_length), strict=True)
-            outputs = [
-                namespace_of(pair[0]).concat(*pair, dim=1, name=f"{self._output_prefix}t{t}")
-                for t, pair in enumerate(pairs)
-            ]
-            return outputs, left_states + right_states
-        x = as_array(inputs, length, layout)
-        x = x if layout == "TNC" else x.swapaxes(0, 1)
-        y, left_states = forth.unroll(length, x, states[:n], "TNC", True, valid_length)
-        turned, right_states = back.unroll(
-            length, reverse(x, valid_length), states[n:], "TNC", True, valid_length
-        )
-        both = y, reverse(turned, valid_length)
-        y = namespace_of(y).concat(*both, dim=2, name=f"{self._output_prefix}out")
-        return y if layout == "TNC" else y.swapaxes(0, 1), left_states + right_states
+            pairs, name = enumerate(zip(left, right, strict=True)), f"{self._output_prefix}t"
+            return [join(*pair, dim=1, name=f"{name}{t}") for t, pair in pairs], states
+        y = join(left, right, dim=2, name=f"{self._output_prefix}out")
+        return y if layout == "TNC" else y.swapaxes(0, 1), states
 
     def __repr__(self) -> str:
         forth, back = self._cells()

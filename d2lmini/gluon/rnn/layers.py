@@ -17,16 +17,16 @@ LSTM(6 -> 4, TNC, num_layers=2, bidirectional)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
-from d2lmini.gluon.rnn.recurrent import zeros_beside, zeros_of_any_batch
+from d2lmini.gluon.rnn.recurrent import first_states
 from d2lmini.gluon.rnn.wrappers import DropoutCell
 from d2lmini.gluon.utils import as_default
-from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
 from d2lmini.signatures import with_parameters_of
 
@@ -50,20 +50,11 @@ class RecurrentLayer(HybridBlock):
     _mode: str
 
     def __init__(
-        self,
-        hidden_size: int,
-        num_layers: int = 1,
-        layout: str = "TNC",
-        dropout: float = 0,
-        bidirectional: bool = False,
-        input_size: int = 0,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        dtype: Any = "float32",
-        **kwargs: Any,
-    ):
+        self, hidden_size: int, num_layers: int = 1, layout: str = "TNC", dropout: float = 0,
+        bidirectional: bool = False, input_size: int = 0, i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros", dtype: Any = "float32", **kwargs: Any,
+    ):  # fmt: skip
         self._clip = {f"lstm_{name}": kwargs.pop(name, default) for name, default in _CLIP.items()}
         left_out = [kwargs.pop(name, None) for name in ("projection_size", "use_sequence_length")]
         super().__init__(**kwargs)
@@ -87,23 +78,15 @@ class RecurrentLayer(HybridBlock):
             "h2h_bias": h2h_bias_initializer,
         }
         self._gates = self.n_gates
-        for direction, k, name in self._names():
-            shape = (self._gates * hidden_size, *self._inner(k, name))
-            parameter = self.params.get(
-                f"{direction}{k}_{name}",
-                shape=shape,
-                init=self._initializers[name],
-                allow_deferred_init=True,
-                dtype=dtype,
-            )
-            setattr(self, f"{direction}{k}_{name}", parameter)
+        how: dict[str, Any] = {"allow_deferred_init": True, "dtype": dtype}
+        for k, direction, kind in self._names():
+            name, init = f"{direction}{k}_{kind}", self._initializers[kind]
+            shape = (self._gates * hidden_size, *self._inner(k, kind))
+            setattr(self, name, self.params.get(name, shape=shape, init=init, **how))
 
-    def _names(self) -> Iterator[tuple[str, int, str]]:
-        """(direction, layer, parameter) in the order of creation."""
-        for k in range(self._num_layers):
-            for direction in "lr"[: self._dir]:
-                for name in self._initializers:
-                    yield direction, k, name
+    def _names(self) -> Iterator[tuple[int, str, str]]:
+        """(layer, direction, parameter) in the order of creation."""
+        return product(range(self._num_layers), "lr"[: self._dir], self._initializers)
 
     def _inner(self, k: int, name: str) -> tuple[int, ...]:
         """The second axis of a weight of layer k; () for a bias."""
@@ -143,7 +126,7 @@ class RecurrentLayer(HybridBlock):
         Raises ValueError for states with wrong shapes, MXNetError for wrong inputs."""
         given = states is not None
         if not given:
-            states = self._first_states(inputs)
+            states = first_states(self.begin_state, inputs, self._layout.find("N"))
         elif isinstance(states, Value):
             states = [states]
         self._run_hooks(self._forward_pre_hooks, (inputs, states))
@@ -151,15 +134,6 @@ class RecurrentLayer(HybridBlock):
         out = (outputs, last) if given else outputs
         self._run_hooks(self._forward_hooks, (inputs, states), out)
         return out
-
-    def _first_states(self, inputs: Any) -> list[Any]:
-        axis = self._layout.find("N")
-        if not isinstance(inputs, nd.NDArray):
-            if thread_state.trace is not None:
-                return self.begin_state(-1, func=zeros_beside(inputs, axis))
-            return self.begin_state(func=zeros_of_any_batch)
-        batch_size = inputs.shape[axis] if inputs.ndim > 1 else 0
-        return self.begin_state(batch_size, ctx=inputs.ctx, dtype=inputs.dtype)
 
     def hybrid_forward(self, F: Any, x: Any, states: list[Any], **params: Any) -> Any:
         """y and the last states; ValueError for states whose shapes differ from `state_info`."""
@@ -172,16 +146,10 @@ class RecurrentLayer(HybridBlock):
                     )
         if self._layout == "NTC":
             x = F.swapaxes(x, dim1=0, dim2=1)
-        vector = F._internal._rnn_param_concat(
-            *(
-                params[f"{direction}{k}_{part}_{kind}"].reshape((-1,))
-                for kind in ("weight", "bias")
-                for k in range(self._num_layers)
-                for direction in "lr"[: self._dir]
-                for part in ("i2h", "h2h")
-            ),
-            dim=0,
-        )
+        # The vector has all weights before all biases.
+        ordered = sorted(self._names(), key=lambda names: names[2].endswith("bias"))
+        parts = [params[f"{direction}{k}_{kind}"].reshape((-1,)) for k, direction, kind in ordered]
+        vector = F._internal._rnn_param_concat(*parts, dim=0)
         outputs, *states = F.RNN(
             x, vector, *states,
             state_size=self._hidden_size, num_layers=self._num_layers, mode=self._mode,
@@ -220,7 +188,7 @@ class RecurrentLayer(HybridBlock):
         cell = {"l": "l_cell.", "r": "r_cell."} if self._dir == 2 else {"l": ""}
         return {
             f"{prefix}_unfused.{k}.{cell[direction]}{name}": getattr(self, f"{direction}{k}_{name}")
-            for direction, k, name in self._names()
+            for k, direction, name in self._names()
         }
 
     def __repr__(self) -> str:

@@ -86,15 +86,9 @@ class RecurrentCell(Block):
         if states is not None:
             self._check_states(states)
             return states
-        whole = isinstance(inputs, Value)
-        first = inputs if whole else inputs[0]
-        axis = axis_of("N", layout) if whole else 0
-        if not isinstance(first, nd.NDArray):
-            if thread_state.trace is not None:
-                return self.begin_state(batch_size=-1, func=zeros_beside(first, axis))
-            return self.begin_state(func=zeros_of_any_batch)
-        batch_size = first.shape[axis]
-        return self.begin_state(batch_size=batch_size, ctx=first.ctx, dtype=first.dtype)
+        if isinstance(inputs, Value):
+            return first_states(self.begin_state, inputs, axis_of("N", layout))
+        return first_states(self.begin_state, inputs[0], 0)
 
     def _check_states(self, states: Any) -> None:
         n = len(self.state_info())
@@ -107,14 +101,9 @@ class RecurrentCell(Block):
             )
 
     def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: list[Any] | None = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, list[Any]]:
+        self, length: int, inputs: Any, begin_state: list[Any] | None = None, layout: str = "NTC",
+        merge_outputs: bool | None = None, valid_length: Any = None,
+    ) -> tuple[Any, list[Any]]:  # fmt: skip
         """Run the cell over a sequence of `length` steps; returns (outputs, last states).
 
         inputs: an array (N, T, C), or (T, N, C) with layout 'TNC', or a list of `length` arrays (N,
@@ -184,6 +173,16 @@ def as_shaped(value: Any) -> Any:
     if isinstance(value, nd.NDArray):
         return value
     return None if thread_state.trace is None else thread_state.trace.with_shape(value)
+
+
+def first_states(begin_state: Callable[..., list[Any]], value: Any, axis: int) -> list[Any]:
+    """Zeros for as many sequences as `value` has along `axis`, in its context and dtype."""
+    if isinstance(value, nd.NDArray):
+        batch_size = value.shape[axis] if axis < value.ndim else 0
+        return begin_state(batch_size=batch_size, ctx=value.ctx, dtype=value.dtype)
+    if thread_state.trace is not None:
+        return begin_state(batch_size=-1, func=zeros_beside(value, axis))
+    return begin_state(func=zeros_of_any_batch)
 
 
 def zeros_of_any_batch(name: str, shape: tuple[int, ...], __layout__: str, **how: Any) -> Any:

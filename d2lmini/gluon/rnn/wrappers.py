@@ -32,11 +32,7 @@ class DropoutCell(HybridRecurrentCell):
     """
 
     def __init__(
-        self,
-        rate: float,
-        axes: tuple[int, ...] = (),
-        prefix: str | None = None,
-        params: Any = None,
+        self, rate: float, axes: tuple[int, ...] = (), prefix: str | None = None, params: Any = None
     ):
         super().__init__(prefix, params)
         assert isinstance(rate, Number), "rate must be a number"
@@ -63,8 +59,7 @@ class DropoutCell(HybridRecurrentCell):
         valid_length: Any,
     ) -> tuple[Any, list[Any]]:  # fmt: skip
         if merge_outputs:
-            output, states = self(as_array(inputs, length, layout), begin_state or [])
-            return output, states
+            return self(as_array(inputs, length, layout), begin_state or [])  # type: ignore[no-any-return]
         return super()._unroll(length, inputs, begin_state, layout, merge_outputs, None)
 
     def __repr__(self) -> str:
