@@ -30,6 +30,7 @@ a broadcast is a sum: where an input was repeated, the gradients of its copies a
 from __future__ import annotations
 
 import math
+import operator as operators
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -40,7 +41,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_float
 from d2lmini.ops import scalar_cache
-from d2lmini.ops.checks import check_float, check_numbers
+from d2lmini.ops.checks import check_float, check_numbers, check_one_dtype, check_one_shape
 from d2lmini.ops.core import ALL, Number, Op, Shape, Spec, op
 from d2lmini.ops.reduce import sum_to
 
@@ -59,19 +60,10 @@ def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
     return None if -1 in tail else a[:lead] + tuple(tail)
 
 
-def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
-    """MXNetError that names both dtypes if they differ."""
-    if lhs.dtype != rhs.dtype:
-        raise MXNetError(
-            f"dtypes differ: lhs is {lhs.dtype.name}, rhs is {rhs.dtype.name}; convert one, "
-            f"e.g. lhs.astype('{rhs.dtype.name}')"
-        )
-
-
 def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
     """Same dtype, shapes broadcast."""
     if lhs.dtype is not rhs.dtype:
-        check_same_dtype(lhs, rhs)
+        check_one_dtype(lhs, rhs)
     if lhs.shape == rhs.shape:
         return lhs
     shape = broadcast_shape(lhs.shape, rhs.shape)
@@ -85,13 +77,8 @@ def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
 
 def equal_any(lhs: Spec, rhs: Spec) -> Spec:
     """Same dtype, same shape."""
-    if lhs.dtype is not rhs.dtype:
-        check_same_dtype(lhs, rhs)
-    if lhs.shape != rhs.shape:
-        raise MXNetError(
-            f"shapes differ: lhs is {lhs.shape}, rhs is {rhs.shape}; "
-            "this form does not broadcast, the operators and broadcast_* do"
-        )
+    check_one_dtype(lhs, rhs)
+    check_one_shape(lhs=lhs, rhs=rhs)
     return lhs
 
 
@@ -220,8 +207,8 @@ class Family:
     mirror        for comparisons: the family with swapped operands, if not this family
     operator      Python's operator and the name of its method: "+ add"
     functions     names of `nd.NAME`, a function of arrays and numbers
-    of_numbers    the function of two Python numbers
-    commutative   f(x, y) is f(y, x), bitwise
+    of_numbers    the function of two Python numbers, if there is no operator
+    commutative   f(x, y) is f(y, x), bitwise; a comparison without a mirror is so
     identity      the number for which f(x, number) is x, bitwise
     truth         the result is true or false, as 1 or 0 in the dtype of the inputs
     flops         per element
@@ -239,7 +226,7 @@ class Family:
         self, name: str, ufunc: str, means: str, details: str = ".", *,
         broadcast: str = "broadcast_{0}", equal: str = "_{0} _{1}",
         scalar: str = "_{0}_scalar _{2}Scalar", reflected: str = "", mirror: str = "",
-        operator: str = "", functions: str = "", of_numbers: Callable[[Any, Any], Any],
+        operator: str = "", functions: str = "", of_numbers: Callable[..., Any] | None = None,
         commutative: bool = False, identity: float | None = None, truth: bool = False,
         flops: float = 1, onnx: str | None = None, mxnet: bool = True,
         check: Check | None = check_numbers, numbers: str = "fit",
@@ -249,9 +236,14 @@ class Family:
     ):  # fmt: skip
         FAMILIES[name] = self
         self.name, self.ufunc, self.means, self.details = name, ufunc, means, details
-        self.mirror, self.operator, self.of_numbers = mirror, operator, of_numbers
+        self.mirror, self.operator, self.truth = mirror, operator, truth
         self.functions = (functions or name).split()
-        self.commutative, self.identity, self.truth = commutative, identity, truth
+        self.commutative, self.identity = commutative or (truth and not mirror), identity
+        self.of_numbers: Callable[..., Any]
+        if truth:
+            self.of_numbers = lambda lhs, rhs: int(getattr(np, ufunc)(lhs, rhs))
+        else:
+            self.of_numbers = of_numbers or getattr(operators, operator.split()[1])
         self.flops, self.onnx, self.mxnet = flops, onnx, mxnet
         self.check, self.numbers, self.integers = check, numbers, integers
         self.compute = compute or _on_arrays(ufunc, integers, truth)
@@ -316,7 +308,7 @@ class Family:
     def _on_number(self, beside: Callable | None) -> Callable:
         """The compute function for an array and a number."""
         table = getattr(scalar_cache, self.numbers)
-        on_arrays, ufunc = self.compute, self.ufunc
+        on_arrays = self.compute
 
         def with_number(xp, data, *, scalar: Number, out=None):
             return on_arrays(xp, data, table[xp][data.dtype][scalar], out=out)
@@ -324,12 +316,7 @@ class Family:
         def quicker(xp, data, *, scalar: Number, out=None):
             return beside(xp, data, scalar, out)  # type: ignore[misc]
 
-        def truth(xp, data, *, scalar: Number, out=None):
-            y = getattr(xp, ufunc)(data, table[xp][data.dtype][scalar], out=out)
-            dtype = np.int64 if data.dtype.char == "?" else data.dtype
-            return y.astype(dtype, copy=False) if out is None else y
-
-        return quicker if beside else truth if self.truth else with_number
+        return quicker if beside else with_number
 
     def _on_number_at_left(self) -> Callable:
         """The compute function for a number and an array."""
@@ -355,6 +342,6 @@ def _on_arrays(ufunc: str, integers: Callable | None, truth: bool) -> Callable:
 
     def as_truth(xp, lhs, rhs, *, out=None):
         y = getattr(xp, ufunc)(lhs, rhs, out=out)
-        return y.astype(lhs.dtype, copy=False) if out is None else y
+        return y.astype(rhs.dtype, copy=False) if out is None else y  # a number beside bool: int64
 
     return as_truth if truth else by_dtype if integers else by_ufunc
