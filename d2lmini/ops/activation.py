@@ -25,11 +25,13 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_float
+from d2lmini.ops.binary import minimum
 from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Number, Shape, Spec, invoke, op, registry
 from d2lmini.ops.elementwise import beside_number
+from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
@@ -316,7 +318,7 @@ def LeakyReLU(
     """
     if act_type == "gelu":
         return data * ((registry["erf"](data * 0.5**0.5) + 1) * 0.5)  # 2 x may overflow
-    below = registry["_minimum_scalar"](data, scalar=0.0)
+    below = minimum.scalar(data, scalar=0.0)
     if act_type == "selu":
         return (relu(data) + _expm1_of_negative(below) * SELU_ALPHA) * SELU_SCALE
     if act_type == "elu":
@@ -339,23 +341,21 @@ def _(g, y, data, gamma, *, act_type, slope):
         half = (registry["erf"](data * 0.5**0.5) + 1) * 0.5
         return g * (half + data * phi), None
     below = data <= 0
-    above = 1 - below
-    if act_type == "leaky":
-        return g * (above + below * slope), None
+    above, factor, dgamma = 1 - below, slope, None
     # Keep the factor of `below` finite where data is inf: 0 * inf is nan.
-    at_most = registry["_minimum_scalar"]
     if act_type == "elu":
-        return g * (above + below * (at_most(y, scalar=abs(slope)) + slope)), None
-    if act_type == "selu":
-        down = at_most(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
-        return g * (above * SELU_SCALE + below * down), None
-    if act_type == "rrelu":
-        # The slope that an element used is its output over its input.
-        met = y / (data + (data == 0))
-        return g * registry["where"](above, y.ones_like(), met), None
-    slopes = _gamma_shape(data.shape, gamma.shape)
-    dgamma = registry["_sum_to"](g * at_most(data, scalar=0.0), shape=slopes)
-    return g * (above + below * gamma.reshape(slopes)), dgamma.reshape(gamma.shape)
+        factor = minimum.scalar(y, scalar=abs(slope)) + slope
+    elif act_type == "selu":
+        above = above * SELU_SCALE
+        factor = minimum.scalar(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
+    elif act_type == "rrelu":  # the slope that an element used is its output over its input
+        down = minimum.scalar(data, scalar=0.0)
+        factor = minimum.scalar(y, scalar=0.0) / (down + (data >= 0))
+    elif act_type == "prelu":
+        slopes = _gamma_shape(data.shape, gamma.shape)
+        factor = gamma.reshape(slopes)
+        dgamma = sum_to(g * minimum.scalar(data, scalar=0.0), shape=slopes).reshape(gamma.shape)
+    return g * (above + below * factor), dgamma
 
 
 @LeakyReLU.infer_inputs
