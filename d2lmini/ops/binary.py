@@ -34,7 +34,7 @@ from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_float
 from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
-from d2lmini.ops.core import ALL, Spec, op, registry
+from d2lmini.ops.core import ALL, Number, Spec, op, registry
 from d2lmini.ops.elementwise import Family, broadcast_any, equal_any, unbroadcast
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
 
@@ -128,7 +128,7 @@ def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any, dtype: Any = None)
     return place(xp, y, dtype or xp.promote_types(lhs.dtype, rhs.dtype), out)
 
 
-def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
+def _power_beside(xp, data, *, scalar: Number, out=None):
     """Integer powers of floats use abs(data): NumPy takes fifty times longer for negative bases,
     mostly to find out that the exponent is an integer. 0.5 is sqrt."""
     if data.dtype.kind != "f":  # the exponent keeps its sign beside unsigned integers
@@ -174,17 +174,26 @@ def _(g, y, *, scalar):
     return g * (y * (math.log(scalar) if scalar > 0 else -math.inf if scalar == 0 else math.nan))
 
 
+def _maximum_beside(xp, data, *, scalar: Number, out=None):
+    return at_least(xp, data, scalar, out)  # of 0.0 and -0.0 it is the number
+
+
 maximum = Family(
     "maximum", "maximum", "The larger of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    of_numbers=max, onnx="Max", numbers="limit", beside=at_least,  # of 0.0 and -0.0 it is rhs
+    of_numbers=max, onnx="Max", numbers="limit", beside=_maximum_beside,
     gradients=(lambda g, lhs, rhs: g * (lhs >= rhs), lambda g, lhs, rhs: g * (lhs < rhs)),
 )  # fmt: skip
+
+
+def _minimum_beside(xp, data, *, scalar: Number, out=None):
+    return at_most(xp, data, scalar, out)
+
 
 minimum = Family(
     "minimum", "minimum", "The smaller of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    of_numbers=min, onnx="Min", numbers="limit", beside=at_most,
+    of_numbers=min, onnx="Min", numbers="limit", beside=_minimum_beside,
     gradients=(lambda g, lhs, rhs: g * (lhs <= rhs), lambda g, lhs, rhs: g * (lhs > rhs)),
 )  # fmt: skip
 

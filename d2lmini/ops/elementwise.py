@@ -218,7 +218,7 @@ class Family:
     numbers       the table of `scalar_cache` for numbers: "fit" or "limit"
     integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
     compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
-    beside        (xp, data, number, out): a quicker way for an array and a number, if there is one
+    beside        (xp, data, *, scalar, out=None): a quicker way for an array and a number
     gradients     of lhs and of rhs; None: no gradients, or they are declared below the row
     """
 
@@ -255,10 +255,10 @@ class Family:
         rule = beside_any_number if truth else beside_number
         if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
-        self.scalar = self._op(scalar, rule, self._on_number(beside), "data", "scalar")
+        self.scalar = self._op(scalar, rule, beside or self._on_number(), "data", "scalar")
         self._reflected = None
         if reflected:
-            self._reflected = self._op(reflected, rule, self._on_number_at_left(), "scalar", "data")
+            self._reflected = self._op(reflected, rule, self._on_number(True), "scalar", "data")
         if flops == 1 and not truth:
             self.broadcast.ufunc = self.equal.ufunc = getattr(np, ufunc)
             self.scalar.ufunc = None if beside else self.equal.ufunc
@@ -305,26 +305,16 @@ class Family:
         declared.family = self
         return declared
 
-    def _on_number(self, beside: Callable | None) -> Callable:
-        """The compute function for an array and a number."""
-        table = getattr(scalar_cache, self.numbers)
-        on_arrays = self.compute
-
-        def with_number(xp, data, *, scalar: Number, out=None):
-            return on_arrays(xp, data, table[xp][data.dtype][scalar], out=out)
-
-        def quicker(xp, data, *, scalar: Number, out=None):
-            return beside(xp, data, scalar, out)  # type: ignore[misc]
-
-        return quicker if beside else with_number
-
-    def _on_number_at_left(self) -> Callable:
-        """The compute function for a number and an array."""
+    def _on_number(self, at_left: bool = False) -> Callable:
+        """The compute function for an array and a number, which may be the left operand."""
         table = getattr(scalar_cache, self.numbers)
         on_arrays = self.compute
 
         def compute(xp, data, *, scalar: Number, out=None):
-            return on_arrays(xp, table[xp][data.dtype][scalar], data, out=out)
+            number = table[xp][data.dtype][scalar]
+            if at_left:
+                return on_arrays(xp, number, data, out=out)
+            return on_arrays(xp, data, number, out=out)
 
         return compute
 
