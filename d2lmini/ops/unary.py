@@ -216,7 +216,14 @@ unary("_contrib_sign_ste", "`sign`, with a gradient of 1 everywhere.", lambda g:
 # -- predicates ----------------------------------------------------------------------------------
 
 
-def question(name: str, ufunc: str, means: str, in_mxnet: bool = False) -> Op:
+@op(elementwise=True, grad=None)
+def logical_not(xp, data, *, out=None):
+    """1 where data is 0, else 0, in data's dtype."""
+    y = xp.equal(data, 0, out=out)  # (a third of the time of NumPy's logical_not)
+    return y if out is not None else y.astype(data.dtype, copy=False)
+
+
+def question(ufunc: str, means: str) -> Op:
     """Declare a predicate: its result is 0 or 1 in the dtype of the input, which may be bool."""
 
     def compute(xp, data, *, out=None):
@@ -224,13 +231,13 @@ def question(name: str, ufunc: str, means: str, in_mxnet: bool = False) -> Op:
         return y if out is not None else y.astype(data.dtype, copy=False)
 
     compute.__doc__ = f"1 where data is {means}, else 0, in data's dtype."
-    return op(name, elementwise=True, grad=None, in_mxnet=in_mxnet)(compute)  # type: ignore
+    declared: Op = op(f"_contrib_{ufunc}", elementwise=True, grad=None, in_mxnet=False)(compute)
+    return declared
 
 
-question("logical_not", "logical_not", "0", in_mxnet=True)
-isnan = question("_contrib_isnan", "isnan", "nan")
-isinf = question("_contrib_isinf", "isinf", "inf or -inf")
-isfinite = question("_contrib_isfinite", "isfinite", "neither nan nor inf nor -inf")
+isnan = question("isnan", "nan")
+isinf = question("isinf", "inf or -inf")
+isfinite = question("isfinite", "neither nan nor inf nor -inf")
 isnan.written_in_mxnet(lambda data: registry["_not_equal"](data, data))
 isinf.written_in_mxnet(lambda data: abs(data) == float("inf"))
 # inf - inf is nan.
