@@ -18,6 +18,7 @@ does not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -223,7 +224,7 @@ def _log1p_of_small(xp: Any, x: Any) -> Any:
 
 
 #: act_type -> the gradient as a function of g and the output.
-_RULES = {
+_RULES: dict[str, Callable[..., Any]] = {
     "relu": relu_backward,
     "sigmoid": sigmoid_backward,
     "softrelu": lambda g, y: g * (1 - (-y).exp()),

@@ -93,12 +93,9 @@ def refuse_gradient(declared: Any) -> Any:
 
 
 def check_storage(stype: str | None) -> None:
-    """The only storage type: 'default', or None for it. MXNetError for MXNet's sparse types,
-    ArgumentValueError for anything else."""
-    if stype in ("csr", "row_sparse"):
-        raise MXNetError(
-            f"storage type {stype!r} is left out of d2lmini, as all of MXNet's sparse arrays; use "
-            "'default'"
-        )
+    """The only storage type: 'default', or None for it. ArgumentValueError, a kind of MXNetError,
+    for another, such as MXNet's sparse types."""
     if stype not in (None, "default"):
-        raise ArgumentValueError(f"the storage type is 'default', got {stype!r}")
+        raise ArgumentValueError(
+            f"storage type {stype!r} is left out of d2lmini, as all sparse arrays; use 'default'"
+        )

@@ -274,7 +274,7 @@ def _count(kept: Any) -> int:
 
 
 #: Declare a composed op (see the module's docstring). The keywords are those of `Composed`.
-composed = declarer(Composed)
+composed: Any = declarer(Composed)
 
 
 # -- running ---------------------------------------------------------------------------------------

@@ -543,7 +543,7 @@ def declarer(make: Callable[..., Op]) -> Callable[..., Any]:
 
 
 #: Declare an op (see the module's docstring). The keywords are those of `Op`.
-op = declarer(Op)
+op: Any = declarer(Op)
 
 
 def as_specs(inferred: Any) -> list[Spec]:

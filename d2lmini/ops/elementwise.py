@@ -88,11 +88,7 @@ def beside_number(data: Spec, *, scalar: Any) -> Spec:
     floating = is_float(data.dtype)
     if floating and type(scalar) is float:
         return data
-    try:
-        number = float(scalar)
-    except (TypeError, ValueError):
-        raise TypeError(f"expected a number, got {type(scalar).__name__}") from None
-    if not floating and not math.isfinite(number):
+    if not math.isfinite(float(scalar)) and not floating:
         raise MXNetError(
             f"{scalar} is not a number of {data.dtype.name}; convert with .astype('float32')"
         )

@@ -227,12 +227,11 @@ def add_n(xp, *args, out=None):
     """The sum of all inputs, from left to right; all have the same shape and dtype."""
     if len(args) == 1:
         return copy_values(xp, args[0], out)
-    # `out` may be one of the inputs: write to it early only if no later input is still to be read.
-    place = out if len(args) == 2 else None
-    y = xp.add(args[0], args[1], out=place)
-    for x in args[2:-1]:
+    # `out` may be one of the inputs: it is written when all of them were read.
+    y = args[0]
+    for x in args[1:-1]:
         y = xp.add(y, x)
-    return y if len(args) == 2 else xp.add(y, args[-1], out=out)
+    return xp.add(y, args[-1], out=out)
 
 
 add_n.gradient(saves="args.shape")(lambda g, shapes: [g] * len(shapes))

@@ -105,7 +105,8 @@ def python_signature(op: Any, last: str = "out name kwargs") -> inspect.Signatur
     <Signature (data, a_min, a_max, out=None, name=None, **kwargs)>
     """
     place, empty = inspect.Parameter, inspect.Parameter.empty
-    kind, parameters = place.POSITIONAL_OR_KEYWORD, []
+    kind: Any = place.POSITIONAL_OR_KEYWORD
+    parameters: list[inspect.Parameter] = []
     names = [*op.input_names, *op.attr_names, *last.replace("kwargs", "").split()]
     if op.variadic:
         kind, parameters = place.KEYWORD_ONLY, [place(names.pop(0), place.VAR_POSITIONAL)]
