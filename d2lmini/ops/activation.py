@@ -12,8 +12,8 @@ one by `act_type`.
 [-0.2  0.   3. ]
 <NDArray 3 @cpu(0)>
 
-They keep shape and dtype and work element by element. `softmax.py` has the softmax family, which
-does not.
+They keep shape and dtype and work element by element; two small formulas of the contrib namespace
+do too. `softmax.py` has the softmax family, which does not.
 """
 
 from __future__ import annotations
