@@ -40,7 +40,7 @@ from d2lmini.bfloat16 import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
-from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declarer
+from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring
 from d2lmini.ops.formula import infer_by_formula, interpret, pull_back
 from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
@@ -273,8 +273,9 @@ def _count(kept: Any) -> int:
     return -len(kept) if isinstance(kept, (list, tuple)) else int(kept is not None)
 
 
-#: Declare a composed op (see the module's docstring). The keywords are those of `Composed`.
-composed: Any = declarer(Composed)
+def composed(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare a composed op (see the module's docstring). The keywords are those of `Composed`."""
+    return declaring(Composed, name, rules)
 
 
 # -- running ---------------------------------------------------------------------------------------

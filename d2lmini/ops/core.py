@@ -528,22 +528,20 @@ def declare_op(declared: Any) -> Any:
     return declared
 
 
-def declarer(make: Callable[..., Op]) -> Callable[..., Any]:
-    """The decorator of functions that declares the op make(function, name, **rules). The name is
-    that of the function, if none is given: `@op`, `@op("name")`, `@op(flops=2)`."""
+def declaring(make: Callable[..., Op], name: Any, rules: dict[str, Any]) -> Any:
+    """The decorator that declares the op make(function, name, **rules), named like the function if
+    it has no name; used without arguments (`@op`), `name` is the function."""
 
-    def decorator(name: str | Callable | None = None, **rules: Any) -> Any:
-        def declare(function: Callable[..., Any]) -> Op:
-            own = name if isinstance(name, str) else function.__name__
-            return declare_op(make(function, own, **rules))  # type: ignore[no-any-return]
+    def declare(function: Callable[..., Any]) -> Op:
+        own = name if isinstance(name, str) else function.__name__
+        return declare_op(make(function, own, **rules))  # type: ignore[no-any-return]
 
-        return declare(name) if callable(name) else declare
-
-    return decorator
+    return declare(name) if callable(name) else declare
 
 
-#: Declare an op (see the module's docstring). The keywords are those of `Op`.
-op: Any = declarer(Op)
+def op(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare an op (see the module's docstring). The keywords are those of `Op`."""
+    return declaring(Op, name, rules)
 
 
 def as_specs(inferred: Any) -> list[Spec]:
@@ -564,11 +562,13 @@ def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
     return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
 
 
-@declarer
-def op_of_view(compute: Callable[..., Any], name: str, **rules: Any) -> Op:
+def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
     """Declare an op whose results are views of its first input, or the same elements in `out`. Its
     shape rule is the op itself, on an array whose elements all lie at one place in memory."""
+    return declaring(_make_op_of_view, name, rules)
 
+
+def _make_op_of_view(compute: Callable[..., Any], name: str, **rules: Any) -> Op:
     def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec | list[Spec]:
         flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
         views = compute(np, flat, *others, **attrs)
