@@ -12,23 +12,27 @@ one by `act_type`.
 [-0.2  0.   3. ]
 <NDArray 3 @cpu(0)>
 
-They keep shape and dtype and work element by element. `softmax.py` has the softmax family, which
-does not.
+They keep shape and dtype and work element by element; two small formulas of the contrib namespace
+do too. `softmax.py` has the softmax family, which does not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
+from d2lmini.ops.binary import minimum
 from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Number, Shape, Spec, invoke, op, registry
 from d2lmini.ops.elementwise import beside_number
+from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
@@ -200,36 +204,37 @@ def _softrelu(xp: Any, data: Any, out: Any) -> Any:
     xp.negative(tail, out=tail)
     xp.exp(tail, out=tail)
     tail = _log1p_of_small(xp, tail)
-    y = at_least(xp, data, 0, out)
-    y += tail
-    return y
+    return xp.add(at_least(xp, data, 0, out), tail, out=out)
 
 
 def _log1p_of_small(xp: Any, x: Any) -> Any:
     """log(1 + x) of x from 0 to 1, with full precision also near 0.
 
-    NumPy computes log1p and expm1 element by element, 15 ns each, while log and tanh take 2 or 3.
-    So this takes the logarithm of u = 1 + x and subtracts the rounding error of u, divided by u.
+    NumPy computes log1p element by element, 15 ns each, while log takes 2 or 3. So this takes the
+    logarithm of u = 1 + x and subtracts the rounding error of u, divided by u.
     """
-    if not _has_slow_ufuncs(xp, x):
+    if xp is not np or x.dtype.char not in "fd":
         return xp.log1p(x)
-    one = x.dtype.type(1)
-    u, added = xp.empty(x.shape, x.dtype), xp.empty(x.shape, x.dtype)
-    xp.add(x, one, out=u)
-    xp.subtract(u, one, out=added)
-    added -= x
-    added /= u
-    xp.log(u, out=u)
-    u -= added
-    return u
+    u = np.add(x, 1, out=np.empty_like(x))
+    error = u - 1
+    error -= x
+    error /= u
+    np.log(u, out=u)
+    return np.subtract(u, error, out=u)
 
 
-def _has_slow_ufuncs(xp: Any, x: Any) -> bool:
-    return xp is np and x.dtype.char in "fd"
+#: act_type -> the gradient as a function of g and the output.
+_RULES: dict[str, Callable[..., Any]] = {
+    "relu": relu_backward,
+    "sigmoid": sigmoid_backward,
+    "softrelu": lambda g, y: g * (1 - (-y).exp()),
+    "softsign": lambda g, y: g * (1 - abs(y)) ** 2,  # 1 - |y| = 1 / (1 + |x|)
+    "tanh": tanh_backward,
+}
 
 
 def _infer_activation(data: Spec, *, act_type: str) -> Spec:
-    check_choice("act_type", act_type, ("relu", "sigmoid", "softrelu", "softsign", "tanh"))
+    check_choice("act_type", act_type, tuple(_RULES))
     check_float(data)
     return data
 
@@ -246,17 +251,9 @@ def Activation(xp, data, *, act_type: str, out=None):
     return registry[act_type].compute(xp, data, out=out)
 
 
-_SLOPES = {"relu": relu_backward, "sigmoid": sigmoid_backward, "tanh": tanh_backward}
-
-
 @Activation.gradient(saves="y")
 def _(g, y, *, act_type):
-    if act_type in _SLOPES:
-        return _SLOPES[act_type](g, y)
-    if act_type == "softrelu":
-        return g * (1 - (-y).exp())
-    # softsign: 1 - |y| = 1 / (1 + |x|)
-    return g * (1 - abs(y)) ** 2
+    return _RULES[act_type](g, y)
 
 
 # -- LeakyReLU ------------------------------------------------------------------------------------
@@ -322,7 +319,7 @@ def LeakyReLU(
     """
     if act_type == "gelu":
         return data * ((registry["erf"](data * 0.5**0.5) + 1) * 0.5)  # 2 x may overflow
-    below = registry["_minimum_scalar"](data, scalar=0.0)
+    below = minimum.scalar(data, scalar=0.0)
     if act_type == "selu":
         return (relu(data) + _expm1_of_negative(below) * SELU_ALPHA) * SELU_SCALE
     if act_type == "elu":
@@ -345,23 +342,21 @@ def _(g, y, data, gamma, *, act_type, slope):
         half = (registry["erf"](data * 0.5**0.5) + 1) * 0.5
         return g * (half + data * phi), None
     below = data <= 0
-    above = 1 - below
-    if act_type == "leaky":
-        return g * (above + below * slope), None
+    above, factor, dgamma = 1 - below, slope, None
     # Keep the factor of `below` finite where data is inf: 0 * inf is nan.
-    at_most = registry["_minimum_scalar"]
     if act_type == "elu":
-        return g * (above + below * (at_most(y, scalar=abs(slope)) + slope)), None
-    if act_type == "selu":
-        down = at_most(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
-        return g * (above * SELU_SCALE + below * down), None
-    if act_type == "rrelu":
-        # The slope that an element used is its output over its input.
-        met = y / (data + (data == 0))
-        return g * registry["where"](above, y.ones_like(), met), None
-    slopes = _gamma_shape(data.shape, gamma.shape)
-    dgamma = registry["_sum_to"](g * at_most(data, scalar=0.0), shape=slopes)
-    return g * (above + below * gamma.reshape(slopes)), dgamma.reshape(gamma.shape)
+        factor = minimum.scalar(y, scalar=abs(slope)) + slope
+    elif act_type == "selu":
+        above = above * SELU_SCALE
+        factor = minimum.scalar(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
+    elif act_type == "rrelu":  # the slope that an element used is its output over its input
+        down = minimum.scalar(data, scalar=0.0)
+        factor = minimum.scalar(y, scalar=0.0) / (down + (data >= 0))
+    elif act_type == "prelu":
+        slopes = _gamma_shape(data.shape, gamma.shape)
+        factor = gamma.reshape(slopes)
+        dgamma = sum_to(g * minimum.scalar(data, scalar=0.0), shape=slopes).reshape(gamma.shape)
+    return g * (above + below * factor), dgamma
 
 
 @LeakyReLU.infer_inputs
@@ -370,3 +365,20 @@ def _(given, out, attrs):
     if attrs["act_type"] == "prelu" and data and given.get("gamma") is None:
         return {"gamma": (data[1] if len(data) > 1 else 1,)}
     return {}
+
+
+# -- small formulas of the contrib namespace -------------------------------------------------------
+
+
+@composed("_contrib_div_sqrt_dim")
+def div_sqrt_dim(data):
+    """data / sqrt(size of the last axis), as attention scales its scores. Beside integers the root
+    is a whole number, as in MXNet."""
+    return data / data.shape[-1] ** 0.5
+
+
+@composed("_contrib_quadratic", flops=4)
+def quadratic(data, *, a: float = 0.0, b: float = 0.0, c: float = 0.0):
+    """a * data**2 + b * data + c. The result for integers is truncated towards zero."""
+    x = data if is_float(data._spec.dtype) else data.astype("float64")
+    return ((x * a + b) * x + c).astype(data.dtype, copy=False)

@@ -70,30 +70,22 @@ def _as_str(value: Any) -> str:
 def _as_shape(value: Any) -> Shape:
     if value is None:  # an unknown shape in MXNet
         return ()
-    if isinstance(value, str):
-        parts = value.strip("()[] ").split(",")
-        return tuple(int(p) for p in parts if p.strip())
-    if isinstance(value, (int, np.integer)):
-        return (int(value),)
-    return tuple(_as_int(v) for v in value)
+    return tuple(map(_as_int, _as_bounds(value)))
 
 
 def _as_bounds(value: Any) -> Bounds:
     if isinstance(value, str):
-        parts = [p.strip() for p in value.strip("()[] ").split(",")]
-        return tuple(None if p == "None" else int(p) for p in parts if p)
-    if value is None or isinstance(value, (int, np.integer)):
+        parts = [part.strip() for part in value.strip("()[] ").split(",")]
+        value = [None if part == "None" else part for part in parts if part]
+    elif value is None or isinstance(value, (int, np.integer)):
         value = (value,)
     return tuple(None if v is None else _as_int(v) for v in value)
 
 
 def _as_axes(value: Any) -> Any:
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, str):
-        shape = _as_shape(value)
-        return shape if "(" in value or "[" in value or len(shape) != 1 else shape[0]
-    return tuple(_as_int(v) for v in value)
+    axes = tuple(map(_as_int, _as_bounds(value)))
+    is_text = isinstance(value, str) and len(axes) == 1 and not {"(", "["} & set(value)
+    return axes[0] if is_text or isinstance(value, (int, np.integer)) else axes
 
 
 def as_dtype(value: Any) -> np.dtype:

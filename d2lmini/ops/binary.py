@@ -26,8 +26,6 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +34,7 @@ from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_float
 from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
-from d2lmini.ops.core import ALL, Spec, op, registry
+from d2lmini.ops.core import ALL, Number, Spec, op, registry
 from d2lmini.ops.elementwise import Family, broadcast_any, equal_any, unbroadcast
 from d2lmini.ops.scalar_cache import at_least, at_most, fit
 
@@ -46,8 +44,7 @@ add = Family(
     "add", "add", "lhs + rhs",
     broadcast="broadcast_add broadcast_plus", equal="elemwise_add _add _plus _Plus _grad_add",
     scalar="_plus_scalar _PlusScalar",
-    operator="+ add", of_numbers=operator.add,
-    commutative=True, identity=-0.0,  # -0.0 + 0.0 is 0.0
+    operator="+ add", commutative=True, identity=-0.0,  # -0.0 + 0.0 is 0.0
     onnx="Add", gradients=(lambda g: g, lambda g: g),
 )  # fmt: skip
 
@@ -55,13 +52,13 @@ sub = Family(
     "sub", "subtract", "lhs - rhs",
     broadcast="broadcast_sub broadcast_minus", equal="elemwise_sub _sub _minus _Minus",
     scalar="_minus_scalar _MinusScalar", reflected="_rminus_scalar _RMinusScalar",
-    operator="- sub", functions="subtract", of_numbers=operator.sub,
-    identity=0.0, onnx="Sub", gradients=(lambda g: g, lambda g: -g),
+    operator="- sub", functions="subtract", identity=0.0, onnx="Sub",
+    gradients=(lambda g: g, lambda g: -g),
 )  # fmt: skip
 
 mul = Family(
     "mul", "multiply", "lhs * rhs",
-    equal="elemwise_mul _mul _Mul", operator="* mul", functions="multiply", of_numbers=operator.mul,
+    equal="elemwise_mul _mul _Mul", operator="* mul", functions="multiply",
     commutative=True, identity=1, onnx="Mul",
     gradients=(lambda g, rhs: g * rhs, lambda g, lhs: g * lhs),
 )  # fmt: skip
@@ -82,7 +79,7 @@ div = Family(
     "; integers are cut towards zero, and an integer divided by 0 is 0.\n\n"
     "    (MXNet's process dies of the latter.)",
     equal="elemwise_div _div _Div", reflected="_rdiv_scalar _RDivScalar",
-    operator="/ truediv", functions="divide true_divide", of_numbers=operator.truediv,
+    operator="/ truediv", functions="divide true_divide",
     identity=1, onnx="Div", integers=_divide_integers,
 )  # fmt: skip
 
@@ -118,7 +115,7 @@ mod = Family(
     "mod", "", "lhs - floor(lhs / rhs) * rhs: the remainder, with the sign of rhs",
     "; 0 where rhs is 0.",
     reflected="_rmod_scalar _RModScalar", operator="% mod", functions="modulo",
-    of_numbers=operator.mod, flops=40, compute=_remainder,
+    flops=40, compute=_remainder,
     gradients=(lambda g: g, lambda g, lhs, rhs: -(g * registry["floor"](lhs / rhs))),
 )  # fmt: skip
 
@@ -131,7 +128,7 @@ def _power_of_integers(xp: Any, lhs: Any, rhs: Any, out: Any, dtype: Any = None)
     return place(xp, y, dtype or xp.promote_types(lhs.dtype, rhs.dtype), out)
 
 
-def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
+def _power_beside(xp, data, *, scalar: Number, out=None):
     """Integer powers of floats use abs(data): NumPy takes fifty times longer for negative bases,
     mostly to find out that the exponent is an integer. 0.5 is sqrt."""
     if data.dtype.kind != "f":  # the exponent keeps its sign beside unsigned integers
@@ -145,9 +142,8 @@ def _power_beside(xp: Any, data: Any, scalar: Any, out: Any) -> Any:
         return xp.sqrt(data, out=out)
     if not float(scalar).is_integer():
         return xp.power(data, number, out=out)
-    if scalar % 2 == 0 or abs(scalar) > 2 / float(
-        np.finfo(data.dtype).eps
-    ):  # even, as all far numbers
+    is_far = abs(scalar) > 2 / float(np.finfo(data.dtype).eps)
+    if scalar % 2 == 0 or is_far:  # even, as all far numbers
         return xp.power(xp.abs(data), number, out=out)
     return xp.copysign(xp.power(xp.abs(data), number), data, out=out)
 
@@ -157,7 +153,7 @@ power = Family(
     "; nan for a negative float to a broken power.\n\n    Integers to a negative power are cut "
     "towards zero, as in 2 ** -1 = 0; 0 ** -1 is 0 too.",
     reflected="_rpower_scalar _RPowerScalar", operator="** pow", functions="power pow",
-    of_numbers=operator.pow, flops=20, identity=1, onnx="Pow",
+    flops=20, identity=1, onnx="Pow",
     integers=_power_of_integers, beside=_power_beside,
     gradients=(lambda g, lhs, rhs: g * (rhs * lhs ** (rhs - 1)),
                lambda g, y, lhs: g * (y * registry["log"](lhs))),
@@ -178,17 +174,26 @@ def _(g, y, *, scalar):
     return g * (y * (math.log(scalar) if scalar > 0 else -math.inf if scalar == 0 else math.nan))
 
 
+def _maximum_beside(xp, data, *, scalar: Number, out=None):
+    return at_least(xp, data, scalar, out)  # of 0.0 and -0.0 it is the number
+
+
 maximum = Family(
     "maximum", "maximum", "The larger of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    of_numbers=max, onnx="Max", numbers="limit", beside=at_least,  # of 0.0 and -0.0 it is rhs
+    of_numbers=max, onnx="Max", numbers="limit", beside=_maximum_beside,
     gradients=(lambda g, lhs, rhs: g * (lhs >= rhs), lambda g, lhs, rhs: g * (lhs < rhs)),
 )  # fmt: skip
+
+
+def _minimum_beside(xp, data, *, scalar: Number, out=None):
+    return at_most(xp, data, scalar, out)
+
 
 minimum = Family(
     "minimum", "minimum", "The smaller of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    of_numbers=min, onnx="Min", numbers="limit", beside=at_most,
+    of_numbers=min, onnx="Min", numbers="limit", beside=_minimum_beside,
     gradients=(lambda g, lhs, rhs: g * (lhs <= rhs), lambda g, lhs, rhs: g * (lhs > rhs)),
 )  # fmt: skip
 
@@ -225,40 +230,22 @@ Family(
 # None of these ops has a gradient: it is 0 wherever it exists.
 
 
-def _truth(
-    name: str, means: str, of_numbers: Callable[[Any, Any], bool], ufunc: str = "", **facts: Any
-) -> Family:
-    return Family(
-        name, ufunc or name, f"1 where {means}, else 0", ", in the inputs' dtype.",
-        of_numbers=lambda lhs, rhs: int(of_numbers(lhs, rhs)),
-        truth=True, check=None, **facts,
-    )  # fmt: skip
+def _truth(name: str, means: str, ufunc: str = "", **facts: Any) -> None:
+    means = f"1 where {means}, else 0"
+    Family(name, ufunc or name, means, ", in the inputs' dtype.", truth=True, check=None, **facts)
 
 
-_truth("equal", "lhs == rhs", operator.eq, operator="== eq", commutative=True, onnx="Equal")
-_truth("not_equal", "lhs != rhs", operator.ne, operator="!= ne", commutative=True)
-_truth("greater", "lhs > rhs", operator.gt, operator="> gt", mirror="lesser", onnx="Greater")
-_truth(
-    "greater_equal", "lhs >= rhs", operator.ge, operator=">= ge", mirror="lesser_equal",
-    onnx="GreaterOrEqual",
-)  # fmt: skip
-_truth("lesser", "lhs < rhs", operator.lt, "less", operator="< lt", mirror="greater", onnx="Less")
-_truth(
-    "lesser_equal", "lhs <= rhs", operator.le, "less_equal", operator="<= le",
-    mirror="greater_equal", onnx="LessOrEqual",
-)  # fmt: skip
-_truth(
-    "logical_and", "lhs and rhs are both not 0", lambda lhs, rhs: bool(lhs) and bool(rhs),
-    commutative=True, onnx="And",
-)  # fmt: skip
-_truth(
-    "logical_or", "lhs or rhs or both are not 0", lambda lhs, rhs: bool(lhs) or bool(rhs),
-    commutative=True, onnx="Or",
-)  # fmt: skip
-_truth(
-    "logical_xor", "just one of lhs and rhs is not 0", lambda lhs, rhs: bool(lhs) != bool(rhs),
-    commutative=True, onnx="Xor",
-)  # fmt: skip
+_truth("equal", "lhs == rhs", operator="== eq", onnx="Equal")
+_truth("not_equal", "lhs != rhs", operator="!= ne")
+_truth("greater", "lhs > rhs", operator="> gt", mirror="lesser", onnx="Greater")
+_truth("greater_equal", "lhs >= rhs", operator=">= ge", mirror="lesser_equal",
+       onnx="GreaterOrEqual")  # fmt: skip
+_truth("lesser", "lhs < rhs", "less", operator="< lt", mirror="greater", onnx="Less")
+_truth("lesser_equal", "lhs <= rhs", "less_equal", operator="<= le", mirror="greater_equal",
+       onnx="LessOrEqual")  # fmt: skip
+_truth("logical_and", "lhs and rhs are both not 0", onnx="And")
+_truth("logical_or", "lhs or rhs or both are not 0", onnx="Or")
+_truth("logical_xor", "just one of lhs and rhs is not 0", onnx="Xor")
 
 
 @refuse_gradient
@@ -272,15 +259,16 @@ def allclose(xp, a, b, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: boo
 # -- for `np`: operators on bits, // and fmod ------------------------------------------------------
 
 
-def check_bits(spec: Spec) -> None:
-    """MXNetError for floats."""
-    if is_float(spec.dtype):
-        raise MXNetError(f"needs integers or bool, got {spec.dtype}; convert with astype('int32')")
+def integers_only(data: Spec) -> Spec:
+    """The output's spec is the input's, which must not be of floats."""
+    if is_float(data.dtype):
+        raise MXNetError(f"needs integers or bool, got {data.dtype}; convert with astype('int32')")
+    return data
 
 
 def _infer_ufunc(lhs: Spec, rhs: Spec, *, how: str) -> Spec:
     if how.startswith("bitwise"):
-        check_bits(lhs)
+        integers_only(lhs)
     return broadcast_any(lhs, rhs)
 
 
@@ -290,12 +278,7 @@ def by_ufunc(xp, lhs, rhs, *, how: str):
     return getattr(xp, how)(lhs, rhs)
 
 
-def _infer_not(data: Spec) -> Spec:
-    check_bits(data)
-    return data
-
-
-@op("_bitwise_not", infer=_infer_not, grad=None)
+@op("_bitwise_not", infer=integers_only, grad=None)
 def bitwise_not(xp, data):
     """Every bit inverted: -x - 1 of integers, "not" of bool."""
     return xp.invert(data)

@@ -20,6 +20,7 @@ All keep the dtype; the gradient of an element is the sum over its copies.
 from __future__ import annotations
 
 from math import prod
+from operator import mul
 from typing import Any
 
 from d2lmini.base import MXNetError
@@ -64,8 +65,7 @@ def broadcast_to(xp, data, *, shape: Shape = (), out=None):
 
 
 def _axes_to(shape: Shape, axis: Any = (), size: Any = ()) -> Shape:
-    axes = (axis,) if isinstance(axis, int) else axis
-    sizes = (size,) if isinstance(size, int) else size
+    axes, sizes = ((x,) if isinstance(x, int) else x for x in (axis, size))
     if len(axes) != len(sizes):
         raise MXNetError(f"axis={axis} and size={size} must have the same length")
     target = list(shape)
@@ -97,9 +97,8 @@ def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None
         raise MXNetError(f"lhs_axes={lhs_axes} and rhs_axes={rhs_axes} must name as many axes")
     target = list(lhs)
     for a, b in zip(lhs_axes, rhs_axes):
-        target[normalize_axis(a, len(lhs), "lhs_axes")] = rhs[
-            normalize_axis(b, len(rhs), "rhs_axes")
-        ]
+        size = rhs[normalize_axis(b, len(rhs), "rhs_axes")]
+        target[normalize_axis(a, len(lhs), "lhs_axes")] = size
     return _broadcast_shape(lhs, tuple(target))
 
 
@@ -124,12 +123,19 @@ def _(g, shape):
 broadcast_like.gradient(saves="lhs.shape")(lambda g, shape: (sum_to(g, shape=shape), None))
 
 
-# -- tile and repeat: copies along an axis of their own, which is then merged ----------------------
+# -- tile and repeat -------------------------------------------------------------------------------
+#
+# Each axis becomes two, of which one is broadcast: its elements times its copies, which are merged.
 
 
-def _copies(xp: Any, data: Any, apart: tuple[Shape, Shape], shape: Shape, out: Any) -> Any:
-    """`data` in the first shape, broadcast to the second, which is merged to `shape`."""
-    out = xp.empty(shape, data.dtype) if out is None else out
+def _merged(sizes: Shape) -> Shape:
+    """Each pair of axes as one."""
+    return tuple(map(mul, sizes[::2], sizes[1::2]))
+
+
+def _copies(xp: Any, data: Any, apart: tuple[Shape, Shape], out: Any) -> Any:
+    """`data` in the first shape, broadcast to the second, whose pairs are merged."""
+    out = xp.empty(_merged(apart[1]), data.dtype) if out is None else out
     chunking.copy(xp, data.reshape(apart[0]), out.reshape(apart[1]))
     return out
 
@@ -139,21 +145,15 @@ def _sum_of_copies(g: Any, apart: tuple[Shape, Shape], shape: Shape) -> Any:
 
 
 def _tiles(shape: Shape, reps: Shape) -> tuple[Shape, Shape]:
-    """An axis in front of each axis, of size 1 and of size reps[i]."""
+    """For each axis (1, n), and (its copies, n)."""
+    if any(r < 0 for r in reps):
+        raise MXNetError(f"reps={reps}, need numbers >= 0")
     ndim = max(len(shape), len(reps))
-    shape = (1,) * (ndim - len(shape)) + shape
-    reps = (1,) * (ndim - len(reps)) + reps
+    shape, reps = ((1,) * (ndim - len(sizes)) + sizes for sizes in (shape, reps))
     return tuple(s for n in shape for s in (1, n)), tuple(s for x in zip(reps, shape) for s in x)
 
 
-def _tiled(shape: Shape, reps: Shape) -> Shape:
-    if any(r < 0 for r in reps):
-        raise MXNetError(f"reps={reps}, need numbers >= 0")
-    sizes = _tiles(shape, reps)[1]
-    return tuple(r * n for r, n in zip(sizes[::2], sizes[1::2]))
-
-
-@op(infer=shape_rule(_tiled), flops=0)
+@op(infer=shape_rule(lambda shape, **how: _merged(_tiles(shape, **how)[1])), flops=0)
 def tile(xp, data, *, reps: Shape, out=None):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 
@@ -162,7 +162,7 @@ def tile(xp, data, *, reps: Shape, out=None):
     >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    return _copies(xp, data, _tiles(data.shape, reps), _tiled(data.shape, reps), out)
+    return _copies(xp, data, _tiles(data.shape, reps), out)
 
 
 @tile.gradient(saves="data.shape")
@@ -171,30 +171,23 @@ def _(g, shape, *, reps):
 
 
 def _repeats(shape: Shape, repeats: int, axis: int | None) -> tuple[Shape, Shape]:
-    """An axis behind `axis`, of size 1 and of size `repeats`."""
-    shape, axis = ((prod(shape),), 0) if axis is None else (shape, axis)
-    axis = normalize_axis(axis, len(shape))
-    return with_axis(shape, axis, shape[axis], 1), with_axis(shape, axis, shape[axis], repeats)
-
-
-def _repeated(shape: Shape, repeats: int, axis: int | None = None) -> Shape:
+    """For each axis (n, 1), and (n, its copies)."""
     if repeats < 0:
         raise MXNetError(f"repeats={repeats}, need a number >= 0")
-    if axis is None:
-        return (prod(shape) * repeats,)
+    shape, axis = ((prod(shape),), 0) if axis is None else (shape, axis)
     axis = normalize_axis(axis, len(shape))
-    return with_axis(shape, axis, shape[axis] * repeats)
+    apart = tuple(s for n in shape for s in (n, 1))
+    return apart, with_axis(apart, 2 * axis + 1, repeats)
 
 
-@op(infer=shape_rule(_repeated), flops=0)
+@op(infer=shape_rule(lambda shape, **how: _merged(_repeats(shape, **how)[1])), flops=0)
 def repeat(xp, data, *, repeats: int, axis: int | None = None, out=None):
     """Each element `repeats` times in a row along `axis`, or of the flattened array.
 
     >>> nd.repeat(nd.array([1, 2]), repeats=2).asnumpy().tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
-    apart = _repeats(data.shape, repeats, axis)
-    return _copies(xp, data, apart, _repeated(data.shape, repeats, axis), out)
+    return _copies(xp, data, _repeats(data.shape, repeats, axis), out)
 
 
 @repeat.gradient(saves="data.shape")

@@ -41,10 +41,16 @@ def check_numbers(spec: Spec) -> None:
 
 def check_one_dtype(*specs: Spec | None) -> None:
     """All given inputs share one dtype."""
-    dtypes = [s.dtype for s in specs if s is not None]
-    if len(set(dtypes)) > 1:
-        names = ", ".join(dtype.name for dtype in dtypes)
-        raise MXNetError(f"all inputs must share one dtype, got {names}; convert with .astype()")
+    names = [spec.dtype.name for spec in specs if spec is not None]
+    if len(set(names)) > 1:
+        raise MXNetError(f"dtypes differ: {', '.join(names)}; convert with .astype('{names[-1]}')")
+
+
+def check_one_shape(**inputs: Spec) -> None:
+    """All these inputs, by name, have the shape of the first."""
+    if len({spec.shape for spec in inputs.values()}) > 1:
+        given = ", ".join(f"{name} is {spec.shape}" for name, spec in inputs.items())
+        raise MXNetError(f"shapes differ: {given}; the operators and broadcast_* broadcast")
 
 
 def check_shape(name: str, spec: Spec | None, *shapes: Shape, why: str = "") -> None:
@@ -87,12 +93,9 @@ def refuse_gradient(declared: Any) -> Any:
 
 
 def check_storage(stype: str | None) -> None:
-    """The only storage type: 'default', or None for it. MXNetError for MXNet's sparse types,
-    ArgumentValueError for anything else."""
-    if stype in ("csr", "row_sparse"):
-        raise MXNetError(
-            f"storage type {stype!r} is left out of d2lmini, as all of MXNet's sparse arrays; use "
-            "'default'"
-        )
+    """The only storage type: 'default', or None for it. ArgumentValueError, a kind of MXNetError,
+    for another, such as MXNet's sparse types."""
     if stype not in (None, "default"):
-        raise ArgumentValueError(f"the storage type is 'default', got {stype!r}")
+        raise ArgumentValueError(
+            f"storage type {stype!r} is left out of d2lmini, as all sparse arrays; use 'default'"
+        )

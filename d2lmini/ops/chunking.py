@@ -67,14 +67,9 @@ def copy(xp: Any, source: Any, out: Any) -> Any:
         xp.copyto(out, source)
         return out
     source = np.broadcast_to(source, out.shape)
-    parts = split_evenly(out.shape[axis], n)
     transposes = out.ndim > 1 and abs(source.strides[-1]) > source.itemsize
-
-    def piece(i: int) -> None:
-        part = along(axis, parts[i])
-        (_copy_tiles if transposes else np.copyto)(out[part], source[part])
-
-    parallel_for(n, piece)
+    write = _copy_tiles if transposes else np.copyto
+    share(xp, out.shape[axis], n, lambda p: write(out[along(axis, p)], source[along(axis, p)]))
     return out
 
 
@@ -114,8 +109,7 @@ def over_lines(
     if other is None:
         body(...)
         return
-    parts = split_evenly(shape[other], n)
-    parallel_for(n, lambda i: body(along(other, parts[i])))
+    share(xp, shape[other], n, lambda part: body(along(other, part)))
 
 
 def lines(xp: Any, block: Any, axis: int) -> Any:
@@ -159,12 +153,10 @@ def reduce(
     the blocks, stacked on a new first axis.
     """
     axis, n, reduced = chunks
-    parts = split_evenly(data.shape[axis], n)
+    places = [along(axis, part) for part in split_evenly(data.shape[axis], n)]
     if not reduced:
-        parallel_for(
-            n, lambda i: body(data[along(axis, parts[i])], axes, out[along(axis, parts[i])])
-        )
+        parallel_for(n, lambda i: body(data[places[i]], axes, out[places[i]]))
         return
     partial = np.empty((n, *out.shape), out.dtype)
-    parallel_for(n, lambda i: body(data[along(axis, parts[i])], axes, partial[i]))
+    parallel_for(n, lambda i: body(data[places[i]], axes, partial[i]))
     combine(partial, (0,), out[None])

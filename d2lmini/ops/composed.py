@@ -40,7 +40,7 @@ from d2lmini.bfloat16 import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
-from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declare_op
+from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring
 from d2lmini.ops.formula import infer_by_formula, interpret, pull_back
 from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
@@ -274,15 +274,8 @@ def _count(kept: Any) -> int:
 
 
 def composed(name: str | Callable | None = None, **rules: Any) -> Any:
-    """Declare a composed op (see the module's docstring). The keywords are those of `Op`, and
-    `constants`."""
-
-    def declare(formula: Callable[..., Any]) -> Op:
-        return declare_op(
-            Composed(formula, name if isinstance(name, str) else formula.__name__, **rules)
-        )
-
-    return declare(name) if callable(name) else declare
+    """Declare a composed op (see the module's docstring). The keywords are those of `Composed`."""
+    return declaring(Composed, name, rules)
 
 
 # -- running ---------------------------------------------------------------------------------------

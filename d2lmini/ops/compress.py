@@ -22,13 +22,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from d2lmini.base import MXNetError
 from d2lmini.ops.core import DType, Shape, Spec, op
 
 
 def _infer_pack(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:
-    if grad != residual:
-        raise MXNetError(f"grad is {grad}, its residual {residual}; need the same")
     return Spec((-(-grad.size // 4),), "uint8")
 
 
@@ -49,10 +46,7 @@ def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
     return xp.add.reduce(codes, axis=1, dtype="uint8", out=out)
 
 
-def _infer_unpack(data: Spec, shape: tuple[int, ...], dtype: Any, **_attrs: Any) -> Spec:
-    needed = -(-math.prod(shape) // 4)
-    if data.shape != (needed,):
-        raise MXNetError(f"shape {shape} takes {needed} bytes, got {data.shape}")
+def _infer_unpack(data: Spec, *, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
     return Spec(shape, dtype)
 
 

@@ -144,24 +144,19 @@ Y = -1
 ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
 
 
-class _AllInputs:
-    """Default of `needs`: every input needs its gradient."""
+class _Each:
+    """The same for every input."""
 
-    def __getitem__(self, position: int) -> bool:
-        return True
+    def __init__(self, value: Any):
+        self.value = value
 
-
-ALL: Any = _AllInputs()
-
-
-class _NoPlaces:
-    """Default of `places`: no input's gradient has a destination."""
-
-    def __getitem__(self, position: int) -> None:
-        return None
+    def __getitem__(self, position: int) -> Any:
+        return self.value
 
 
-NOWHERE: Any = _NoPlaces()
+#: Defaults of `needs` and `places`: each input needs its gradient, which has no destination.
+ALL: Any = _Each(True)
+NOWHERE: Any = _Each(None)
 
 
 class Op(Facts):
@@ -233,11 +228,8 @@ class Op(Facts):
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)
-        self.converters = {
-            k: converter_of(signature.annotations[k])
-            for k in self.attr_names
-            if k in signature.annotations
-        }
+        words = signature.annotations
+        self.converters = {k: converter_of(words[k]) for k in self.attr_names if k in words}
         self.compute = compute
         self.kernels = Kernels()
         self.name = self.__name__ = self.__qualname__ = name
@@ -259,7 +251,7 @@ class Op(Facts):
         # Attributes cached by the spelling of a call and by type: 1, 1.0 and True are equal but
         # differ in meaning.
         self.bound: Any = lru_cache(MOST_BOUND, typed=True)(self._bind_attrs)
-        if "Number" in signature.annotations.values():  # of a float, -0.0 is 0.0
+        if "Number" in words.values():  # of a float, -0.0 is 0.0
             self.bound = _zeros_apart(self.bound)
         self.plans: dict[tuple, Any] = {}  # see ndarray/plan.py
         self.rule = grad
@@ -343,8 +335,9 @@ class Op(Facts):
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
         """Call the rule: the gradients of the inputs, None for those without one."""
-        if modes.casting is not None:
-            return self._gradients_without_casts(g, saved, attrs, needs, places)
+        if modes.casting is not None:  # a rule computes in the dtypes of the forward pass
+            with without_casts():
+                return self.gradients(g, saved, attrs, needs, places)
         if self.selective or self.placing or self.rule_attrs:
             options: dict[str, Any] = {}
             for name in self.rule_attrs:  # (a comprehension costs one more call)
@@ -357,11 +350,6 @@ class Op(Facts):
         else:
             grads = self.rule(g, *saved)
         return grads if type(grads) in (tuple, list) else (grads,)
-
-    def _gradients_without_casts(self, *args: Any) -> Sequence[Any]:
-        """`gradients` in mixed precision: a rule computes in the dtypes of the forward pass."""
-        with without_casts():
-            return self.gradients(*args)
 
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         attrs: Any = self.defaults
@@ -394,9 +382,7 @@ class Op(Facts):
         if not self.variadic:
             for name, value in zip(self.input_names[: self.n_required], inputs):
                 if value is None:
-                    raise ArgumentTypeError(
-                        f"{self.name}: input {name!r} is missing; usage: {self.usage}"
-                    )
+                    raise self._misused(f"input {name!r} is missing")
             while inputs and inputs[-1] is None:
                 inputs.pop()
         attrs: dict[str, Any] | None = None
@@ -426,7 +412,7 @@ class Op(Facts):
         extra = args[len(inputs) :]
         for name in self.input_names[: len(inputs)]:
             if name in kwargs:
-                raise ArgumentTypeError(f"{self.name}: input {name!r} was given twice")
+                raise self._misused(f"input {name!r} was given twice")
         return inputs + [kwargs.pop(n, None) for n in self.input_names[len(inputs) :]], extra
 
     def _bind_attrs(self, **words: Any) -> Bound:
@@ -441,28 +427,25 @@ class Op(Facts):
         """The checked attributes of a call: `extra` by position, the others by name.
         ArgumentTypeError for an unknown, doubled or missing name."""
         if len(extra) > len(self.attr_names):
-            raise ArgumentTypeError(
-                f"{self.name}: too many arguments: takes {self.usage}, got {n_given} positional"
-            )
+            raise self._misused(f"too many arguments: {n_given} positional")
         attrs = dict(self.defaults)
         for name, value in zip(self.attr_names, extra, strict=False):
             if name in kwargs:
-                raise ArgumentTypeError(f"{self.name}: attribute {name!r} was given twice")
+                raise self._misused(f"attribute {name!r} was given twice")
             attrs[name] = self._convert(name, value)
         for name, value in kwargs.items():
             if name not in self.attr_names:
                 if name in ("ctx", "attr", "__layout__") or self._ignores(value):
                     continue
-                raise ArgumentTypeError(
-                    f"{self.name}: unknown argument {name!r}; usage: {self.usage}"
-                )
+                raise self._misused(f"unknown argument {name!r}")
             attrs[name] = self._convert(name, value)
         for name in self.required:
             if name not in attrs:
-                raise ArgumentTypeError(
-                    f"{self.name}: attribute {name!r} is required; usage: {self.usage}"
-                )
+                raise self._misused(f"attribute {name!r} is required")
         return attrs
+
+    def _misused(self, problem: str) -> ArgumentTypeError:
+        return ArgumentTypeError(f"{self.name}: {problem}; usage: {self.usage}")
 
     def _ignores(self, value: Any) -> bool:
         """May a call name anything and give this value? As in MXNet, an op without attributes reads
@@ -525,7 +508,10 @@ def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any
     """Apply `op`: the single entry point. The type of the first input decides how;
     ArgumentTypeError if it is no value."""
     if not inputs or not isinstance(inputs[0], Value):
-        raise ArgumentTypeError(_explain_inputs(op, inputs))
+        got = ", ".join(type(v).__name__ for v in inputs) or "nothing"
+        raise op._misused(
+            f"expected NDArray (or Symbol) inputs, made with nd.array(...), got {got}"
+        )
     return inputs[0]._apply(op, inputs, attrs, out)
 
 
@@ -534,21 +520,28 @@ def find_op(name: str) -> Op:
     return registry[name]
 
 
-def op(name: str | Callable | None = None, **rules: Any) -> Any:
-    """Declare an op (see the module's docstring). The keywords are those of `Op`."""
-
-    def declare(compute: Callable[..., Any]) -> Op:
-        return declare_op(Op(compute, name if isinstance(name, str) else compute.__name__, **rules))
-
-    return declare(name) if callable(name) else declare
-
-
 def declare_op(declared: Any) -> Any:
     """Enter an op in the registry under each of its names; returns the op."""
     for op_name in (declared.name, *declared.aliases):
         assert op_name not in registry, f"op {op_name} is declared twice"
         registry[op_name] = declared
     return declared
+
+
+def declaring(make: Callable[..., Op], name: Any, rules: dict[str, Any]) -> Any:
+    """The decorator that declares the op make(function, name, **rules), named like the function if
+    it has no name; used without arguments (`@op`), `name` is the function."""
+
+    def declare(function: Callable[..., Any]) -> Op:
+        own = name if isinstance(name, str) else function.__name__
+        return declare_op(make(function, own, **rules))  # type: ignore[no-any-return]
+
+    return declare(name) if callable(name) else declare
+
+
+def op(name: str | Callable | None = None, **rules: Any) -> Any:
+    """Declare an op (see the module's docstring). The keywords are those of `Op`."""
+    return declaring(Op, name, rules)
 
 
 def as_specs(inferred: Any) -> list[Spec]:
@@ -572,18 +565,18 @@ def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
 def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
     """Declare an op whose results are views of its first input, or the same elements in `out`. Its
     shape rule is the op itself, on an array whose elements all lie at one place in memory."""
+    return declaring(_make_op_of_view, name, rules)
 
-    def declare(compute: Callable[..., Any]) -> Op:
-        def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec | list[Spec]:
-            flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
-            views = compute(np, flat, *others, **attrs)
-            if type(views) is tuple:
-                return [Spec(view.shape, data.dtype) for view in views]
-            return Spec(views.shape, data.dtype)
 
-        return op(name if isinstance(name, str) else None, infer=infer, flops=0, **rules)(compute)
+def _make_op_of_view(compute: Callable[..., Any], name: str, **rules: Any) -> Op:
+    def infer(data: Spec, *others: Spec, **attrs: Any) -> Spec | list[Spec]:
+        flat = np.ndarray(data.shape, data.dtype, bytes(16), strides=(0,) * len(data.shape))
+        views = compute(np, flat, *others, **attrs)
+        if type(views) is tuple:
+            return [Spec(view.shape, data.dtype) for view in views]
+        return Spec(views.shape, data.dtype)
 
-    return declare(name) if callable(name) else declare
+    return Op(compute, name, infer=infer, flops=0, **rules)
 
 
 def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
@@ -616,11 +609,3 @@ def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
 
 def _is_input(value: Any) -> bool:
     return value is None or isinstance(value, Value)
-
-
-def _explain_inputs(op: Op, inputs: tuple) -> str:
-    got = ", ".join(type(v).__name__ for v in inputs) or "nothing"
-    return (
-        f"{op.name}: expected NDArray (or Symbol) inputs, got {got}; usage: {op.usage}. "
-        "Make an array with nd.array(...)."
-    )

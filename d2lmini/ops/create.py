@@ -38,17 +38,14 @@ def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out
 def _constant(name: str, value: int) -> Op:
     """Declare `_NAME` and `NAME_like`, arrays of one number; returns the latter."""
 
-    def make(xp, shape, dtype, out):
+    def of_shape(xp, *, shape: Shape, dtype: DType = "float32", out=None):
         if out is None:
             return getattr(xp, name)(shape, dtype)
         out.fill(value)
         return out
 
-    def of_shape(xp, *, shape: Shape, dtype: DType = "float32", out=None):
-        return make(xp, shape, dtype, out)
-
     def like(xp, data, *, out=None):
-        return make(xp, data.shape, data.dtype, out)
+        return of_shape(xp, shape=data.shape, dtype=data.dtype, out=out)
 
     of_shape.__doc__ = f"{name.capitalize()}."
     like.__doc__ = f"{name.capitalize()} in the shape and dtype of data."

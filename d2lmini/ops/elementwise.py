@@ -30,6 +30,7 @@ a broadcast is a sum: where an input was repeated, the gradients of its copies a
 from __future__ import annotations
 
 import math
+import operator as operators
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -40,7 +41,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_float
 from d2lmini.ops import scalar_cache
-from d2lmini.ops.checks import check_float, check_numbers
+from d2lmini.ops.checks import check_float, check_numbers, check_one_dtype, check_one_shape
 from d2lmini.ops.core import ALL, Number, Op, Shape, Spec, op
 from d2lmini.ops.reduce import sum_to
 
@@ -59,19 +60,10 @@ def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
     return None if -1 in tail else a[:lead] + tuple(tail)
 
 
-def check_same_dtype(lhs: Spec, rhs: Spec) -> None:
-    """MXNetError that names both dtypes if they differ."""
-    if lhs.dtype != rhs.dtype:
-        raise MXNetError(
-            f"dtypes differ: lhs is {lhs.dtype.name}, rhs is {rhs.dtype.name}; convert one, "
-            f"e.g. lhs.astype('{rhs.dtype.name}')"
-        )
-
-
 def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
     """Same dtype, shapes broadcast."""
     if lhs.dtype is not rhs.dtype:
-        check_same_dtype(lhs, rhs)
+        check_one_dtype(lhs, rhs)
     if lhs.shape == rhs.shape:
         return lhs
     shape = broadcast_shape(lhs.shape, rhs.shape)
@@ -85,13 +77,8 @@ def broadcast_any(lhs: Spec, rhs: Spec) -> Spec:
 
 def equal_any(lhs: Spec, rhs: Spec) -> Spec:
     """Same dtype, same shape."""
-    if lhs.dtype is not rhs.dtype:
-        check_same_dtype(lhs, rhs)
-    if lhs.shape != rhs.shape:
-        raise MXNetError(
-            f"shapes differ: lhs is {lhs.shape}, rhs is {rhs.shape}; "
-            "this form does not broadcast, the operators and broadcast_* do"
-        )
+    check_one_dtype(lhs, rhs)
+    check_one_shape(lhs=lhs, rhs=rhs)
     return lhs
 
 
@@ -101,11 +88,7 @@ def beside_number(data: Spec, *, scalar: Any) -> Spec:
     floating = is_float(data.dtype)
     if floating and type(scalar) is float:
         return data
-    try:
-        number = float(scalar)
-    except (TypeError, ValueError):
-        raise TypeError(f"expected a number, got {type(scalar).__name__}") from None
-    if not floating and not math.isfinite(number):
+    if not math.isfinite(float(scalar)) and not floating:
         raise MXNetError(
             f"{scalar} is not a number of {data.dtype.name}; convert with .astype('float32')"
         )
@@ -220,8 +203,8 @@ class Family:
     mirror        for comparisons: the family with swapped operands, if not this family
     operator      Python's operator and the name of its method: "+ add"
     functions     names of `nd.NAME`, a function of arrays and numbers
-    of_numbers    the function of two Python numbers
-    commutative   f(x, y) is f(y, x), bitwise
+    of_numbers    the function of two Python numbers, if there is no operator
+    commutative   f(x, y) is f(y, x), bitwise; a comparison without a mirror is so
     identity      the number for which f(x, number) is x, bitwise
     truth         the result is true or false, as 1 or 0 in the dtype of the inputs
     flops         per element
@@ -231,7 +214,7 @@ class Family:
     numbers       the table of `scalar_cache` for numbers: "fit" or "limit"
     integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
     compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
-    beside        (xp, data, number, out): a quicker way for an array and a number, if there is one
+    beside        (xp, data, *, scalar, out=None): a quicker way for an array and a number
     gradients     of lhs and of rhs; None: no gradients, or they are declared below the row
     """
 
@@ -239,7 +222,7 @@ class Family:
         self, name: str, ufunc: str, means: str, details: str = ".", *,
         broadcast: str = "broadcast_{0}", equal: str = "_{0} _{1}",
         scalar: str = "_{0}_scalar _{2}Scalar", reflected: str = "", mirror: str = "",
-        operator: str = "", functions: str = "", of_numbers: Callable[[Any, Any], Any],
+        operator: str = "", functions: str = "", of_numbers: Callable[..., Any] | None = None,
         commutative: bool = False, identity: float | None = None, truth: bool = False,
         flops: float = 1, onnx: str | None = None, mxnet: bool = True,
         check: Check | None = check_numbers, numbers: str = "fit",
@@ -249,9 +232,14 @@ class Family:
     ):  # fmt: skip
         FAMILIES[name] = self
         self.name, self.ufunc, self.means, self.details = name, ufunc, means, details
-        self.mirror, self.operator, self.of_numbers = mirror, operator, of_numbers
+        self.mirror, self.operator, self.truth = mirror, operator, truth
         self.functions = (functions or name).split()
-        self.commutative, self.identity, self.truth = commutative, identity, truth
+        self.commutative, self.identity = commutative or (truth and not mirror), identity
+        self.of_numbers: Callable[..., Any]
+        if truth:
+            self.of_numbers = lambda lhs, rhs: int(getattr(np, ufunc)(lhs, rhs))
+        else:
+            self.of_numbers = of_numbers or getattr(operators, operator.split()[1])
         self.flops, self.onnx, self.mxnet = flops, onnx, mxnet
         self.check, self.numbers, self.integers = check, numbers, integers
         self.compute = compute or _on_arrays(ufunc, integers, truth)
@@ -263,10 +251,10 @@ class Family:
         rule = beside_any_number if truth else beside_number
         if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
-        self.scalar = self._op(scalar, rule, self._on_number(beside), "data", "scalar")
+        self.scalar = self._op(scalar, rule, beside or self._on_number(), "data", "scalar")
         self._reflected = None
         if reflected:
-            self._reflected = self._op(reflected, rule, self._on_number_at_left(), "scalar", "data")
+            self._reflected = self._op(reflected, rule, self._on_number(True), "scalar", "data")
         if flops == 1 and not truth:
             self.broadcast.ufunc = self.equal.ufunc = getattr(np, ufunc)
             self.scalar.ufunc = None if beside else self.equal.ufunc
@@ -313,31 +301,16 @@ class Family:
         declared.family = self
         return declared
 
-    def _on_number(self, beside: Callable | None) -> Callable:
-        """The compute function for an array and a number."""
-        table = getattr(scalar_cache, self.numbers)
-        on_arrays, ufunc = self.compute, self.ufunc
-
-        def with_number(xp, data, *, scalar: Number, out=None):
-            return on_arrays(xp, data, table[xp][data.dtype][scalar], out=out)
-
-        def quicker(xp, data, *, scalar: Number, out=None):
-            return beside(xp, data, scalar, out)  # type: ignore[misc]
-
-        def truth(xp, data, *, scalar: Number, out=None):
-            y = getattr(xp, ufunc)(data, table[xp][data.dtype][scalar], out=out)
-            dtype = np.int64 if data.dtype.char == "?" else data.dtype
-            return y.astype(dtype, copy=False) if out is None else y
-
-        return quicker if beside else truth if self.truth else with_number
-
-    def _on_number_at_left(self) -> Callable:
-        """The compute function for a number and an array."""
+    def _on_number(self, at_left: bool = False) -> Callable:
+        """The compute function for an array and a number, which may be the left operand."""
         table = getattr(scalar_cache, self.numbers)
         on_arrays = self.compute
 
         def compute(xp, data, *, scalar: Number, out=None):
-            return on_arrays(xp, table[xp][data.dtype][scalar], data, out=out)
+            number = table[xp][data.dtype][scalar]
+            if at_left:
+                return on_arrays(xp, number, data, out=out)
+            return on_arrays(xp, data, number, out=out)
 
         return compute
 
@@ -355,6 +328,6 @@ def _on_arrays(ufunc: str, integers: Callable | None, truth: bool) -> Callable:
 
     def as_truth(xp, lhs, rhs, *, out=None):
         y = getattr(xp, ufunc)(lhs, rhs, out=out)
-        return y.astype(lhs.dtype, copy=False) if out is None else y
+        return y.astype(rhs.dtype, copy=False) if out is None else y  # a number beside bool: int64
 
     return as_truth if truth else by_dtype if integers else by_ufunc

@@ -19,7 +19,13 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_storage
+from d2lmini.ops.checks import (
+    check_choice,
+    check_float,
+    check_one_dtype,
+    check_one_shape,
+    check_storage,
+)
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.create import ones_like, zeros_like
@@ -91,15 +97,12 @@ cast_storage.gradient()(copy.gradient()(lambda g: g))
 
 
 def _like_lhs(lhs: Spec, rhs: Spec) -> Spec:
-    if lhs.shape != rhs.shape:
-        raise MXNetError(f"shapes differ: lhs is {lhs.shape}, rhs is {rhs.shape}")
+    check_one_shape(lhs=lhs, rhs=rhs)
     return lhs
 
 
-@op(
-    "_identity_with_attr_like_rhs", infer=_like_lhs, flops=0, same_shape=True,
-    free_dtypes=("rhs",), in_mxnet=True,
-)  # fmt: skip
+@op("_identity_with_attr_like_rhs", infer=_like_lhs, flops=0, same_shape=True, in_mxnet=True,
+    free_dtypes=("rhs",))  # fmt: skip
 def identity_with_attr_like_rhs(xp, lhs, rhs, *, out=None):
     """A copy of lhs; a graph uses rhs to infer the shape."""
     return copy_values(xp, lhs, out)
@@ -170,8 +173,7 @@ gradientmultiplier.gradient()(lambda g, *, scalar: g * scalar)
 
 def _infer_where(condition: Spec, x: Spec, y: Spec) -> Spec:
     check_one_dtype(x, y)
-    if x.shape != y.shape:
-        raise MXNetError(f"x and y differ: x is {x.shape}, y is {y.shape}; need one shape")
+    check_one_shape(x=x, y=y)
     if condition.shape not in (x.shape, x.shape[:1]):
         raise MXNetError(
             f"condition is {condition.shape}, need x's shape {x.shape}"
@@ -213,12 +215,7 @@ def _infer_sum(*args: Spec) -> Spec:
     if not args:
         raise MXNetError("needs at least one array")
     check_one_dtype(*args)
-    for i, spec in enumerate(args):
-        if spec.shape != args[0].shape:
-            raise MXNetError(
-                f"shapes differ: input 0 is {args[0].shape}, input {i} is {spec.shape}; "
-                "broadcast_add broadcasts"
-            )
+    check_one_shape(**{f"input {i}": spec for i, spec in enumerate(args)})
     return args[0]
 
 
@@ -230,42 +227,11 @@ def add_n(xp, *args, out=None):
     """The sum of all inputs, from left to right; all have the same shape and dtype."""
     if len(args) == 1:
         return copy_values(xp, args[0], out)
-    # `out` may be one of the inputs: write to it early only if no later input is still to be read.
-    place = out if len(args) == 2 else None
-    y = xp.add(args[0], args[1], out=place)
-    for x in args[2:-1]:
+    # `out` may be one of the inputs: it is written when all of them were read.
+    y = args[0]
+    for x in args[1:-1]:
         y = xp.add(y, x)
-    return y if len(args) == 2 else xp.add(y, args[-1], out=out)
+    return xp.add(y, args[-1], out=out)
 
 
 add_n.gradient(saves="args.shape")(lambda g, shapes: [g] * len(shapes))
-
-
-# -- small formulas of the contrib namespace -------------------------------------------------------
-
-
-@op("_contrib_div_sqrt_dim")  # not elementwise: a result depends on the shape
-def div_sqrt_dim(xp, data, *, out=None):
-    """data / sqrt(size of the last axis), as attention scales its scores."""
-    root = data.dtype.type(data.shape[-1] ** 0.5)  # of integers a whole number, as in MXNet
-    if data.dtype.kind == "f":
-        return xp.divide(data, root, out=out)
-    return cast_into(xp, xp.trunc(xp.divide(data, root)), data.dtype, out)
-
-
-div_sqrt_dim.gradient(saves="data.shape")(lambda g, shape: g / shape[-1] ** 0.5)
-
-
-@op("_contrib_quadratic", flops=4, elementwise=True)
-def quadratic(xp, data, *, a: float = 0.0, b: float = 0.0, c: float = 0.0, out=None):
-    """a * data**2 + b * data + c. The result for integers is truncated towards zero."""
-    if data.dtype.kind != "f":
-        return cast_into(xp, (a * data + b) * data + c, data.dtype, out)
-    dtype = data.dtype.type
-    y = xp.multiply(data, dtype(a))
-    y = xp.add(y, dtype(b))
-    y = xp.multiply(y, data, out=out)
-    return xp.add(y, dtype(c), out=out)
-
-
-quadratic.gradient(saves="data")(lambda g, data, *, a, b: g * (data * (2 * a) + b))

@@ -76,15 +76,13 @@ class Table(dict):
 class Numbers(Table):
     """number -> the number in one dtype, in the form with which `xp` computes fastest."""
 
-    SIGNED_ZERO = True  # 0.0 and -0.0 are the same key, so zeros are chosen between, not looked up
-
     def __init__(self, xp: ModuleType, dtype: np.dtype):
         super().__init__(self.fitted)
         self.xp, self.dtype = xp, dtype
         self.zero, self.minus_zero = self.fitted(0), self.fitted(-0.0)
 
     def __missing__(self, number: Any) -> Any:
-        if number == 0 and self.SIGNED_ZERO:
+        if number == 0:  # 0.0 and -0.0 are the same key
             return self.minus_zero if math.copysign(1.0, number) < 0 else self.zero
         return super().__missing__(number)
 
@@ -99,13 +97,11 @@ class Numbers(Table):
 class _Limits(Numbers):
     """Numbers as limits: a number outside the dtype's range is clipped to it."""
 
-    SIGNED_ZERO = False  # -0.0 + 0 is 0.0
-
     def fitted(self, number: Any) -> Any:
         if self.dtype.kind != "f":
             ends = np.iinfo(self.dtype)
             number = min(max(number, ends.min), ends.max)
-        return super().fitted(number + 0)
+        return super().fitted(number + 0)  # -0.0 + 0 is 0.0
 
 
 #: Type character of an array's dtype -> the dtype of a number beside it, if that is another one.

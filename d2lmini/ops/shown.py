@@ -12,19 +12,14 @@ Errors, traces and printed tables keep the op's own name, which programs compare
 
 from __future__ import annotations
 
-import functools
-
 from d2lmini.ops.core import registry
-from d2lmini.ops.elementwise import FAMILIES
 
 
-@functools.cache
 def shown_name(name: str) -> str:
     """An operator's sign, the function that makes an array, or the name itself."""
-    sign = _signs().get(name)
-    if sign:
-        return sign
     op = registry.get(name)
+    if op is not None and op.family is not None and op.family.operator:
+        return op.family.operator.split()[0]  # type: ignore[no-any-return]
     if op is None or not name.startswith("_") or op.arity or op.variadic:
         return name
     return "nd." + name[1:].replace("random_", "random.", 1)
@@ -33,18 +28,8 @@ def shown_name(name: str) -> str:
 def shown_with_number(name: str, number: str) -> str:
     """The operator of an op on an array and a number, with the number on its side of the sign; ""
     if the op has no sign."""
-    sign = _signs().get(name)
-    if not sign:
+    sign = shown_name(name)
+    if sign == name:
         return ""
     parts = [sign, f"{float(number):g}"]
     return " ".join(reversed(parts) if name.startswith("_r") else parts)
-
-
-@functools.cache
-def _signs() -> dict[str, str]:
-    return {
-        op.name: family.operator.split()[0]
-        for family in FAMILIES.values()
-        if family.operator
-        for op in family.ops
-    }

@@ -105,23 +105,19 @@ def python_signature(op: Any, last: str = "out name kwargs") -> inspect.Signatur
     <Signature (data, a_min, a_max, out=None, name=None, **kwargs)>
     """
     place, empty = inspect.Parameter, inspect.Parameter.empty
-    given: dict[str, Any] = {}
-    if not op.variadic:
-        given |= dict.fromkeys(op.input_names[: op.n_required], empty)
-        given |= dict.fromkeys(op.input_names[op.n_required :])
-    for name in op.attr_names:
-        if name == "dtype" and not op.input_names:
-            given["ctx"] = None
-        given[name] = op.defaults.get(name, empty)
-    given |= dict.fromkeys(word for word in last.split() if word != "kwargs")
-    kind = place.KEYWORD_ONLY if op.variadic else place.POSITIONAL_OR_KEYWORD
-    parameters = [place(op.input_names[0], place.VAR_POSITIONAL)] if op.variadic else []
-    optional = False
-    for name, default in given.items():
+    kind: Any = place.POSITIONAL_OR_KEYWORD
+    parameters: list[inspect.Parameter] = []
+    names = [*op.input_names, *op.attr_names, *last.replace("kwargs", "").split()]
+    if op.variadic:
+        kind, parameters = place.KEYWORD_ONLY, [place(names.pop(0), place.VAR_POSITIONAL)]
+    if not op.input_names and "dtype" in names:
+        names.insert(names.index("dtype"), "ctx")
+    required = {*op.input_names[: op.n_required], *op.required}
+    for i, name in enumerate(names):
         # After a parameter with a default, Python wants one for each.
-        optional = optional or default is not empty
-        known = None if optional and default is empty and not op.variadic else default
-        parameters.append(place(name, kind, default=known))
+        is_required = required >= {name, *(() if op.variadic else names[:i])}
+        default = empty if is_required else op.defaults.get(name)
+        parameters.append(place(name, kind, default=default))
     if "kwargs" in last:
         parameters.append(place("kwargs", place.VAR_KEYWORD))
     return inspect.Signature(parameters)

@@ -92,9 +92,7 @@ class SymbolicModule:
     """The array module. It has NumPy's ufuncs, by name; a subclass defines the result of a call, a
     conversion, a constant and a choice."""
 
-    inf, nan, pi, e = np.inf, np.nan, np.pi, np.e
-    promote_types, result_type, finfo = np.promote_types, np.result_type, np.finfo
-    dtype, iinfo = np.dtype, np.iinfo
+    inf, nan, dtype, promote_types = np.inf, np.nan, np.dtype, np.promote_types
 
     # -- for subclasses ----------------------------------------------------------------------------
 
@@ -198,12 +196,6 @@ class SymbolicModule:
 
     def full_like(self, x: Proxy, value: Any) -> Proxy:
         return Proxy(self, self.constant(value, x.dtype), x.dtype, x.body)
-
-    def zeros_like(self, x: Proxy) -> Proxy:
-        return self.full_like(x, 0)
-
-    def ones_like(self, x: Proxy) -> Proxy:
-        return self.full_like(x, 1)
 
     def empty_like(self, x: Proxy) -> Proxy:
         return Proxy(self, None, x.dtype, x.body)

@@ -77,8 +77,6 @@ def pointwise(
 
     def declare(function: Callable) -> Op:
         def by_floats(xp, data, *, out=None):
-            if data.dtype.char in "fd":
-                return function(xp, data, out=out)
             return widely(xp, function, data, out)
 
         def floats_only(xp, data, *, out=None):
@@ -88,8 +86,8 @@ def pointwise(
 
         compute = {"converted": by_floats, "exact": function, "kept": floats_only}[integers]
         compute.__doc__ = function.__doc__
-        more = {"integers": integers, **facts, **({"grad": None} if gradient is None else {})}
-        declared: Op = op(name or function.__name__, infer=infer, elementwise=True, **more)(compute)
+        declared: Op = op(name or function.__name__, infer=infer, elementwise=True, grad=None,
+                          integers=integers, **facts)(compute)  # fmt: skip
         if gradient is not None:
             declared.gradient(" ".join(names_of(gradient)))(gradient)
         return declared
@@ -154,18 +152,12 @@ unary("log1p", "log(1 + data), with all digits also near 0.", lambda g, data: g 
 unary("sin", "The sine of an angle in radians.", lambda g, data: g * data.cos(), 15, "Sin")
 unary("cos", "The cosine of an angle in radians.", lambda g, data: -(g * data.sin()), 15, "Cos")
 unary("tan", "The tangent of an angle in radians.", lambda g, y: g * (y * y + 1), 20, "Tan")
-unary(
-    "arcsin", "The angle, in [-pi/2, pi/2], whose sine is data; nan outside [-1, 1].",
-    lambda g, data: g / (1 - data * data).sqrt(), 15, "Asin",
-)  # fmt: skip
-unary(
-    "arccos", "The angle, in [0, pi], whose cosine is data; nan outside [-1, 1].",
-    lambda g, data: -(g / (1 - data * data).sqrt()), 15, "Acos",
-)  # fmt: skip
-unary(
-    "arctan", "The angle, in [-pi/2, pi/2], whose tangent is data.",
-    lambda g, data: g / (data * data + 1), 15, "Atan",
-)  # fmt: skip
+unary("arcsin", "The angle, in [-pi/2, pi/2], whose sine is data; nan outside [-1, 1].",
+      lambda g, data: g / (1 - data * data).sqrt(), 15, "Asin")  # fmt: skip
+unary("arccos", "The angle, in [0, pi], whose cosine is data; nan outside [-1, 1].",
+      lambda g, data: -(g / (1 - data * data).sqrt()), 15, "Acos")  # fmt: skip
+unary("arctan", "The angle, in [-pi/2, pi/2], whose tangent is data.",
+      lambda g, data: g / (data * data + 1), 15, "Atan")  # fmt: skip
 unary("degrees", "An angle in radians as degrees: data * 180 / pi.", lambda g: g * (180 / pi))
 unary("radians", "An angle in degrees as radians: data * pi / 180.", lambda g: g * (pi / 180))
 
@@ -173,41 +165,26 @@ unary("radians", "An angle in degrees as radians: data * pi / 180.", lambda g: g
 
 unary("sinh", "(exp(data) - exp(-data)) / 2.", lambda g, data: g * data.cosh(), 20, "Sinh")
 unary("cosh", "(exp(data) + exp(-data)) / 2.", lambda g, data: g * data.sinh(), 20, "Cosh")
-unary(
-    "arcsinh", "The number whose sinh is data.",
-    lambda g, data: g / (data * data + 1).sqrt(), 20, "Asinh",
-)  # fmt: skip
-unary(
-    "arccosh", "The number, at least 0, whose cosh is data; nan below 1.",
-    lambda g, data: g / (data * data - 1).sqrt(), 20, "Acosh",
-)  # fmt: skip
-unary(
-    "arctanh", "The number whose tanh is data; nan outside [-1, 1].",
-    lambda g, data: g / (1 - data * data), 20, "Atanh",
-)  # fmt: skip
+unary("arcsinh", "The number whose sinh is data.",
+      lambda g, data: g / (data * data + 1).sqrt(), 20, "Asinh")  # fmt: skip
+unary("arccosh", "The number, at least 0, whose cosh is data; nan below 1.",
+      lambda g, data: g / (data * data - 1).sqrt(), 20, "Acosh")  # fmt: skip
+unary("arctanh", "The number whose tanh is data; nan outside [-1, 1].",
+      lambda g, data: g / (1 - data * data), 20, "Atanh")  # fmt: skip
 
 # -- signs ---------------------------------------------------------------------------------------
 
-unary(
-    "abs", "The absolute value.", lambda g, data: g * data.sign(), onnx="Abs", ufunc="absolute",
-    integers="exact",
-)  # fmt: skip
-unary(
-    "sign", "-1 below 0, 0 at 0, 1 above; nan stays nan (MXNet: 0).", None, onnx="Sign",
-    integers="exact",
-)  # fmt: skip
-unary(
-    "negative", "-data; unsigned integers wrap around.", lambda g: -g, onnx="Neg", integers="exact"
-)
+unary("abs", "The absolute value.", lambda g, data: g * data.sign(), 1, "Abs", integers="exact")
+unary("sign", "-1 below 0, 0 at 0, 1 above; nan stays nan (MXNet: 0).", None, 1, "Sign",
+      integers="exact")  # fmt: skip
+unary("negative", "-data; unsigned integers wrap around.", lambda g: -g, 1, "Neg", integers="exact")
 
 # -- rounding ------------------------------------------------------------------------------------
 
 unary("floor", "The largest whole number not above data.", None, 1, "Floor", integers="kept")
 unary("ceil", "The smallest whole number not below data.", None, 1, "Ceil", integers="kept")
 unary("trunc", "The whole part: rounds towards zero.", None, integers="kept")
-unary(
-    "fix", "The whole part: rounds towards zero, as `trunc`.", None, ufunc="trunc", integers="kept"
-)
+unary("fix", "The whole part, as `trunc`.", None, ufunc="trunc", integers="kept")
 
 
 def round_values(xp: Any, data: Any, *, out: Any = None) -> Any:
@@ -233,10 +210,8 @@ def rint(xp, data, *, out=None):
 # -- straight-through estimators: rounded forward, a copy backward -------------------------------
 
 pointwise("_contrib_round_ste", lambda g: g, integers="kept")(round_values)
-unary(
-    "_contrib_sign_ste", "`sign`, with a gradient of 1 everywhere.", lambda g: g, ufunc="sign",
-    integers="exact",
-)  # fmt: skip
+unary("_contrib_sign_ste", "`sign`, with a gradient of 1 everywhere.", lambda g: g, ufunc="sign",
+      integers="exact")  # fmt: skip
 
 # -- predicates ----------------------------------------------------------------------------------
 
@@ -244,11 +219,11 @@ unary(
 @op(elementwise=True, grad=None)
 def logical_not(xp, data, *, out=None):
     """1 where data is 0, else 0, in data's dtype."""
-    y = xp.equal(data, 0, out=out)
+    y = xp.equal(data, 0, out=out)  # (a third of the time of NumPy's logical_not)
     return y if out is not None else y.astype(data.dtype, copy=False)
 
 
-def question(ufunc: str, means: str, written_in_mxnet: Callable[[Any], Any]) -> None:
+def question(ufunc: str, means: str) -> Op:
     """Declare a predicate: its result is 0 or 1 in the dtype of the input, which may be bool."""
 
     def compute(xp, data, *, out=None):
@@ -256,13 +231,14 @@ def question(ufunc: str, means: str, written_in_mxnet: Callable[[Any], Any]) -> 
         return y if out is not None else y.astype(data.dtype, copy=False)
 
     compute.__doc__ = f"1 where data is {means}, else 0, in data's dtype."
-    declared = op(f"_contrib_{ufunc}", elementwise=True, grad=None, in_mxnet=False)(compute)
-    declared.written_in_mxnet(written_in_mxnet)
+    declared: Op = op(f"_contrib_{ufunc}", elementwise=True, grad=None, in_mxnet=False)(compute)
+    return declared
 
 
-question("isnan", "nan", lambda data: registry["_not_equal"](data, data))
-question("isinf", "inf or -inf", lambda data: abs(data) == float("inf"))
-question(  # inf - inf is nan
-    "isfinite", "neither nan nor inf nor -inf",
-    lambda data: registry["elemwise_sub"](data, data) == 0.0,
-)  # fmt: skip
+isnan = question("isnan", "nan")
+isinf = question("isinf", "inf or -inf")
+isfinite = question("isfinite", "neither nan nor inf nor -inf")
+isnan.written_in_mxnet(lambda data: registry["_not_equal"](data, data))
+isinf.written_in_mxnet(lambda data: abs(data) == float("inf"))
+# inf - inf is nan.
+isfinite.written_in_mxnet(lambda data: registry["elemwise_sub"](data, data) == 0.0)

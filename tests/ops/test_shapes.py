@@ -72,7 +72,7 @@ ERRORS = [
     (lambda: nd.pad(IMAGE, mode="reflect", pad_width=(*(0,) * 6, 5, 0)), "needs a longer axis"),
     (lambda: nd.pad(IMAGE, mode="edge", pad_width=(0,) * 7 + (-1,)), "slice() to shorten an axis"),
     (lambda: nd.concat(X, FLAT, dim=0), "concat: input 1 is (5,), input 0 (2, 3, 4)"),
-    (lambda: nd.concat(FLAT, FLAT.astype("int32"), dim=0), "must share one dtype"),
+    (lambda: nd.concat(FLAT, FLAT.astype("int32"), dim=0), "dtypes differ"),
     (lambda: nd.concat(FLAT, FLAT), "concat: dim=1 is out of range"),
     (lambda: nd.stack(ones(2), ones(3)), "stack: input 1 is (3,), input 0 (2,)"),
     (lambda: nd.split(X, 2), "has size 3, which does not divide into 2 equal parts"),
