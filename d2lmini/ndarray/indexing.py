@@ -7,7 +7,7 @@ The type of the key decides the result, as in MXNet and NumPy:
     a list, NumPy array or NDArray of integers           a gather: x[[0, 2]], x[:, i], x[i, j]
 
 A view shares the memory and the engine's Var of its base, so a write to one is visible in the
-other. Indexing every axis by a number gives shape (1,), not (), as in MXNet.
+other. Indexing every axis by a number gives shape (1,), as in MXNet; () of an `np.ndarray`.
 
 >>> from d2lmini import nd
 >>> x = nd.zeros((2, 3))
@@ -60,7 +60,7 @@ def getitem(x: Any, key: Any) -> Any:
         return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
     if x._node is not None and modes.recording and place is not x:
         # The tape records the operation whose result the view shows.
-        attrs = {"key": parse(key, x._spec.shape).key}
+        attrs = {"key": parse(key, x._spec.shape, x.is_np).key}
         autograd.record_op(_getitem, (x,), attrs, [place])
     return place
 
@@ -71,16 +71,17 @@ def _find(x: Any, key: Any) -> tuple[Any, Any]:
     shape = x._spec.shape
     if type(key) is int and shape and -shape[0] <= key < shape[0]:  # the most common key
         rest = shape[1:]
-        return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,)), None
-    if is_whole(key):
+        offset = (key if key >= 0 else key + shape[0]) * prod(rest)
+        return x._view(offset, rest if rest or x.is_np else (1,)), None
+    if _is_whole(key):
         return x, None
-    index = parse(key, shape)
+    index = parse(key, shape, x.is_np)
     if index.offset is None:
         return None, index
     return x._view(index.offset, index.shape), None
 
 
-def is_whole(key: Any) -> bool:
+def _is_whole(key: Any) -> bool:
     """True for x[:] and x[()]."""
     if type(key) is slice:
         return key.start is None and key.stop is None and key.step is None
@@ -93,12 +94,11 @@ def _indices(index: Index, x: Any) -> tuple[Any, ...]:
     if not arrays:
         return ()
     if not any(isinstance(a, Value) for a in arrays):
-        flat = np.concatenate([a.ravel() for a in arrays])
-        return (from_array(flat, x._ctx, adopt=True),)
+        arrays = (np.concatenate([a.ravel() for a in arrays]),)
     values = [
         a.as_in_context(x._ctx)  # type: ignore[attr-defined]
         if isinstance(a, Value)
-        else from_array(a, x._ctx)
+        else from_array(a, x._ctx, adopt=True)
         for a in arrays
     ]
     if len(values) == 1:

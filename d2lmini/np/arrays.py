@@ -24,7 +24,7 @@ import numpy as onp
 from d2lmini.ndarray import dispatch, indexing
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.protocol import FUNCTIONS, apply_function, apply_ufunc
-from d2lmini.np.values import as_type, drop_axes, read
+from d2lmini.np.values import as_type, read
 from d2lmini.ops.core import Value, registry
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 from d2lmini.symbol.traced import Traced
@@ -142,27 +142,6 @@ def _plain_key(key):
     return onp.array(key) if isinstance(key, (bool, onp.bool_)) else key
 
 
-def _names_one(key, ndim: int) -> bool:
-    """True if the key names a single element: a number for each axis."""
-    items = [item for item in (key if type(key) is tuple else (key,)) if item is not Ellipsis]
-    return len(items) == ndim > 0 and not any(
-        item is None
-        or isinstance(item, (slice, range, list))
-        or getattr(item, "shape", ())
-        or getattr(item, "dtype", 0) == "bool"
-        for item in items
-    )
-
-
-def getitem(x, key, select: Callable[[Any, Any], Any]):
-    """x[key] by `select`, which gives a single element the shape (1,); here the shape is ()."""
-    key = _plain_key(key)
-    found = select(x, key)
-    if found.shape == (1,) and _names_one(key, len(x.shape)):
-        return NDArray.reshape(found, ()) if isinstance(found, NDArray) else drop_axes(found)
-    return found
-
-
 class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     """An array with NumPy's meaning: see the module."""
 
@@ -180,15 +159,10 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     reshape_view = NDArray.reshape
 
     def __getitem__(self, key):
-        return getitem(self, key, indexing.getitem)
+        return indexing.getitem(self, _plain_key(key))
 
     def __setitem__(self, key, value) -> None:
-        key = _plain_key(key)
-        if not self.shape and (key is Ellipsis or indexing.is_whole(key)):
-            key = ()
-        if isinstance(value, NDArray) and not value.shape:
-            value = NDArray.reshape(value, (1,))
-        indexing.setitem(self, key, value)
+        indexing.setitem(self, _plain_key(key), value)
 
     def _scalar(self, by: str):
         if self.size != 1:
@@ -263,9 +237,7 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
     __slots__ = ()
 
     def __getitem__(self, key):
-        if len(self._entries) != 1:
-            return Symbol.__getitem__(self, key)
-        return getitem(self, key, Traced.__getitem__)
+        return Traced.__getitem__(self, _plain_key(key) if len(self._entries) == 1 else key)
 
     __array_ufunc__ = ndarray.__array_ufunc__
     __array_function__ = ndarray.__array_function__

@@ -93,7 +93,7 @@ def getitem(x: Any, key: Any) -> Any:
     """x[key] for a value of known shape; errors as for `ndarray.keys.parse`."""
     if key is Ellipsis or (type(key) in (slice, tuple) and key in (slice(None), ())):
         return x
-    index = parse(key, x.shape)
+    index = parse(key, x.shape, x.is_np)
     return invoke(registry["_getitem"], (x, *_places(index.arrays, x)), {"key": index.key}, None)
 
 
