@@ -26,7 +26,7 @@ from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.np.protocol import FUNCTIONS, apply_function, apply_ufunc
 from d2lmini.np.values import as_type, read
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.symbol.symbol import NotImplementedForSymbol
 from d2lmini.symbol.traced import Traced
 
 

@@ -102,23 +102,16 @@ def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) ->
     return method
 
 
-def _in_place(symbol: str, pair_op: Op, scalar_op: Op) -> Callable:
-    """A method for `self OP= other`: the same ops, with `self` as the output."""
+def _in_place(function: Callable[..., Any]) -> Callable:
+    """A method for `self OP= other`: the function, with `self` as the output."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, Value):
-            return invoke(pair_op, (self, other), pair_op.defaults, self)
-        if isinstance(other, NUMBERS):
-            return invoke(scalar_op, (self,), {"scalar": other}, self)
-        raise TypeError(
-            f"{symbol}: expected an NDArray or a number, got {type(other).__name__}; "
-            "make an NDArray of it with nd.array(...)"
-        )
+        return function(self, other, out=self)
 
     return method
 
 
-def _function(name: str, family: Family) -> Callable[..., Any]:
+def function_of(name: str, family: Family) -> Callable[..., Any]:
     """The function of two values, of a value and a number, or of two numbers."""
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
 
@@ -150,7 +143,7 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
 
 def _power(name: str, family: Family) -> Callable[..., Any]:
     """The function of a family with MXNet's names for the sides of a power."""
-    function = _function(name, family)
+    function = function_of(name, family)
 
     def power(base: Any, exp: Any) -> Any:
         return function(base, exp)
@@ -162,7 +155,7 @@ def _power(name: str, family: Family) -> Callable[..., Any]:
 
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: _power(name, family) if family.name == "power" else _function(name, family)
+    name: _power(name, family) if family.name == "power" else function_of(name, family)
     for family in FAMILIES.values()
     for name in family.functions
 }
@@ -177,7 +170,7 @@ def _add_operators(cls: type) -> None:
         if not family.truth:
             setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
             if name != "pow":  # as in MXNet, x **= 2 makes a new array
-                setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
+                setattr(cls, f"__i{name}__", _in_place(function_of(symbol + "=", family)))
 
 
 _add_operators(Fluent)
