@@ -86,13 +86,11 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
     floats = family is not None and family.name in FLOAT_FAMILIES
     quick = None if family is None or truth else family.scalar
 
-    def operands(x1: Any, x2: Any) -> Any:
-        if is_number(x1):
-            return operands(x2, x1)[::-1]
-        check_array(name, x1)
-        if not is_number(x2):
-            return promote(name, x1, check_array(name, x2))
-        return _comparable(x1, x2, name.startswith("logical")) if truth else beside(x1, x2)
+    def with_number(x: Any, number: Any) -> Any:
+        if not is_number(number):
+            check_array(name, number)
+        check_array(name, x)
+        return _comparable(x, number, name.startswith("logical")) if truth else beside(x, number)
 
     def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
         if options:
@@ -100,21 +98,31 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
         plain = type(x2) in (int, float) and quick and out is None and isinstance(x1, Value)
         if plain and x1.is_np and x1._spec.dtype.kind == "f":  # the most frequent call
             return x1._apply(quick, (x1,), {"scalar": x2})
-        if is_number(x1) and is_number(x2):
+        if isinstance(x1, Value) and isinstance(x2, Value):
+            check_array(name, x1), check_array(name, x2)
+            if x1._spec.dtype is not x2._spec.dtype:
+                x1, x2 = promote(name, x1, x2)
+        elif isinstance(x1, Value):
+            x1, x2 = with_number(x1, x2)
+        elif isinstance(x2, Value):
+            x2, x1 = with_number(x2, x1)
+        elif is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
-        x1, x2 = operands(x1, x2)
-        dtype = (x1 if is_array(x1) else x2)._spec.dtype
+        else:
+            return check_array(name, x2 if is_number(x1) else x1)
+        dtype = (x1 if isinstance(x1, Value) else x2)._spec.dtype
         # Arithmetic of bools gives bool: 1 + 1 is True.
         bools = dtype.kind == "b" and not (truth or floats or name.startswith("bitwise"))
         if bools and name == "subtract":
             raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal, astype")
-        if bools or floats:
-            wide = "uint8" if bools else dtype if is_float(dtype) else "float32"
-            x1, x2 = [as_type(x, wide) if is_array(x) else x for x in (x1, x2)]
+        wide = "uint8" if bools else "float32" if floats and not is_float(dtype) else dtype
+        if wide is not dtype:
+            x1, x2 = [as_type(x, wide) if isinstance(x, Value) else x for x in (x1, x2)]
         if truth or bools:
             return fill(out, as_type(compute(x1, x2), bool))
-        same = out is not None and out.dtype == (x1 if is_array(x1) else x2).dtype
-        return compute(x1, x2, out) if same else fill(out, compute(x1, x2))
+        if out is not None and out.dtype == wide:
+            return compute(x1, x2, out)
+        return fill(out, compute(x1, x2))
 
     means = f"{family.means}, element by element" if family else BY_UFUNC[name]
     return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
