@@ -45,16 +45,9 @@ class OpTask(Task):
 
     def __init__(
         self, op: Op, inputs: list[Operand], outputs: list[Operand], attrs: dict[str, Any],
-        ctx: Context, plan: CallPlan,
+        ctx: Context, plan: CallPlan, reads: tuple[Var, ...], writes: tuple[Var, ...],
     ):  # fmt: skip
-        # The fields of Task, set here: saves a call on every small operation.
-        self.name = op.name
-        self.ctx = ctx
-        self.priority = 0
-        self.predicted_us = plan.predicted_us
-        self.site = None
-        self.cancelled = None
-        self.waits = 0
+        super().__init__(op.name, reads, writes, ctx, 0, plan.predicted_us)
         self.op = op
         self.inputs = inputs
         self.outputs = outputs
@@ -101,12 +94,6 @@ class OpTask(Task):
             kernel = self.plan.kernel_on(kind_of(xp))
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         single = len(self.outputs) == 1
-        if single:
-            chunk, _, spec = self.outputs[0]
-            if chunk.data is None and not (xp is np and op.takes_out and chunk.weight):
-                # The usual case: a small result, or one made by the op or by the GPU's module.
-                adopt(xp, op, chunk, spec, kernel(xp, *arrays, **self.attrs), arrays)
-                return
         places: list[Any] = []
         written: list[Any] = []  # the outputs that had memory before
         complete = op.takes_out

@@ -426,17 +426,15 @@ def queue(
     if out is not None:
         # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
         reads += [y._chunk for y in outs if y._offset is not None]
-    task = OpTask(op, operands, outputs, attrs, ctx, plan)
     if op.mutates:
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
         note_writes(mutated)
         writes += [x._chunk for x in mutated]
-    task.reads = tuple(reads)
-    task.writes = tuple(writes)
     if not ctx.is_cpu:
         check_there(reads + writes)
+    task = OpTask(op, operands, outputs, attrs, ctx, plan, tuple(reads), tuple(writes))
     engine.current.push(task)
     if modes.recording:
         _record(op, inputs, attrs, outs)

@@ -150,22 +150,19 @@ class _Capsule:
         return (1, 0)
 
 
+# -- pickles and files -----------------------------------------------------------------------------
+
+
 def to_record(x: Any) -> bytearray:
     """The contents, dtype, shape and context of an array in MXNet's format; waits."""
-    device = (x._ctx.device_typeid, x._ctx.device_id)
-    return bytearray(serialize.dump_record(x._read("pickle"), device))
+    return bytearray(serialize.dump_record(*_entry(x, "pickle")))
 
 
 def restore(x: Any, record: bytes) -> None:
     """Make `x`, which is blank, the array of a record, as unpickling asks."""
-    array, where = serialize.load_record(record)
-    ctx = Context(Context.devtype2str.get(where[0], "cpu"), where[1])
-    made = from_array(array, ctx if ctx.is_cpu or exists(ctx) else cpu())
+    made = _from_entry(*serialize.load_record(record))
     for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
         setattr(x, name, getattr(made, name))
-
-
-# -- files -----------------------------------------------------------------------------------------
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
@@ -185,8 +182,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     for x in arrays:
         if not hasattr(x, "_chunk"):
             raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
-    entries = [(x._read("save"), (x._ctx.device_typeid, x._ctx.device_id)) for x in arrays]
-    serialize.save(fname, entries, names)
+    serialize.save(fname, [_entry(x, "save") for x in arrays], names)
 
 
 def load(fname: str | os.PathLike[str]) -> Any:
@@ -201,11 +197,16 @@ def load_frombuffer(buf: Any) -> Any:
 
 
 def _make_loaded(entries: list, names: list[str]) -> Any:
-    arrays = [from_array(array, _place_of(*where)) for array, where in entries]
+    arrays = [_from_entry(*entry) for entry in entries]
     return dict(zip(names, arrays, strict=True)) if names else arrays
 
 
-def _place_of(typeid: int, device_id: int) -> Context:
-    """The context of an array in a file: its GPU if present, else the CPU."""
-    ctx = Context(Context.devtype2str.get(typeid, "cpu"), device_id)
-    return cpu() if ctx.is_cpu or not exists(ctx) else ctx
+def _entry(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
+    """The contents of an array, and its device as MXNet's files write it; waits."""
+    return x._read(by), (x._ctx.device_typeid, x._ctx.device_id)
+
+
+def _from_entry(array: np.ndarray, device: tuple[int, int]) -> Any:
+    """The NDArray of an entry: on its GPU if that is present, else on cpu(0), as in MXNet."""
+    ctx = Context(Context.devtype2str.get(device[0], "cpu"), device[1])
+    return from_array(array, cpu() if ctx.is_cpu or not exists(ctx) else ctx)

@@ -44,6 +44,7 @@ from d2lmini.ndarray.exchange import from_array
 from d2lmini.ndarray.keys import Index, parse
 from d2lmini.ops.core import Shape, Value, invoke, modes, registry
 from d2lmini.ops.create import full
+from d2lmini.ops.elementwise import broadcast_shape
 from d2lmini.ops.scalar_cache import convert
 from d2lmini.ops.subscript import _assign, _getitem, _setitem
 
@@ -169,13 +170,10 @@ def _constant(value: Any, dtype: np.dtype) -> Any:
     if type(value) is float or (type(value) is int and value.bit_length() < 1024):
         with np.errstate(all="ignore"):
             return convert(value, dtype)[()]
-    array = None
     values = value if type(value) in (list, tuple) else ()
-    if not isinstance(value, (str, bytes, complex)) and not any(
-        isinstance(v, Value) for v in values
-    ):
-        array = np.asarray(value)  # ValueError if its rows differ in length
-    if array is None or array.dtype.kind not in "iufb":
+    mixed = any(isinstance(v, Value) for v in values)
+    array = np.asarray(None if mixed else value)  # ValueError if its rows differ in length
+    if array.dtype.kind not in "iufb":
         raise ArgumentTypeError(
             f"an NDArray does not take {value!r} of type {type(value).__name__}; assign a number, "
             "a list of numbers, a NumPy array or an NDArray (several are joined by nd.stack)"
@@ -192,9 +190,7 @@ def _fit(value: Any, shape: Shape) -> Any:
         return value
     extra = max(0, len(given) - len(shape))
     fitted = given[extra:]
-    if any(n != 1 for n in given[:extra]) or any(
-        v not in (1, n) for v, n in zip(reversed(fitted), reversed(shape))
-    ):
+    if prod(given[:extra]) != 1 or broadcast_shape(fitted, shape) != shape:
         raise ArgumentValueError(
             f"a value of shape {given} does not broadcast to {shape}, the shape of the selection"
         )
