@@ -51,8 +51,8 @@ def _checked(what: str, needs: str, value: Any) -> Any:
 def _draws(**ranges: str) -> Callable[[Callable], Callable]:
     """Declare a draw, given as a formula of its parameters, its shape `size`, `dtype` and `ctx`.
 
-    The formula gets the parameters `_checked`, the shape as a tuple, and without `ctx` the device of
-    the first array among the parameters. The result fills `out`.
+    The formula gets the parameters `_checked`, the shape as a tuple, and without `ctx` the device
+    of the first array among the parameters. The result fills `out`.
     """
 
     def declare(formula: Callable) -> Callable:
