@@ -27,7 +27,7 @@ from d2lmini.device.errstate import run_quietly
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.plan import CallPlan
+from d2lmini.ndarray.plan import CallPlan, is_new
 from d2lmini.ops.chunking import split_evenly
 from d2lmini.ops.core import ASSIGNING, Op, Spec
 from d2lmini.ops.kernels import kind_of
@@ -145,11 +145,7 @@ def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) ->
     `seen`, not a view, and in C order; else a copy."""
     if not isinstance(result, xp.ndarray):
         result = xp.asarray(result)
-    if result.shape != spec.shape or result.dtype != spec.dtype:
-        raise AssertionError(
-            f"{op.name} computed {result.shape} {result.dtype} but its spec is {spec}"
-        )
-    if result.base is None and result.flags.c_contiguous and not any(result is a for a in seen):
+    if is_new(op.name, spec, result, seen):
         chunk.adopt(result)
     else:
         xp.copyto(chunk.allocate(spec.shape, spec.dtype), result)

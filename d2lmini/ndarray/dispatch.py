@@ -281,9 +281,8 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
         if type(out) not in CLASSES or out._spec is not spec or spec.nbytes >= SMALL:
             return False
         chunk = out._chunk
-        if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
-            return False
-        if not out._ctx.is_cpu:
+        busy = chunk.writer is not None or chunk.readers or chunk.queue
+        if busy or chunk.error is not None or not out._ctx.is_cpu:
             return False
         if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False

@@ -160,7 +160,8 @@ def to_record(x: Any) -> bytearray:
 
 def restore(x: Any, record: bytes) -> None:
     """Make `x`, which is blank, the array of a record, as unpickling asks."""
-    made = _from_entry(*serialize.load_record(record))
+    array, device = serialize.load_record(record)
+    made = from_array(array, _place_of(device))
     for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
         setattr(x, name, getattr(made, name))
 
@@ -175,10 +176,9 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
             f"save: expected an NDArray, a list of them or a dict of them by name, "
             f"got {type(data).__name__}"
         )
-    names = list(data) if isinstance(data, dict) else []
+    names, arrays = (list(data), data.values()) if isinstance(data, dict) else ([], data)
     if not all(isinstance(name, str) for name in names):
         raise TypeError("save: the names of a dict must be strings")
-    arrays = list(data.values()) if isinstance(data, dict) else data
     for x in arrays:
         if not hasattr(x, "_chunk"):
             raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
@@ -197,7 +197,9 @@ def load_frombuffer(buf: Any) -> Any:
 
 
 def _make_loaded(entries: list, names: list[str]) -> Any:
-    arrays = [_from_entry(*entry) for entry in entries]
+    # As in MXNet, all arrays of CPUs come to cpu(0).
+    places = [_place_of(device) for _, device in entries]
+    arrays = [from_array(x, cpu() if at.is_cpu else at) for (x, _), at in zip(entries, places)]
     return dict(zip(names, arrays, strict=True)) if names else arrays
 
 
@@ -206,7 +208,7 @@ def _entry(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
     return x._read(by), (x._ctx.device_typeid, x._ctx.device_id)
 
 
-def _from_entry(array: np.ndarray, device: tuple[int, int]) -> Any:
-    """The NDArray of an entry: on its GPU if that is present, else on cpu(0), as in MXNet."""
+def _place_of(device: tuple[int, int]) -> Context:
+    """The context that MXNet's files write so; cpu(0) if there is no such GPU here."""
     ctx = Context(Context.devtype2str.get(device[0], "cpu"), device[1])
-    return from_array(array, cpu() if ctx.is_cpu or not exists(ctx) else ctx)
+    return ctx if ctx.is_cpu or exists(ctx) else cpu()

@@ -58,7 +58,7 @@ def getitem(x: Any, key: Any) -> Any:
     """
     place, index = _find(x, key)
     if place is None:
-        return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
+        return select(x, index)
     if x._node is not None and modes.recording and place is not x:
         # The tape records the operation whose result the view shows.
         attrs = {"key": parse(key, x._spec.shape, x.is_np).key}
@@ -89,23 +89,26 @@ def _is_whole(key: Any) -> bool:
     return type(key) is tuple and not key
 
 
-def _indices(index: Index, x: Any) -> tuple[Any, ...]:
-    """The index arrays as one more input of the op, concatenated; () if there are none."""
-    arrays = index.arrays
+def select(x: Any, index: Index) -> Any:
+    """The elements that an interpreted key names, of an array or of what stands for one in a
+    trace, by the op: a copy or a gather."""
+    return invoke(_getitem, (x, *_inputs(index.arrays, x)), {"key": index.key}, None)
+
+
+def _inputs(arrays: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    """The index arrays of a key as one more input, concatenated; () if there are none."""
     if not arrays:
         return ()
     if not any(isinstance(a, Value) for a in arrays):
         arrays = (np.concatenate([a.ravel() for a in arrays]),)
-    values = [
-        a.as_in_context(x._ctx)  # type: ignore[attr-defined]
-        if isinstance(a, Value)
-        else from_array(a, x._ctx, adopt=True)
+    values: list[Any] = [
+        a.as_in_context(x.ctx) if isinstance(a, Value) else from_array(a, x.ctx, adopt=True)  # type: ignore[attr-defined]
         for a in arrays
     ]
     if len(values) == 1:
         return (values[0],)
-    pieces = [v.astype("int64", copy=False)._view(None, (v.size,)) for v in values]
-    return (registry["concat"](*pieces, dim=0),)
+    flat = [v.astype("int64", copy=False).reshape((-1,)) for v in values]
+    return (registry["concat"](*flat, dim=0),)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -144,7 +147,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     if place is None:
         if scalar is None:
             value = value.copy() if value._chunk is x._chunk else value.as_in_context(x._ctx)
-        inputs = (x, value if scalar is None else None, *_indices(index, x))
+        inputs = (x, value if scalar is None else None, *_inputs(index.arrays, x))
         invoke(_setitem, inputs, {"key": index.key, "scalar": scalar}, None)
     elif scalar is not None:
         attrs = {"shape": shape, "value": scalar, "dtype": dtype}

@@ -82,18 +82,13 @@ def _interpret(items: list[Any], shape: Shape, is_np: bool) -> Index:
             normal.append(_slice(item, shape[axis]))
         elif type(item) is int:
             normal.append(place_of(item, shape[axis], axis))
-        elif isinstance(item, Value):
-            normal.append(("at", item.shape))  # type: ignore[attr-defined]
-            arrays.append(item)
         elif _is_mask(item) and not item.ndim:
             normal.append(("mask", int(item)))
-            continue
         else:
-            for column in _places(item, shape, axis):
-                normal.append(("at", column.shape))
-                arrays.append(column)
-            axis += item.ndim - 1 if _is_mask(item) else 0
-        axis += 1
+            columns = (item,) if isinstance(item, Value) else _places(item, shape, axis)
+            normal += [("at", column.shape) for column in columns]
+            arrays += columns
+        axis += _axes_of(item)
     if shape and not is_np and all(type(item) is int or item == ("at", ()) for item in normal):
         # A single element: its last position becomes one of shape (1,), for the result (1,).
         last = normal[-1]
@@ -132,6 +127,11 @@ def _offset(key: Key, shape: Shape) -> int | None:
 
 def _is_mask(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype == bool
+
+
+def _axes_of(item: Any) -> int:
+    """The number of axes for which an item stands."""
+    return item.ndim if _is_mask(item) else 1
 
 
 def _item(item: Any) -> Any:
@@ -178,7 +178,7 @@ def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
     """The items for all axes: `...` replaced, or missing axes added at the end."""
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     named = [item for item in items if item is not None and item is not Ellipsis]
-    used = sum(item.ndim if _is_mask(item) else 1 for item in named)
+    used = sum(map(_axes_of, named))
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > ndim:

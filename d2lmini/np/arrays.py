@@ -208,12 +208,8 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
-        if self.shape:
-            raise TypeError(
-                f"unsupported format string for an array of shape {self.shape}; format a number "
-                "such as x.item() or x[0]"
-            )
-        return format(self._scalar("format").item(), spec)
+        values = self._read("format")
+        return format(values if values.shape else values.item(), spec)  # NumPy refuses an array
 
     def __str__(self) -> str:
         return str(self._read("print"))

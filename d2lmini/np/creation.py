@@ -36,8 +36,7 @@ def array(object, dtype=None, ctx=None):
         return array(stack([x if isinstance(x, Value) else array(x) for x in object]), dtype, ctx)
     values = _numbers(object)
     if dtype is None:
-        kept = isinstance(object, (onp.ndarray, onp.generic))
-        dtype = values.dtype if kept else "float32"
+        dtype = values.dtype if isinstance(object, (onp.ndarray, onp.generic)) else "float32"
     values = onp.array(values, as_dtype(dtype), order="C")
     return exchange.from_array(values, ctx, adopt=True).as_np_ndarray()
 

@@ -58,15 +58,9 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
 
 # -- two operands ----------------------------------------------------------------------------------
 
-#: np's name -> the family of arithmetic.
-BINARY = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
-    "mod": "mod", "remainder": "mod", "power": "power", "maximum": "maximum",
-    "minimum": "minimum", "hypot": "hypot", "arctan2": "arctan2", "equal": "equal",
-    "not_equal": "not_equal", "greater": "greater", "greater_equal": "greater_equal",
-    "less": "lesser", "less_equal": "lesser_equal", "logical_and": "logical_and",
-    "logical_or": "logical_or", "logical_xor": "logical_xor",
-}  # fmt: skip
+#: np's name -> the family: families have the names of NumPy's ufuncs.
+BINARY = {family.ufunc: family for family in FAMILIES.values() if family.ufunc}
+BINARY |= {"true_divide": FAMILIES["div"], "mod": FAMILIES["mod"], "remainder": FAMILIES["mod"]}
 
 #: Families whose result is a float also for integers.
 FLOAT_FAMILIES = ("div", "hypot", "arctan2")
@@ -245,7 +239,7 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _function_of_two(name, FAMILIES[family]) for name, family in BINARY.items()},
+    **{name: _function_of_two(name, family) for name, family in BINARY.items()},
     **{name: _function_of_two(name, None) for name in BY_UFUNC},
     **{name: _function_of_one(name, op) for name, op in UNARY.items()},
     **{name: _function_of_one(name, op, truth=True) for name, op in TRUTH.items()},

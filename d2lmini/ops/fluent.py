@@ -28,6 +28,7 @@ import numpy as np
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
 from d2lmini.ops.core import Op, Spec, Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.signature import named
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -131,14 +132,12 @@ def function_of(name: str, family: Family) -> Callable[..., Any]:
             f"{type(rhs).__name__}; make an array with nd.array(...)"
         )
 
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "d2lmini.ndarray"  # where pickle finds it
-    function.__doc__ = (
+    doc = (
         f"{family.means}, element by element; shapes broadcast.\n\n"
         "    Each side is an array or a number; the number takes the array's dtype. Two numbers\n"
         f"    give a number. See `{pair_op.name}` and `{scalar_op.name}`."
     )
-    return function
+    return named(function, "d2lmini.ndarray", name, doc)
 
 
 def _power(name: str, family: Family) -> Callable[..., Any]:
@@ -148,9 +147,7 @@ def _power(name: str, family: Family) -> Callable[..., Any]:
     def power(base: Any, exp: Any) -> Any:
         return function(base, exp)
 
-    power.__name__ = power.__qualname__ = name
-    power.__module__, power.__doc__ = function.__module__, function.__doc__
-    return power
+    return named(power, function.__module__, name, function.__doc__ or "")
 
 
 #: The functions that `nd` and `sym` offer.
