@@ -376,7 +376,6 @@ def queue(
         inputs = copies_of(inputs, op.mutated(len(inputs), attrs))
     operands: list[Any] = []
     reads = []
-    kind = None
     for x in inputs:
         if x is None:
             operands.append(None)
@@ -388,7 +387,6 @@ def queue(
             raise TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")
         operands.append((x._chunk, x._offset, x._spec))
         reads.append(x._chunk)
-        kind = kind or type(x)
         if ctx is None:
             ctx = x._ctx
         elif x._ctx is not ctx and not (ctx.is_cpu and x._ctx.is_cpu):
@@ -411,6 +409,7 @@ def queue(
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
     if out is None:
+        kind = kind_of(inputs)
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]

@@ -86,7 +86,7 @@ def _interpret(items: list[Any], shape: Shape, is_np: bool) -> Index:
             normal.append(("mask", int(item)))
         else:
             columns = (item,) if isinstance(item, Value) else _places(item, shape, axis)
-            normal += [("at", column.shape) for column in columns]
+            normal += [("at", column.shape) for column in columns]  # type: ignore[union-attr]
             arrays += columns
         axis += _axes_of(item)
     if shape and not is_np and all(type(item) is int or item == ("at", ()) for item in normal):

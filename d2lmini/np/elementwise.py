@@ -94,7 +94,7 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
             return x1._apply(quick, (x1,), {"scalar": x2})
         if isinstance(x1, Value) and isinstance(x2, Value):
             check_array(name, x1), check_array(name, x2)
-            if x1._spec.dtype is not x2._spec.dtype:
+            if x1._spec.dtype is not x2._spec.dtype:  # type: ignore[attr-defined]
                 x1, x2 = promote(name, x1, x2)
         elif isinstance(x1, Value):
             x1, x2 = with_number(x1, x2)
@@ -104,7 +104,7 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
             return fill(out, getattr(onp, name)(x1, x2))
         else:
             return check_array(name, x2 if is_number(x1) else x1)
-        dtype = (x1 if isinstance(x1, Value) else x2)._spec.dtype
+        dtype = (x1 if isinstance(x1, Value) else x2)._spec.dtype  # type: ignore[union-attr]
         # Arithmetic of bools gives bool: 1 + 1 is True.
         bools = dtype.kind == "b" and not (truth or floats or name.startswith("bitwise"))
         if bools and name == "subtract":
