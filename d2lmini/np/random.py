@@ -195,7 +195,7 @@ def power(a, size=None, ctx=None, out=None):
     return (1 - _draw("uniform", size, None, ctx)) ** (1 / a)
 
 
-def randint(low, high=None, size=None, dtype=None, ctx=None, out=None):
+def randint(low, high=None, size=None, dtype=None, ctx=None, out=None) -> Any:
     """Integers from low (included) to high, or from 0 to low; int64. ValueError if high is not
     above low."""
     low, high = (0, low) if high is None else (low, high)
@@ -218,7 +218,7 @@ def randn(*size: int, **kwargs: Any) -> Any:
 # -- choices, counts, vectors ----------------------------------------------------------------------
 
 
-def choice(a, size=None, replace=True, p=None, ctx=None, out=None):
+def choice(a, size=None, replace=True, p=None, ctx=None, out=None) -> Any:
     """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
     for more elements than there are, without replacement."""
     numbers = isinstance(a, (int, onp.integer))
@@ -239,7 +239,7 @@ def choice(a, size=None, replace=True, p=None, ctx=None, out=None):
     return fill(out, places if numbers else a[places])
 
 
-def multinomial(n, pvals, size=None, **_):
+def multinomial(n, pvals, size=None, **_) -> Any:
     """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)). Waits
     for pvals; ValueError if one is negative or they sum to more than 1."""
     require("np.random.multinomial: n", "0 or more", n)
@@ -254,7 +254,7 @@ def multinomial(n, pvals, size=None, **_):
     return registry["one_hot"](outcomes, depth=p.size, dtype="int64").sum(axis=-2)
 
 
-def multivariate_normal(mean, cov, size=None, check_valid=None, tol=None):
+def multivariate_normal(mean, cov, size=None, check_valid=None, tol=None) -> Any:
     """Gaussian vectors with this mean and covariance."""
     noise = normal(0.0, 1.0, (*_shape_of(size), *mean.shape), ctx=mean.ctx)
     return mean + (registry["_linalg_potrf"](cov) * noise[..., None, :]).sum(-1)
