@@ -27,7 +27,7 @@ from d2lmini.device.errstate import run_quietly
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.plan import CallPlan
+from d2lmini.ndarray.plan import CallPlan, is_new
 from d2lmini.ops.chunking import split_evenly
 from d2lmini.ops.core import ASSIGNING, Op, Spec
 from d2lmini.ops.kernels import kind_of
@@ -45,16 +45,9 @@ class OpTask(Task):
 
     def __init__(
         self, op: Op, inputs: list[Operand], outputs: list[Operand], attrs: dict[str, Any],
-        ctx: Context, plan: CallPlan,
+        ctx: Context, plan: CallPlan, reads: tuple[Var, ...], writes: tuple[Var, ...],
     ):  # fmt: skip
-        # The fields of Task, set here: saves a call on every small operation.
-        self.name = op.name
-        self.ctx = ctx
-        self.priority = 0
-        self.predicted_us = plan.predicted_us
-        self.site = None
-        self.cancelled = None
-        self.waits = 0
+        super().__init__(op.name, reads, writes, ctx, 0, plan.predicted_us)
         self.op = op
         self.inputs = inputs
         self.outputs = outputs
@@ -158,11 +151,7 @@ def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) ->
     `seen`, not a view, and in C order; else a copy."""
     if not isinstance(result, xp.ndarray):
         result = xp.asarray(result)
-    if result.shape != spec.shape or result.dtype != spec.dtype:
-        raise AssertionError(
-            f"{op.name} computed {result.shape} {result.dtype} but its spec is {spec}"
-        )
-    if result.base is None and result.flags.c_contiguous and not any(result is a for a in seen):
+    if is_new(op.name, spec, result, seen):
         chunk.adopt(result)
     else:
         xp.copyto(chunk.allocate(spec.shape, spec.dtype), result)

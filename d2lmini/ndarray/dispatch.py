@@ -281,9 +281,8 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
         if type(out) not in CLASSES or out._spec is not spec or spec.nbytes >= SMALL:
             return False
         chunk = out._chunk
-        if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
-            return False
-        if not out._ctx.is_cpu:
+        busy = chunk.writer is not None or chunk.readers or chunk.queue
+        if busy or chunk.error is not None or not out._ctx.is_cpu:
             return False
         if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
             return False
@@ -377,7 +376,6 @@ def queue(
         inputs = copies_of(inputs, op.mutated(len(inputs), attrs))
     operands: list[Any] = []
     reads = []
-    kind = None
     for x in inputs:
         if x is None:
             operands.append(None)
@@ -389,7 +387,6 @@ def queue(
             raise TypeError(f"{op.name}: expected NDArrays, got {type(x).__name__}{hint}")
         operands.append((x._chunk, x._offset, x._spec))
         reads.append(x._chunk)
-        kind = kind or type(x)
         if ctx is None:
             ctx = x._ctx
         elif x._ctx is not ctx and not (ctx.is_cpu and x._ctx.is_cpu):
@@ -412,6 +409,7 @@ def queue(
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
     if out is None:
+        kind = kind_of(inputs)
         outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
     else:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
@@ -426,17 +424,15 @@ def queue(
     if out is not None:
         # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
         reads += [y._chunk for y in outs if y._offset is not None]
-    task = OpTask(op, operands, outputs, attrs, ctx, plan)
     if op.mutates:
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
             autograd.check_in_place(op, (), mutated, False)
         note_writes(mutated)
         writes += [x._chunk for x in mutated]
-    task.reads = tuple(reads)
-    task.writes = tuple(writes)
     if not ctx.is_cpu:
         check_there(reads + writes)
+    task = OpTask(op, operands, outputs, attrs, ctx, plan, tuple(reads), tuple(writes))
     engine.current.push(task)
     if modes.recording:
         _record(op, inputs, attrs, outs)

@@ -150,22 +150,20 @@ class _Capsule:
         return (1, 0)
 
 
+# -- pickles and files -----------------------------------------------------------------------------
+
+
 def to_record(x: Any) -> bytearray:
     """The contents, dtype, shape and context of an array in MXNet's format; waits."""
-    device = (x._ctx.device_typeid, x._ctx.device_id)
-    return bytearray(serialize.dump_record(x._read("pickle"), device))
+    return bytearray(serialize.dump_record(*_entry(x, "pickle")))
 
 
 def restore(x: Any, record: bytes) -> None:
     """Make `x`, which is blank, the array of a record, as unpickling asks."""
-    array, where = serialize.load_record(record)
-    ctx = Context(Context.devtype2str.get(where[0], "cpu"), where[1])
-    made = from_array(array, ctx if ctx.is_cpu or exists(ctx) else cpu())
+    array, device = serialize.load_record(record)
+    made = from_array(array, _place_of(device))
     for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
         setattr(x, name, getattr(made, name))
-
-
-# -- files -----------------------------------------------------------------------------------------
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
@@ -178,15 +176,13 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
             f"save: expected an NDArray, a list of them or a dict of them by name, "
             f"got {type(data).__name__}"
         )
-    names = list(data) if isinstance(data, dict) else []
+    names, arrays = (list(data), data.values()) if isinstance(data, dict) else ([], data)
     if not all(isinstance(name, str) for name in names):
         raise TypeError("save: the names of a dict must be strings")
-    arrays = list(data.values()) if isinstance(data, dict) else data
     for x in arrays:
         if not hasattr(x, "_chunk"):
             raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
-    entries = [(x._read("save"), (x._ctx.device_typeid, x._ctx.device_id)) for x in arrays]
-    serialize.save(fname, entries, names)
+    serialize.save(fname, [_entry(x, "save") for x in arrays], names)
 
 
 def load(fname: str | os.PathLike[str]) -> Any:
@@ -201,11 +197,18 @@ def load_frombuffer(buf: Any) -> Any:
 
 
 def _make_loaded(entries: list, names: list[str]) -> Any:
-    arrays = [from_array(array, _place_of(*where)) for array, where in entries]
+    # As in MXNet, all arrays of CPUs come to cpu(0).
+    places = [_place_of(device) for _, device in entries]
+    arrays = [from_array(x, cpu() if at.is_cpu else at) for (x, _), at in zip(entries, places)]
     return dict(zip(names, arrays, strict=True)) if names else arrays
 
 
-def _place_of(typeid: int, device_id: int) -> Context:
-    """The context of an array in a file: its GPU if present, else the CPU."""
-    ctx = Context(Context.devtype2str.get(typeid, "cpu"), device_id)
-    return cpu() if ctx.is_cpu or not exists(ctx) else ctx
+def _entry(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
+    """The contents of an array, and its device as MXNet's files write it; waits."""
+    return x._read(by), (x._ctx.device_typeid, x._ctx.device_id)
+
+
+def _place_of(device: tuple[int, int]) -> Context:
+    """The context that MXNet's files write so; cpu(0) if there is no such GPU here."""
+    ctx = Context(Context.devtype2str.get(device[0], "cpu"), device[1])
+    return ctx if ctx.is_cpu or exists(ctx) else cpu()

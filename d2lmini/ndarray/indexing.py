@@ -7,7 +7,7 @@ The type of the key decides the result, as in MXNet and NumPy:
     a list, NumPy array or NDArray of integers           a gather: x[[0, 2]], x[:, i], x[i, j]
 
 A view shares the memory and the engine's Var of its base, so a write to one is visible in the
-other. Indexing every axis by a number gives shape (1,), not (), as in MXNet.
+other. Indexing every axis by a number gives shape (1,), as in MXNet; () of an `np.ndarray`.
 
 >>> from d2lmini import nd
 >>> x = nd.zeros((2, 3))
@@ -44,6 +44,7 @@ from d2lmini.ndarray.exchange import from_array
 from d2lmini.ndarray.keys import Index, parse
 from d2lmini.ops.core import Shape, Value, invoke, modes, registry
 from d2lmini.ops.create import full
+from d2lmini.ops.elementwise import broadcast_shape
 from d2lmini.ops.scalar_cache import convert
 from d2lmini.ops.subscript import _assign, _getitem, _setitem
 
@@ -57,10 +58,10 @@ def getitem(x: Any, key: Any) -> Any:
     """
     place, index = _find(x, key)
     if place is None:
-        return invoke(_getitem, (x, *_indices(index, x)), {"key": index.key}, None)
+        return select(x, index)
     if x._node is not None and modes.recording and place is not x:
         # The tape records the operation whose result the view shows.
-        attrs = {"key": parse(key, x._spec.shape).key}
+        attrs = {"key": parse(key, x._spec.shape, x.is_np).key}
         autograd.record_op(_getitem, (x,), attrs, [place])
     return place
 
@@ -71,40 +72,43 @@ def _find(x: Any, key: Any) -> tuple[Any, Any]:
     shape = x._spec.shape
     if type(key) is int and shape and -shape[0] <= key < shape[0]:  # the most common key
         rest = shape[1:]
-        return x._view((key if key >= 0 else key + shape[0]) * prod(rest), rest or (1,)), None
-    if is_whole(key):
+        offset = (key if key >= 0 else key + shape[0]) * prod(rest)
+        return x._view(offset, rest if rest or x.is_np else (1,)), None
+    if _is_whole(key):
         return x, None
-    index = parse(key, shape)
+    index = parse(key, shape, x.is_np)
     if index.offset is None:
         return None, index
     return x._view(index.offset, index.shape), None
 
 
-def is_whole(key: Any) -> bool:
+def _is_whole(key: Any) -> bool:
     """True for x[:] and x[()]."""
     if type(key) is slice:
         return key.start is None and key.stop is None and key.step is None
     return type(key) is tuple and not key
 
 
-def _indices(index: Index, x: Any) -> tuple[Any, ...]:
-    """The index arrays as one more input of the op, concatenated; () if there are none."""
-    arrays = index.arrays
+def select(x: Any, index: Index) -> Any:
+    """The elements that an interpreted key names, of an array or of what stands for one in a
+    trace, by the op: a copy or a gather."""
+    return invoke(_getitem, (x, *_inputs(index.arrays, x)), {"key": index.key}, None)
+
+
+def _inputs(arrays: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+    """The index arrays of a key as one more input, concatenated; () if there are none."""
     if not arrays:
         return ()
     if not any(isinstance(a, Value) for a in arrays):
-        flat = np.concatenate([a.ravel() for a in arrays])
-        return (from_array(flat, x._ctx, adopt=True),)
-    values = [
-        a.as_in_context(x._ctx)  # type: ignore[attr-defined]
-        if isinstance(a, Value)
-        else from_array(a, x._ctx)
+        arrays = (np.concatenate([a.ravel() for a in arrays]),)
+    values: list[Any] = [
+        a.as_in_context(x.ctx) if isinstance(a, Value) else from_array(a, x.ctx, adopt=True)  # type: ignore[attr-defined]
         for a in arrays
     ]
     if len(values) == 1:
         return (values[0],)
-    pieces = [v.astype("int64", copy=False)._view(None, (v.size,)) for v in values]
-    return (registry["concat"](*pieces, dim=0),)
+    flat = [v.astype("int64", copy=False).reshape((-1,)) for v in values]
+    return (registry["concat"](*flat, dim=0),)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -143,7 +147,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     if place is None:
         if scalar is None:
             value = value.copy() if value._chunk is x._chunk else value.as_in_context(x._ctx)
-        inputs = (x, value if scalar is None else None, *_indices(index, x))
+        inputs = (x, value if scalar is None else None, *_inputs(index.arrays, x))
         invoke(_setitem, inputs, {"key": index.key, "scalar": scalar}, None)
     elif scalar is not None:
         attrs = {"shape": shape, "value": scalar, "dtype": dtype}
@@ -169,13 +173,10 @@ def _constant(value: Any, dtype: np.dtype) -> Any:
     if type(value) is float or (type(value) is int and value.bit_length() < 1024):
         with np.errstate(all="ignore"):
             return convert(value, dtype)[()]
-    array = None
     values = value if type(value) in (list, tuple) else ()
-    if not isinstance(value, (str, bytes, complex)) and not any(
-        isinstance(v, Value) for v in values
-    ):
-        array = np.asarray(value)  # ValueError if its rows differ in length
-    if array is None or array.dtype.kind not in "iufb":
+    mixed = any(isinstance(v, Value) for v in values)
+    array = np.asarray(None if mixed else value)  # ValueError if its rows differ in length
+    if array.dtype.kind not in "iufb":
         raise ArgumentTypeError(
             f"an NDArray does not take {value!r} of type {type(value).__name__}; assign a number, "
             "a list of numbers, a NumPy array or an NDArray (several are joined by nd.stack)"
@@ -192,9 +193,7 @@ def _fit(value: Any, shape: Shape) -> Any:
         return value
     extra = max(0, len(given) - len(shape))
     fitted = given[extra:]
-    if any(n != 1 for n in given[:extra]) or any(
-        v not in (1, n) for v, n in zip(reversed(fitted), reversed(shape))
-    ):
+    if prod(given[:extra]) != 1 or broadcast_shape(fitted, shape) != shape:
         raise ArgumentValueError(
             f"a value of shape {given} does not broadcast to {shape}, the shape of the selection"
         )

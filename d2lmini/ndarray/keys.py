@@ -8,8 +8,8 @@
     Index(key=(('at', (2,)), (0, 3, 1)), shape=(2, 3), arrays=(array([0, 3]),), offset=None)
 
 This module works at the call and looks at shapes only; `ops/subscript.py` defines the items of
-`key`. The rules are NumPy's, except for three of MXNet's: indexing all axes by numbers gives shape
-(1,), floats count as integers, and in nd True and False alone are the numbers 1 and 0.
+`key`. The rules are NumPy's, except for three of MXNet's: in nd indexing all axes by numbers gives
+shape (1,), floats count as integers, and in nd True and False alone are the numbers 1 and 0.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Index(NamedTuple):
     offset: int | None = None
 
 
-def parse(key: Any, shape: Shape) -> Index:
-    """Interpret any `key` for an array of `shape`.
+def parse(key: Any, shape: Shape, is_np: bool = False) -> Index:
+    """Interpret any `key` for an array of `shape`; is_np: a single element has the shape ().
 
     IndexError: too many indices, out of range, more than one Ellipsis, a mask of another shape.
     ValueError: a type that is no index, a step of 0, index arrays that do not broadcast.
@@ -57,19 +57,19 @@ def parse(key: Any, shape: Shape) -> Index:
         elif type(item) is int or item is None or item is Ellipsis:
             words.append(item)
         else:
-            return _interpret([_item(item) for item in items], shape)
-    return _interpret_words(shape, *words)
+            return _interpret([_item(item) for item in items], shape, is_np)
+    return _interpret_words(shape, is_np, *words)
 
 
 @lru_cache(maxsize=1024)
-def _interpret_words(shape: Shape, *words: Any) -> Index:
+def _interpret_words(shape: Shape, is_np: bool, *words: Any) -> Index:
     """The key of numbers and slices that `words` spell, kept: a slice alone has no hash."""
     rest = iter(words)
     items = [slice(next(rest), next(rest), next(rest)) if w is slice else w for w in rest]
-    return _interpret(items, shape)
+    return _interpret(items, shape, is_np)
 
 
-def _interpret(items: list[Any], shape: Shape) -> Index:
+def _interpret(items: list[Any], shape: Shape, is_np: bool) -> Index:
     advanced = any(isinstance(item, (np.ndarray, Value)) for item in items)
     normal: list[Any] = []
     arrays: list[Any] = []
@@ -82,19 +82,14 @@ def _interpret(items: list[Any], shape: Shape) -> Index:
             normal.append(_slice(item, shape[axis]))
         elif type(item) is int:
             normal.append(place_of(item, shape[axis], axis))
-        elif isinstance(item, Value):
-            normal.append(("at", item.shape))  # type: ignore[attr-defined]
-            arrays.append(item)
         elif _is_mask(item) and not item.ndim:
             normal.append(("mask", int(item)))
-            continue
         else:
-            for column in _places(item, shape, axis):
-                normal.append(("at", column.shape))
-                arrays.append(column)
-            axis += item.ndim - 1 if _is_mask(item) else 0
-        axis += 1
-    if shape and all(type(item) is int or item == ("at", ()) for item in normal):
+            columns = (item,) if isinstance(item, Value) else _places(item, shape, axis)
+            normal += [("at", column.shape) for column in columns]  # type: ignore[union-attr]
+            arrays += columns
+        axis += _axes_of(item)
+    if shape and not is_np and all(type(item) is int or item == ("at", ()) for item in normal):
         # A single element: its last position becomes one of shape (1,), for the result (1,).
         last = normal[-1]
         normal[-1] = (last, last + 1, 1) if type(last) is int else ("at", (1,))
@@ -132,6 +127,11 @@ def _offset(key: Key, shape: Shape) -> int | None:
 
 def _is_mask(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype == bool
+
+
+def _axes_of(item: Any) -> int:
+    """The number of axes for which an item stands."""
+    return item.ndim if _is_mask(item) else 1
 
 
 def _item(item: Any) -> Any:
@@ -178,7 +178,7 @@ def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
     """The items for all axes: `...` replaced, or missing axes added at the end."""
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     named = [item for item in items if item is not None and item is not Ellipsis]
-    used = sum(item.ndim if _is_mask(item) else 1 for item in named)
+    used = sum(map(_axes_of, named))
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > ndim:

@@ -29,7 +29,7 @@ import numpy as np
 
 from d2lmini import autograd, engine, instrument
 from d2lmini.autograd import tape
-from d2lmini.base import ArgumentValueError, LeftOut, MXNetError, alias, loaders
+from d2lmini.base import LeftOut, alias, loaders
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
@@ -218,11 +218,7 @@ class NDArray(Typed, Fluent):
             raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")
         if len(target) == 1 and isinstance(target[0], (tuple, list)):
             target = target[0]
-        try:
-            shape = infer_reshape(self.shape, tuple(map(index, target)), reverse)
-        except MXNetError as problem:
-            raise ArgumentValueError(str(problem)) from None
-        return self._reshaped(shape)
+        return self._reshaped(infer_reshape(self.shape, tuple(map(index, target)), reverse))
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A new axis of size 1; a view if `inplace`."""

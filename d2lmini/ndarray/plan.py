@@ -92,14 +92,11 @@ class CallPlan:
                 return (self.kernel(np, *arrays),)
             return (self.compute(np, *arrays, **attrs),)
         result = self.compute(np, *arrays, **attrs)
-        spec = self.outputs[0]
         if type(result) is not np.ndarray:
-            return (np.array(result, spec.dtype, order="C"),)
-        if result.shape != spec.shape or result.dtype != spec.dtype:
-            raise AssertionError(f"computed {result.shape} {result.dtype}, promised {spec}")
-        if result.base is not None or not result.flags.carray or any(a is result for a in arrays):
+            return (np.array(result, self.outputs[0].dtype),)
+        if not is_new(self.name, self.outputs[0], result, arrays):
             # Without `order` a copy of a transposed array would be in Fortran order.
-            return (np.array(result, spec.dtype, order="C"),)
+            return (np.array(result, order="C"),)
         zeros = [v for v in self.attrs.values() if type(v) is float and v == 0]
         if not zeros:  # -0.0 finds the plan of 0.0
             is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
@@ -126,6 +123,15 @@ class CallPlan:
     def cost(self) -> Cost:
         """Predicted FLOPs and bytes of the call."""
         return self.op.cost(self.inputs, self.outputs, **self.attrs)
+
+
+def is_new(name: str, spec: Spec, result: Any, seen: Sequence[Any]) -> bool:
+    """True if a chunk can hold an op's result: new memory in C order, no view and none of the
+    arrays `seen`. AssertionError for another spec than the op promised."""
+    if result.shape != spec.shape or result.dtype != spec.dtype:
+        raise AssertionError(f"{name} computed {result.shape} {result.dtype}, promised {spec}")
+    is_own = result.base is None and result.flags.c_contiguous
+    return is_own and not any(result is array for array in seen)
 
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
@@ -178,9 +184,6 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
         if n == 2:
             a, b = inputs
             return op.plans.get((attrs.number, a._spec.number, b._spec.number))
-        if n == 3:
-            a, b, c = inputs
-            return op.plans.get((attrs.number, a._spec.number, b._spec.number, c._spec.number))
         return op.plans.get((attrs.number, *[x._spec.number for x in inputs]))
     except (AttributeError, TypeError):  # an input is missing; an attribute is not hashable
         return None

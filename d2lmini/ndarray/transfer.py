@@ -31,22 +31,18 @@ from d2lmini.ops.spec import Cost
 
 _KINDS = {True: "CPU", False: "GPU"}
 
+#: Where a copy begins or ends; on the CPU perhaps a NumPy array that no other code uses.
+End = Operand | np.ndarray
+
 
 class Transfer(Task):
-    """A copy between devices. Each end is (chunk, offset, spec), or on the CPU a NumPy array that
-    no other code uses."""
+    """A copy between devices."""
 
     __slots__ = ("lane", "source", "target")
 
     defers = True
 
-    def __init__(
-        self,
-        source: Operand | np.ndarray,
-        source_ctx: Context,
-        target: Operand | np.ndarray,
-        target_ctx: Context,
-    ):
+    def __init__(self, source: End, source_ctx: Context, target: End, target_ctx: Context):
         self.lane = "out" if target_ctx.is_cpu else "in"
         ctx = source_ctx if target_ctx.is_cpu else target_ctx
         reads = (source[0],) if isinstance(source, tuple) else ()

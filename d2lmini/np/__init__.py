@@ -18,8 +18,7 @@ elementwise, reductions, shapes, creation, selection, products
 linalg, random
             `np.linalg`, `np.random`
 fallback    functions that NumPy computes from copies
-arrays      the class `ndarray`, its operators and methods
-protocol    NumPy's own functions on these arrays
+arrays      the class `ndarray`: its operators and methods, and NumPy's own functions on it
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ from typing import Any
 import numpy as _numpy
 
 from d2lmini.base import missing_attribute
-from d2lmini.np.arrays import ndarray
-from d2lmini.np.protocol import FUNCTIONS
+from d2lmini.np.arrays import FUNCTIONS, ndarray
 
 e, inf, nan, newaxis, pi = _numpy.e, _numpy.inf, _numpy.nan, None, _numpy.pi
 NAN = NaN = nan

@@ -10,6 +10,9 @@ same, so `x.as_nd_ndarray()` and `x.as_np_ndarray()` change the meaning and copy
 (array([3., 4.]), array(2.), array(2.5))
 >>> f"{x.mean():.3f}", float(x[1, 1]), x.as_nd_ndarray().shape
 ('2.500', 4.0, (2, 2))
+>>> import numpy
+>>> numpy.exp(np.zeros(2)), numpy.float64(2) * np.ones(1)       # NumPy's functions call those of np
+(array([1., 1.]), array([2.]))
 
 An op of `nd` gives the class of its first input, so Gluon's layers work with both kinds.
 """
@@ -23,15 +26,23 @@ import numpy as onp
 
 from d2lmini.ndarray import dispatch, indexing
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.np.protocol import FUNCTIONS, apply_function, apply_ufunc
-from d2lmini.np.values import as_type, drop_axes, read
+from d2lmini.np import creation, elementwise, fallback, products, reductions, selection, shapes
+from d2lmini.np.binding import functions_of
+from d2lmini.np.values import as_type, read
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
+from d2lmini.symbol.symbol import NotImplementedForSymbol
 from d2lmini.symbol.traced import Traced
+
+#: Every function of `np` by its name.
+FUNCTIONS: dict[str, Callable[..., Any]] = fallback.FUNCTIONS | elementwise.FUNCTIONS
+for _module in (reductions, shapes, creation, selection, products):
+    FUNCTIONS |= functions_of(vars(_module))
 
 
 class NumpyMethods:
-    """The operators and methods of an array with NumPy's meaning, of arrays and in traces."""
+    """The operators and methods of an array with NumPy's meaning, of arrays and in traces.
+
+    By NumPy's protocols `numpy.sum(x)` calls `np.sum`, and `numpy.exp(x)` `np.exp`."""
 
     __slots__ = ()
 
@@ -79,6 +90,28 @@ class NumpyMethods:
         if stype != "default":
             raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
         return self
+
+    def as_np_ndarray(self) -> Any:
+        """This array."""
+        return self
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        """A ufunc of NumPy. NotImplemented, which raises TypeError, for what `np` has not, and
+        TypeError for NumPy arrays beside the array: the program must say where to compute."""
+        function = FUNCTIONS.get({"conjugate": "positive"}.get(ufunc.__name__, ufunc.__name__))
+        if method != "__call__" or function is None:
+            return NotImplemented
+        return function(*inputs, **{k: x[0] if k == "out" else x for k, x in kwargs.items()})
+
+    def __array_function__(self, func, types, args, kwargs):
+        """A function of NumPy: that of `np`; NumPy's on copies where `np` has none, or where
+        NumPy's arrays take part."""
+        if func.__module__.startswith("numpy.linalg"):
+            from d2lmini.np import linalg
+
+            return getattr(linalg, func.__name__)(*args, **kwargs)
+        known = None if onp.ndarray in types else FUNCTIONS.get(func.__name__)
+        return (known or fallback.by_numpy(func))(*args, **kwargs)
 
 
 _OPERATORS = {
@@ -131,36 +164,11 @@ def _plain_key(key):
         return key
     if isinstance(key, tuple):
         return tuple(map(_plain_key, key))
-    if isinstance(key, Value):
-        if key._spec.dtype.kind == "b":  # type: ignore[attr-defined]
-            return read(key, "ndarray: a mask as an index")
-        return key.as_nd_ndarray() if isinstance(key, NDArray) else key
-    if isinstance(key, list):
-        if any(isinstance(item, Value) for item in key):
-            return onp.array([int(item) for item in key])
-        return onp.array(key) if key else onp.zeros(0, int)
+    if isinstance(key, Value) and key._spec.dtype.kind == "b":  # type: ignore[attr-defined]
+        return read(key, "ndarray: a mask as an index")
+    if isinstance(key, list) and any(isinstance(item, Value) for item in key):
+        return onp.array([int(item) for item in key])
     return onp.array(key) if isinstance(key, (bool, onp.bool_)) else key
-
-
-def _names_one(key, ndim: int) -> bool:
-    """True if the key names a single element: a number for each axis."""
-    items = [item for item in (key if type(key) is tuple else (key,)) if item is not Ellipsis]
-    return len(items) == ndim > 0 and not any(
-        item is None
-        or isinstance(item, (slice, range, list))
-        or getattr(item, "shape", ())
-        or getattr(item, "dtype", 0) == "bool"
-        for item in items
-    )
-
-
-def getitem(x, key, select: Callable[[Any, Any], Any]):
-    """x[key] by `select`, which gives a single element the shape (1,); here the shape is ()."""
-    key = _plain_key(key)
-    found = select(x, key)
-    if found.shape == (1,) and _names_one(key, len(x.shape)):
-        return NDArray.reshape(found, ()) if isinstance(found, NDArray) else drop_axes(found)
-    return found
 
 
 class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
@@ -180,15 +188,10 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     reshape_view = NDArray.reshape
 
     def __getitem__(self, key):
-        return getitem(self, key, indexing.getitem)
+        return indexing.getitem(self, _plain_key(key))
 
     def __setitem__(self, key, value) -> None:
-        key = _plain_key(key)
-        if not self.shape and (key is Ellipsis or indexing.is_whole(key)):
-            key = ()
-        if isinstance(value, NDArray) and not value.shape:
-            value = NDArray.reshape(value, (1,))
-        indexing.setitem(self, key, value)
+        indexing.setitem(self, _plain_key(key), value)
 
     def _scalar(self, by: str):
         if self.size != 1:
@@ -205,12 +208,8 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def __format__(self, spec: str) -> str:
         if not spec:
             return str(self)
-        if self.shape:
-            raise TypeError(
-                f"unsupported format string for an array of shape {self.shape}; format a number "
-                "such as x.item() or x[0]"
-            )
-        return format(self._scalar("format").item(), spec)
+        values = self._read("format")
+        return format(values if values.shape else values.item(), spec)  # NumPy refuses an array
 
     def __str__(self) -> str:
         return str(self._read("print"))
@@ -229,16 +228,6 @@ class ndarray(NumpyMethods, NDArray):  # type: ignore[misc]
     def as_nd_ndarray(self) -> NDArray:
         """The same memory and history as an NDArray."""
         return self._alias(self._node, NDArray)
-
-    def as_np_ndarray(self) -> Any:
-        """This array."""
-        return self
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        return apply_ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func, types, args, kwargs):
-        return apply_function(func, types, args, kwargs)
 
 
 def describe(values: onp.ndarray) -> str:
@@ -263,20 +252,11 @@ class TracedNumpy(NumpyMethods, Traced):  # type: ignore[misc]
     __slots__ = ()
 
     def __getitem__(self, key):
-        if len(self._entries) != 1:
-            return Symbol.__getitem__(self, key)
-        return getitem(self, key, Traced.__getitem__)
-
-    __array_ufunc__ = ndarray.__array_ufunc__
-    __array_function__ = ndarray.__array_function__
+        return Traced.__getitem__(self, _plain_key(key) if len(self._entries) == 1 else key)
 
     def as_nd_ndarray(self) -> Traced:
         """The same value with the meaning of MXNet 1.x."""
         return Traced(self._entries)
-
-    def as_np_ndarray(self) -> Any:
-        """This value."""
-        return self
 
     def __format__(self, spec: str) -> str:
         if spec:

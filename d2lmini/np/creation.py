@@ -36,8 +36,7 @@ def array(object, dtype=None, ctx=None):
         return array(stack([x if isinstance(x, Value) else array(x) for x in object]), dtype, ctx)
     values = _numbers(object)
     if dtype is None:
-        kept = isinstance(object, (onp.ndarray, onp.generic))
-        dtype = values.dtype if kept else "float32"
+        dtype = values.dtype if isinstance(object, (onp.ndarray, onp.generic)) else "float32"
     values = onp.array(values, as_dtype(dtype), order="C")
     return exchange.from_array(values, ctx, adopt=True).as_np_ndarray()
 
@@ -156,11 +155,10 @@ def identity(n, dtype=None, ctx=None):
 def meshgrid(*xi, indexing="xy", sparse=False, copy=True):
     """Coordinates of a grid: for each vector an array that varies along its axis only. indexing
     is 'xy' or 'ij', ValueError for others."""
-    axes = list(range(len(xi)))
-    if indexing == "xy" and len(xi) > 1:
-        axes[:2] = [1, 0]
-    elif indexing not in ("xy", "ij"):
+    if indexing not in ("xy", "ij"):
         raise ValueError(f"np.meshgrid: indexing is 'xy' or 'ij', got {indexing!r}")
+    axes = [*range(len(xi))]
+    axes[:2] = axes[:2][:: -1 if indexing == "xy" else 1]
     sizes = [[-1 if i == axis else 1 for i in range(len(xi))] for axis in axes]
     grids = [reshape(x, shape) for x, shape in zip(xi, sizes)]
     return grids if sparse else broadcast_arrays(*grids)

@@ -21,19 +21,21 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
 from d2lmini.np.binding import functions_of
 from d2lmini.np.values import (
-    as_float,
     as_type,
     beside,
     check_array,
     constant,
     fill,
+    is_array,
     is_number,
     promote,
 )
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.fluent import function_of
 from d2lmini.ops.signature import named
 from d2lmini.symbol.symbol import Symbol
 
@@ -56,15 +58,9 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
 
 # -- two operands ----------------------------------------------------------------------------------
 
-#: np's name -> the family of arithmetic.
-BINARY = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
-    "mod": "mod", "remainder": "mod", "power": "power", "maximum": "maximum",
-    "minimum": "minimum", "hypot": "hypot", "arctan2": "arctan2", "equal": "equal",
-    "not_equal": "not_equal", "greater": "greater", "greater_equal": "greater_equal",
-    "less": "lesser", "less_equal": "lesser_equal", "logical_and": "logical_and",
-    "logical_or": "logical_or", "logical_xor": "logical_xor",
-}  # fmt: skip
+#: np's name -> the family: families have the names of NumPy's ufuncs.
+BINARY = {family.ufunc: family for family in FAMILIES.values() if family.ufunc}
+BINARY |= {"true_divide": FAMILIES["div"], "mod": FAMILIES["mod"], "remainder": FAMILIES["mod"]}
 
 #: Families whose result is a float also for integers.
 FLOAT_FAMILIES = ("div", "hypot", "arctan2")
@@ -78,54 +74,69 @@ BY_UFUNC = {
 
 
 def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
-    """The function by the ops of its family; without one by the ufunc, which takes two arrays."""
+    """The function of a family, or else of a ufunc, on operands of one dtype."""
+    compute = function_of(name, family) if family else _by_ufunc(name)
     truth = family is not None and family.truth
     floats = family is not None and family.name in FLOAT_FAMILIES
-    pair_op, scalar_op, pair_attrs = registry["_by_ufunc"], None, {"how": name}
-    if family:
-        pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
-        pair_attrs = dict(pair_op.defaults)
-    simple = scalar_op is not None and not truth
+    quick = None if family is None or truth else family.scalar
+
+    def with_number(x: Any, number: Any) -> Any:
+        if not is_number(number):
+            check_array(name, number)
+        check_array(name, x)
+        return _comparable(x, number, name.startswith("logical")) if truth else beside(x, number)
 
     def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
         if options:
             _check_options(name, options)
-        left, right = isinstance(x1, Value), isinstance(x2, Value)
-        plain = type(x2) in (int, float) and simple and out is None and left and x1.is_np
-        if plain and x1._spec.dtype.kind == "f":  # the most frequent call
-            return x1._apply(scalar_op, (x1,), {"scalar": x2})
-        op, attrs = pair_op, pair_attrs
-        if left and right:
-            inputs = promote(name, check_array(name, x1), check_array(name, x2))
-        elif (left or right) and is_number(x2 if left else x1):
-            x, number = (x1, x2) if left else (x2, x1)
-            check_array(name, x)
-            if truth:
-                x, number = _as_comparable(x, number, name.startswith("logical"))
-            else:
-                x, number = beside(x, number)
-            if scalar_op:
-                op, attrs, inputs = (scalar_op if left else reflected_op), {"scalar": number}, [x]
-            else:
-                inputs = [x, constant(number, x)][:: 1 if left else -1]
+        plain = type(x2) in (int, float) and quick and out is None and isinstance(x1, Value)
+        if plain and x1.is_np and x1._spec.dtype.kind == "f":  # the most frequent call
+            return x1._apply(quick, (x1,), {"scalar": x2})
+        if isinstance(x1, Value) and isinstance(x2, Value):
+            check_array(name, x1), check_array(name, x2)
+            if x1._spec.dtype is not x2._spec.dtype:  # type: ignore[attr-defined]
+                x1, x2 = promote(name, x1, x2)
+        elif isinstance(x1, Value):
+            x1, x2 = with_number(x1, x2)
+        elif isinstance(x2, Value):
+            x2, x1 = with_number(x2, x1)
         elif is_number(x1) and is_number(x2):
             return fill(out, getattr(onp, name)(x1, x2))
         else:
-            return check_array(name, x2 if left or is_number(x1) else x1)
-        if floats:
-            inputs = [as_float(x) for x in inputs]
-        if inputs[0]._spec.dtype.kind == "b" and not truth and not name.startswith("bitwise"):
-            return fill(out, _of_bools(name, op, inputs, attrs))
-        if out is not None and not truth and out.dtype == inputs[0].dtype:
-            return invoke(op, tuple(inputs), attrs, out)
-        result = inputs[0]._apply(op, tuple(inputs), attrs)
-        return fill(out, as_type(result, bool) if truth else result)
+            return check_array(name, x2 if is_number(x1) else x1)
+        dtype = (x1 if isinstance(x1, Value) else x2)._spec.dtype  # type: ignore[union-attr]
+        # Arithmetic of bools gives bool: 1 + 1 is True.
+        bools = dtype.kind == "b" and not (truth or floats or name.startswith("bitwise"))
+        if bools:
+            _check_bools(name)
+        wide = "uint8" if bools else "float32" if floats and not is_float(dtype) else dtype
+        if wide is not dtype:
+            x1, x2 = [as_type(x, wide) if isinstance(x, Value) else x for x in (x1, x2)]
+        if truth or bools:
+            return fill(out, as_type(compute(x1, x2), bool))
+        if out is not None and out.dtype == wide:
+            return compute(x1, x2, out)
+        return fill(out, compute(x1, x2))
 
     means = f"{family.means}, element by element" if family else BY_UFUNC[name]
     return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
 
 
-def _as_comparable(x, number, logical):
+def _check_bools(name: str) -> None:
+    """MXNetError for arithmetic of bools that has no meaning."""
+    if name == "subtract":
+        raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal, astype")
+
+
+def _by_ufunc(name: str) -> Callable[..., Any]:
+    def compute(x1: Any, x2: Any, out: Any = None) -> Any:
+        inputs = [x if is_array(x) else constant(x, y) for x, y in ((x1, x2), (x2, x1))]
+        return invoke(registry["_by_ufunc"], tuple(inputs), {"how": name}, out)
+
+    return compute
+
+
+def _comparable(x, number, logical):
     """The array in a dtype that has the number: the ops give the number the dtype of the array.
     logical: only whether they are 0 matters."""
     number = number.item() if hasattr(number, "item") else number
@@ -140,14 +151,6 @@ def _as_comparable(x, number, logical):
                 return as_type(x, dtype), number
         number = onp.inf if number > 0 else -onp.inf
     return as_type(x, "float64"), number
-
-
-def _of_bools(name, op, inputs, attrs):
-    """Arithmetic of bools, which gives bool: 1 + 1 is True."""
-    if name == "subtract":
-        raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal or astype")
-    inputs = [as_type(x, "uint8") for x in inputs]
-    return as_type(op(*inputs, **attrs), bool)
 
 
 # -- one operand -----------------------------------------------------------------------------------
@@ -214,12 +217,14 @@ def around(x, decimals=0, out=None):
     return fill(out, registry["rint"](x * scale) / scale if decimals else registry["rint"](x))
 
 
-def _is_infinity(name: str, infinity: float) -> Callable[..., Any]:
-    def function(x: Any, out: Any = None, **options: Any) -> Any:
-        x = x if is_number(x) else check_array(name, x)
-        return FUNCTIONS["equal"](x, infinity, out, **options)
+def isposinf(x, out=None, **options):
+    """True where an element is +inf."""
+    return FUNCTIONS["equal"](x, onp.inf, out, **options)
 
-    return named(function, "d2lmini.np", name, f"True where an element is {infinity:+}.")
+
+def isneginf(x, out=None, **options):
+    """True where an element is -inf."""
+    return FUNCTIONS["equal"](x, -onp.inf, out, **options)
 
 
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
@@ -240,11 +245,10 @@ def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _function_of_two(name, FAMILIES[family]) for name, family in BINARY.items()},
+    **{name: _function_of_two(name, family) for name, family in BINARY.items()},
     **{name: _function_of_two(name, None) for name in BY_UFUNC},
     **{name: _function_of_one(name, op) for name, op in UNARY.items()},
     **{name: _function_of_one(name, op, truth=True) for name, op in TRUTH.items()},
     **functions_of(globals()),
-    "isposinf": _is_infinity("isposinf", onp.inf), "isneginf": _is_infinity("isneginf", -onp.inf),
 }  # fmt: skip
 FUNCTIONS["round"] = FUNCTIONS["round_"] = FUNCTIONS["around"]

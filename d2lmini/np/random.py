@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
+from math import prod
 from typing import Any
 
 import numpy as onp
@@ -30,7 +31,7 @@ from d2lmini.signatures import by_name
 from d2lmini.symbol import random as sym
 
 
-def shape_of(size: Any, *parameters: Any) -> tuple[int, ...]:
+def _shape_of(size: Any, *parameters: Any) -> tuple[int, ...]:
     """The shape of a draw: `size`, else that of the parameters together."""
     if size is not None:
         return full_shape(size)
@@ -38,7 +39,7 @@ def shape_of(size: Any, *parameters: Any) -> tuple[int, ...]:
     return tuple(onp.broadcast_shapes(*shapes)) if shapes else ()
 
 
-def checked(what: str, needs: str, value: Any) -> Any:
+def _checked(what: str, needs: str, value: Any) -> Any:
     """The parameter `what` of a draw; ValueError unless it is what it `needs` to be (see `RANGES`),
     at the call for a number and, as MXNetError, at a wait for an array."""
     if is_array(value):
@@ -47,11 +48,11 @@ def checked(what: str, needs: str, value: Any) -> Any:
     return value
 
 
-def draws(**ranges: str) -> Callable[[Callable], Callable]:
+def _draws(**ranges: str) -> Callable[[Callable], Callable]:
     """Declare a draw, given as a formula of its parameters, its shape `size`, `dtype` and `ctx`.
 
-    The formula gets the parameters `checked`, the shape as a tuple, and without `ctx` the device of
-    the first array among the parameters. The result fills `out`.
+    The formula gets the parameters `_checked`, the shape as a tuple, and without `ctx` the device
+    of the first array among the parameters. The result fills `out`.
     """
 
     def declare(formula: Callable) -> Callable:
@@ -64,9 +65,9 @@ def draws(**ranges: str) -> Callable[[Callable], Callable]:
         def draw(**given: Any) -> Any:
             values = defaults | given
             for parameter, needs in ranges.items():
-                values[parameter] = checked(f"{name}: {parameter}", needs, values[parameter])
+                values[parameter] = _checked(f"{name}: {parameter}", needs, values[parameter])
             arrays = [values[p] for p in parameters if is_array(values[p])]
-            values["size"] = shape_of(values["size"], *arrays)
+            values["size"] = _shape_of(values["size"], *arrays)
             values["ctx"] = values["ctx"] or (arrays[0].ctx if arrays else None)
             return fill(values.get("out"), formula(**values))
 
@@ -113,82 +114,82 @@ def _gamma(shape: Any, size: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
 # -- distributions ---------------------------------------------------------------------------------
 
 
-@draws()
+@_draws()
 def uniform(low=0.0, high=1.0, size=None, dtype=None, ctx=None, out=None):
     """Evenly between low (included) and high."""
-    width = checked("np.random.uniform: high - low", "finite", high - low)
+    width = _checked("np.random.uniform: high - low", "finite", high - low)
     return _scaled(_draw("uniform", size, dtype, ctx), low, width)
 
 
-@draws(scale="0 or more")
+@_draws(scale="0 or more")
 def normal(loc=0.0, scale=1.0, size=None, dtype=None, ctx=None, out=None):
     """Gaussian with mean loc and standard deviation scale."""
     return _scaled(_draw("normal", size, dtype, ctx), loc, scale)
 
 
-@draws(sigma="0 or more")
+@_draws(sigma="0 or more")
 def lognormal(mean=0.0, sigma=1.0, size=None, dtype=None, ctx=None, out=None):
     """The exponential of `normal`."""
     return FUNCTIONS["exp"](_scaled(_draw("normal", size, dtype, ctx), mean, sigma))
 
 
-@draws(scale="above 0", shape="above 0")
+@_draws(scale="above 0", shape="above 0")
 def gamma(shape, scale=1.0, size=None, dtype=None, ctx=None, out=None):
     """Gamma with this shape and scale."""
     return _gamma(shape, size, dtype, ctx) * scale
 
 
-@draws(a="above 0", b="above 0")
+@_draws(a="above 0", b="above 0")
 def beta(a, b, size=None, dtype=None, ctx=None):
     """Beta with parameters a and b."""
     x = _gamma(a, size, dtype, ctx)
     return x / (x + _gamma(b, size, dtype, ctx))
 
 
-@draws(df="above 0")
+@_draws(df="above 0")
 def chisquare(df, size=None, dtype=None, ctx=None):
     """Chi-squared with df degrees of freedom."""
     return 2.0 * _gamma(df / 2, size, dtype, ctx)
 
 
-@draws(scale="0 or more")
+@_draws(scale="0 or more")
 def exponential(scale=1.0, size=None, ctx=None, out=None):
     """Exponential with mean `scale`."""
     return -scale * _log_uniform(size, ctx)
 
 
-@draws(scale="0 or more")
+@_draws(scale="0 or more")
 def logistic(loc=0.0, scale=1.0, size=None, ctx=None, out=None):
     """Logistic with this location and scale."""
     u = _draw("uniform", size, None, ctx)
     return loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u))
 
 
-@draws(scale="0 or more")
+@_draws(scale="0 or more")
 def gumbel(loc=0.0, scale=1.0, size=None, ctx=None, out=None):
     """Gumbel with this location and scale."""
     return loc - scale * FUNCTIONS["log"](-_log_uniform(size, ctx))
 
 
-@draws(scale="0 or more")
+@_draws(scale="0 or more")
 def rayleigh(scale=1.0, size=None, ctx=None, out=None):
     """Rayleigh with this scale."""
     return scale * FUNCTIONS["sqrt"](-2 * _log_uniform(size, ctx))
 
 
-@draws(a="above 0")
+@_draws(a="above 0")
 def weibull(a, size=None, ctx=None, out=None):
     """Weibull with shape a and scale 1."""
     return (-_log_uniform(size, ctx)) ** (1 / a)
 
 
-@draws(a="above 0")
+@_draws(a="above 0")
 def pareto(a, size=None, ctx=None, out=None):
     """Pareto II (Lomax) with shape a."""
     return FUNCTIONS["expm1"](-_log_uniform(size, ctx) / a)
 
 
-@draws(a="above 0")
+@_draws(a="above 0")
 def power(a, size=None, ctx=None, out=None):
     """Numbers in [0, 1] with density a x^(a-1)."""
     return (1 - _draw("uniform", size, None, ctx)) ** (1 / a)
@@ -200,7 +201,7 @@ def randint(low, high=None, size=None, dtype=None, ctx=None, out=None) -> Any:
     low, high = (0, low) if high is None else (low, high)
     if low >= high:
         raise ValueError(f"np.random.randint: low >= high: {low} and {high}")
-    drawn = _draw("randint", shape_of(size), dtype or "int64", ctx, low=low, high=high)
+    drawn = _draw("randint", _shape_of(size), dtype or "int64", ctx, low=low, high=high)
     return fill(out, drawn)
 
 
@@ -217,32 +218,28 @@ def randn(*size: int, **kwargs: Any) -> Any:
 # -- choices, counts, vectors ----------------------------------------------------------------------
 
 
-def choice(
-    a: Any, size: Any = None, replace: bool = True, p: Any = None, ctx: Any = None, out: Any = None
-) -> Any:
+def choice(a, size=None, replace=True, p=None, ctx=None, out=None) -> Any:
     """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
     for more elements than there are, without replacement."""
-    count = a if isinstance(a, (int, onp.integer)) else a.shape[0]
-    whole = shape_of(size)
-    number = int(onp.prod(whole, dtype=int))
-    if not replace and number > count:
-        raise ValueError(f"np.random.choice: cannot take {number} of {count} without replacement")
+    numbers = isinstance(a, (int, onp.integer))
+    count, whole = a if numbers else a.shape[0], _shape_of(size)
+    rows, kept = (prod(whole), 1) if replace else (1, prod(whole))
+    if kept > count:
+        raise ValueError(f"np.random.choice: cannot take {kept} of {count} without replacement")
     # The largest of log p + Gumbel noise is drawn with probability p; the k largest, k without
     # replacement.
-    rows = 1 if not replace else number
     scores = gumbel(0.0, 1.0, (rows, count), ctx)
     if p is not None:
-        p = checked("np.random.choice: p", "0 or more", p if is_array(p) else onp.asarray(p))
+        p = _checked("np.random.choice: p", "0 or more", p if is_array(p) else onp.asarray(p))
         if p.shape != (count,):
             raise ValueError(f"np.random.choice: p has shape {p.shape}, need ({count},) as of a")
         p = p if is_array(p) else array(p, dtype="float32", ctx=ctx)
         scores = scores + FUNCTIONS["log"](as_type(p, "float32"))
-    order = registry["topk"](scores, k=1 if replace else number, dtype="int64")
-    places = order.reshape(whole)
-    return fill(out, places if isinstance(a, (int, onp.integer)) else a[places])
+    places = registry["topk"](scores, k=kept, dtype="int64").reshape(whole)
+    return fill(out, places if numbers else a[places])
 
 
-def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
+def multinomial(n, pvals, size=None, **_) -> Any:
     """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)). Waits
     for pvals; ValueError if one is negative or they sum to more than 1."""
     require("np.random.multinomial: n", "0 or more", n)
@@ -251,22 +248,16 @@ def multinomial(n: int, pvals: Any, size: Any = None, **_: Any) -> Any:
     require("np.random.multinomial: pvals", "0 or more", values)
     if values[:-1].sum() > 1.0 + 1e-6:
         raise ValueError("np.random.multinomial: sum(pvals[:-1]) > 1.0")
-    whole = shape_of(size)
     bounds = array(onp.cumsum(values)[:-1], dtype="float32", ctx=p.ctx)
-    u = uniform(0, 1, (*whole, n, 1), ctx=p.ctx)
-    above = as_type(u >= bounds, "int64").sum(-1)
-    found = registry["one_hot"](above, depth=p.size, dtype="int64")
-    return found.sum(axis=len(whole))
+    u = uniform(0, 1, (*_shape_of(size), n, 1), ctx=p.ctx)
+    outcomes = as_type(u >= bounds, "int64").sum(-1)
+    return registry["one_hot"](outcomes, depth=p.size, dtype="int64").sum(axis=-2)
 
 
-def multivariate_normal(
-    mean: Any, cov: Any, size: Any = None, check_valid: Any = None, tol: Any = None
-) -> Any:
+def multivariate_normal(mean, cov, size=None, check_valid=None, tol=None) -> Any:
     """Gaussian vectors with this mean and covariance."""
-    whole = shape_of(size) if size is not None else ()
-    noise = normal(0.0, 1.0, (*whole, *mean.shape), ctx=mean.ctx)
-    factor = registry["_linalg_potrf"](cov)
-    return mean + (factor * noise[..., None, :]).sum(-1)
+    noise = normal(0.0, 1.0, (*_shape_of(size), *mean.shape), ctx=mean.ctx)
+    return mean + (registry["_linalg_potrf"](cov) * noise[..., None, :]).sum(-1)
 
 
 def shuffle(x: Any) -> None:

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from d2lmini.ndarray import exchange
+from d2lmini.np.arrays import FUNCTIONS as NUMPY
 from d2lmini.np.binding import functions_of
-from d2lmini.np.protocol import FUNCTIONS as NUMPY
 from d2lmini.np.values import at_least_1d, check_array, drop_axes
 from d2lmini.ops.core import Value, registry
 from d2lmini.ops.signature import named, text_of

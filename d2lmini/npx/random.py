@@ -11,14 +11,14 @@ from d2lmini.ops.core import registry
 from d2lmini.random_state import seed as seed
 
 
-@np_random.draws()
+@np_random._draws()
 def bernoulli(prob=None, logit=None, size=None, dtype=None, ctx=None, out=None) -> Any:
     """1 with probability `prob`, or sigmoid(logit), else 0. ValueError unless one is given."""
     if (prob is None) == (logit is None):
         raise ValueError("npx.random.bernoulli: give either prob or logit")
     if prob is None:
         prob = registry["sigmoid"](logit) if is_array(logit) else (1 + tanh(logit / 2)) / 2
-    prob = np_random.checked("npx.random.bernoulli: prob", "from 0 to 1", prob)
+    prob = np_random._checked("npx.random.bernoulli: prob", "from 0 to 1", prob)
     return as_type(np_random.uniform(0, 1, size, ctx=ctx) < prob, dtype or "float32")
 
 
@@ -33,5 +33,5 @@ def normal_n(loc=0.0, scale=1.0, batch_shape=None, dtype=None, ctx=None) -> Any:
 
 
 def _size(batch_shape: Any, *parameters: Any) -> tuple[int, ...]:
-    batch = () if batch_shape is None else np_random.shape_of(batch_shape)
-    return batch + np_random.shape_of(None, *parameters)
+    batch = () if batch_shape is None else np_random._shape_of(batch_shape)
+    return batch + np_random._shape_of(None, *parameters)

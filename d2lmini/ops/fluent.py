@@ -28,6 +28,7 @@ import numpy as np
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
 from d2lmini.ops.core import Op, Spec, Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
+from d2lmini.ops.signature import named
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -102,23 +103,16 @@ def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) ->
     return method
 
 
-def _in_place(symbol: str, pair_op: Op, scalar_op: Op) -> Callable:
-    """A method for `self OP= other`: the same ops, with `self` as the output."""
+def _in_place(function: Callable[..., Any]) -> Callable:
+    """A method for `self OP= other`: the function, with `self` as the output."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, Value):
-            return invoke(pair_op, (self, other), pair_op.defaults, self)
-        if isinstance(other, NUMBERS):
-            return invoke(scalar_op, (self,), {"scalar": other}, self)
-        raise TypeError(
-            f"{symbol}: expected an NDArray or a number, got {type(other).__name__}; "
-            "make an NDArray of it with nd.array(...)"
-        )
+        return function(self, other, out=self)
 
     return method
 
 
-def _function(name: str, family: Family) -> Callable[..., Any]:
+def function_of(name: str, family: Family) -> Callable[..., Any]:
     """The function of two values, of a value and a number, or of two numbers."""
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
 
@@ -138,31 +132,27 @@ def _function(name: str, family: Family) -> Callable[..., Any]:
             f"{type(rhs).__name__}; make an array with nd.array(...)"
         )
 
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "d2lmini.ndarray"  # where pickle finds it
-    function.__doc__ = (
+    doc = (
         f"{family.means}, element by element; shapes broadcast.\n\n"
         "    Each side is an array or a number; the number takes the array's dtype. Two numbers\n"
         f"    give a number. See `{pair_op.name}` and `{scalar_op.name}`."
     )
-    return function
+    return named(function, "d2lmini.ndarray", name, doc)
 
 
 def _power(name: str, family: Family) -> Callable[..., Any]:
     """The function of a family with MXNet's names for the sides of a power."""
-    function = _function(name, family)
+    function = function_of(name, family)
 
     def power(base: Any, exp: Any) -> Any:
         return function(base, exp)
 
-    power.__name__ = power.__qualname__ = name
-    power.__module__, power.__doc__ = function.__module__, function.__doc__
-    return power
+    return named(power, function.__module__, name, function.__doc__ or "")
 
 
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: _power(name, family) if family.name == "power" else _function(name, family)
+    name: _power(name, family) if family.name == "power" else function_of(name, family)
     for family in FAMILIES.values()
     for name in family.functions
 }
@@ -177,7 +167,7 @@ def _add_operators(cls: type) -> None:
         if not family.truth:
             setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
             if name != "pow":  # as in MXNet, x **= 2 makes a new array
-                setattr(cls, f"__i{name}__", _in_place(symbol + "=", pair, scalar))
+                setattr(cls, f"__i{name}__", _in_place(function_of(symbol + "=", family)))
 
 
 _add_operators(Fluent)

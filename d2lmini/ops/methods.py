@@ -14,7 +14,7 @@ from typing import Any
 
 from d2lmini.ops.core import registry
 from d2lmini.ops.fluent import Fluent
-from d2lmini.ops.signature import text_of
+from d2lmini.ops.signature import named, text_of
 
 #: The ops that are also methods, as in MXNet.
 METHODS = """
@@ -34,9 +34,8 @@ def _method(name: str) -> Callable:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return op(self, *args, **kwargs)
 
-    method.__name__, method.__qualname__ = name, f"Fluent.{name}"
-    method.__doc__ = f"`{op.usage}` of this array.\n\n{text_of(op)}"
-    return method
+    doc = f"`{op.usage}` of this array.\n\n{text_of(op)}"
+    return named(method, "d2lmini.ops.fluent", f"Fluent.{name}", doc)
 
 
 for _name in METHODS:

@@ -31,18 +31,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from d2lmini.base import MXNetError
+from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.ops.core import Shape
 
 
 def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
-    """The shape that `target` means for an array of `shape`; MXNetError if it does not fit."""
+    """The shape that `target` means for an array of `shape`; ArgumentValueError if none fits."""
     step = -1 if reverse else 1
     try:
         return _follow(shape[::step], target[::step])[::step]
     except _ReshapeError as problem:
         backwards = " with reverse=True" if reverse else ""
-        raise MXNetError(
+        raise ArgumentValueError(
             f"cannot reshape {shape} into {tuple(target)}{backwards}: {problem}"
         ) from None
 

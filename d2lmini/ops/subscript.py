@@ -141,7 +141,7 @@ def _(data, indices=None, *, key):
     """A slice for numbers and slices, then removal and insertion of axes."""
     axes = [item for item in key if item is not None and item is not ...]
     arrays = [axis for axis, item in enumerate(axes) if _places(item) is not None]
-    numbers = tuple(axis for axis, item in enumerate(axes) if type(item) is int)
+    numbers = any(type(item) is int for item in axes)
     if len(arrays) > 1 or (arrays and (numbers or not is_at(axes[arrays[0]]))):
         raise MXNetError(
             f"x[{key}] by several arrays, or by True or False, has no counterpart in MXNet's "
@@ -152,10 +152,13 @@ def _(data, indices=None, *, key):
     y = registry["slice"](data, begin=begin, end=end, step=step)
     if arrays:
         axis = arrays[0]
-        places = reshape(indices, shape=axes[axis][1])
+        places = reshape(indices, shape=axes[axis][1] or (1,))
         y = take(y, places, axis=axis, mode="wrap")  # -1 is the last
-    if numbers:
-        y = squeeze(y, axis=numbers)
+    gone = [axis for axis, item in enumerate(axes) if type(item) is int or item == ("at", ())]
+    if gone and len(gone) == len(axes):  # a single element, of which squeeze would leave an axis
+        return registry["_np_reshape"](y, newshape=(1,) * key.count(None))
+    if gone:
+        y = squeeze(y, axis=tuple(gone))
     for axis, item in enumerate(i for i in key if type(i) is not int and i is not ...):
         if item is None:
             y = expand_dims(y, axis=axis)

@@ -18,13 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.ndarray.creation import array
+from d2lmini.ndarray.indexing import select
 from d2lmini.ndarray.keys import parse
-from d2lmini.ops.core import Spec, Value, as_dtype, invoke, registry
+from d2lmini.ops.core import Spec, as_dtype, registry
 from d2lmini.ops.fluent import Typed
 from d2lmini.symbol.symbol import Symbol, tracer
 
@@ -93,18 +91,4 @@ def getitem(x: Any, key: Any) -> Any:
     """x[key] for a value of known shape; errors as for `ndarray.keys.parse`."""
     if key is Ellipsis or (type(key) in (slice, tuple) and key in (slice(None), ())):
         return x
-    index = parse(key, x.shape)
-    return invoke(registry["_getitem"], (x, *_places(index.arrays, x)), {"key": index.key}, None)
-
-
-def _places(arrays: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
-    """The index arrays concatenated as one input; () if there are none."""
-    if not arrays:
-        return ()
-    if not any(isinstance(a, Value) for a in arrays):
-        return (array(np.concatenate([a.ravel() for a in arrays]), x.context, "int64"),)
-    if len(arrays) == 1:
-        return arrays
-    values = [a if isinstance(a, Value) else array(a, x.context, "int64") for a in arrays]
-    flat = [v.astype("int64").reshape((-1,)) for v in values]  # type: ignore[attr-defined]
-    return (registry["concat"](*flat, dim=0),)
+    return select(x, parse(key, x.shape, x.is_np))

@@ -18,6 +18,7 @@ FUNCTIONS = [
     "(x + 1, 2 - x, x * x, x / 3, x ** 2, 2 ** x, -x, abs(x), x @ x.transpose(0, 2, 1))",
     "(x > 0, x == x, (x > 0) * x, (x > 0).astype('float32'), x.astype('int32') + 1)",
     "(x[0], x[:, 1:], x[..., None], x[:, None], x[0, 0, 0], x[-1, -1], x[0][1], x[:, 1, 2])",
+    "(x[0, 1, 2, None], x[None, 0, 0, 1, None], x[np.array(1, dtype='int32')])",
     "(x[::-1], x[:, ::-2])",
     "(x[[1, 0]], x[:, [0, 2]], x[onp.array([1, 1, 0])])",
     "x[np.array([1, 0], dtype='int32')]",
