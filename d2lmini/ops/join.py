@@ -23,7 +23,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
-from d2lmini.ops.checks import check_one_dtype
+from d2lmini.ops.checks import check_one_dtype, check_shape
 from d2lmini.ops.core import Axes, Spec, normalize_axis, op, op_of_view
 
 # -- joining ---------------------------------------------------------------------------------------
@@ -81,8 +81,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     check_one_dtype(*data)
     shape = data[0].shape
     for i, spec in enumerate(data):
-        if spec.shape != shape:
-            raise MXNetError(f"input {i} is {spec.shape}, input 0 {shape}: need the same shape")
+        check_shape(f"input {i}", spec, shape, why="the shape of input 0")
     at = normalize_axis(axis, len(shape) + 1)
     return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
 

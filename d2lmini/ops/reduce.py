@@ -259,17 +259,6 @@ def _(g, data, shape, *, axis, exclude):
     return reshape_to(g, kept_shape(shape, axes)) * others
 
 
-@op("_nan_to", flops=2, elementwise=True)
-def nan_to(xp, data, *, value: float, out=None):
-    """`value` for every nan, other elements unchanged."""
-    return chunking.place_view(xp, xp.where(data != data, data.dtype.type(value), data), out)
-
-
-@nan_to.gradient(saves="data")
-def _(g, data):
-    return g * (data == data)
-
-
 max_ = _reduction(
     "max",
     """Largest element over `axis`; nan if there is a nan. MXNetError at the call for an empty axis.

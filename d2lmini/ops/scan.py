@@ -69,10 +69,7 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
     if out is None:
         dtype = np.int64 if data.dtype.kind == "b" else data.dtype
         out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
-    if axis is None:
-        out[...] = _flat_position(xp, data.reshape(-1), method)
-        return out
-    if data.size < chunking.GRAIN:
+    if axis is None or data.size < chunking.GRAIN:
         out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
         return out
     place = out.reshape(kept_shape(data.shape, axes))
@@ -83,21 +80,6 @@ def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool,
 
     chunking.over_lines(xp, data.shape, axes[0], piece, 4 * chunking.GRAIN)
     return out
-
-
-def _flat_position(xp: Any, flat: Any, method: str) -> int:
-    """The first extreme of the chunks' first extremes is the first of all; so is the first nan."""
-    n = min(chunking.MOST_PIECES, flat.size // (4 * chunking.GRAIN))
-    if xp is not np or n < 2:
-        return getattr(flat, method)()
-    parts = chunking.split_evenly(flat.size, n)
-    found = np.empty(n, np.int64)
-
-    def piece(i: int) -> None:
-        found[i] = parts[i].start + getattr(flat[parts[i]], method)()
-
-    chunking.parallel_for(n, piece)
-    return found[getattr(flat[found], method)()]
 
 
 @op(infer=_infer_position, flops=reads_all, grad=None)
@@ -122,17 +104,11 @@ def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
     return _position(xp, data, "argmin", axis, keepdims, out)
 
 
-def _infer_channel(data: Spec) -> Spec:
-    if len(data.shape) < 2:
-        raise MXNetError(f"data is {data.shape}, need two axes or more: it searches axis 1")
-    return _infer_position(data, axis=1)
-
-
 @refuse_gradient
-@op(infer=_infer_channel, flops=reads_all)
+@op(infer=lambda data: _infer_position(data, axis=1), flops=reads_all)
 def argmax_channel(xp, data, *, out=None):
     """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
-    return _position(xp, data, "argmax", 1, False, out)
+    return argmax.compute(xp, data, axis=1, out=out)
 
 
 # -- running sums ----------------------------------------------------------------------------------

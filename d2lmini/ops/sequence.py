@@ -21,10 +21,16 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.composed import composed
+from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs
-from d2lmini.ops.index import integers, scatter
+from d2lmini.ops.gather import gather_nd
+from d2lmini.ops.join import stack
 from d2lmini.ops.partial import Partial
+from d2lmini.ops.places import integers
+from d2lmini.ops.reduce import reshape_to
+from d2lmini.ops.shape import arange_like
+from d2lmini.ops.slicing import slice_axis
 
 
 def _check(
@@ -70,16 +76,15 @@ def _per_sequence(xp: Any, lengths: Any, axis: int) -> Any:
 # -- mask ------------------------------------------------------------------------------------------
 
 
-_of_sequences = partial(
-    op,
-    free_dtypes=("sequence_length",),
-    presumed_dtypes={"sequence_length": None},
-    optional=lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
-    input_rule=_one_per_sequence,
-)
+_OF_SEQUENCES: dict[str, Any] = {
+    "free_dtypes": ("sequence_length",),
+    "presumed_dtypes": {"sequence_length": None},
+    "optional": lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
+    "input_rule": _one_per_sequence,
+}
 
 
-@_of_sequences(infer=partial(_check, (0, 1)), flops=1)
+@op(infer=partial(_check, (0, 1)), flops=1, **_OF_SEQUENCES)
 def SequenceMask(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
     axis: int = 0,
@@ -116,55 +121,35 @@ def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
     data = _check((0, 1), *specs, axis=axis, **attrs)
     if data.shape[axis] == 0:
         raise MXNetError(f"data is {data.shape}: the time axis is empty")
-    return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
+    return Spec(with_axis(data.shape, axis), data.dtype)
 
 
-def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
-    """Index of each sequence's last step: `data[_last_step(...)]` is (N, X...)."""
-    T, N = shape[axis], shape[1 - axis]
-    if lengths is None:
-        step = xp.full((N,), T - 1)
-    else:
-        step = xp.clip(integers(xp, lengths), 1, T) - 1
-    return (step, xp.arange(N)) if axis == 0 else (xp.arange(N), step)
+def _last_steps(data: Any, lengths: Any, axis: int) -> Any:
+    """The coordinates of each sequence's last step, as `gather_nd` takes them."""
+    steps = lengths.astype("int64").clip(1, data.shape[axis]) - 1
+    pair = steps, arange_like(steps)
+    return stack(*(pair if axis == 0 else pair[::-1]))
 
 
-@_of_sequences(infer=_infer_last, flops=0)
+@composed(infer=_infer_last, flops=0, constants=("sequence_length",), **_OF_SEQUENCES)
 def SequenceLast(
-    xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
-):
+    data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
+):  # fmt: skip
     """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
     outside the array). Errors as in `SequenceMask`.
     """
-    return data[_last_step(xp, data.shape, sequence_length, axis)]
-
-
-@op(
-    infer=lambda g, sequence_length=None, *, shape, axis: Spec(shape, g.dtype),
-    flops=0,
-)
-def _sequence_last_grad(xp, g, sequence_length=None, *, shape: Shape, axis: int):
-    """The gradient of `SequenceLast`: zeros, and g at each last step."""
-    return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
-
-
-@SequenceLast.gradient(saves="data.shape sequence_length")
-def _(g, shape, sequence_length, *, axis):
-    return _sequence_last_grad(g, sequence_length, shape=shape, axis=axis), None
-
-
-@_sequence_last_grad.gradient(saves="sequence_length")
-def _(gg, sequence_length, *, axis):
-    used = sequence_length is not None
-    return SequenceLast(gg, sequence_length, use_sequence_length=used, axis=axis), None
+    if sequence_length is not None:
+        return gather_nd(data, _last_steps(data, sequence_length, axis))
+    last = slice_axis(data, axis=axis, begin=-1, end=None)
+    return reshape_to(last, with_axis(data.shape, axis))
 
 
 # -- reverse ---------------------------------------------------------------------------------------
 
 
-@_of_sequences(infer=partial(_check, (0,)), flops=0)
+@op(infer=partial(_check, (0,)), flops=0, **_OF_SEQUENCES)
 def SequenceReverse(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):
