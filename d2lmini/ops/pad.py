@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_float
@@ -57,11 +55,6 @@ def _infer_pad_shape(shape: Shape, pad_width: Shape) -> Shape:
     return tuple(n + before + after for n, (before, after) in zip(shape, _pairs(pad_width)))
 
 
-def _sources(shape: Shape, mode: str, pad_width: Shape) -> list[np.ndarray]:
-    """For each axis where the elements of the padded array come from: positions in the data."""
-    return [np.pad(np.arange(n), pair, mode) for n, pair in zip(shape, _pairs(pad_width))]
-
-
 @op(mxnet_name="Pad", infer=_infer_pad, flops=0)
 def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, out=None):
     """Extend every axis: pad_width is (before, after) for axis 0, then for axis 1, ...
@@ -71,17 +64,15 @@ def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, o
     or five axes, and the first two are not padded; MXNetError at the call if not, and for a wrong
     width.
     """
-    if mode == "constant":
-        if out is None:
-            out = xp.empty(_infer_pad_shape(data.shape, pad_width), data.dtype)
-        out.fill(data.dtype.type(constant_value))
-        inside = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, _pairs(pad_width)))
-        chunking.copy(xp, data, out[inside])
-        return out
-    for axis, places in enumerate(_sources(data.shape, mode, pad_width)):
-        if len(places) > data.shape[axis]:
-            data = xp.take(data, xp.asarray(places), axis)
-    return chunking.place_view(xp, data, out)
+    pairs = _pairs(pad_width)
+    if mode != "constant":
+        return chunking.place_view(xp, xp.pad(data, pairs, mode), out)
+    if out is None:
+        out = xp.empty(_infer_pad_shape(data.shape, pad_width), data.dtype)
+    out.fill(data.dtype.type(constant_value))
+    inside = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, pairs))
+    chunking.copy(xp, data, out[inside])
+    return out
 
 
 @pad.gradient(saves="data.shape")
@@ -95,9 +86,9 @@ def _(g, shape, *, mode, pad_width):
 @op("_unpad", infer=lambda data, *, shape, **_: Spec(shape, data.dtype))
 def unpad(xp, data, *, shape: Shape, mode: str, pad_width: Shape):
     """Add the borders that `pad` made to the elements they were copied from: its gradient."""
-    for axis, (n, places) in enumerate(zip(shape, _sources(shape, mode, pad_width))):
-        if len(places) > n:
-            left, places = with_axis(data.shape, axis, n), xp.asarray(places)
+    for axis, (n, pair) in enumerate(zip(shape, _pairs(pad_width))):
+        if any(pair):
+            left, places = with_axis(data.shape, axis, n), xp.pad(xp.arange(n), pair, mode)
             data = take_grad.compute(xp, data, places, shape=left, axis=axis, mode="clip")
     return data
 

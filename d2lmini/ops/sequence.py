@@ -21,16 +21,10 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs
-from d2lmini.ops.gather import gather_nd
-from d2lmini.ops.join import stack
 from d2lmini.ops.partial import Partial
-from d2lmini.ops.places import integers
-from d2lmini.ops.reduce import reshape_to
-from d2lmini.ops.shape import arange_like
-from d2lmini.ops.slicing import slice_axis
+from d2lmini.ops.places import adjoint, integers, scatter
 
 
 def _check(
@@ -124,26 +118,32 @@ def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
     return Spec(with_axis(data.shape, axis), data.dtype)
 
 
-def _last_steps(data: Any, lengths: Any, axis: int) -> Any:
-    """The coordinates of each sequence's last step, as `gather_nd` takes them."""
-    steps = lengths.astype("int64").clip(1, data.shape[axis]) - 1
-    pair = steps, arange_like(steps)
-    return stack(*(pair if axis == 0 else pair[::-1]))
+def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
+    """Index of each sequence's last step: `data[_last_step(...)]` is (N, X...)."""
+    T, N = shape[axis], shape[1 - axis]
+    step = np.array(T) if lengths is None else xp.clip(integers(xp, lengths), 1, T)
+    pair = xp.broadcast_to(xp.asarray(step - 1), (N,)), xp.arange(N)
+    return pair if axis == 0 else pair[::-1]
 
 
-@composed(infer=_infer_last, flops=0, constants=("sequence_length",), **_OF_SEQUENCES)
+@op(infer=_infer_last, flops=0, **_OF_SEQUENCES)
 def SequenceLast(
-    data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):  # fmt: skip
     """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
     outside the array). Errors as in `SequenceMask`.
     """
-    if sequence_length is not None:
-        return gather_nd(data, _last_steps(data, sequence_length, axis))
-    last = slice_axis(data, axis=axis, begin=-1, end=None)
-    return reshape_to(last, with_axis(data.shape, axis))
+    return data[_last_step(xp, data.shape, sequence_length, axis)]
+
+
+@adjoint(SequenceLast, "_sequence_last_grad", flops=0)
+def _sequence_last_grad(
+    xp, g, sequence_length=None, *, shape: Shape, use_sequence_length: bool, axis: int
+):  # fmt: skip
+    """Zeros of `shape`, and g at each last step."""
+    return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
 
 
 # -- reverse ---------------------------------------------------------------------------------------
