@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_one_dtype, check_shape
+from d2lmini.ops.checks import check_shape
 from d2lmini.ops.core import Shape, Spec, normalize_axis, op
 from d2lmini.ops.places import (
     adjoint,
@@ -104,20 +104,6 @@ def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
 @scatter_nd.gradient(saves="indices")
 def _(g, indices):
     return gather_nd(g, indices), None
-
-
-def _infer_scatter_set(lhs: Spec, rhs: Spec, indices: Spec, *, shape: Shape | None = None) -> Spec:
-    check_shape("lhs", lhs, lhs.shape if shape is None else shape)
-    check_one_dtype(lhs, rhs)
-    return _infer_scatter(rhs, indices, shape=lhs.shape)
-
-
-@op(infer=_infer_scatter_set, flops=0, grad=None, in_mxnet=True)
-def _scatter_set_nd(xp, lhs, rhs, indices, *, shape: Shape | None = None):
-    """lhs with rhs written at coordinates, as in `scatter_nd`; other elements are kept."""
-    y = lhs.copy()
-    y[_columns(xp, indices, lhs.shape)] = rhs
-    return y
 
 
 def _infer_index_array(data: Spec, *, axes: Shape | None = None) -> Spec:

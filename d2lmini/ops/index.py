@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_one_dtype, refuse_gradient
+from d2lmini.ops.checks import check_choice, check_one_dtype, check_shape, refuse_gradient
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import (
     ALL,
@@ -93,10 +93,7 @@ def take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
 def _infer_embedding(
     data: Spec, weight: Spec, *, input_dim: int, output_dim: int, **_: Any
 ) -> Spec:
-    if weight.shape != (input_dim, output_dim):
-        raise MXNetError(
-            f"weight is {weight.shape}, need (input_dim, output_dim) = {(input_dim, output_dim)}"
-        )
+    check_shape("weight", weight, (input_dim, output_dim), why="(input_dim, output_dim)")
     _check_not_empty(input_dim, data)
     return Spec((*data.shape, output_dim), weight.dtype)
 
@@ -144,11 +141,9 @@ def _infer_pick(
         raise MXNetError("axis=None is not supported, give the axis to pick along")
     axis = normalize_axis(axis, len(data.shape))
     dropped, kept = _picked_shapes(data.shape, axis)
-    if index.shape not in (dropped, kept) and not len(data.shape) == 1 == index.size:
-        raise MXNetError(
-            f"index is {index.shape}, need {dropped} or {kept}: one index for each element "
-            f"of data {data.shape} without axis {axis}"
-        )
+    if not len(data.shape) == 1 == index.size:
+        why = f"one index for each element of data {data.shape} without axis {axis}"
+        check_shape("index", index, dropped, kept, why=why)
     _check_not_empty(data.shape[axis], index)
     return Spec(kept if keepdims else dropped, data.dtype)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.checks import check_float
+from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.index import take_grad
 from d2lmini.ops.slicing import slice_
@@ -24,18 +24,14 @@ def _pairs(pad_width: Shape) -> list[tuple[int, int]]:
 
 
 def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float = 0.0) -> Spec:
-    if mode not in ("constant", "edge", "reflect"):
-        raise MXNetError(f"mode={mode!r} is unknown, need 'constant', 'edge' or 'reflect'")
+    check_choice("mode", mode, ("constant", "edge", "reflect"))
     check_float(data)
-    if len(pad_width) != 2 * len(data.shape):
+    ndim = len(data.shape)
+    if ndim not in (4, 5) or len(pad_width) != 2 * ndim or any(pad_width[:4]):
         raise MXNetError(
-            f"pad_width={pad_width} has {len(pad_width)} numbers, need two (before, after) for "
-            f"each of the {len(data.shape)} axes of {data.shape}"
-        )
-    if len(data.shape) not in (4, 5) or any(pad_width[:4]):
-        raise MXNetError(
-            f"data of {data.shape} with pad_width={pad_width}: pads the last axes of (N, C, H, W) "
-            "or (N, C, D, H, W), as in MXNet; reshape data, or join it with zeros by concat"
+            f"data is {data.shape}, pad_width={pad_width}: need (N, C, H, W) or (N, C, D, H, W), "
+            "and two numbers (before, after) for each axis, 0 for the first two axes, as in MXNet; "
+            "reshape data, or join it with zeros by concat"
         )
     for axis, (n, (before, after)) in enumerate(zip(data.shape, _pairs(pad_width))):
         longest = max(before, after)

@@ -90,13 +90,6 @@ def check_elements(shape: Shape, axes: tuple[int, ...]) -> None:
             raise MXNetError(f"axis {a} of {shape} has no elements, so there is no extreme")
 
 
-_infer_total, _infer_mean, _infer_extreme = (
-    _infer("int64"),
-    _infer("float32"),
-    _infer("bool", False),
-)
-
-
 def reads_all(data: Spec, *_: Spec, **_attrs: Any) -> float:
     """FLOPs of a reduction: one for each element read."""
     return data.size
@@ -203,7 +196,7 @@ sum_ = _reduction(
     >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
     [4.0, 6.0]
     """,
-    _infer_total, aliases=["sum_axis"],
+    _infer("int64"), aliases=["sum_axis"],
 )  # fmt: skip
 
 
@@ -212,7 +205,7 @@ def _(g, shape, *, axis, exclude):
     return spread(g, kept=kept_shape(shape, reduced_axes(axis, len(shape), exclude)), shape=shape)
 
 
-@op(infer=_infer_mean, flops=reads_all)
+@op(infer=_infer("float32"), flops=reads_all)
 def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
@@ -242,7 +235,7 @@ def _(g, shape, *, axis, exclude):
     return spread(share, kept=kept_shape(shape, axes), shape=shape)
 
 
-prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer_total)
+prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer("int64"))
 
 
 @prod_.gradient(saves="data data.shape")
@@ -265,11 +258,11 @@ max_ = _reduction(
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """,
-    _infer_extreme, aliases=["max_axis"],
+    _infer("bool", of_nothing=False), aliases=["max_axis"],
 )  # fmt: skip
 min_ = _reduction(
     "min", "Smallest element over `axis`; otherwise as `max`.",
-    _infer_extreme, aliases=["min_axis"],
+    _infer("bool", of_nothing=False), aliases=["min_axis"],
 )  # fmt: skip
 
 

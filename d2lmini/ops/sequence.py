@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs
 from d2lmini.ops.partial import Partial
@@ -31,21 +32,13 @@ def _check(
     axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
     use_sequence_length: bool = False, axis: int = 0, **_: Any,
 ) -> Spec:  # fmt: skip
-    lengths, used = sequence_length, use_sequence_length
     if axis not in axes:
         raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
     if len(data.shape) < 2:
         raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
-    if used != (lengths is not None):
-        raise MXNetError(
-            f"use_sequence_length={used}, but sequence_length is "
-            f"{'given' if lengths else 'missing'}; give both or neither"
-        )
-    batch = data.shape[1 - axis]
-    if lengths is not None and lengths.shape != (batch,):
-        raise MXNetError(
-            f"sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
-        )
+    used, batch = use_sequence_length, data.shape[1 - axis]
+    check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
+    check_shape("sequence_length", sequence_length, (batch,), why="one for each sequence")
     return data
 
 

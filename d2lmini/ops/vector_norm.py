@@ -21,6 +21,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.bfloat16 import is_float
+from d2lmini.ops.checks import check_choice
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, DType, Spec, op
 from d2lmini.ops.identity import where
@@ -42,8 +43,7 @@ from d2lmini.ops.reduce import (
 def _infer_norm(
     data: Spec, *, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
 ) -> Spec:
-    if ord not in (1, 2):
-        raise MXNetError(f"ord={ord} is unknown, need 1 (sum of absolute values) or 2 (Euclidean)")
+    check_choice("ord", ord, (1, 2))
     axes = reduced_axes(axis, len(data.shape))
     return Spec(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
 
