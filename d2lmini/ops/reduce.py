@@ -133,16 +133,10 @@ def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
 
 
 def reduce_into(
-    xp: Any,
-    data: Any,
-    axes: tuple[int, ...],
-    out: Any,
-    method: str,
-    acc: Any = None,
-    prepare: Callable[[Any], Any] | None = None,
-    finish: Callable[[Any], Any] | None = None,
+    xp: Any, data: Any, axes: tuple[int, ...], out: Any, method: str, acc: Any = None,
+    prepare: Callable[[Any], Any] | None = None, finish: Callable[[Any], Any] | None = None,
     keepdims: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """out = finish(prepare(data).method() over axes), in chunks where data is large; returns out.
 
     Without `out` the result is a new array of data's dtype, or of int64 for sums and products of
