@@ -70,7 +70,7 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
     return tuple(n for a, n in enumerate(shape) if a not in axes) or (1,)
 
 
-def _infer(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
+def reduction_rule(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
     """The shape rule of a reduction; keeps dtypes except bool. of_nothing: allow empty axes."""
     dtypes = {np.dtype(bool): np.dtype(of_bool)}
 
@@ -190,7 +190,7 @@ sum_ = _reduction(
     >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
     [4.0, 6.0]
     """,
-    _infer("int64"), aliases=["sum_axis"],
+    reduction_rule("int64"), aliases=["sum_axis"],
 )  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def _(g, shape, *, axis, exclude):
     return spread(g, kept=kept_shape(shape, reduced_axes(axis, len(shape), exclude)), shape=shape)
 
 
-@op(infer=_infer("float32"), flops=reads_all)
+@op(infer=reduction_rule("float32"), flops=reads_all)
 def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
@@ -229,7 +229,7 @@ def _(g, shape, *, axis, exclude):
     return spread(share, kept=kept_shape(shape, axes), shape=shape)
 
 
-prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer("int64"))
+prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", reduction_rule("int64"))
 
 
 @prod_.gradient(saves="data data.shape")
@@ -252,11 +252,11 @@ max_ = _reduction(
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """,
-    _infer("bool", of_nothing=False), aliases=["max_axis"],
+    reduction_rule("bool", of_nothing=False), aliases=["max_axis"],
 )  # fmt: skip
 min_ = _reduction(
     "min", "Smallest element over `axis`; otherwise as `max`.",
-    _infer("bool", of_nothing=False), aliases=["min_axis"],
+    reduction_rule("bool", of_nothing=False), aliases=["min_axis"],
 )  # fmt: skip
 
 

@@ -26,14 +26,7 @@ from d2lmini.callsite import warn
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Spec, normalize_axis, op
-from d2lmini.ops.reduce import (
-    check_elements,
-    kept_shape,
-    reads_all,
-    reduced_axes,
-    reduced_shape,
-    reshape_to,
-)
+from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.slicing import reverse
 
 # -- positions -------------------------------------------------------------------------------------
@@ -55,31 +48,20 @@ def check_positions(length: int, dtype: np.dtype, instead: str) -> None:
     warn(f"{text}, and are rounded; {instead}")
 
 
+_shape_of_positions = reduction_rule("int64", of_nothing=False)
+
+
 def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = False) -> Spec:
-    axes = reduced_axes(axis, len(data.shape))
-    check_elements(data.shape, axes)
-    dtype = np.dtype(np.int64) if data.dtype.kind == "b" else data.dtype
-    length = data.size if axis is None else data.shape[axes[0]]
-    check_positions(length, dtype, "convert the data first, as by x.astype('float64')")
-    return Spec(reduced_shape(data.shape, axes, keepdims), dtype)
+    spec = _shape_of_positions(data, axis=axis, keepdims=keepdims, exclude=False)
+    length = data.size if axis is None else data.shape[axis]
+    check_positions(length, spec.dtype, "convert the data first, as by x.astype('float64')")
+    return spec
 
 
 def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
-    axes = reduced_axes(axis, data.ndim)
-    if out is None:
-        dtype = np.int64 if data.dtype.kind == "b" else data.dtype
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
-    if axis is None or data.size < chunking.GRAIN:
-        out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
-        return out
-    place = out.reshape(kept_shape(data.shape, axes))
-
-    def piece(index: Any) -> None:
-        lines = chunking.lines(xp, data[index], axes[0])
-        place[index] = xp.expand_dims(getattr(lines, method)(axis=-1), axes[0])
-
-    chunking.over_lines(xp, data.shape, axes[0], piece, 4 * chunking.GRAIN)
-    return out
+    found = getattr(data, method)(axis=axis, keepdims=keepdims)
+    dtype = np.int64 if data.dtype.kind == "b" else data.dtype
+    return chunking.place(xp, xp.asarray(found).reshape(found.shape or (1,)), dtype, out)
 
 
 @op(infer=_infer_position, flops=reads_all, grad=None)
