@@ -23,7 +23,7 @@ Values have a gradient, which goes back to the position of the element; position
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from math import log2, prod
 from typing import Any
 
@@ -49,17 +49,6 @@ def _lines(shape: Shape, axis: int | None) -> tuple[Shape, int]:
 
 def _comparisons(data: Spec, **_: Any) -> float:
     return data.size * log2(max(data.size, 2))
-
-
-def _by_lines(xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any]) -> Any:
-    """out = body(data), in chunks; `body` takes and returns lines along the last axis."""
-
-    def piece(index: Any) -> None:
-        result = body(chunking.lines(xp, data[index], axis))
-        out[index] = result if axis == data.ndim - 1 else xp.moveaxis(result, -1, axis)
-
-    chunking.over_lines(xp, data.shape, axis, piece, GRAIN)
-    return out
 
 
 def _sorting_order(xp: Any, lines: Any, is_ascend: bool) -> Any:
@@ -106,7 +95,7 @@ def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
         rising = xp.sort(lines, axis=-1)
         return rising if is_ascend else rising[..., ::-1]
 
-    return _by_lines(xp, data.reshape(shape), at, out, ordered)
+    return chunking.by_lines(xp, data.reshape(shape), at, out, ordered, GRAIN)
 
 
 @sort.gradient(saves="data data.shape")
@@ -125,7 +114,8 @@ def first(xp, data, *, axis: int, k: int, is_ascend: bool, out=None):
     """The positions of the first k elements of each sorted line along `axis`, int64."""
     if out is None:
         out = xp.empty(with_axis(data.shape, axis, k), np.int64)
-    return _by_lines(xp, data, axis, out, lambda x: _first_positions(xp, x, k, is_ascend))
+    body = partial(_first_positions, xp, k=k, is_ascend=is_ascend)
+    return chunking.by_lines(xp, data, axis % data.ndim, out, body, GRAIN)
 
 
 def _in_dtype(order: Any, size: int, dtype: Any) -> Any:

@@ -95,6 +95,7 @@ def argmax_channel(xp, data, *, out=None):
 
 # -- running sums ----------------------------------------------------------------------------------
 
+
 #: Rows of at least this many elements are added with one call each.
 ROW = 128
 
@@ -115,34 +116,17 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
     """
     if axis is None:
         a, axis = a.reshape(-1), 0
-    if out is None:
-        out = xp.empty(a.shape, dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
-    axis %= a.ndim
-    acc = np.float32 if out.dtype == np.float16 else out.dtype
-    row = prod(a.shape[axis + 1 :])
-    by_rows = xp is np and row >= ROW and acc == out.dtype
-
-    def piece(index: Any) -> None:
-        if by_rows:
-            _cumsum_rows(np.moveaxis(a[index], axis, 0), np.moveaxis(out[index], axis, 0))
-        elif acc == out.dtype:
-            xp.cumsum(a[index], axis=axis, dtype=acc, out=out[index])
-        else:
-            out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
-
-    # Rows are not split: only the axes before them count.
-    shape, grain = (
-        (a.shape[: axis + 1], chunking.GRAIN // row) if by_rows else (a.shape, chunking.GRAIN)
-    )
-    chunking.over_lines(xp, shape, axis, piece, max(grain, 1))
+    dtype = np.dtype(dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
+    acc = np.float32 if dtype == np.float16 else dtype
+    if xp is not np or acc != dtype or prod(a.shape[axis % a.ndim + 1 :]) < ROW:
+        return chunking.place(xp, xp.cumsum(a, axis=axis, dtype=acc), dtype, out)
+    # NumPy's cumsum goes down each column, through all of memory: here go row by row.
+    out = np.empty(a.shape, dtype) if out is None else out
+    rows, sums = np.moveaxis(a, axis, 0), np.moveaxis(out, axis, 0)
+    sums[:1] = rows[:1]
+    for i in range(1, len(rows)):
+        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype, casting="unsafe")
     return out
-
-
-def _cumsum_rows(a: np.ndarray, out: np.ndarray) -> None:
-    """The same sums, row by row: NumPy's cumsum goes down each column, through all of memory."""
-    out[:1] = a[:1]
-    for i in range(1, len(a)):
-        np.add(out[i - 1], a[i], out=out[i], dtype=out.dtype, casting="unsafe")
 
 
 @cumsum.gradient(saves="a.shape a.dtype")
