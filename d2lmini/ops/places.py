@@ -29,13 +29,13 @@ from d2lmini.ops.core import Op, Shape, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
 
 
-def adjoint(select: Op, name: str, **facts: Any) -> Callable[[Callable[..., Any]], Op]:
+def adjoint(select: Op, name: str, **facts: Any) -> Any:
     """Declare the adjoint of `select`, whose first input is what is selected from: an op of the
     same indices and attributes, and of the `shape` of its result. Both get their gradients."""
     data, *indices = select.input_names
     nothing = (None,) * len(indices)
 
-    def declare(compute: Callable[..., Any]) -> Op:
+    def declare(compute: Callable[..., Any]) -> Any:
         facts.setdefault("infer", lambda g, *_, shape, **__: Spec(shape, g.dtype))
         add_up: Op = op(name, **facts)(compute)
 

@@ -80,6 +80,6 @@ for axis in (0, 1):
         return full.swapaxes(0, axis)
 
     ROWS += [
-        Case("_sequence_last_grad", (y, lengths), expect, {"shape": (4, 3, 2), "use_sequence_length": True, "axis": axis},
-             mxnet=False, why="our own"),
+        Case("_sequence_last_grad", (y, lengths), expect,
+             {"shape": (4, 3, 2), "axis": axis, **used}, mxnet=False, why="our own"),
     ]  # fmt: skip
