@@ -114,8 +114,8 @@ def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
 def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
     """Index of each sequence's last step: `data[_last_step(...)]` is (N, X...)."""
     T, N = shape[axis], shape[1 - axis]
-    step = np.array(T) if lengths is None else xp.clip(integers(xp, lengths), 1, T)
-    pair = xp.broadcast_to(xp.asarray(step - 1), (N,)), xp.arange(N)
+    steps = xp.full((N,), T) if lengths is None else xp.clip(integers(xp, lengths), 1, T)
+    pair = steps - 1, xp.arange(N)
     return pair if axis == 0 else pair[::-1]
 
 
