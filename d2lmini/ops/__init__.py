@@ -34,12 +34,13 @@ from d2lmini.ops import scan  # argmax, argmin, cumsum
 from d2lmini.ops import order  # sort, argsort, topk
 
 # the same elements elsewhere
+from d2lmini.ops import places  # where ops that select read, and where gradients are added up
 from d2lmini.ops import shape  # reshape, transpose, expand_dims, depth_to_space
 from d2lmini.ops import slicing  # slice, slice_axis, slice_like, reverse
 from d2lmini.ops import join  # concat, stack, split
-from d2lmini.ops import pad  # pad
 from d2lmini.ops import diag  # diag
 from d2lmini.ops import index  # take, Embedding, pick, one_hot
+from d2lmini.ops import pad  # pad
 from d2lmini.ops import gather  # gather_nd, scatter_nd, ravel_multi_index
 from d2lmini.ops import subscript  # x[key] and x[key] = value
 from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse

@@ -95,24 +95,28 @@ def place(xp: Any, y: Any, dtype: Any, out: Any, copy: bool = False) -> Any:
     return out
 
 
-def over_lines(
-    xp: Any, shape: Shape, axis: int, body: Callable[[Any], Any], grain: int = GRAIN
-) -> None:
-    """Call `body(index)` for chunks of an array of `shape`; each has whole lines along `axis`.
+def by_lines(
+    xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any], grain: int = GRAIN
+) -> Any:
+    """out = body(data), for a `body` that takes and returns lines along the last axis, here those
+    along `axis`; returns `out`. A chunk has whole lines, and `grain` elements or more."""
 
-    One chunk (index `...`) if there are fewer than two grains or no other axis to split.
-    """
-    n = min(MOST_PIECES, prod(shape) // grain)
+    def piece(index: Any) -> None:
+        result = body(_lines(xp, data[index], axis))
+        out[index] = result if axis == data.ndim - 1 else xp.moveaxis(result, -1, axis)
+
+    n = min(MOST_PIECES, data.size // grain)
     other = None
     if xp is np and n > 1:
-        other = next((a for a, length in enumerate(shape) if a != axis and length >= n), None)
+        other = next((a for a, size in enumerate(data.shape) if a != axis and size >= n), None)
     if other is None:
-        body(...)
-        return
-    share(xp, shape[other], n, lambda part: body(along(other, part)))
+        piece(...)
+    else:
+        share(xp, data.shape[other], n, lambda part: piece(along(other, part)))
+    return out
 
 
-def lines(xp: Any, block: Any, axis: int) -> Any:
+def _lines(xp: Any, block: Any, axis: int) -> Any:
     """`block` with `axis` last and every line contiguous: copied by tiles if necessary."""
     view = block if axis == block.ndim - 1 else xp.moveaxis(block, axis, -1)
     if xp is not np or view.strides[-1] == view.itemsize or view.ndim < 2:

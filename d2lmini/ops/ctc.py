@@ -31,7 +31,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.index import scatter_add
+from d2lmini.ops.places import scatter_add
 from d2lmini.ops.softmax import log_softmax
 
 

@@ -16,7 +16,8 @@
 from __future__ import annotations
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Shape, Spec, normalize_axis, op, shape_rule
+from d2lmini.ops.core import Shape, normalize_axis, op, shape_rule
+from d2lmini.ops.places import adjoint
 
 
 def _diagonal_shape(shape: Shape, k: int, axis1: int, axis2: int) -> Shape:
@@ -49,24 +50,15 @@ def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
     return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k, axis1, axis2)
 
 
-@diag.gradient(saves="data.shape")
-def _(g, shape, *, k, axis1, axis2):
-    if len(shape) == 1:
-        return diag(g, k=k)
-    return undiag(g, shape=shape, k=k, axis1=axis1, axis2=axis2)
-
-
-@op("_undiag", infer=lambda data, *, shape, **_: Spec(shape, data.dtype), flops=0)
+@adjoint(diag, "_undiag", flops=0)
 def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
-    """Zeros of `shape` with `data` at the diagonal that `diag` reads."""
+    """Zeros of `shape` with `data` at the diagonal that `diag` reads; for a vector, which `diag`
+    writes into a matrix, the diagonal of this matrix."""
+    if len(shape) == 1:
+        return xp.diagonal(data, k)
     result = xp.zeros(shape, data.dtype)
     matrices = xp.moveaxis(result, (axis1, axis2), (-2, -1))
     row, column = max(0, -k), max(0, k)
     place = xp.arange(data.shape[-1])
     matrices[..., place + row, place + column] = data
     return result
-
-
-@undiag.gradient()
-def _(g, *, k, axis1, axis2):
-    return diag(g, k=k, axis1=axis1, axis2=axis2)

@@ -28,8 +28,17 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_shape
 from d2lmini.ops.core import Shape, Spec, normalize_axis, op
-from d2lmini.ops.index import coordinate, flatten_places, integers, scatter, scatter_add, within
+from d2lmini.ops.places import (
+    adjoint,
+    coordinate,
+    flatten_places,
+    integers,
+    scatter,
+    scatter_add,
+    within,
+)
 
 # -- by coordinates --------------------------------------------------------------------------------
 
@@ -68,11 +77,8 @@ def gather_nd(xp, data, indices):
 
 def _infer_scatter(data: Spec, indices: Spec, *, shape: Shape) -> Spec:
     m = _depth(indices, shape)
-    if data.shape != indices.shape[1:] + shape[m:]:
-        raise MXNetError(
-            f"data is {data.shape}, need {indices.shape[1:] + shape[m:]} for indices "
-            f"{indices.shape} and shape {shape}"
-        )
+    why = f"for indices {indices.shape} and shape {shape}"
+    check_shape("data", data, indices.shape[1:] + shape[m:], why=why)
     return Spec(shape, data.dtype)
 
 
@@ -86,7 +92,7 @@ def scatter_nd(xp, data, indices, *, shape: Shape, out=None):
     return scatter(xp, _columns(xp, indices, shape), data, shape, out)
 
 
-@op(infer=_infer_scatter, in_mxnet=True, flops=1)
+@adjoint(gather_nd, "_backward_gather_nd", infer=_infer_scatter, in_mxnet=True)
 def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
     """Like `scatter_nd`, but adds up several values for one place."""
     m = indices.shape[0]
@@ -95,35 +101,9 @@ def _backward_gather_nd(xp, g, indices, *, shape: Shape, out=None):
     return scatter_add(xp, row[..., None] * after + xp.arange(after), g, shape, out)
 
 
-@gather_nd.gradient(saves="data.shape indices")
-def _(g, shape, indices):
-    return _backward_gather_nd(g, indices, shape=shape), None
-
-
 @scatter_nd.gradient(saves="indices")
 def _(g, indices):
     return gather_nd(g, indices), None
-
-
-@_backward_gather_nd.gradient(saves="indices")
-def _(g, indices):
-    return gather_nd(g, indices), None
-
-
-def _infer_scatter_set(lhs: Spec, rhs: Spec, indices: Spec, *, shape: Shape | None = None) -> Spec:
-    if shape is not None and shape != lhs.shape:
-        raise MXNetError(f"shape={shape}, but lhs is {lhs.shape}")
-    if rhs.dtype != lhs.dtype:
-        raise MXNetError(f"dtypes differ: {lhs.dtype} and {rhs.dtype}")
-    return _infer_scatter(rhs, indices, shape=lhs.shape)
-
-
-@op(infer=_infer_scatter_set, flops=0, grad=None, in_mxnet=True)
-def _scatter_set_nd(xp, lhs, rhs, indices, *, shape: Shape | None = None):
-    """lhs with rhs written at coordinates, as in `scatter_nd`; other elements are kept."""
-    y = lhs.copy()
-    y[_columns(xp, indices, lhs.shape)] = rhs
-    return y
 
 
 def _infer_index_array(data: Spec, *, axes: Shape | None = None) -> Spec:

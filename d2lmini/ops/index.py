@@ -20,20 +20,19 @@ Indices may have any dtype; floats are truncated towards zero (2.9 is 2), as in 
 are float32 by default. For indices outside the axis `take`, `pick` and `Embedding` clip, and
 `one_hot` gives an empty row.
 
-The gradient of a selection is a scatter-add: an element that was selected twice gets the sum.
-`gather.py` selects along several axes at once; `subscript.py` has `x[key]`.
+`places.py` has their gradients; `gather.py` selects along several axes at once, `subscript.py` by
+`x[key]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import refuse_gradient
+from d2lmini.ops.checks import check_choice, check_one_dtype, check_shape, refuse_gradient
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import (
     ALL,
@@ -47,86 +46,7 @@ from d2lmini.ops.core import (
     registry,
     with_axis,
 )
-from d2lmini.ops.kernels import kind_of, with_kernels
-
-# -- from indices to positions -------------------------------------------------------------------
-
-
-def integers(xp: Any, index: Any) -> Any:
-    """The index array as int64; floats are truncated towards zero, nan becomes very negative."""
-    return index.astype(np.int64, copy=False)
-
-
-def within(xp: Any, index: Any, size: int, axis: int) -> Any:
-    """int64 positions in [0, size); negative ones count from the end; IndexError if outside.
-
-    A GPU does not check, since a check would wait for the GPU: a position outside counts as the
-    nearest end."""
-    index = integers(xp, index)
-    if xp is not np:
-        return xp.clip(xp.where(index < 0, index + size, index), 0, size - 1)
-    outside = (index < -size) | (index >= size)
-    if outside.any():
-        worst = int(index[outside].ravel()[0])
-        raise IndexError(f"index {worst} is out of bounds for axis {axis} with size {size}")
-    return xp.where(index < 0, index + size, index)
-
-
-def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
-    """int64 positions in [0, size), by MXNet's three modes for indices outside."""
-    index = integers(xp, index)
-    if mode == "wrap":
-        return index % size
-    if mode == "raise" and ((index < 0) | (index >= size)).any():
-        raise MXNetError(f"take: an index is not in [0, {size})")
-    return xp.minimum(xp.maximum(index, 0), size - 1)
-
-
-def flatten_places(columns: Iterable[Any], shape: Shape) -> Any:
-    """Positions in the flattened array of the elements at these coordinates, an array for each
-    axis."""
-    places: Any = 0
-    for column, n in zip(columns, shape):
-        places = places * n + column
-    return places
-
-
-def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
-    """For each element of an array of `shape` its position along `axis`."""
-    steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
-    return xp.broadcast_to(steps, shape)
-
-
-def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
-    """Zeros of `shape`, and there[where] = values; of several values for one place one remains."""
-    if out is None:
-        out = xp.zeros(shape, values.dtype)
-    else:
-        out.fill(0)
-    out[where] = values
-    return out
-
-
-@with_kernels
-def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
-    """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]. float16 adds up in
-    float32: to 2048 it could not add 1."""
-    if out is None:
-        out = xp.empty(shape, values.dtype)
-    if xp is not np:
-        return scatter_add.kernels[kind_of(xp)](xp, places, values, shape, out)
-    total = out if out.dtype.char != "e" else np.empty(shape, np.float32)
-    total[...] = 0
-    # ufunc.at is fast for flat indices only, hence flat places.
-    np.add.at(total.reshape(-1), places.ravel(), values.ravel().astype(total.dtype, copy=False))
-    if total is not out:
-        out[...] = total
-    return out
-
-
-def _check_mode(mode: str, known: tuple[str, ...]) -> None:
-    if mode not in known:
-        raise MXNetError(f"mode={mode!r} is not one of {', '.join(known)}")
+from d2lmini.ops.places import adjoint, integers, positions, scatter, scatter_add, within
 
 
 def _check_not_empty(size: int, indices: Spec) -> None:
@@ -138,7 +58,7 @@ def _check_not_empty(size: int, indices: Spec) -> None:
 
 
 def _infer_take(a: Spec, indices: Spec, *, axis: int = 0, mode: str = "clip") -> Spec:
-    _check_mode(mode, ("clip", "wrap", "raise"))
+    check_choice("mode", mode, ("clip", "wrap", "raise"))
     axis = normalize_axis(axis, len(a.shape))
     _check_not_empty(a.shape[axis], indices)
     return Spec(with_axis(a.shape, axis, *indices.shape), a.dtype)
@@ -160,8 +80,8 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
     return xp.take(a, positions(xp, indices, a.shape[axis], mode), axis, out)
 
 
-@op(infer=lambda g, indices, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
-def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
+@adjoint(take, "_take_grad")
+def take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `take`: g added up at the positions of the selected elements."""
     before, n, after = as_three_axes(shape, axis)
     places = positions(xp, indices, n, mode).reshape(-1, 1)
@@ -170,25 +90,10 @@ def _take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     return scatter_add(xp, places, g, shape, out)
 
 
-@take.gradient(saves="a.shape indices")
-def _(g, shape, indices, *, axis, mode, needs=ALL):
-    if not needs[0]:
-        return None, None
-    return _take_grad(g, indices, shape=shape, axis=axis, mode=mode), None
-
-
-@_take_grad.gradient(saves="indices")
-def _(g, indices, *, axis, mode):
-    return take(g, indices, axis=axis, mode=mode), None
-
-
 def _infer_embedding(
     data: Spec, weight: Spec, *, input_dim: int, output_dim: int, **_: Any
 ) -> Spec:
-    if weight.shape != (input_dim, output_dim):
-        raise MXNetError(
-            f"weight is {weight.shape}, need (input_dim, output_dim) = {(input_dim, output_dim)}"
-        )
+    check_shape("weight", weight, (input_dim, output_dim), why="(input_dim, output_dim)")
     _check_not_empty(input_dim, data)
     return Spec((*data.shape, output_dim), weight.dtype)
 
@@ -217,7 +122,7 @@ def _(g, data, *, input_dim, output_dim, needs=ALL, places=NOWHERE):
             "Embedding: data has no gradient; leave out its attach_grad(), or pass data.detach()"
         )
     shape = input_dim, output_dim
-    return None, _take_grad(g, data, shape=shape, axis=0, mode="clip", out=places[1])
+    return None, take_grad(g, data, shape=shape, axis=0, mode="clip", out=places[1])
 
 
 @Embedding.infer_inputs
@@ -231,16 +136,14 @@ def _(given, out, attrs):
 def _infer_pick(
     data: Spec, index: Spec, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"
 ) -> Spec:
-    _check_mode(mode, ("clip", "wrap"))
+    check_choice("mode", mode, ("clip", "wrap"))
     if axis is None:
         raise MXNetError("axis=None is not supported, give the axis to pick along")
     axis = normalize_axis(axis, len(data.shape))
     dropped, kept = _picked_shapes(data.shape, axis)
-    if index.shape not in (dropped, kept) and not len(data.shape) == 1 == index.size:
-        raise MXNetError(
-            f"index is {index.shape}, need {dropped} or {kept}: one index for each element "
-            f"of data {data.shape} without axis {axis}"
-        )
+    if not len(data.shape) == 1 == index.size:
+        why = f"one index for each element of data {data.shape} without axis {axis}"
+        check_shape("index", index, dropped, kept, why=why)
     _check_not_empty(data.shape[axis], index)
     return Spec(kept if keepdims else dropped, data.dtype)
 
@@ -383,8 +286,7 @@ def _infer_index_copy(old: Spec, index: Spec, new: Spec) -> Spec:
             f"index_copy: old_tensor is {old.shape}, index_vector {index.shape}, new_tensor "
             f"{new.shape}, need (N, X...), (n,), (n, X...) with n <= N"
         )
-    if old.dtype != new.dtype:
-        raise MXNetError(f"index_copy: dtypes differ: {old.dtype} and {new.dtype}")
+    check_one_dtype(old, new)
     return old
 
 

@@ -23,8 +23,8 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.attributes import converter_of
-from d2lmini.ops.checks import check_one_dtype
-from d2lmini.ops.core import Axes, Spec, normalize_axis, op, op_of_view
+from d2lmini.ops.checks import check_one_dtype, check_shape
+from d2lmini.ops.core import Axes, Spec, normalize_axis, op, op_of_view, with_axis
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -35,16 +35,10 @@ def _infer_concat(*data: Spec, dim: int = 1) -> Spec:
     check_one_dtype(*data)
     first = data[0].shape
     axis = normalize_axis(dim, len(first), "dim")
-    before, after = first[:axis], first[axis + 1 :]
-    joined = 0
     for i, spec in enumerate(data):
-        shape = spec.shape
-        if len(shape) != len(first) or shape[:axis] != before or shape[axis + 1 :] != after:
-            raise MXNetError(
-                f"input {i} is {shape}, input 0 {first}: sizes may differ on axis {axis} only"
-            )
-        joined += shape[axis]
-    return Spec((*before, joined, *after), data[0].dtype)
+        like = with_axis(first, axis, *spec.shape[axis : axis + 1])
+        check_shape(f"input {i}", spec, like, why=f"sizes may differ on axis {axis} only")
+    return Spec(with_axis(first, axis, sum([x.shape[axis] for x in data])), data[0].dtype)
 
 
 @op(mxnet_name="Concat", infer=_infer_concat, flops=0, counted=True)
@@ -81,8 +75,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     check_one_dtype(*data)
     shape = data[0].shape
     for i, spec in enumerate(data):
-        if spec.shape != shape:
-            raise MXNetError(f"input {i} is {spec.shape}, input 0 {shape}: need the same shape")
+        check_shape(f"input {i}", spec, shape, why="the shape of input 0")
     at = normalize_axis(axis, len(shape) + 1)
     return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
 

@@ -70,31 +70,18 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
     return tuple(n for a, n in enumerate(shape) if a not in axes) or (1,)
 
 
-def _infer(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
+def reduction_rule(of_bool: str, of_nothing: bool = True) -> Callable[..., Spec]:
     """The shape rule of a reduction; keeps dtypes except bool. of_nothing: allow empty axes."""
     dtypes = {np.dtype(bool): np.dtype(of_bool)}
 
     def infer(data: Spec, *, axis: Any, keepdims: bool, exclude: bool) -> Spec:
         axes = reduced_axes(axis, len(data.shape), exclude)
-        if not of_nothing:
-            check_elements(data.shape, axes)
+        for a in () if of_nothing else axes:
+            if data.shape[a] == 0:
+                raise MXNetError(f"axis {a} of {data.shape} has no elements, so no extreme")
         return Spec(reduced_shape(data.shape, axes, keepdims), dtypes.get(data.dtype, data.dtype))
 
     return infer
-
-
-def check_elements(shape: Shape, axes: tuple[int, ...]) -> None:
-    """MXNetError if one of `axes` is empty: a maximum needs an element."""
-    for a in axes:
-        if shape[a] == 0:
-            raise MXNetError(f"axis {a} of {shape} has no elements, so there is no extreme")
-
-
-_infer_total, _infer_mean, _infer_extreme = (
-    _infer("int64"),
-    _infer("float32"),
-    _infer("bool", False),
-)
 
 
 def reads_all(data: Spec, *_: Spec, **_attrs: Any) -> float:
@@ -140,16 +127,10 @@ def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
 
 
 def reduce_into(
-    xp: Any,
-    data: Any,
-    axes: tuple[int, ...],
-    out: Any,
-    method: str,
-    acc: Any = None,
-    prepare: Callable[[Any], Any] | None = None,
-    finish: Callable[[Any], Any] | None = None,
+    xp: Any, data: Any, axes: tuple[int, ...], out: Any, method: str, acc: Any = None,
+    prepare: Callable[[Any], Any] | None = None, finish: Callable[[Any], Any] | None = None,
     keepdims: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     """out = finish(prepare(data).method() over axes), in chunks where data is large; returns out.
 
     Without `out` the result is a new array of data's dtype, or of int64 for sums and products of
@@ -203,7 +184,7 @@ sum_ = _reduction(
     >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
     [4.0, 6.0]
     """,
-    _infer_total, aliases=["sum_axis"],
+    reduction_rule("int64"), aliases=["sum_axis"],
 )  # fmt: skip
 
 
@@ -212,7 +193,7 @@ def _(g, shape, *, axis, exclude):
     return spread(g, kept=kept_shape(shape, reduced_axes(axis, len(shape), exclude)), shape=shape)
 
 
-@op(infer=_infer_mean, flops=reads_all)
+@op(infer=reduction_rule("float32"), flops=reads_all)
 def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
@@ -242,7 +223,7 @@ def _(g, shape, *, axis, exclude):
     return spread(share, kept=kept_shape(shape, axes), shape=shape)
 
 
-prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", _infer_total)
+prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", reduction_rule("int64"))
 
 
 @prod_.gradient(saves="data data.shape")
@@ -259,28 +240,17 @@ def _(g, data, shape, *, axis, exclude):
     return reshape_to(g, kept_shape(shape, axes)) * others
 
 
-@op("_nan_to", flops=2, elementwise=True)
-def nan_to(xp, data, *, value: float, out=None):
-    """`value` for every nan, other elements unchanged."""
-    return chunking.place_view(xp, xp.where(data != data, data.dtype.type(value), data), out)
-
-
-@nan_to.gradient(saves="data")
-def _(g, data):
-    return g * (data == data)
-
-
 max_ = _reduction(
     "max",
     """Largest element over `axis`; nan if there is a nan. MXNetError at the call for an empty axis.
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
     """,
-    _infer_extreme, aliases=["max_axis"],
+    reduction_rule("bool", of_nothing=False), aliases=["max_axis"],
 )  # fmt: skip
 min_ = _reduction(
     "min", "Smallest element over `axis`; otherwise as `max`.",
-    _infer_extreme, aliases=["min_axis"],
+    reduction_rule("bool", of_nothing=False), aliases=["min_axis"],
 )  # fmt: skip
 
 

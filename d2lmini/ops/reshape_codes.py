@@ -70,43 +70,35 @@ class _ReshapeError(Exception):
 def _follow(shape: Shape, target: Shape) -> Shape:
     """The result's sizes."""
     sizes: list[int] = []
-    cursor = 0
-    open_at = None  # position of the -1
     # -1 stands for the total size over the given size, both without the kept axes. So -1 has a
     # meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
-    given = 1
-    kept: list[int] = []
+    given, cursor = 1, 0
+    kept: set[int] = set()
     codes = iter(target)
     for code in codes:
-        if code > 0:
+        if code > 0 or code == -1:
             sizes.append(code)
-            given *= code
+            given *= abs(code)
             cursor += 1
-        elif code == -1:
-            if open_at is not None:
-                raise _ReshapeError("at most one size may be -1")
-            open_at = len(sizes)
-            sizes.append(-1)
-            cursor += 1
-        elif code == -2:
-            sizes += shape[cursor:]
-            kept += range(cursor, len(shape))
-            cursor = max(cursor, len(shape))
-        elif code in (0, -3, -4):
-            used = 2 if code == -3 else 1
-            taken = shape[cursor : cursor + used]
-            if len(taken) < used:
-                raise _ReshapeError(f"no axis is left for code {code}")
-            sizes += _split(taken[0], codes) if code == -4 else [prod(taken)]
-            kept += range(cursor, cursor + used)
-            cursor += used
-        else:
+            continue
+        if code < -4:
             raise _ReshapeError(f"{code} is neither a size nor one of the codes 0 to -4")
-    if open_at is not None:
+        used = {-2: max(len(shape) - cursor, 0), -3: 2}.get(code, 1)
+        taken = shape[cursor : cursor + used]
+        if len(taken) < used:
+            raise _ReshapeError(f"no axis is left for code {code}")
+        if code == -4:
+            taken = _split(taken[0], codes)
+        sizes += [prod(taken)] if code == -3 else taken
+        kept.update(range(cursor, cursor + used))
+        cursor += used
+    if sizes.count(-1) > 1:
+        raise _ReshapeError("at most one size may be -1")
+    if -1 in sizes:
         rest = prod(n for axis, n in enumerate(shape) if axis not in kept)
         if rest % given:
             raise _ReshapeError(f"{rest} elements do not divide by {given}, so no size fits for -1")
-        sizes[open_at] = rest // given
+        sizes[sizes.index(-1)] = rest // given
     elif prod(sizes) != prod(shape):
         raise _ReshapeError(
             f"it has {prod(shape)} elements, the target would have {prod(sizes)}; "
@@ -115,7 +107,7 @@ def _follow(shape: Shape, target: Shape) -> Shape:
     return tuple(sizes)
 
 
-def _split(size: int, codes: Iterator[int]) -> list[int]:
+def _split(size: int, codes: Iterator[int]) -> Shape:
     """The two sizes after a -4, for an axis of `size`."""
     given = [next(codes, None), next(codes, None)]
     a, b = given
@@ -127,4 +119,4 @@ def _split(size: int, codes: Iterator[int]) -> list[int]:
         b = size // a
     if a < 0 or b < 0 or a * b != size:
         raise _ReshapeError(f"an axis of size {size} does not split into {given[0]} and {given[1]}")
-    return [a, b]
+    return a, b

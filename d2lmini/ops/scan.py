@@ -26,14 +26,7 @@ from d2lmini.callsite import warn
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Spec, normalize_axis, op
-from d2lmini.ops.reduce import (
-    check_elements,
-    kept_shape,
-    reads_all,
-    reduced_axes,
-    reduced_shape,
-    reshape_to,
-)
+from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.slicing import reverse
 
 # -- positions -------------------------------------------------------------------------------------
@@ -55,49 +48,20 @@ def check_positions(length: int, dtype: np.dtype, instead: str) -> None:
     warn(f"{text}, and are rounded; {instead}")
 
 
+_shape_of_positions = reduction_rule("int64", of_nothing=False)
+
+
 def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = False) -> Spec:
-    axes = reduced_axes(axis, len(data.shape))
-    check_elements(data.shape, axes)
-    dtype = np.dtype(np.int64) if data.dtype.kind == "b" else data.dtype
-    length = data.size if axis is None else data.shape[axes[0]]
-    check_positions(length, dtype, "convert the data first, as by x.astype('float64')")
-    return Spec(reduced_shape(data.shape, axes, keepdims), dtype)
+    spec = _shape_of_positions(data, axis=axis, keepdims=keepdims, exclude=False)
+    length = data.size if axis is None else data.shape[axis]
+    check_positions(length, spec.dtype, "convert the data first, as by x.astype('float64')")
+    return spec
 
 
 def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
-    axes = reduced_axes(axis, data.ndim)
-    if out is None:
-        dtype = np.int64 if data.dtype.kind == "b" else data.dtype
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
-    if axis is None:
-        out[...] = _flat_position(xp, data.reshape(-1), method)
-        return out
-    if data.size < chunking.GRAIN:
-        out[...] = getattr(data, method)(axis=axis, keepdims=keepdims)
-        return out
-    place = out.reshape(kept_shape(data.shape, axes))
-
-    def piece(index: Any) -> None:
-        lines = chunking.lines(xp, data[index], axes[0])
-        place[index] = xp.expand_dims(getattr(lines, method)(axis=-1), axes[0])
-
-    chunking.over_lines(xp, data.shape, axes[0], piece, 4 * chunking.GRAIN)
-    return out
-
-
-def _flat_position(xp: Any, flat: Any, method: str) -> int:
-    """The first extreme of the chunks' first extremes is the first of all; so is the first nan."""
-    n = min(chunking.MOST_PIECES, flat.size // (4 * chunking.GRAIN))
-    if xp is not np or n < 2:
-        return getattr(flat, method)()
-    parts = chunking.split_evenly(flat.size, n)
-    found = np.empty(n, np.int64)
-
-    def piece(i: int) -> None:
-        found[i] = parts[i].start + getattr(flat[parts[i]], method)()
-
-    chunking.parallel_for(n, piece)
-    return found[getattr(flat[found], method)()]
+    found = getattr(data, method)(axis=axis, keepdims=keepdims)
+    dtype = np.int64 if data.dtype.kind == "b" else data.dtype
+    return chunking.place(xp, xp.asarray(found).reshape(found.shape or (1,)), dtype, out)
 
 
 @op(infer=_infer_position, flops=reads_all, grad=None)
@@ -122,20 +86,15 @@ def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
     return _position(xp, data, "argmin", axis, keepdims, out)
 
 
-def _infer_channel(data: Spec) -> Spec:
-    if len(data.shape) < 2:
-        raise MXNetError(f"data is {data.shape}, need two axes or more: it searches axis 1")
-    return _infer_position(data, axis=1)
-
-
 @refuse_gradient
-@op(infer=_infer_channel, flops=reads_all)
+@op(infer=lambda data: _infer_position(data, axis=1), flops=reads_all)
 def argmax_channel(xp, data, *, out=None):
     """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
-    return _position(xp, data, "argmax", 1, False, out)
+    return argmax.compute(xp, data, axis=1, out=out)
 
 
 # -- running sums ----------------------------------------------------------------------------------
+
 
 #: Rows of at least this many elements are added with one call each.
 ROW = 128
@@ -157,34 +116,17 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
     """
     if axis is None:
         a, axis = a.reshape(-1), 0
-    if out is None:
-        out = xp.empty(a.shape, dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
-    axis %= a.ndim
-    acc = np.float32 if out.dtype == np.float16 else out.dtype
-    row = prod(a.shape[axis + 1 :])
-    by_rows = xp is np and row >= ROW and acc == out.dtype
-
-    def piece(index: Any) -> None:
-        if by_rows:
-            _cumsum_rows(np.moveaxis(a[index], axis, 0), np.moveaxis(out[index], axis, 0))
-        elif acc == out.dtype:
-            xp.cumsum(a[index], axis=axis, dtype=acc, out=out[index])
-        else:
-            out[index] = xp.cumsum(a[index], axis=axis, dtype=acc)
-
-    # Rows are not split: only the axes before them count.
-    shape, grain = (
-        (a.shape[: axis + 1], chunking.GRAIN // row) if by_rows else (a.shape, chunking.GRAIN)
-    )
-    chunking.over_lines(xp, shape, axis, piece, max(grain, 1))
+    dtype = np.dtype(dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
+    acc = np.float32 if dtype == np.float16 else dtype
+    if xp is not np or acc != dtype or prod(a.shape[axis % a.ndim + 1 :]) < ROW:
+        return chunking.place(xp, xp.cumsum(a, axis=axis, dtype=acc), dtype, out)
+    # NumPy's cumsum goes down each column, through all of memory: here go row by row.
+    out = np.empty(a.shape, dtype) if out is None else out
+    rows, sums = np.moveaxis(a, axis, 0), np.moveaxis(out, axis, 0)
+    sums[:1] = rows[:1]
+    for i in range(1, len(rows)):
+        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype, casting="unsafe")
     return out
-
-
-def _cumsum_rows(a: np.ndarray, out: np.ndarray) -> None:
-    """The same sums, row by row: NumPy's cumsum goes down each column, through all of memory."""
-    out[:1] = a[:1]
-    for i in range(1, len(a)):
-        np.add(out[i - 1], a[i], out=out[i], dtype=out.dtype, casting="unsafe")
 
 
 @cumsum.gradient(saves="a.shape a.dtype")

@@ -21,31 +21,24 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.checks import check_optional, check_shape
+from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs
-from d2lmini.ops.index import integers, scatter
 from d2lmini.ops.partial import Partial
+from d2lmini.ops.places import adjoint, integers, scatter
 
 
 def _check(
     axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
     use_sequence_length: bool = False, axis: int = 0, **_: Any,
 ) -> Spec:  # fmt: skip
-    lengths, used = sequence_length, use_sequence_length
     if axis not in axes:
         raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
     if len(data.shape) < 2:
         raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
-    if used != (lengths is not None):
-        raise MXNetError(
-            f"use_sequence_length={used}, but sequence_length is "
-            f"{'given' if lengths else 'missing'}; give both or neither"
-        )
-    batch = data.shape[1 - axis]
-    if lengths is not None and lengths.shape != (batch,):
-        raise MXNetError(
-            f"sequence_length is {lengths.shape}, need ({batch},): one for each sequence"
-        )
+    used, batch = use_sequence_length, data.shape[1 - axis]
+    check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
+    check_shape("sequence_length", sequence_length, (batch,), why="one for each sequence")
     return data
 
 
@@ -70,16 +63,15 @@ def _per_sequence(xp: Any, lengths: Any, axis: int) -> Any:
 # -- mask ------------------------------------------------------------------------------------------
 
 
-_of_sequences = partial(
-    op,
-    free_dtypes=("sequence_length",),
-    presumed_dtypes={"sequence_length": None},
-    optional=lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
-    input_rule=_one_per_sequence,
-)
+_OF_SEQUENCES: dict[str, Any] = {
+    "free_dtypes": ("sequence_length",),
+    "presumed_dtypes": {"sequence_length": None},
+    "optional": lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
+    "input_rule": _one_per_sequence,
+}
 
 
-@_of_sequences(infer=partial(_check, (0, 1)), flops=1)
+@op(infer=partial(_check, (0, 1)), flops=1, **_OF_SEQUENCES)
 def SequenceMask(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
     axis: int = 0,
@@ -116,23 +108,21 @@ def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
     data = _check((0, 1), *specs, axis=axis, **attrs)
     if data.shape[axis] == 0:
         raise MXNetError(f"data is {data.shape}: the time axis is empty")
-    return Spec(data.shape[1 - axis : 2 - axis] + data.shape[2:], data.dtype)
+    return Spec(with_axis(data.shape, axis), data.dtype)
 
 
 def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
     """Index of each sequence's last step: `data[_last_step(...)]` is (N, X...)."""
     T, N = shape[axis], shape[1 - axis]
-    if lengths is None:
-        step = xp.full((N,), T - 1)
-    else:
-        step = xp.clip(integers(xp, lengths), 1, T) - 1
-    return (step, xp.arange(N)) if axis == 0 else (xp.arange(N), step)
+    steps = xp.full((N,), T) if lengths is None else xp.clip(integers(xp, lengths), 1, T)
+    pair = steps - 1, xp.arange(N)
+    return pair if axis == 0 else pair[::-1]
 
 
-@_of_sequences(infer=_infer_last, flops=0)
+@op(infer=_infer_last, flops=0, **_OF_SEQUENCES)
 def SequenceLast(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
-):
+):  # fmt: skip
     """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
@@ -141,30 +131,18 @@ def SequenceLast(
     return data[_last_step(xp, data.shape, sequence_length, axis)]
 
 
-@op(
-    infer=lambda g, sequence_length=None, *, shape, axis: Spec(shape, g.dtype),
-    flops=0,
-)
-def _sequence_last_grad(xp, g, sequence_length=None, *, shape: Shape, axis: int):
-    """The gradient of `SequenceLast`: zeros, and g at each last step."""
+@adjoint(SequenceLast, "_sequence_last_grad", flops=0)
+def _sequence_last_grad(
+    xp, g, sequence_length=None, *, shape: Shape, use_sequence_length: bool, axis: int
+):  # fmt: skip
+    """Zeros of `shape`, and g at each last step."""
     return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
-
-
-@SequenceLast.gradient(saves="data.shape sequence_length")
-def _(g, shape, sequence_length, *, axis):
-    return _sequence_last_grad(g, sequence_length, shape=shape, axis=axis), None
-
-
-@_sequence_last_grad.gradient(saves="sequence_length")
-def _(gg, sequence_length, *, axis):
-    used = sequence_length is not None
-    return SequenceLast(gg, sequence_length, use_sequence_length=used, axis=axis), None
 
 
 # -- reverse ---------------------------------------------------------------------------------------
 
 
-@_of_sequences(infer=partial(_check, (0,)), flops=0)
+@op(infer=partial(_check, (0,)), flops=0, **_OF_SEQUENCES)
 def SequenceReverse(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):

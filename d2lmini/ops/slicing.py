@@ -25,7 +25,8 @@ from functools import lru_cache
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Bounds, Shape, Spec, normalize_axis, op, op_of_view
+from d2lmini.ops.core import Bounds, Shape, normalize_axis, op_of_view
+from d2lmini.ops.places import adjoint
 
 # -- slice -----------------------------------------------------------------------------------------
 
@@ -52,12 +53,7 @@ def slice_(xp, data, *, begin: Bounds, end: Bounds, step: Bounds = (), out=None)
     return chunking.place_view(xp, data[_key(data.shape, begin, end, step)], out)
 
 
-@slice_.gradient(saves="data.shape")
-def _(g, shape, *, begin, end, step):
-    return unslice(g, shape=shape, begin=begin, end=end, step=step)
-
-
-@op("_unslice", infer=lambda data, *, shape, **_: Spec(shape, data.dtype), flops=0)
+@adjoint(slice_, "_unslice", flops=0)
 def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
     """Zeros of `shape` with `data` at the elements that `slice` reads."""
     if out is None:
@@ -66,11 +62,6 @@ def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds 
         out.fill(0)
     chunking.copy(xp, data, out[_key(shape, begin, end, step)])
     return out
-
-
-@unslice.gradient()
-def _(g, *, begin, end, step):
-    return slice_(g, begin=begin, end=end, step=step)
 
 
 @lru_cache(maxsize=1024)

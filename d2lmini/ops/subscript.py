@@ -16,8 +16,6 @@ are one more input, concatenated, so they need not be computed yet:
     x[1, ::2]             key (1, (0, 6, 2))
     x[i, None, [5, 0]]    key (("at", (4,)), None, ("at", (2,))), indices: i's numbers, then 5, 0
 
-The gradient of `x[key]` is a scatter-add: an element that was selected twice gets the sum.
-
 >>> result_shape(((0, 6, 2), None, ("at", (5, 1))))
 (3, 1, 5, 1)
 """
@@ -31,7 +29,8 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.core import DType, Shape, Spec, op, registry
-from d2lmini.ops.index import coordinate, flatten_places, integers, scatter, scatter_add, take
+from d2lmini.ops.index import take
+from d2lmini.ops.places import adjoint, coordinate, flatten_places, integers, scatter, scatter_add
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -119,7 +118,7 @@ def _getitem(xp, data, indices=None, *, key):
     return data[locate(xp, key, indices)]
 
 
-@op(infer=lambda g, indices=None, *, key, shape: Spec(shape, g.dtype), flops=1)
+@adjoint(_getitem, "_getitem_grad")
 def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     """The gradient of `_getitem`: zeros of `shape`, and g added up at data[key]."""
     where = locate(xp, key, indices)
@@ -129,11 +128,6 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
     places = flatten_places(columns, shape)
     return scatter_add(xp, places, g, shape, out)
-
-
-@_getitem.gradient(saves="data.shape indices")
-def _(g, shape, indices, *, key):
-    return _getitem_grad(g, indices, key=key, shape=shape), None
 
 
 @_getitem.written_in_mxnet
@@ -167,11 +161,6 @@ def _(data, indices=None, *, key):
 
 def _bounds(item: Any) -> tuple[int, int | None, int]:
     return (item, item + 1, 1) if type(item) is int else item
-
-
-@_getitem_grad.gradient(saves="indices")
-def _(gg, indices, *, key):
-    return _getitem(gg, indices, key=key), None
 
 
 @op(infer=lambda *_specs, **_attrs: (), outputs=0, mutates=["data"], flops=0, grad=None)

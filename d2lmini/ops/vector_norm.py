@@ -15,25 +15,25 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.bfloat16 import is_float
+from d2lmini.ops.checks import check_choice
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, DType, Spec, op
+from d2lmini.ops.identity import where
 from d2lmini.ops.reduce import (
     kept_shape,
     mean,
-    nan_to,
     prod_,
     reads_all,
     reduce_into,
     reduced_axes,
     reduced_shape,
     reshape_to,
-    spread,
     sum_,
 )
 
@@ -43,8 +43,7 @@ from d2lmini.ops.reduce import (
 def _infer_norm(
     data: Spec, *, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
 ) -> Spec:
-    if ord not in (1, 2):
-        raise MXNetError(f"ord={ord} is unknown, need 1 (sum of absolute values) or 2 (Euclidean)")
+    check_choice("ord", ord, (1, 2))
     axes = reduced_axes(axis, len(data.shape))
     return Spec(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
 
@@ -98,61 +97,40 @@ def _(g, y, data, shape, dtype, *, ord, axis, out_dtype):
 # -- moments ---------------------------------------------------------------------------------------
 
 
-def _infer_moments(data: Spec, *, axes: Any, keepdims: bool = False) -> list[Spec]:
-    if axes == () or axes is None:
-        raise MXNetError(
-            f"axes is missing; for the moments of everything name all of the {len(data.shape)} axes"
-        )
-    shape = reduced_shape(data.shape, reduced_axes(axes, len(data.shape)), keepdims)
-    return [Spec(shape, data.dtype), Spec(shape, data.dtype)]
-
-
-@op(infer=_infer_moments, flops=lambda data, **_: 4 * data.size, outputs=2)
-def moments(xp, data, *, axes: Axes = None, keepdims: bool = False):
+@composed(flops=lambda data, **_: 4 * data.size, outputs=2)
+def moments(data, *, axes: Axes = None, keepdims: bool = False):
     """Mean and variance (divided by n) over `axes`: two arrays of the reduced shape, dtype kept.
 
     Computed in two passes, sum((x - mean)^2) / n, in float32 for float16 and float64 for integers,
     whose results are truncated towards zero. MXNetError at the call without axes.
     """
-    gone = reduced_axes(axes, data.ndim)
-    count = prod(data.shape[a] for a in gone)
-    if data.dtype.kind == "f":
-        acc = np.float32 if data.dtype == np.float16 else data.dtype
-    else:
-        acc = np.float64
-    kept = kept_shape(data.shape, gone)
-
-    def average(x: Any) -> Any:
-        total = reduce_into(xp, x, gone, xp.empty(kept, acc), "sum")
-        return xp.divide(total, count or np.nan, out=total)
-
-    center = average(data)
-    apart = data - center
-    spread_out = average(xp.multiply(apart, apart, out=apart))
-    shape = reduced_shape(data.shape, gone, keepdims)
-    return tuple(m.reshape(shape).astype(data.dtype) for m in (center, spread_out))
-
-
-@moments.gradient(saves="data data.shape")
-def _(g, data, shape, *, axes):
-    gone = reduced_axes(axes, len(shape))
-    kept = kept_shape(shape, gone)
-    count = max(prod(shape[a] for a in gone), 1)
-    of_mean = spread(g[0] / count, kept=kept, shape=shape)
-    center = mean(data, axis=gone, keepdims=True)
-    return of_mean + reshape_to(g[1] * (2 / count), kept) * (data - center)
+    if axes == () or axes is None:
+        raise MXNetError(f"axes is missing; for all of them say axes={tuple(range(data.ndim))}")
+    x = data if is_float(data._spec.dtype) else data.astype("float64")
+    center = mean(x, axis=axes, keepdims=True)
+    apart = x - center
+    found = center, mean(apart * apart, axis=axes, keepdims=True)
+    shape = reduced_shape(data.shape, reduced_axes(axes, data.ndim), keepdims)
+    return tuple([reshape_to(m, shape).astype(data.dtype, copy=False) for m in found])
 
 
 # -- without nan -----------------------------------------------------------------------------------
 
 
+def _known(data: Any, value: float) -> Any:
+    """`value` for every nan, other elements unchanged."""
+    if not is_float(data._spec.dtype):
+        return data
+    return where(data == data, data, data.zeros_like() + value)
+
+
 @composed(flops=reads_all)
 def nansum(data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False):
     """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
-    return sum_(nan_to(data, value=0.0), axis=axis, keepdims=keepdims, exclude=exclude)
+    return sum_(_known(data, 0.0), axis=axis, keepdims=keepdims, exclude=exclude)
 
 
 @composed(flops=reads_all)
 def nanprod(data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False):
     """Product over `axis` of the elements that are not nan. The gradient at a nan is 0."""
-    return prod_(nan_to(data, value=1.0), axis=axis, keepdims=keepdims, exclude=exclude)
+    return prod_(_known(data, 1.0), axis=axis, keepdims=keepdims, exclude=exclude)

@@ -237,18 +237,6 @@ ROWS += [
 ]  # fmt: skip
 
 
-def scatter_set(lhs, rhs, indices, shape):
-    y = lhs.copy()
-    y[tuple(cut(indices))] = rhs
-    return y
-
-
-ROWS += [
-    Case("_scatter_set_nd", (draw((3, 4)), draw((3,)), places), scatter_set, {"shape": (3, 4)},
-         mxnet=False, why="MXNet's asks for out=lhs"),
-]  # fmt: skip
-
-
 def index_copy(old, index, new):
     y = old.copy()
     y[cut(index)] = new

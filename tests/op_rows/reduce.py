@@ -257,11 +257,6 @@ def _rows_of_helpers():
         yield Case("_sum_to", (x,), sum_to, {"shape": shape}, **inner)
     half = np.ones((5000, 2), "float16")
     yield Case("_sum_to", (half,), sum_to, {"shape": (2,)}, **inner)
-    for value in (0.0, 1.0):
-        yield Case(
-            "_nan_to", (spoilt((3, 4)),), lambda x, value: np.where(np.isnan(x), value, x),
-            {"value": value}, **inner,
-        )  # fmt: skip
 
 
 ROWS: list[Case] = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from d2lmini.cuda.kernels.rows import add_rows
 from d2lmini.ops.core import registry
-from d2lmini.ops.index import positions, scatter_add
+from d2lmini.ops.places import positions, scatter_add
 
 _take_grad = registry["_take_grad"]
 
