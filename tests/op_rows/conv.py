@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 
+from d2lmini.ops.windows import Geometry, geometry
 from op_rows.case import Case, draw
 
 OWN = "an op of ours alone"
@@ -46,7 +47,9 @@ def convolution(
     return y.astype(x.dtype)
 
 
-def backward_data(g, w, *, kernel, stride, dilate, pad, num_group, shape):
+def backward_data(g, w, *, geo, num_group):
+    size, kernel, stride, dilate, pad, _ = geo
+    shape = (len(g), w.shape[1] * num_group, *size)
     padded = np.zeros((*shape[:2], *(n + 2 * p for n, p in zip(shape[2:], pad))))
     grouped = padded.reshape(len(g), num_group, -1, *padded.shape[2:])
     gs = g.reshape(len(g), num_group, -1, *g.shape[2:])
@@ -57,7 +60,8 @@ def backward_data(g, w, *, kernel, stride, dilate, pad, num_group, shape):
     return padded[(..., *inside)].astype(g.dtype)
 
 
-def backward_weight(x, g, *, kernel, stride, dilate, pad, num_group):
+def backward_weight(x, g, *, geo, num_group):
+    _, kernel, stride, dilate, pad, _ = geo
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in pad)])
     grouped = padded.reshape(len(x), num_group, -1, *padded.shape[2:])
     gs = g.reshape(len(g), num_group, -1, *g.shape[2:])
@@ -82,10 +86,8 @@ def deconvolution(
     else:
         adj = full(adj, ndim, 0)
         size = tuple(n - 2 * p + a for n, p, a in zip(spread, pad, adj))
-    y = backward_data(
-        x, w, kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group,
-        shape=(len(x), num_filter, *size),
-    )  # fmt: skip
+    geo = Geometry(size, kernel, stride, dilate, pad, x.shape[2:])
+    y = backward_data(x, w, geo=geo, num_group=num_group)
     return y if b is None else (y + b.reshape(-1, *(1,) * ndim)).astype(y.dtype)
 
 
@@ -124,16 +126,14 @@ for size, kernel, attrs in GEOMETRIES:
         ROWS.append(
             Case("Deconvolution", (y, w), deconvolution, how, mxnet=False, why="not on its CPU")
         )
-    ndim = len(kernel)
-    lists = {"kernel": kernel, "num_group": 2}
-    for name, default in (("stride", 1), ("dilate", 1), ("pad", 0)):
-        lists[name] = full(attrs.get(name, ()), ndim, default)
     x, w = draw((2, 4, *size)), draw((6, 2, *kernel), seed=1)
-    g = convolution(x, w, num_filter=6, **lists)
+    g = convolution(x, w, num_filter=6, num_group=2, **attrs)
+    lists = [attrs.get(name, ()) for name in ("stride", "dilate", "pad")]
+    how = {"geo": geometry(size, kernel, *lists), "num_group": 2}
     ROWS += [
-        Case("_conv_backward_data", (g, w), backward_data, {**lists, "shape": x.shape}, **CLOSE,
+        Case("_conv_backward_data", (g, w), backward_data, how, **CLOSE,
              mxnet=False, why=OWN),
-        Case("_conv_backward_weight", (x, g), backward_weight, lists, **CLOSE, mxnet=False,
+        Case("_conv_backward_weight", (x, g), backward_weight, how, **CLOSE, mxnet=False,
              why=OWN),
     ]  # fmt: skip
 ROWS += [
