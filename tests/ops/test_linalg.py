@@ -258,7 +258,8 @@ def test_windows_that_begin_in_the_padding_leave_no_place_unwritten():
     _check_max_pooling((6, 7), how, "float64")
     x, g = np.ones((1, 1, 6, 7)), np.ones((1, 1, 2, 7))
     dx = np.full_like(x, np.nan)
-    registry["_max_pooling_backward"].compute(np, g, x, g, out=dx, **how)
+    pool = geometry((6, 7), (3, 1), (3, 1), (), (1, 0))
+    registry["_max_pooling_backward"].compute(np, g, x, g, out=dx, pool=pool)
     assert dx[0, 0].any(axis=1).tolist() == [True, False, True, False, False, False]
 
 
@@ -267,7 +268,8 @@ def test_gradients_of_max_pooling_keep_their_bits():
     x = rng.permutation(16).astype("float32").reshape(1, 1, 4, 4)
     how = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0)}
     y = registry["Pooling"].compute(np, x, **how)
-    dx = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+    pool = geometry((4, 4), (2, 2), (2, 2), (), ())
+    dx = registry["_max_pooling_backward"].compute(np, g, x, y, pool=pool)
     windows = dx.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4)
     largest = x.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4).argmax(axis=1)
     assert windows[range(4), largest].tobytes() == g.tobytes()
@@ -289,6 +291,8 @@ def _check_max_pooling(size, how, dtype):
         first = image + max(inside, key=lambda q, image=image: x[image + q])
         dx[first] += g[place]
         picked[place] = u[first]
-    got = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+    pool = geometry(size, kernel, stride, (), pad)
+    got = registry["_max_pooling_backward"].compute(np, g, x, y, pool=pool)
     np.testing.assert_allclose(got, dx, rtol=1e-12, err_msg=f"{size} {how}")
-    np.testing.assert_array_equal(registry["_max_pooling_pick"].compute(np, u, x, y, **how), picked)
+    got = registry["_max_pooling_pick"].compute(np, u, x, y, pool=pool)
+    np.testing.assert_array_equal(got, picked)
