@@ -63,8 +63,9 @@ class Geometry(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def geometry(
-    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, round_up: bool = False
-) -> Geometry:
+    size: Shape, kernel: Shape, stride: Shape = (), dilate: Shape = (), pad: Shape = (),
+    round_up: bool = False,
+) -> Geometry:  # fmt: skip
     """The windows of this kernel on an image of this size; MXNetError when none fits. round_up: the
     last window may extend past the end."""
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)

@@ -751,7 +751,7 @@ def fixed_kernels(chars: str) -> list[Kernel]:
     for module in (windows, depthwise, pooling):
         for value in vars(module).values():
             if isinstance(value, windows.WindowKernel):
-                found.append((value.typed, {**sizes, "C": 4, "M": 2, "MEAN": 2}))
+                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2}))
     if chars != "e":  # they have no float16
         found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
     kinds = [(c, "long long" if c == "d" else "int") for c in chars]
