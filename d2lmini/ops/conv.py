@@ -32,15 +32,7 @@ from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.conv_algorithms import compute_conv, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.windows import Geometry, check_layout, full_lists, geometry, transposed_geometry
-
-
-def _check_groups(channels: int, num_filter: int, num_group: int) -> None:
-    if num_filter < 1 or num_group < 1 or channels % num_group or num_filter % num_group:
-        raise MXNetError(
-            f"{channels} channels and num_filter={num_filter} cannot be cut into "
-            f"num_group={num_group} equal parts"
-        )
+from d2lmini.ops.windows import Geometry, check_layout, geometry, transposed_geometry
 
 
 def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
@@ -55,7 +47,6 @@ def _infer(
     """The rule of Convolution, and of Deconvolution, which has `adj` and `target_shape`."""
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
-    full_lists(kernel, stride, dilate, pad)
     check_layout(layout, len(kernel), data)
     size, lists = data.shape[2:], (kernel, stride, dilate, pad)
     if adj is None:
@@ -63,7 +54,11 @@ def _infer(
     else:
         size = transposed_geometry(size, *lists, adj, target_shape).size
     N, C = data.shape[:2]
-    _check_groups(C, num_filter, num_group)
+    if num_filter < 1 or num_group < 1 or C % num_group or num_filter % num_group:
+        raise MXNetError(
+            f"{C} channels and num_filter={num_filter} cannot be cut into num_group={num_group} "
+            "equal parts"
+        )
     filters, why = (num_filter, C // num_group), "num_filter, channels / num_group"
     if adj is not None:
         filters, why = (C, num_filter // num_group), "channels, num_filter / num_group"

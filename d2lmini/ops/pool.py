@@ -42,7 +42,7 @@ from d2lmini.ops.pool_dense import (
     is_near,
     repeat_windows,
 )
-from d2lmini.ops.windows import Geometry, check_layout, full_lists, geometry
+from d2lmini.ops.windows import Geometry, check_layout, geometry
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
 #: groups the workers that share them spend their time on passing the interpreter lock.)
@@ -191,12 +191,7 @@ def _infer_pooling(
     check_choice("pooling_convention", pooling_convention, ("valid", "full"))
     if pool_type == "lp":
         check_choice("p_value", p_value, (1, 2, 3))
-    ndim = len(data.shape) - 2
-    if ndim not in (1, 2, 3):
-        raise MXNetError(f"needs data (N, C, *size) with one to three sizes, got {data.shape}")
-    if not global_pool:
-        full_lists(kernel, stride, (), pad)
-    check_layout(layout, ndim if global_pool else len(kernel), data)
+    check_layout(layout, len(data.shape) - 2 if global_pool else len(kernel), data)
     pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     if pool_type == "max" and any(p >= k for p, k in zip(pool.pad, pool.kernel)):
         raise MXNetError(f"pad={pad} must be less than kernel={kernel}: a window lies in padding")
@@ -290,22 +285,15 @@ def _(g, *, pool, kind):
 def max_pooling_backward(xp, g, data, y, *, pool, out=None):
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
-    covered = cover(pool)
     if are_squares(data.dtype, pool):
         _by_images(give_to_winners, g, data, y, dx)
         return dx
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
-        if not covered:
-            dx.fill(0)
+        dx.fill(0)
         for outputs, inputs, won in _winners(x, y, pool):
             # Convert to numbers first: a ufunc that converts while it computes is slow.
-            won = won.astype(g.dtype)
-            if apart:
-                np.multiply(g[outputs], won, out=dx[inputs])
-            else:
-                dx[inputs] += g[outputs] * won
+            dx[inputs] += g[outputs] * won.astype(g.dtype)
 
     _by_images(body, g, data, y, dx)
     return dx

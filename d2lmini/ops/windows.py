@@ -109,16 +109,14 @@ def transposed_geometry(
 
 
 def check_layout(layout: str | None, ndim: int, data: Spec) -> None:
-    """Check for a channel-first layout and the matching number of axes."""
+    """Check for one to three axes, a channel-first layout and the matching number of axes."""
+    if ndim not in LAYOUTS or len(data.shape) != ndim + 2:
+        need = LAYOUTS.get(ndim, "(N, C, *size) of one to three sizes")
+        raise MXNetError(f"a kernel of {ndim} axes needs data {need}, got {data.shape}")
     if layout not in (None, "None", LAYOUTS[ndim]):
         raise MXNetError(
             f"layout={layout!r} is not supported for a kernel of {ndim} axes, only "
             f"{LAYOUTS[ndim]!r}; move the axes with .transpose()"
-        )
-    if len(data.shape) != ndim + 2:
-        raise MXNetError(
-            f"a kernel of {ndim} axes needs data {LAYOUTS[ndim]} of {ndim + 2} axes, got "
-            f"{data.shape}"
         )
 
 
