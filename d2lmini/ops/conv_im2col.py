@@ -10,6 +10,8 @@ In memory the columns of a tile lie side by side, (C*taps, images, OH*OW). Image
 would be slow at a product for each are one product, (F, C*taps) @ (C*taps, images*OH*OW). Their
 tiles are one part.
 
+The gradient for the data gives columns, each to be added back to its source, tap by tap.
+
 `conv_algorithms.py` describes the three functions.
 """
 
@@ -131,11 +133,12 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
 
     def convolve_tile(_part: int, tile: _Tile) -> None:
         columns, place = tiles.columns(padded, tile), tile.outputs(y)
-        apart = tiles.side_by_side
-        product = tiles.scratch("products", place.shape, y.dtype) if apart else place
-        matmul(xp, w, columns, tiles.matrices(product, tile))
-        if product is not place:
+        if tiles.side_by_side:
+            product = tiles.scratch("products", place.shape, y.dtype)
+            matmul(xp, w, columns, tiles.matrices(product, tile))
             copy(xp, product, place)
+        else:
+            matmul(xp, w, columns, tiles.matrices(place, tile))
         if bias is not None:
             place += bias.reshape(-1, *(1,) * (1 + len(geo.out)))
 
@@ -167,10 +170,10 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
     F, C = g.shape[1], dx.shape[1]
     pad = tuple(d * (k - 1) - p for k, d, p in zip(geo.kernel, geo.dilate, geo.pad))
-    across = w.reshape(groups, F // groups, C // groups, -1).swapaxes(1, 2)
     if groups > 1 and max(geo.stride) == 1 and min(pad) >= 0:
         # A convolution of g with turned filters copies windows, which is faster than adding.
-        turned = across[..., ::-1].reshape(C, F // groups, *geo.kernel)
+        turned = w.reshape(groups, F // groups, C // groups, -1).swapaxes(1, 2)[..., ::-1]
+        turned = turned.reshape(C, F // groups, *geo.kernel)
         convolve(xp, g, turned, geo._replace(size=geo.out, pad=pad, out=geo.size), groups, dx)
         return
     padded = xp.empty((len(g), C, *geo.padded), dx.dtype) if any(geo.pad) else dx
