@@ -134,11 +134,13 @@ def spread(xp: Any, g: Any, dx: Any, pool: Any, kind: int) -> None:
     _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
 
 
-def give_to_winners(xp: Any, g: Any, x: Any, y: Any, dx: Any, pool: Any) -> None:
-    """Fill dx, of x's shape: each g goes to the first place of its window that holds y."""
-    _GIVE(xp, x.size, [g, x, y, dx], pool)
+def give_to_winners(xp: Any, arrays: list[Any], dx: Any, pool: Any) -> None:
+    """Fill dx, of x's shape, from arrays g, x and y: each g goes to the first place of its window
+    of x that holds y."""
+    _GIVE(xp, dx.size, [*arrays, dx], pool)
 
 
-def pick_winners(xp: Any, u: Any, x: Any, y: Any, picked: Any, pool: Any) -> None:
-    """Fill picked, of y's shape, with the element of u at the first maximum of each window of x."""
-    _PICK(xp, y.size, [u, x, y, picked], pool)
+def pick_winners(xp: Any, arrays: list[Any], picked: Any, pool: Any) -> None:
+    """Fill picked, of y's shape, from arrays u, x and y: the element of u at the first place of
+    each window of x that holds y."""
+    _PICK(xp, picked.size, [*arrays, picked], pool)

@@ -26,12 +26,12 @@ def _(xp, g, *, pool, kind, out=None):
 @max_pooling_backward.kernel("cuda")
 def _(xp, g, data, y, *, pool, out=None):
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    pooling.give_to_winners(xp, *map(xp.ascontiguousarray, (g, data, y)), dx, pool)
+    pooling.give_to_winners(xp, [xp.ascontiguousarray(a) for a in (g, data, y)], dx, pool)
     return dx
 
 
 @max_pooling_pick.kernel("cuda")
 def _(xp, u, data, y, *, pool, out=None):
     picked = xp.empty(y.shape, u.dtype) if out is None else out
-    pooling.pick_winners(xp, *map(xp.ascontiguousarray, (u, data, y)), picked, pool)
+    pooling.pick_winners(xp, [xp.ascontiguousarray(a) for a in (u, data, y)], picked, pool)
     return picked
