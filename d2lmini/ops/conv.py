@@ -29,17 +29,10 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float, check_optional, check_shape
+from d2lmini.ops.composed import composed
 from d2lmini.ops.conv_algorithms import compute_conv, convolve, convolve_data, convolve_weight
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.windows import check_layout, full_lists, geometry, transposed_geometry
-
-
-def _check_groups(channels: int, num_filter: int, num_group: int) -> None:
-    if num_filter < 1 or num_group < 1 or channels % num_group or num_filter % num_group:
-        raise MXNetError(
-            f"{channels} channels and num_filter={num_filter} cannot be cut into "
-            f"num_group={num_group} equal parts"
-        )
+from d2lmini.ops.windows import Geometry, check_layout, geometry, transposed_geometry
 
 
 def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
@@ -54,7 +47,6 @@ def _infer(
     """The rule of Convolution, and of Deconvolution, which has `adj` and `target_shape`."""
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
-    full_lists(kernel, stride, dilate, pad)
     check_layout(layout, len(kernel), data)
     size, lists = data.shape[2:], (kernel, stride, dilate, pad)
     if adj is None:
@@ -62,7 +54,11 @@ def _infer(
     else:
         size = transposed_geometry(size, *lists, adj, target_shape).size
     N, C = data.shape[:2]
-    _check_groups(C, num_filter, num_group)
+    if num_filter < 1 or num_group < 1 or C % num_group or num_filter % num_group:
+        raise MXNetError(
+            f"{C} channels and num_filter={num_filter} cannot be cut into num_group={num_group} "
+            "equal parts"
+        )
     filters, why = (num_filter, C // num_group), "num_filter, channels / num_group"
     if adj is not None:
         filters, why = (C, num_filter // num_group), "channels, num_filter / num_group"
@@ -111,13 +107,15 @@ def Convolution(
 
 @Convolution.gradient(saves="data data.shape weight")
 def _(
-    g, data, data_shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias, needs=ALL,
+    g, data, shape, weight, *, kernel, stride, dilate, pad, num_group, no_bias, needs=ALL,
     places=NOWHERE,
 ):  # fmt: skip
-    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = conv_backward_data(g, weight, shape=data_shape, **how) if needs[0] else None
+    how = dict(geo=geometry(shape[2:], kernel, stride, dilate, pad), num_group=num_group)
+    dx = conv_backward_data(g, weight, **how) if needs[0] else None
     dw = conv_backward_weight(data, g, **how, out=places[1]) if needs[1] else None
-    return (dx, dw) if no_bias else (dx, dw, _bias_gradient(g, places[2]) if needs[2] else None)
+    if no_bias:
+        return dx, dw
+    return dx, dw, g.sum(axis=1, exclude=True, out=places[2]) if needs[2] else None
 
 
 def _infer_inputs(given: Any, out: Any, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -135,73 +133,69 @@ def _infer_inputs(given: Any, out: Any, attrs: dict[str, Any]) -> dict[str, Any]
 Convolution.infer_inputs(_infer_inputs)
 
 
-def _bias_gradient(g: Any, place: Any) -> Any:
-    return g.sum(axis=1, exclude=True, out=place)
+def _convolution(data: Any, weight: Any, filters: int, geo: Geometry, num_group: int) -> Any:
+    return Convolution(
+        data, weight, num_filter=filters, no_bias=True, num_group=num_group, kernel=geo.kernel,
+        stride=geo.stride, dilate=geo.dilate, pad=geo.pad,
+    )  # fmt: skip
 
 
-@op("_conv_backward_data", infer=lambda grad, weight, *, shape, **_: Spec(shape, grad.dtype),
-    flops=_flops_transposed)  # fmt: skip
-def conv_backward_data(
-    xp, grad, weight, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
-    shape: Shape, out=None,
-):  # fmt: skip
-    """The gradient of a convolution for its data, of `shape` (see the module's docstring)."""
-    geo = geometry(shape[2:], kernel, stride, dilate, pad)
+def _data_shape(grad: Any, weight: Any, geo: Geometry, num_group: int) -> Shape:
+    return (grad.shape[0], weight.shape[1] * num_group, *geo.size)
+
+
+@op(
+    "_conv_backward_data", flops=_flops_transposed,
+    infer=lambda grad, weight, **how: Spec(_data_shape(grad, weight, **how), grad.dtype),
+)  # fmt: skip
+def conv_backward_data(xp, grad, weight, *, geo, num_group: int, out=None):
+    """The gradient of a convolution for its data (see the module's docstring)."""
+    shape = _data_shape(grad, weight, geo, num_group)
     return compute_conv(xp, convolve_data, grad, weight, geo, num_group, shape, out)
 
 
 @conv_backward_data.gradient(saves="grad weight weight.shape")
-def _(g, grad, weight, weight_shape, *, kernel, stride, dilate, pad, num_group, needs=ALL):
-    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    return _gradients_of_transposed(g, grad, weight, weight_shape[0], needs, **how)
+def _(g, grad, weight, shape, *, geo, num_group, needs=ALL, places=NOWHERE):
+    how = dict(geo=geo, num_group=num_group)
+    return (
+        _convolution(g, weight, shape[0], **how) if needs[0] else None,
+        conv_backward_weight(g, grad, **how, out=places[1]) if needs[1] else None,
+    )
 
 
-def _gradients_of_transposed(
-    g: Any, data: Any, weight: Any, channels: int, needs: Any, place: Any = None, **how: Any
-) -> tuple[Any, Any]:
-    """The gradients of a transposed convolution of `data`, which has `channels` channels."""
-    dx = Convolution(g, weight, num_filter=channels, no_bias=True, **how) if needs[0] else None
-    return dx, conv_backward_weight(g, data, **how, out=place) if needs[1] else None
-
-
-def _weight_shape(data: Any, grad: Any, kernel: Shape, num_group: int) -> Shape:
-    return (grad.shape[1], data.shape[1] // num_group, *kernel)
+def _weight_shape(data: Any, grad: Any, geo: Geometry, num_group: int) -> Shape:
+    return (grad.shape[1], data.shape[1] // num_group, *geo.kernel)
 
 
 @op(
     "_conv_backward_weight",
-    infer=lambda data, grad, *, kernel, num_group, **_: Spec(
-        _weight_shape(data, grad, kernel, num_group), data.dtype
-    ),
     flops=lambda data, grad, *, out, **_: 2.0 * grad.size * prod(out.shape[1:]),
+    infer=lambda data, grad, **how: Spec(_weight_shape(data, grad, **how), data.dtype),
 )
-def conv_backward_weight(
-    xp, data, grad, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, num_group: int,
-    out=None,
-):  # fmt: skip
+def conv_backward_weight(xp, data, grad, *, geo, num_group: int, out=None):
     """The gradient of a convolution for its weight (see the module's docstring)."""
-    geo = geometry(data.shape[2:], kernel, stride, dilate, pad)
-    shape = _weight_shape(data, grad, kernel, num_group)
+    shape = _weight_shape(data, grad, geo, num_group)
     return compute_conv(xp, convolve_weight, data, grad, geo, num_group, shape, out)
 
 
-@conv_backward_weight.gradient(saves="data data.shape grad grad.shape")
-def _(g, data, data_shape, grad, grad_shape, *, kernel, stride, dilate, pad, num_group, needs=ALL):
-    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    dx = conv_backward_data(grad, g, shape=data_shape, **how) if needs[0] else None
-    filters = grad_shape[1]
-    return dx, Convolution(data, g, num_filter=filters, no_bias=True, **how) if needs[1] else None
+@conv_backward_weight.gradient(saves="data grad grad.shape")
+def _(g, data, grad, shape, *, geo, num_group, needs=ALL):
+    how = dict(geo=geo, num_group=num_group)
+    return (
+        conv_backward_data(grad, g, **how) if needs[0] else None,
+        _convolution(data, g, shape[1], **how) if needs[1] else None,
+    )
 
 
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-@op(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
+@composed(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
 def Deconvolution(
-    xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
+    data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
     num_group: int = 1, workspace: int = 512, no_bias: bool = True, cudnn_tune: str | None = None,
-    cudnn_off: bool = False, layout: str | None = None, out=None,
+    cudnn_off: bool = False, layout: str | None = None,
 ):  # fmt: skip
     """Transposed convolution: each element of data adds a scaled filter to the output.
 
@@ -211,22 +205,8 @@ def Deconvolution(
     bias only if no_bias is False (the default is True). Errors and dtypes as for Convolution.
     """
     geo = transposed_geometry(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
-    shape = (data.shape[0], num_filter, *geo.size)
-    y = compute_conv(xp, convolve_data, data, weight, geo, num_group, shape, out)
-    if bias is not None:
-        y += bias.reshape(-1, *(1,) * len(kernel))
-    return y
-
-
-@Deconvolution.gradient(saves="data data.shape weight")
-def _(
-    g, data, data_shape, weight, *, kernel, stride, dilate, pad, adj, target_shape, num_group,
-    no_bias, needs=ALL, places=NOWHERE,
-):  # fmt: skip
-    pad = transposed_geometry(data_shape[2:], kernel, stride, dilate, pad, adj, target_shape).pad
-    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group)
-    both = _gradients_of_transposed(g, data, weight, data_shape[1], needs, places[1], **how)
-    return both if no_bias else (*both, _bias_gradient(g, places[2]) if needs[2] else None)
+    y = conv_backward_data(data, weight, geo=geo, num_group=num_group)
+    return y if no_bias else y + bias.reshape((-1, *(1,) * len(kernel)))
 
 
 Deconvolution.infer_inputs(_infer_inputs)

@@ -21,9 +21,9 @@ from __future__ import annotations
 from math import prod
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.chunking import along
+from d2lmini.ops.chunking import along, copy
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.windows import geometry, inside, taps, with_zeros
+from d2lmini.ops.windows import geometry, inside, taps, windows_of, with_zeros
 
 
 def _infer_im2col(
@@ -49,10 +49,8 @@ def im2col(
     geo = geometry(tuple(size), kernel, stride, dilate, pad)
     if out is None:
         out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
-    image = with_zeros(xp, data, geo)
-    columns = out.reshape(N, C, *kernel, *geo.out)
-    for tap, pixels in taps(geo):
-        columns[along(2, *tap)] = image[(..., *pixels)]
+    windows = windows_of(with_zeros(xp, data, geo), geo)
+    copy(xp, windows, out.reshape(windows.shape))
     return out
 
 

@@ -31,6 +31,7 @@ from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE, standard_uniform
 from d2lmini.ops.linalg import dot
+from d2lmini.ops.pool import Pooling
 from d2lmini.ops.products import matmul
 from d2lmini.ops.reduce import sum_
 
@@ -225,21 +226,6 @@ def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
     return data
 
 
-@op("_channel_window_sum", flops=lambda data, *, out, nsize: float(out.size * nsize))
-def channel_window_sum(xp, data, *, nsize: int):
-    """For each channel, the sum over channels at most (nsize - 1) // 2 away: (N, C, ...) kept."""
-    y = data.copy()
-    for away in range(1, min((nsize - 1) // 2, data.shape[1] - 1) + 1):
-        y[:, away:] += data[:, :-away]
-        y[:, :-away] += data[:, away:]
-    return y
-
-
-@channel_window_sum.gradient()
-def _(g, *, nsize):
-    return channel_window_sum(g, nsize=nsize)
-
-
 @composed(
     infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
     same_shape=True, mxnet_outputs=2,
@@ -250,8 +236,10 @@ def LRN(data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, ns
     data is (N, C) or (N, C, H, W). S is the sum of squares over the channels at most
     (nsize - 1) // 2 away. A. Krizhevsky et al. (2012).
     """
-    near = channel_window_sum(data * data, nsize=nsize)
-    return data * (near * (alpha / nsize) + knorm) ** -beta
+    away, places = (nsize - 1) // 2, prod(data.shape[2:])
+    squares = (data * data).reshape((data.shape[0], 1, data.shape[1], places))
+    near = Pooling(squares, kernel=(2 * away + 1, 1), pad=(away, 0), pool_type="sum")
+    return data * (near.reshape(data.shape) * (alpha / nsize) + knorm) ** -beta
 
 
 # -- UpSampling -----------------------------------------------------------------------------------

@@ -31,8 +31,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float
-from d2lmini.ops.chunking import along, share
+from d2lmini.ops.chunking import along, place, share
 from d2lmini.ops.core import Shape, Spec, op
+from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.pool_dense import (
     are_squares,
     combine_neighbours,
@@ -41,11 +42,15 @@ from d2lmini.ops.pool_dense import (
     is_near,
     repeat_windows,
 )
-from d2lmini.ops.windows import Geometry, check_layout, full_lists, geometry
+from d2lmini.ops.windows import Geometry, check_layout, geometry
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
 #: groups the workers that share them spend their time on passing the interpreter lock.)
 GRAIN = 1 << 18
+
+#: What becomes of a window: its sum, its mean over all places or over those on the image, or its
+#: maximum.
+SUM, MEAN, MEAN_ON_IMAGE, MAX = range(4)
 
 
 class Tap(NamedTuple):
@@ -66,11 +71,6 @@ def pool_of(
     return geometry(size, kernel, stride, (), pad, round_up=convention == "full")
 
 
-def windows_on(data: Any, y: Any, kernel: Shape, stride: Shape, pad: Shape) -> Geometry:
-    """The windows on `data` that pooling has reduced to y."""
-    return Geometry(data.shape[2:], kernel, stride, (1,) * len(kernel), pad, y.shape[2:])
-
-
 @lru_cache(maxsize=1024)
 def _taps(pool: Geometry, axis: int) -> list[Tap]:
     """The taps along spatial axis `axis`, without those that only cover padding."""
@@ -86,45 +86,45 @@ def _taps(pool: Geometry, axis: int) -> list[Tap]:
     return taps
 
 
-def _reduce(xp: Any, x: Any, pool: Geometry, largest: bool, y: Any) -> None:
+def _reduce(x: Any, pool: Geometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
-    combine, whole = (xp.maximum, xp.max) if largest else (xp.add, xp.sum)
+    combine, whole = (np.maximum, np.max) if largest else (np.add, np.sum)
     if is_near(pool):
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
         return
-    start = float(xp.finfo(x.dtype).min) if largest else 0.0
+    start = float(np.finfo(x.dtype).min) if largest else 0.0
     last = len(pool.size) - 1
     for axis in range(last + 1):
         shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
-        result = y if axis == last else xp.empty(shape, y.dtype)
+        result = y if axis == last else np.empty(shape, y.dtype)
         n, k, _s, _dilate, p, o = (field[axis] for field in pool)
         if o == 1 and p == 0 and k == n:
             x = whole(x, axis=axis + 1, keepdims=True, out=result)
             continue
         result.fill(start)
         for tap in _taps(pool, axis):
-            place = result[along(axis + 1, tap.outputs)]
-            combine(place, x[along(axis + 1, tap.inputs)], out=place)
+            part = result[along(axis + 1, tap.outputs)]
+            combine(part, x[along(axis + 1, tap.inputs)], out=part)
         x = result
 
 
-def _sum_backward(xp: Any, g: Any, pool: Geometry, dx: Any) -> None:
+def _sum_backward(g: Any, pool: Geometry, dx: Any) -> None:
     """The transpose of the sum: each g is added to all places of its window."""
     if cover(pool):
         repeat_windows(g, pool.kernel, dx)
         return
     for axis in reversed(range(len(pool.size))):
         shape = g.shape[: axis + 1] + (pool.size[axis],) + g.shape[axis + 2 :]
-        result = dx if axis == 0 else xp.empty(shape, dx.dtype)
+        result = dx if axis == 0 else np.empty(shape, dx.dtype)
         result.fill(0)
         for tap in _taps(pool, axis):
             result[along(axis + 1, tap.inputs)] += g[along(axis + 1, tap.outputs)]
         g = result
 
 
-def _winners(xp: Any, x: Any, y: Any, pool: Geometry) -> Iterator[tuple[tuple, tuple, Any]]:
+def _winners(x: Any, y: Any, pool: Geometry) -> Iterator[tuple[tuple, tuple, Any]]:
     """For each tap of the windows (outputs, inputs, mask: is it the first with the maximum)."""
-    free = xp.ones(y.shape, bool)
+    free = np.ones(y.shape, bool)
     for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
         outputs = (slice(None), *(tap.outputs for tap in taps))
         inputs = (slice(None), *(tap.inputs for tap in taps))
@@ -136,20 +136,20 @@ def _winners(xp: Any, x: Any, y: Any, pool: Geometry) -> Iterator[tuple[tuple, t
 
 
 @lru_cache(maxsize=256)
-def _counts(pool: Geometry, include_pad: bool, dtype: Any) -> Any:
-    """Number of places that each window counts, (*out): those on the image, or its padding too."""
+def _counts(pool: Geometry, kind: int, dtype: Any) -> Any:
+    """Number of places that the mean of each window counts, (*out)."""
     counts = np.ones((), dtype)
     for n, k, s, _dilate, p, o in zip(*pool):
-        start = np.arange(o) * s - p
-        if include_pad:
-            places = np.minimum(start + k, n + p) - start
+        first = np.arange(o) * s - p
+        if kind == MEAN:
+            places = np.minimum(first + k, n + p) - first
         else:
-            places = np.minimum(start + k, n) - np.maximum(start, 0)
+            places = np.minimum(first + k, n) - np.maximum(first, 0)
         counts = counts[..., None] * np.maximum(places, 1).astype(dtype)
     return counts
 
 
-def _by_images(xp: Any, body: Callable[..., None], *arrays: Any) -> None:
+def _by_images(body: Callable[..., None], *arrays: Any) -> None:
     """body(*parts) for groups of images of arrays (N, C, ...), as (images, ...)."""
     flat = [a.reshape(a.shape[0] * a.shape[1], *a.shape[2:]) for a in arrays]
     images = len(flat[0])
@@ -157,7 +157,26 @@ def _by_images(xp: Any, body: Callable[..., None], *arrays: Any) -> None:
     n = images * largest // GRAIN
     if n % 2 and n > 1:  # three groups take two workers as long as four
         n += 1
-    share(xp, images, min(images, n), lambda part: body(*(a[part] for a in flat)))
+    share(np, images, min(images, n), lambda part: body(*(a[part] for a in flat)))
+
+
+@with_kernels
+def reduce_windows(xp: Any, x: Any, pool: Geometry, kind: int, y: Any) -> None:
+    """Fill y (N, C, *out) with the sum, mean or maximum of each window of x (N, C, *size)."""
+    if xp is not np:
+        reduce_windows.kernels[kind_of(xp)](xp, x, pool, kind, y)
+        return
+    wide = x.dtype if kind == MAX else np.promote_types(x.dtype, "float32")
+
+    def body(x: Any, place: Any) -> None:
+        y = place if wide == place.dtype else np.empty(place.shape, wide)
+        _reduce(x.astype(wide, copy=False), pool, kind == MAX, y)
+        if kind in (MEAN, MEAN_ON_IMAGE):
+            y /= _counts(pool, kind, wide)
+        if y is not place:
+            place[...] = y
+
+    _by_images(body, x, y)
 
 
 # -- the ops --------------------------------------------------------------------------------------
@@ -172,12 +191,7 @@ def _infer_pooling(
     check_choice("pooling_convention", pooling_convention, ("valid", "full"))
     if pool_type == "lp":
         check_choice("p_value", p_value, (1, 2, 3))
-    ndim = len(data.shape) - 2
-    if ndim not in (1, 2, 3):
-        raise MXNetError(f"needs data (N, C, *size) with one to three sizes, got {data.shape}")
-    if not global_pool:
-        full_lists(kernel, stride, (), pad)
-    check_layout(layout, ndim if global_pool else len(kernel), data)
+    check_layout(layout, len(data.shape) - 2 if global_pool else len(kernel), data)
     pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     if pool_type == "max" and any(p >= k for p, k in zip(pool.pad, pool.kernel)):
         raise MXNetError(f"pad={pad} must be less than kernel={kernel}: a window lies in padding")
@@ -210,23 +224,15 @@ def Pooling(
     layouts other than channel-first. After MXNet's Pooling.
     """
     pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
-    y = xp.empty((*data.shape[:2], *pool.out), data.dtype) if out is None else out
-    wide = data.dtype if pool_type == "max" else np.promote_types(data.dtype, "float32")
-
-    def body(x: Any, place: Any) -> None:
-        x = x.astype(wide, copy=False)
-        y = place if wide == place.dtype else xp.empty(place.shape, wide)
-        powers = x if pool_type != "lp" or p_value == 1 else x**p_value
-        _reduce(xp, powers, pool, pool_type == "max", y)
-        if pool_type == "avg":
-            y /= _counts(pool, count_include_pad is not False, y.dtype)
-        if pool_type == "lp" and p_value != 1:
-            (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y)
-        if y is not place:
-            place[...] = y
-
-    _by_images(xp, body, data, y)
-    return y
+    shape = (*data.shape[:2], *pool.out)
+    if pool_type != "lp" or p_value == 1:
+        y = xp.empty(shape, data.dtype) if out is None else out
+        reduce_windows(xp, data, pool, _kind_of(pool_type, count_include_pad), y)
+        return y
+    powers = data.astype(np.promote_types(data.dtype, "float32"), copy=False) ** p_value
+    y = xp.empty(shape, powers.dtype)
+    reduce_windows(xp, powers, pool, SUM, y)
+    return place(xp, (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y), data.dtype, out)
 
 
 @Pooling.gradient(saves="data data.shape y")
@@ -235,92 +241,83 @@ def _(
     count_include_pad,
 ):  # fmt: skip
     pool = pool_of(shape[2:], kernel, stride, pad, global_pool, pooling_convention)
-    how = dict(kernel=pool.kernel, stride=pool.stride, pad=pool.pad)
     if pool_type == "max":
-        return max_pooling_backward(g, data, y, **how)
-    how |= dict(shape=shape, pooling_convention=pooling_convention)
-    if pool_type == "avg":
-        include = count_include_pad is not False
-        return pooling_spread(g, average=True, count_include_pad=include, **how)
+        return max_pooling_backward(g, data, y, pool=pool)
     if pool_type == "lp" and p_value != 1:
         # dy/dx = (x / y)^(p - 1); a window of zeros has the gradient 0.
         g = g / (y + (y == 0)) ** (p_value - 1)
-        return pooling_spread(g, **how) * data ** (p_value - 1)
-    return pooling_spread(g, **how)
+        return pooling_spread(g, pool=pool, kind=SUM) * data ** (p_value - 1)
+    return pooling_spread(g, pool=pool, kind=_kind_of(pool_type, count_include_pad))
 
 
-@op("_pooling_spread", infer=lambda g, *, shape, **_: Spec(shape, g.dtype))
-def pooling_spread(
-    xp, g, *, shape: Shape, kernel: Shape, stride: Shape, pad: Shape,
-    pooling_convention: str = "valid", average: bool = False, count_include_pad: bool = True,
-    out=None,
-):  # fmt: skip
-    """The gradient of sum pooling, or with `average` of mean pooling: g spread over its window."""
-    dx = xp.empty(shape, g.dtype) if out is None else out
-    pool = windows_on(dx, g, kernel, stride, pad)
-    if average:
-        counts = _counts(pool, count_include_pad, np.promote_types(g.dtype, "float32"))
+def _kind_of(pool_type: str, count_include_pad: bool | None) -> int:
+    if pool_type == "avg" and count_include_pad is False:
+        return MEAN_ON_IMAGE
+    return {"max": MAX, "avg": MEAN}.get(pool_type, SUM)
+
+
+def _shape_on(g: Any, pool: Geometry) -> Shape:
+    """The shape of the images whose windows g has an element for."""
+    return (*g.shape[:2], *pool.size)
+
+
+@op("_pooling_spread", infer=lambda g, *, pool, **_: Spec(_shape_on(g, pool), g.dtype))
+def pooling_spread(xp, g, *, pool, kind: int, out=None):
+    """The gradient of sum or mean pooling: g spread over its window."""
+    dx = xp.empty(_shape_on(g, pool), g.dtype) if out is None else out
+    if kind != SUM:
+        counts = _counts(pool, kind, np.promote_types(g.dtype, "float32"))
         g = (g / counts).astype(g.dtype, copy=False)
-    _by_images(xp, lambda g, dx: _sum_backward(xp, g, pool, dx), g, dx)
+    _by_images(lambda g, dx: _sum_backward(g, pool, dx), g, dx)
     return dx
 
 
 @pooling_spread.gradient()
-def _(g, *, kernel, stride, pad, pooling_convention, average, count_include_pad):
+def _(g, *, pool, kind):
     return Pooling(
-        g, kernel=kernel, stride=stride, pad=pad, pooling_convention=pooling_convention,
-        pool_type="avg" if average else "sum", count_include_pad=count_include_pad,
+        g, kernel=pool.kernel, stride=pool.stride, pad=pool.pad,
+        pooling_convention="full" if pool.hangs_over else "valid",
+        pool_type="sum" if kind == SUM else "avg", count_include_pad=kind != MEAN_ON_IMAGE,
     )  # fmt: skip
 
 
 @op("_max_pooling_backward", infer=lambda g, data, y, **_: data)
-def max_pooling_backward(
-    xp, g, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None
-):  # fmt: skip
+def max_pooling_backward(xp, g, data, y, *, pool, out=None):
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
-    pool = windows_on(data, y, kernel, stride, pad)
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    apart = all(s >= k for s, k in zip(pool.stride, pool.kernel))  # no place is in two windows
-    covered = cover(pool)
     if are_squares(data.dtype, pool):
-        _by_images(xp, give_to_winners, g, data, y, dx)
+        _by_images(give_to_winners, g, data, y, dx)
         return dx
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
-        if not covered:
-            dx.fill(0)
-        for outputs, inputs, won in _winners(xp, x, y, pool):
+        dx.fill(0)
+        for outputs, inputs, won in _winners(x, y, pool):
             # Convert to numbers first: a ufunc that converts while it computes is slow.
-            won = won.astype(g.dtype)
-            if apart:
-                xp.multiply(g[outputs], won, out=dx[inputs])
-            else:
-                dx[inputs] += g[outputs] * won
+            dx[inputs] += g[outputs] * won.astype(g.dtype)
 
-    _by_images(xp, body, g, data, y, dx)
+    _by_images(body, g, data, y, dx)
     return dx
 
 
 @op("_max_pooling_pick", infer=lambda u, data, y, **_: y)
-def max_pooling_pick(xp, u, data, y, *, kernel: Shape, stride: Shape, pad: Shape, out=None):
+def max_pooling_pick(xp, u, data, y, *, pool, out=None):
     """The value of u, of data's shape, at the argmax of each window of data."""
-    pool = windows_on(data, y, kernel, stride, pad)
     picked = xp.empty(y.shape, u.dtype) if out is None else out
 
     def body(u: Any, x: Any, y: Any, picked: Any) -> None:
         picked.fill(0)
-        for outputs, inputs, won in _winners(xp, x, y, pool):
+        for outputs, inputs, won in _winners(x, y, pool):
             picked[outputs] += u[inputs] * won
 
-    _by_images(xp, body, u, data, y, picked)
+    _by_images(body, u, data, y, picked)
     return picked
 
 
 @max_pooling_backward.gradient(saves="data y")
-def _(g, data, y, *, kernel, stride, pad):
-    return max_pooling_pick(g, data, y, kernel=kernel, stride=stride, pad=pad), None, None
+def _(g, data, y, *, pool):
+    return max_pooling_pick(g, data, y, pool=pool), None, None
 
 
 @max_pooling_pick.gradient(saves="data y")
-def _(g, data, y, *, kernel, stride, pad):
-    return max_pooling_backward(g, data, y, kernel=kernel, stride=stride, pad=pad), None, None
+def _(g, data, y, *, pool):
+    return max_pooling_backward(g, data, y, pool=pool), None, None

@@ -16,6 +16,8 @@ from math import prod
 from operator import mul
 from typing import Any, NamedTuple
 
+from numpy.lib.stride_tricks import as_strided
+
 from d2lmini.base import MXNetError
 from d2lmini.ops.chunking import copy
 from d2lmini.ops.core import Shape, Spec
@@ -52,11 +54,18 @@ class Geometry(NamedTuple):
         """Windows of one place, one for every place: no columns are needed."""
         return self.taps == 1 and self.out == self.size and not any(self.pad)
 
+    @property
+    def hangs_over(self) -> bool:
+        """True if a last window extends past the end."""
+        fields = zip(self.padded, self.kernel, self.stride, self.dilate, self.out)
+        return any((o - 1) * s + d * (k - 1) + 1 > n for n, k, s, d, o in fields)
+
 
 @lru_cache(maxsize=1024)
 def geometry(
-    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, round_up: bool = False
-) -> Geometry:
+    size: Shape, kernel: Shape, stride: Shape = (), dilate: Shape = (), pad: Shape = (),
+    round_up: bool = False,
+) -> Geometry:  # fmt: skip
     """The windows of this kernel on an image of this size; MXNetError when none fits. round_up: the
     last window may extend past the end."""
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
@@ -100,16 +109,14 @@ def transposed_geometry(
 
 
 def check_layout(layout: str | None, ndim: int, data: Spec) -> None:
-    """Check for a channel-first layout and the matching number of axes."""
+    """Check for one to three axes, a channel-first layout and the matching number of axes."""
+    if ndim not in LAYOUTS or len(data.shape) != ndim + 2:
+        need = LAYOUTS.get(ndim, "(N, C, *size) of one to three sizes")
+        raise MXNetError(f"a kernel of {ndim} axes needs data {need}, got {data.shape}")
     if layout not in (None, "None", LAYOUTS[ndim]):
         raise MXNetError(
             f"layout={layout!r} is not supported for a kernel of {ndim} axes, only "
             f"{LAYOUTS[ndim]!r}; move the axes with .transpose()"
-        )
-    if len(data.shape) != ndim + 2:
-        raise MXNetError(
-            f"a kernel of {ndim} axes needs data {LAYOUTS[ndim]} of {ndim + 2} axes, got "
-            f"{data.shape}"
         )
 
 
@@ -126,49 +133,21 @@ def full_lists(kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> tuple
     return tuple(given.values())
 
 
-def taps(geo: Geometry, out: Shape | None = None) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
+def taps(geo: Geometry) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
     """For each place in a window: its index, and the index of the pixels that it covers in the
-    padded image, for `out` windows from the first on (all of them)."""
+    padded image."""
     for tap in product(*map(range, geo.kernel)):
         starts = [t * d for t, d in zip(tap, geo.dilate)]
-        ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, out or geo.out, geo.stride)]
+        ends = [a + (n - 1) * s + 1 for a, n, s in zip(starts, geo.out, geo.stride)]
         yield tap, tuple(map(slice, starts, ends, geo.stride))
 
 
-class Tile(NamedTuple):
-    """Images n of a batch, rows r of their outputs (the first spatial axis)."""
-
-    n: slice
-    r: slice
-    shape: Shape  # (images, rows, *rest of out)
-
-    @property
-    def places(self) -> slice:
-        """The tile's places among all those of an output."""
-        width = prod(self.shape[2:])
-        return slice(self.r.start * width, self.r.stop * width)
-
-
-def cut_tiles(N: int, geo: Geometry, images: int, rows: int) -> list[list[Tile]]:
-    """Tiles of at most so many images and rows: a list for each group of images."""
-    return [
-        [
-            Tile(slice(n, m), slice(r, q), (m - n, q - r, *geo.out[1:]))
-            for r in range(0, geo.out[0], rows)
-            for q in [min(r + rows, geo.out[0])]
-        ]
-        for n in range(0, N, images)
-        for m in [min(n + images, N)]
-    ]
-
-
-def windows_of(xp: Any, padded: Any, tile: Tile, geo: Geometry) -> Any:
-    """The windows of a tile, a view of the padded images: (images, C, *kernel, rows, ...)."""
-    part = padded[tile.n, :, tile.r.start * geo.stride[0] :]
-    n, c, *steps = part.strides
+def windows_of(padded: Any, geo: Geometry) -> Any:
+    """The windows, a view of the padded images, which may be larger: (images, C, *kernel, *out)."""
+    image, channel, *steps = padded.strides
     within, between = (map(mul, moves, steps) for moves in (geo.dilate, geo.stride))
-    shape = (*part.shape[:2], *geo.kernel, *tile.shape[1:])
-    return xp.lib.stride_tricks.as_strided(part, shape, (n, c, *within, *between))
+    shape = (*padded.shape[:2], *geo.kernel, *geo.out)
+    return as_strided(padded, shape, (image, channel, *within, *between))
 
 
 def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:

@@ -6,6 +6,8 @@ from itertools import product
 
 import numpy as np
 
+from d2lmini.ops.pool import MEAN, MEAN_ON_IMAGE, SUM
+from d2lmini.ops.windows import Geometry, geometry
 from op_rows.case import Case, draw
 
 OWN = "an op of ours alone"
@@ -46,7 +48,9 @@ def convolution(
     return y.astype(x.dtype)
 
 
-def backward_data(g, w, *, kernel, stride, dilate, pad, num_group, shape):
+def backward_data(g, w, *, geo, num_group):
+    size, kernel, stride, dilate, pad, _ = geo
+    shape = (len(g), w.shape[1] * num_group, *size)
     padded = np.zeros((*shape[:2], *(n + 2 * p for n, p in zip(shape[2:], pad))))
     grouped = padded.reshape(len(g), num_group, -1, *padded.shape[2:])
     gs = g.reshape(len(g), num_group, -1, *g.shape[2:])
@@ -57,7 +61,8 @@ def backward_data(g, w, *, kernel, stride, dilate, pad, num_group, shape):
     return padded[(..., *inside)].astype(g.dtype)
 
 
-def backward_weight(x, g, *, kernel, stride, dilate, pad, num_group):
+def backward_weight(x, g, *, geo, num_group):
+    _, kernel, stride, dilate, pad, _ = geo
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in pad)])
     grouped = padded.reshape(len(x), num_group, -1, *padded.shape[2:])
     gs = g.reshape(len(g), num_group, -1, *g.shape[2:])
@@ -82,10 +87,8 @@ def deconvolution(
     else:
         adj = full(adj, ndim, 0)
         size = tuple(n - 2 * p + a for n, p, a in zip(spread, pad, adj))
-    y = backward_data(
-        x, w, kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group,
-        shape=(len(x), num_filter, *size),
-    )  # fmt: skip
+    geo = Geometry(size, kernel, stride, dilate, pad, x.shape[2:])
+    y = backward_data(x, w, geo=geo, num_group=num_group)
     return y if b is None else (y + b.reshape(-1, *(1,) * ndim)).astype(y.dtype)
 
 
@@ -124,16 +127,14 @@ for size, kernel, attrs in GEOMETRIES:
         ROWS.append(
             Case("Deconvolution", (y, w), deconvolution, how, mxnet=False, why="not on its CPU")
         )
-    ndim = len(kernel)
-    lists = {"kernel": kernel, "num_group": 2}
-    for name, default in (("stride", 1), ("dilate", 1), ("pad", 0)):
-        lists[name] = full(attrs.get(name, ()), ndim, default)
     x, w = draw((2, 4, *size)), draw((6, 2, *kernel), seed=1)
-    g = convolution(x, w, num_filter=6, **lists)
+    g = convolution(x, w, num_filter=6, num_group=2, **attrs)
+    lists = [attrs.get(name, ()) for name in ("stride", "dilate", "pad")]
+    how = {"geo": geometry(size, kernel, *lists), "num_group": 2}
     ROWS += [
-        Case("_conv_backward_data", (g, w), backward_data, {**lists, "shape": x.shape}, **CLOSE,
+        Case("_conv_backward_data", (g, w), backward_data, how, **CLOSE,
              mxnet=False, why=OWN),
-        Case("_conv_backward_weight", (x, g), backward_weight, lists, **CLOSE, mxnet=False,
+        Case("_conv_backward_weight", (x, g), backward_weight, how, **CLOSE, mxnet=False,
              why=OWN),
     ]  # fmt: skip
 ROWS += [
@@ -244,9 +245,15 @@ ROWS += [
 ]  # fmt: skip
 
 
-def winners(data, y, kernel, stride, pad):
+def windows_on(pool):
+    """`windows` of this geometry."""
+    convention = "full" if pool.hangs_over else "valid"
+    return windows(pool.size, pool.kernel, pool.stride, pool.pad, convention)
+
+
+def winners(data, pool):
     """(output place, images, input place) of the first largest element of every window."""
-    for _out, o, inside, _count in windows(data.shape[2:], kernel, stride, pad, "valid"):
+    for _out, o, inside, _count in windows_on(pool):
         window = data[(..., *inside)]
         flat = window.reshape(*data.shape[:2], -1).argmax(-1)
         for image in np.ndindex(*data.shape[:2]):
@@ -254,26 +261,26 @@ def winners(data, y, kernel, stride, pad):
             yield o, image, tuple(p + s.start for p, s in zip(place, inside))
 
 
-def max_backward(g, data, y, *, kernel, stride, pad):
+def max_backward(g, data, y, *, pool):
     dx = np.zeros_like(data)
-    for o, image, place in winners(data, y, kernel, stride, pad):
+    for o, image, place in winners(data, pool):
         dx[image + place] += g[image + o]
     return dx
 
 
-def max_pick(u, data, y, *, kernel, stride, pad):
+def max_pick(u, data, y, *, pool):
     picked = np.zeros_like(y)
-    for o, image, place in winners(data, y, kernel, stride, pad):
+    for o, image, place in winners(data, pool):
         picked[image + o] = u[image + place]
     return picked
 
 
-def spread(g, *, shape, kernel, stride, pad, average=False, count_include_pad=True):
-    dx = np.zeros(shape, g.dtype)
-    for _out, o, inside, count in windows(shape[2:], kernel, stride, pad, "valid"):
-        count = count if count_include_pad else dx[(0, 0, *inside)].size
-        part = g[(..., *o)][(..., *(None,) * len(kernel))]
-        dx[(..., *inside)] += part / (count if average else 1)
+def spread(g, *, pool, kind):
+    dx = np.zeros((*g.shape[:2], *pool.size), g.dtype)
+    for _out, o, inside, count in windows_on(pool):
+        divisor = {SUM: 1, MEAN: count, MEAN_ON_IMAGE: dx[(0, 0, *inside)].size}[kind]
+        part = g[(..., *o)][(..., *(None,) * len(pool.kernel))]
+        dx[(..., *inside)] += part / divisor
     return dx
 
 
@@ -282,9 +289,9 @@ for size, kernel, stride, pad in (
     ((5, 5), (3, 3), (2, 2), (1, 1)),
     ((4, 4), (2, 2), (2, 2), (0, 0)),
 ):
-    how = {"kernel": kernel, "stride": stride, "pad": pad}
     x = draw((2, 3, *size))
-    y = pooling(x, **how)
+    y = pooling(x, kernel=kernel, stride=stride, pad=pad)
+    how = {"pool": geometry(size, kernel, stride, (), pad)}
     tied, ones = np.ones_like(x), np.ones_like(y)
     alone = {"mxnet": False, "why": OWN}
     for data, top in ((x, y), (tied, ones)):
@@ -293,6 +300,6 @@ for size, kernel, stride, pad in (
             Case("_max_pooling_backward", (draw(y.shape), data, top), max_backward, how, **moves),
             Case("_max_pooling_pick", (draw(x.shape), data, top), max_pick, how, **moves),
         ]
-    for more in ({}, {"average": True}, {"average": True, "count_include_pad": False}):
-        attrs = {**how, "shape": x.shape, **more}
+    for kind in (SUM, MEAN, MEAN_ON_IMAGE):
+        attrs = {**how, "kind": kind}
         ROWS.append(Case("_pooling_spread", (draw(y.shape),), spread, attrs, **CLOSE, **alone))

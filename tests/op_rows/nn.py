@@ -102,9 +102,7 @@ for nsize in (1, 3, 5):
     ROWS += [
         Case("LRN", (draw((2, 4, 2, 3)),), lrn, {"nsize": nsize, "alpha": 0.5}),
         Case("LRN", (draw((1, 1, 2, 1)),), lrn, {"nsize": nsize, "beta": 0.5, "knorm": 1.0}),
-        Case("_channel_window_sum", (draw((2, 4, 3)),), window_sum, {"nsize": nsize}, mxnet=False,
-             why=OWN),
-    ]  # fmt: skip
+    ]
 
 
 def upsampling(*images, scale, sample_type, multi_input_mode="concat", num_args=1):

@@ -50,9 +50,9 @@ def test_equal_to_one_multiplication_after_the_other(monkeypatch, blocks, tile):
         close = dict(rtol=1e-10, atol=1e-10, err_msg=str(geo))
         want = plain.convolution(x, w, **how, num_filter=len(w), no_bias=True)
         np.testing.assert_allclose(y, want, **close)
-        want = plain.backward_data(g, w, **how, num_group=1, shape=x.shape)
+        want = plain.backward_data(g, w, geo=geo, num_group=1)
         np.testing.assert_allclose(dx, want, **close)
-        want = plain.backward_weight(x, g, **how, num_group=1)
+        want = plain.backward_weight(x, g, geo=geo, num_group=1)
         np.testing.assert_allclose(dw, want, **close)
     conv_toeplitz.plan.cache_clear()
 

@@ -59,8 +59,8 @@ def test_equal_to_one_multiplication_after_the_other(monkeypatch, held):
         how = dict(kernel=geo.kernel, stride=geo.stride, dilate=geo.dilate, pad=geo.pad)
         wants = (
             plain.convolution(x, w, **how, num_filter=len(w), no_bias=True),
-            plain.backward_data(g, w, **how, num_group=1, shape=x.shape),
-            plain.backward_weight(x, g, **how, num_group=1),
+            plain.backward_data(g, w, geo=geo, num_group=1),
+            plain.backward_weight(x, g, geo=geo, num_group=1),
         )
         for got, want in zip(all_three(conv_winograd, geo, x, w, g), wants):
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10, err_msg=str(geo))

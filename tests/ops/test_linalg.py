@@ -11,6 +11,7 @@ from d2lmini import MXNetError, nd
 from d2lmini.device import blas
 from d2lmini.ops import conv_algorithms, conv_im2col
 from d2lmini.ops.core import registry
+from d2lmini.ops.windows import geometry
 
 rng = np.random.default_rng(0)
 
@@ -197,13 +198,15 @@ def test_convolution_is_the_same_by_tiles_of_any_size(
     lists = {"kernel": kernel, "stride": (stride,) + (1,) * (ndim - 1),
              "dilate": (1,) * (ndim - 1) + (dilate,), "pad": (1,) * ndim,
              "num_group": groups}  # fmt: skip
+    geo = geometry(size, *list(lists.values())[:4])
     x = array(7, 4, *size, dtype="float64")
     w = array(6, 4 // groups, *kernel, dtype="float64")
 
     def all_three():
         y = nd.Convolution(x, w, num_filter=6, no_bias=True, **lists)
-        dx = registry["_conv_backward_data"](y, w, shape=x.shape, **lists)
-        dw = registry["_conv_backward_weight"](x, y, **lists)
+        how = {"geo": geo, "num_group": groups}
+        dx = registry["_conv_backward_data"](y, w, **how)
+        dw = registry["_conv_backward_weight"](x, y, **how)
         return [v.asnumpy() for v in (y, dx, dw)]
 
     monkeypatch.setattr(conv_algorithms, "choose_algorithm", lambda *_: conv_im2col)
@@ -225,7 +228,8 @@ def test_one_product_is_three_views_of_itself():
     x, w = array(2, 3, 7, 8, dtype="float64"), array(4, 3, 3, 3, dtype="float64")
     y = nd.Convolution(x, w, num_filter=4, no_bias=True, **how)
     g = array(*y.shape, dtype="float64")
-    dx = registry["_conv_backward_data"](g, w, shape=x.shape, **how)
+    how = {"geo": geometry((7, 8), *list(how.values())[:4]), "num_group": 1}
+    dx = registry["_conv_backward_data"](g, w, **how)
     dw = registry["_conv_backward_weight"](x, g, **how)
     products = [(a * b).sum().asscalar() for a, b in ((y, g), (x, dx), (w, dw))]
     np.testing.assert_allclose(products, products[0], rtol=1e-12)
@@ -254,7 +258,8 @@ def test_windows_that_begin_in_the_padding_leave_no_place_unwritten():
     _check_max_pooling((6, 7), how, "float64")
     x, g = np.ones((1, 1, 6, 7)), np.ones((1, 1, 2, 7))
     dx = np.full_like(x, np.nan)
-    registry["_max_pooling_backward"].compute(np, g, x, g, out=dx, **how)
+    pool = geometry((6, 7), (3, 1), (3, 1), (), (1, 0))
+    registry["_max_pooling_backward"].compute(np, g, x, g, out=dx, pool=pool)
     assert dx[0, 0].any(axis=1).tolist() == [True, False, True, False, False, False]
 
 
@@ -263,7 +268,8 @@ def test_gradients_of_max_pooling_keep_their_bits():
     x = rng.permutation(16).astype("float32").reshape(1, 1, 4, 4)
     how = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0)}
     y = registry["Pooling"].compute(np, x, **how)
-    dx = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+    pool = geometry((4, 4), (2, 2), (2, 2), (), ())
+    dx = registry["_max_pooling_backward"].compute(np, g, x, y, pool=pool)
     windows = dx.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4)
     largest = x.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4).argmax(axis=1)
     assert windows[range(4), largest].tobytes() == g.tobytes()
@@ -285,6 +291,8 @@ def _check_max_pooling(size, how, dtype):
         first = image + max(inside, key=lambda q, image=image: x[image + q])
         dx[first] += g[place]
         picked[place] = u[first]
-    got = registry["_max_pooling_backward"].compute(np, g, x, y, **how)
+    pool = geometry(size, kernel, stride, (), pad)
+    got = registry["_max_pooling_backward"].compute(np, g, x, y, pool=pool)
     np.testing.assert_allclose(got, dx, rtol=1e-12, err_msg=f"{size} {how}")
-    np.testing.assert_array_equal(registry["_max_pooling_pick"].compute(np, u, x, y, **how), picked)
+    got = registry["_max_pooling_pick"].compute(np, u, x, y, pool=pool)
+    np.testing.assert_array_equal(got, picked)

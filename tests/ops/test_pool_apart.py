@@ -21,9 +21,10 @@ def test_each_is_repeated_over_its_window(out, kernel, dtype):
     want = g = rng.normal(size=(4, 3, *out)).astype(dtype)
     for axis, k in enumerate(kernel):
         want = want.repeat(k, axis=axis + 2)
-    how = dict(kernel=kernel, stride=kernel, pad=(0,) * len(kernel))
     dx = np.full(want.shape, np.nan, dtype)
-    pool.pooling_spread.compute(np, g, shape=want.shape, **how, out=dx)
+    one, zero = (1,) * len(out), (0,) * len(out)
+    geo = Geometry(want.shape[2:], kernel, kernel, one, zero, out)
+    pool.pooling_spread.compute(np, g, pool=geo, kind=pool.SUM, out=dx)
     np.testing.assert_array_equal(dx, want)
 
 

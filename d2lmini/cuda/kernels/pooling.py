@@ -1,63 +1,47 @@
 """Pooling on a GPU: a thread for each window; backward, a thread for each pixel.
 
-A maximum's gradient goes to the first place of its window that holds the largest value. If no two
-windows overlap, the thread of a window finds that place and writes there. If windows overlap, the
-thread of a pixel checks, in every window that contains the pixel, whether the pixel is that place:
-this reads more, but only one thread writes each pixel, and the sum always has the same order.
+A maximum's gradient goes to the first place of its window that holds the largest value. The thread
+of a pixel checks, in every window that contains the pixel, whether the pixel is that place: only
+one thread writes each pixel, and the sum always has the same order.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.cuda.kernels.windows import WindowKernel
-
-#: The result for a window: its sum, its mean over all places, or its mean over places in the image.
-SUM, MEAN, MEAN_ON_IMAGE = 0, 1, 2
+from d2lmini.ops.pool import MAX
 
 _COUNT = """
 __device__ inline Index low(Index a, Index b) { return a < b ? a : b; }
 __device__ inline Index high(Index a, Index b) { return a > b ? a : b; }
-// How many places along an axis a mean counts (1: its padding, too); 1 if it is a sum (0).
+// KIND is 0 for a sum, 1 and 2 for a mean, 3 for a maximum. How many places along an axis a mean
+// counts (1: its padding, too); 1 if it is no mean.
 __device__ inline A places(Index begin, Index K, Index size, Index P) {
-    if (MEAN == 0) return 1;
-    const Index from = MEAN == 1 ? begin : high(begin, 0);
-    return high(low(begin + K, MEAN == 1 ? size + P : size) - from, 1);
+    if (KIND == 0 || KIND == 3) return 1;
+    const Index from = KIND == 1 ? begin : high(begin, 0);
+    return high(low(begin + K, KIND == 1 ? size + P : size) - from, 1);
 }
 __device__ inline A count(Index front, Index top, Index left) {
     return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
 }
 """
 
-_SUM = WindowKernel(
-    "sum_pool",
+_REDUCE = WindowKernel(
+    "pool",
     _COUNT
     + """
-extern "C" __global__ void sum_pool(const T* x, T* y, const Index n) {
+extern "C" __global__ void pool(const T* x, T* y, const Index n, const double start) {
     $outputs
-        A total = 0;
+        A result = A(start);
         $taps
-                    if (inside) total += loaded(x[plane * (D * H * W) + pixel]);
+                    if (!inside) continue;
+                    const A value = loaded(x[plane * (D * H * W) + pixel]);
+                    result = KIND == 3 ? maximum(result, value) : result + value;
                 }
-        y[i] = stored(total / count(front, top, left));
-    }
-}
-""",
-)
-
-_MAX = WindowKernel(
-    "max_pool",
-    """
-extern "C" __global__ void max_pool(const T* x, T* y, const Index n, const double start) {
-    $outputs
-        A largest = A(start);
-        $taps
-                    if (inside) largest = maximum(largest, loaded(x[plane * (D * H * W) + pixel]));
-                }
-        y[i] = stored(largest);
+        y[i] = stored(result / count(front, top, left));
     }
 }
 """,
@@ -80,58 +64,40 @@ extern "C" __global__ void pool_spread(const T* g, T* dx, const Index n) {
 """,
 )
 
-#: The first pixel of a window that has the largest value; -1 if the largest value is nan.
 _FIRST = """
-        Index found = -1;
-        $taps
+// The first pixel of a window that has the largest value; -1 if the largest value is nan.
+__device__ inline Index first_place(
+    const T* x, A largest, Index plane, Index front, Index top, Index left
+) {
+    Index found = -1;
+    $taps
                     if (found < 0 && inside && loaded(x[plane * (D * H * W) + pixel]) == largest)
                         found = pixel;
-                }"""
-
-_SCATTER = WindowKernel(
-    "max_pool_scatter",
-    """
-// dx is 0 before; no two windows overlap.
-extern "C" __global__ void max_pool_scatter(
-    const T* g, const T* x, const T* y, T* dx, const Index n
-) {
-    $outputs
-        const A largest = loaded(y[i]);"""
-    + _FIRST
-    + """
-        if (found >= 0) dx[plane * (D * H * W) + found] = g[i];
-    }
+                }
+    return found;
 }
-""",
-)
+"""
 
 _PICK = WindowKernel(
     "max_pool_pick",
-    """
+    _FIRST
+    + """
 extern "C" __global__ void max_pool_pick(
     const T* u, const T* x, const T* y, T* out, const Index n
 ) {
     $outputs
-        const A largest = loaded(y[i]);"""
-    + _FIRST
-    + """
+        const Index found = first_place(x, loaded(y[i]), plane, front, top, left);
         out[i] = found >= 0 ? u[plane * (D * H * W) + found] : T(0);
     }
 }
 """,
 )
 
-_GATHER = WindowKernel(
-    "max_pool_gather",
-    """
-__device__ inline Index first_place(
-    const T* x, A largest, Index plane, Index front, Index top, Index left
-) {"""
-    + _FIRST
+_GIVE = WindowKernel(
+    "max_pool_give",
+    _FIRST
     + """
-    return found;
-}
-extern "C" __global__ void max_pool_gather(
+extern "C" __global__ void max_pool_give(
     const T* g, const T* input, const T* output, T* dx, const Index n
 ) {
     $pixels
@@ -151,35 +117,30 @@ extern "C" __global__ void max_pool_gather(
 )
 
 
-def max_pool(xp: Any, x: Any, y: Any, pool: Any) -> None:
-    """Fill y (..., *out) with the largest value of each window of x (..., *size); nan where the
-    window has a nan, the dtype's lowest number where the window is outside the image.
+def reduce(xp: Any, x: Any, y: Any, pool: Any, kind: int) -> None:
+    """Fill y (..., *out) with the sum, mean or maximum (`kind`) of each window of x (..., *size);
+    float16 is added up in float32. A maximum is nan where the window has a nan, the dtype's lowest
+    number where the window is outside the image.
 
-    `pool` has size, kernel, stride, pad and out, each with a number for every axis. Floating
-    arrays in order (C-contiguous), all of one dtype, here and below."""
-    _MAX(xp, y.size, [x, y], pool, float(np.finfo(x.dtype).min))
-
-
-def sum_pool(xp: Any, x: Any, y: Any, pool: Any, mean: int = SUM) -> None:
-    """Fill y with the sum or mean of each window; float16 is added up in float32."""
-    _SUM(xp, y.size, [x, y], pool, MEAN=mean)
+    `pool` is the geometry of the windows. Floating arrays in order (C-contiguous), all of one
+    dtype, here and below."""
+    start = float(np.finfo(x.dtype).min) if kind == MAX else 0.0
+    _REDUCE(xp, y.size, [x, y], pool, start, KIND=kind)
 
 
-def max_pool_backward(xp: Any, g: Any, x: Any, y: Any, dx: Any, pool: Any) -> None:
-    """Fill dx, of x's shape: each g goes to the first place of its window that holds y."""
-    if all(s >= k for s, k in zip(pool.stride, pool.kernel)) or prod(pool.out) == 1:
-        dx.fill(0)
-        _SCATTER(xp, y.size, [g, x, y, dx], pool)
-    else:
-        _GATHER(xp, x.size, [g, x, y, dx], pool)
-
-
-def max_pool_pick(xp: Any, u: Any, x: Any, y: Any, picked: Any, pool: Any) -> None:
-    """Fill picked, of y's shape, with the element of u at the first maximum of each window of x."""
-    _PICK(xp, y.size, [u, x, y, picked], pool)
-
-
-def pool_backward(xp: Any, g: Any, dx: Any, pool: Any, mean: int = SUM) -> None:
+def spread(xp: Any, g: Any, dx: Any, pool: Any, kind: int) -> None:
     """Fill dx (..., *size): each g (..., *out), divided by the number of places that its mean
     counts, is added to all places of its window."""
-    _SPREAD(xp, dx.size, [g, dx], pool, MEAN=mean)
+    _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
+
+
+def give_to_winners(xp: Any, arrays: list[Any], dx: Any, pool: Any) -> None:
+    """Fill dx, of x's shape, from arrays g, x and y: each g goes to the first place of its window
+    of x that holds y."""
+    _GIVE(xp, dx.size, [*arrays, dx], pool)
+
+
+def pick_winners(xp: Any, arrays: list[Any], picked: Any, pool: Any) -> None:
+    """Fill picked, of y's shape, from arrays u, x and y: the element of u at the first place of
+    each window of x that holds y."""
+    _PICK(xp, picked.size, [*arrays, picked], pool)

@@ -30,52 +30,46 @@ from d2lmini.ops.windows import Geometry, geometry
 WORKSPACE = 256 << 20
 
 
-def _batches(N: int, nbytes: int) -> Iterator[slice]:
-    """Split N images into parts whose columns, `nbytes` per image, fit into the workspace."""
-    images = max(WORKSPACE // max(nbytes, 1), 1)
-    for begin in range(0, N, images):
-        yield slice(begin, min(begin + images, N))
+def _parts(xp: Any, C: int, geo: Geometry, N: int, dtype: Any) -> Iterator[tuple[slice, Any]]:
+    """(images, undefined memory for their columns (images, C*taps, places)), part by part."""
+    shape = (C * geo.taps, prod(geo.out))
+    most = max(WORKSPACE // max(prod(shape) * dtype.itemsize, 1), 1)
+    for begin in range(0, N, most):
+        images = min(most, N - begin)
+        yield slice(begin, begin + images), xp.empty((images, *shape), dtype)
 
 
-def _by_images(xp: Any, C: int, geo: Geometry, N: int, dtype: Any) -> Iterator[tuple[slice, Any]]:
-    """(images, undefined columns (images, C*taps, places)), part by part."""
-    rows, places = C * geo.taps, prod(geo.out)
-    for part in _batches(N, rows * places * dtype.itemsize):
-        yield part, xp.empty((part.stop - part.start, rows, places), dtype)
-
-
-def _grouped(a: Any, groups: int, rows: int) -> Any:
+def _grouped(a: Any, groups: int) -> Any:
     """(N, G*rows, ...) as (N, G, rows, places)."""
-    return a.reshape(a.shape[0], groups, rows, prod(a.shape[2:]))
+    return a.reshape(a.shape[0], groups, a.shape[1] // groups, prod(a.shape[2:]))
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (F, C/G, *kernel) -> (N, F, *out)."""
-    x = xp.ascontiguousarray(x)
+    x, results = xp.ascontiguousarray(x), _grouped(y, groups)
     w = w.reshape(groups, w.shape[0] // groups, -1)  # (G, F/G, C/G*taps)
-    results = _grouped(y, groups, w.shape[1])
-    for part, columns in _by_images(xp, x.shape[1], geo, len(x), x.dtype):
+    for part, columns in _parts(xp, x.shape[1], geo, len(x), x.dtype):
         windows.im2col(xp, x[part], columns, geo)
-        matmul(xp, w, _grouped(columns, groups, w.shape[2]), results[part])
+        matmul(xp, w, _grouped(columns, groups), results[part])
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
     """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
+    g = _grouped(g, groups)
     w = w.reshape(groups, w.shape[0] // groups, -1).swapaxes(1, 2)  # (G, C/G*taps, F/G)
-    g = _grouped(g, groups, w.shape[2])
-    for part, columns in _by_images(xp, dx.shape[1], geo, len(g), g.dtype):
-        matmul(xp, w, g[part], _grouped(columns, groups, w.shape[1]))
+    for part, columns in _parts(xp, dx.shape[1], geo, len(g), g.dtype):
+        matmul(xp, w, g[part], _grouped(columns, groups))
         windows.col2im(xp, columns, dx[part], geo)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
-    x = xp.ascontiguousarray(x)
-    rows, F, places = x.shape[1] * geo.taps, g.shape[1], prod(geo.out)
+    x, F = xp.ascontiguousarray(x), g.shape[1]
     total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps)
     total.fill(0)
-    for part in _batches(len(x), rows * places * x.itemsize):
-        columns = xp.empty((rows, part.stop - part.start, places), x.dtype)
+    for part, memory in _parts(xp, x.shape[1], geo, len(x), x.dtype):
+        images, rows, places = memory.shape
+        columns = memory.reshape(rows, images, places)
         windows.im2col(xp, x[part], columns, geo, side_by_side=True)
         # All images of a filter, and of a tap, in one row.
         grads = g[part].swapaxes(0, 1).reshape(groups, F // groups, -1)
@@ -88,18 +82,16 @@ def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Any:
 
 
 @im2col.kernel("cuda")
-def _(xp, data, *, kernel, stride=(), dilate=(), pad=(), out=None):
-    N, C, *size = data.shape
-    geo = geometry(tuple(size), kernel, stride, dilate, pad)
-    if out is None:
-        out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype)
+def _(xp, data, *, out=None, **how):
+    (N, C), geo = data.shape[:2], geometry(data.shape[2:], **how)
+    out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype) if out is None else out
     windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
     return out
 
 
 @col2im.kernel("cuda")
-def _(xp, data, *, output_size, kernel, stride=(), dilate=(), pad=()):
-    geo = geometry(output_size, kernel, stride, dilate, pad)
+def _(xp, data, *, output_size, **how):
+    geo = geometry(output_size, **how)
     image = xp.empty((data.shape[0], data.shape[1] // geo.taps, *output_size), data.dtype)
     windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
     return image

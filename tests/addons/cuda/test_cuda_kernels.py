@@ -47,10 +47,11 @@ from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.pool import MAX, MEAN, MEAN_ON_IMAGE, SUM, reduce_windows
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 from d2lmini.ops.update import mixed_form
-from d2lmini.ops.windows import Geometry, geometry
+from d2lmini.ops.windows import geometry
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
@@ -498,49 +499,30 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
 @pytest.mark.parametrize("convention", ["valid", "full"])
 def test_pooling_and_its_gradients(case, dtype, convention):
     _, size, kernel, stride, _, pad = case
-    how = dict(kernel=kernel, stride=stride, pad=pad)
+    pool = geometry(size, kernel, stride, (), pad, convention == "full")
     rng = np.random.default_rng(2)
     x = rng.integers(-3, 3, (2, 2, *size)).astype(dtype)  # with ties
     if dtype == "float32":
         x[0, 0].flat[3] = np.nan
-    for kind, pooled in (("max", pooling.max_pool), ("sum", pooling.sum_pool)):
-        op = registry["Pooling"]
-        want = op.compute(np, x, pool_type=kind, pooling_convention=convention, **how)
-        pool = Geometry(size, kernel, stride, (1,) * len(size), pad, want.shape[2:])
-        y = cupy.empty(want.shape, dtype)
-        pooled(cupy, cupy.asarray(x), y, pool)
-        same(y.get(), want)
-        g = rng.integers(-8, 8, want.shape).astype(dtype)
-        dx = cupy.empty(x.shape, dtype)
-        if kind == "sum":
-            back = dict(shape=x.shape, pooling_convention=convention, **how)
-            pooling.pool_backward(cupy, cupy.asarray(g), dx, pool)
-            same(dx.get(), registry["_pooling_spread"].compute(np, g, **back))
-            check_means(x, g, pool, convention, how)
-            continue
-        given = [cupy.asarray(a) for a in (g, x, want)]
-        pooling.max_pool_backward(cupy, *given[:2], given[2], dx, pool)
-        there = registry["_max_pooling_backward"].compute(np, g, x, want, **how)
-        same(dx.get(), there)
-        u = rng.integers(-8, 8, x.shape).astype(dtype)
-        picked = cupy.empty(want.shape, dtype)
-        pooling.max_pool_pick(cupy, cupy.asarray(u), given[1], given[2], picked, pool)
-        held = registry["_max_pooling_pick"].compute(np, u, x, want, **how)
-        same(picked.get(), held)
+    y = np.empty((2, 2, *pool.out), dtype)
+    g, u = (rng.integers(-8, 8, a.shape).astype(dtype) for a in (y, x))
+    for kind in (SUM, MEAN, MEAN_ON_IMAGE, MAX):
+        reduce_windows(np, x, pool, kind, y)
+        got = cupy.empty(y.shape, dtype)
+        reduce_windows(cupy, cupy.asarray(x), pool, kind, got)
+        same(got.get(), y, {"float32": 1e-6, "float16": 2e-3}[dtype] * (kind in (1, 2)))
+        if kind == MAX:
+            check_launched("_max_pooling_backward", g, x, y, pool=pool)
+            check_launched("_max_pooling_pick", u, x, y, pool=pool)
+        else:
+            bound = {"float32": 1e-5, "float16": 1e-1}[dtype] * (kind != SUM)
+            check_launched("_pooling_spread", g, bound=bound, pool=pool, kind=kind)
 
 
-def check_means(x: np.ndarray, g: np.ndarray, pool: Geometry, convention: str, how: dict) -> None:
-    """Mean pooling and its gradient, each one launch."""
-    for include in (True, False):
-        what = dict(pooling_convention=convention, count_include_pad=include, **how)
-        mean = pooling.MEAN if include else pooling.MEAN_ON_IMAGE
-        y, dx = cupy.empty(g.shape, x.dtype), cupy.empty(x.shape, x.dtype)
-        pooling.sum_pool(cupy, cupy.asarray(x), y, pool, mean)
-        want = registry["Pooling"].compute(np, x, pool_type="avg", **what)
-        same(y.get(), want, 1e-6 if x.dtype == "float32" else 2e-3)
-        pooling.pool_backward(cupy, cupy.asarray(g), dx, pool, mean)
-        back = registry["_pooling_spread"].compute(np, g, shape=x.shape, average=True, **what)
-        same(dx.get(), back, 1e-5 if x.dtype == "float32" else 1e-1)
+def check_launched(name: str, *arrays: np.ndarray, bound: float = 0, **attrs: Any) -> None:
+    """The kernel of an op computes what NumPy computes."""
+    got = registry[name].kernel_for("cuda")(cupy, *map(cupy.asarray, arrays), **attrs)
+    same(got.get(), registry[name].compute(np, *arrays, **attrs), bound)
 
 
 def moments(shape: tuple, axes: tuple, dtype: Any) -> reductions.Launches:
@@ -766,7 +748,7 @@ def fixed_kernels(chars: str) -> list[Kernel]:
     for module in (windows, depthwise, pooling):
         for value in vars(module).values():
             if isinstance(value, windows.WindowKernel):
-                found.append((value.typed, {**sizes, "C": 4, "M": 2, "MEAN": 2}))
+                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2}))
     if chars != "e":  # they have no float16
         found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
     kinds = [(c, "long long" if c == "d" else "int") for c in chars]
@@ -807,7 +789,7 @@ def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
     texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == (12 if arch == "sm_70" else 16)
+    assert len(texts) == (10 if arch == "sm_70" else 14)
     texts += [(k.source, k.name) for k in reducing_kernels(chars)]
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
