@@ -63,6 +63,7 @@ _COMMON = {
     "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
     "side_by_side": side_by_side,
 }  # fmt: skip
+_TAKEN = {"xp", "arena", "arrays", "places", "keys", "run", "float", *_COMMON, *dir(np)}
 
 
 class Writer:
@@ -93,17 +94,7 @@ class Writer:
         self._views: dict[tuple[str, Shape], str] = {}
         self._kernels: dict[Any, str] = {}
         self._constants: dict[int, str] = {}
-        self._taken = {
-            "xp",
-            "arena",
-            "arrays",
-            "places",
-            "keys",
-            "run",
-            "float",
-            *self.namespace,
-            *dir(np),
-        }
+        self._taken = _TAKEN | self.namespace.keys()
         self._ufuncs: dict[str, None] = {}
         self._numbers: dict[str, str] = {}
         self._frame: list[str] = []

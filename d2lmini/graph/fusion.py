@@ -203,10 +203,13 @@ def _place(
         new = Statement([node], position, domain)
         groups = {s for s in near if s.shape == domain}
         ahead = {s for s in near - groups if on_gpu and s.shape and _fits(s.shape, domain)}
-        for found, inside in ((groups | ahead, True), (groups, True), (groups, False)):
-            joined = _join(new, found, home, is_group, inside)
+        for found in (groups | ahead, groups) if ahead else (groups,):
+            joined = _join(new, found, home, is_group, True)
             if joined is not None:
                 return joined
+        joined = _join(new, groups, home, is_group, False) if groups else None
+        if joined is not None:
+            return joined
     return Statement([node], position, domains[-1])
 
 

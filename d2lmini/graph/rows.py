@@ -25,25 +25,20 @@ from math import prod
 from typing import NamedTuple
 
 from d2lmini.graph.ir import Node, spec_of
+from d2lmini.ops.chunking import ROW_BYTES
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape, reduced_axes
+from d2lmini.ops.reduce import REDUCTIONS, kept_shape, reduced_axes
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
 #: from another worker: at an eighth of it two threads were no quicker than one.
 BLOCK_BYTES = 1 << 20
 BLOCKS_BYTES = 1 << 22
-#: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
-#: for intermediate results that a thread keeps.
-ROW_BYTES = 1 << 21
 #: If the axes that are cut are not the first, a block is made of runs of memory: of this many bytes
 #: at least, or else reading them takes longer than what the group saves.
 RUN_BYTES = 1 << 12
 
 # -- reductions ------------------------------------------------------------------------------------
-
-#: The reductions that can be in a group -> the ufunc that adds up.
-REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
 
 
 def is_reduction(node: Node) -> bool:

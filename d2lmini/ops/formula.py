@@ -22,9 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from d2lmini.ops.chunking import BLOCKED, ROW_BYTES
 from d2lmini.ops.core import Op, Spec, as_specs, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.kernels import kind_of
+from d2lmini.ops.reduce import REDUCTIONS, reduced_axes
 
 
 class FormulaValue(Typed, Fluent):
@@ -101,17 +103,48 @@ class Local(FormulaValue):
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         if op.formula is not None:
             return op.formula(*inputs, **attrs)
-        xp = inputs[0].xp
+        xp, kind = inputs[0].xp, type(inputs[0])
         arrays = [None if x is None else x.array for x in inputs]
         result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
         if isinstance(result, tuple):
-            return [Local(xp, xp.asarray(part)) for part in result]
-        return Local(xp, xp.asarray(result))
+            return [kind(xp, xp.asarray(part)) for part in result]
+        return kind(xp, xp.asarray(result))
 
 
-def interpret(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
+class DependsOnBlocks(Exception):
+    """A program computes a sum of this formula in blocks, which rounds it in another way."""
+
+
+class LocalInRows(Local):
+    """An array inside an op whose results must equal those of the program to the bit."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+        if op.name in REDUCTIONS and not _in_rows(op, inputs[0].array, attrs):
+            raise DependsOnBlocks
+        return Local._apply(op, inputs, attrs, out)
+
+
+def _in_rows(op: Op, data: Any, attrs: dict[str, Any]) -> bool:
+    """True if blocks of a program (`graph/rows.py`) have all that is reduced to one number: they
+    consist of rows, the first axis is not reduced."""
+    if data.size < BLOCKED:
+        return True
+    if data.nbytes > len(data) * ROW_BYTES or len(data) == 1:
+        return False
+    if op.name == "_sum_to":
+        shape = attrs["shape"]
+        return len(shape) == data.ndim and shape[0] == len(data)
+    return 0 not in reduced_axes(attrs["axis"], data.ndim, attrs["exclude"])
+
+
+def interpret(
+    op: Op, xp: Any, arrays: Sequence[Any], attrs: dict, kind: type[Local] = Local
+) -> list[Any]:
     """The results of the formula on arrays, one primitive after the other."""
-    values = [None if a is None else Local(xp, a) for a in arrays]
+    values = [None if a is None else kind(xp, a) for a in arrays]
     return [y.array for y in results_of(op, values, attrs)]
 
 

@@ -36,6 +36,9 @@ from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
 
+#: The reductions that compiled programs join to other ops -> the ufunc that adds up.
+REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
+
 # -- which axes, which shape, which dtype ----------------------------------------------------------
 
 
