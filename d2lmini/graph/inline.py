@@ -31,7 +31,7 @@ from d2lmini.graph.symbolic_trace import outside
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import modes, without_casts
 from d2lmini.ops.formula import results_of
-from d2lmini.ops.in_float32 import needs_copies
+from d2lmini.ops.in_float32 import needs_copies, widened
 from d2lmini.symbol.naming import Prefix
 from d2lmini.symbol.traced import Traced
 
@@ -61,7 +61,9 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     assert isinstance(op, Composed) and node.specs is not None
     given = [None if e is None else Traced((e,)) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
-        given = [x if x is None else _widened(x, op) for x in given]
+        given = [
+            x if x is None else x.astype(widened(op, x._spec.dtype), copy=False) for x in given
+        ]
     with outside(), scope(False, modes.training), without_casts(), Prefix(prefix):
         found = results_of(op, given, node.attrs)
         values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
@@ -78,7 +80,3 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     if last is not None:
         last.name = node.name
     return [y._entry for y in values]
-
-
-def _widened(x: Traced, op: Composed) -> Any:
-    return x.astype("float32") if x._spec.dtype.char in op.copied_dtypes else x

@@ -25,6 +25,7 @@ from typing import Any
 from d2lmini.ops.chunking import BLOCKED, ROW_BYTES
 from d2lmini.ops.core import Op, Spec, as_specs, registry
 from d2lmini.ops.fluent import Fluent, Typed
+from d2lmini.ops.in_float32 import needs_copies, widened
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.reduce import REDUCTIONS, reduced_axes
 
@@ -77,6 +78,15 @@ def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[
     """The specs of the results of an op's formula, by the rules of its primitives."""
     values = [None if spec is None else Sketch(spec) for spec in specs]
     return [y._spec for y in results_of(op, values, attrs)]
+
+
+def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
+    """The same of a formula that is computed in float32: its outputs have the op's own dtypes."""
+    if not needs_copies(op, filter(None, specs)):
+        return infer_by_formula(op, specs, attrs)
+    wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
+    outputs = as_specs(op.infer(*specs, **attrs))
+    return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]
 
 
 # -- interpreting ----------------------------------------------------------------------------------
@@ -144,8 +154,16 @@ def interpret(
     op: Op, xp: Any, arrays: Sequence[Any], attrs: dict, kind: type[Local] = Local
 ) -> list[Any]:
     """The results of the formula on arrays, one primitive after the other."""
-    values = [None if a is None else kind(xp, a) for a in arrays]
-    return [y.array for y in results_of(op, values, attrs)]
+    if not needs_copies(op, [a for a in arrays if a is not None]):
+        values = [None if a is None else kind(xp, a) for a in arrays]
+        return [y.array for y in results_of(op, values, attrs)]
+    wide = [a if a is None else a.astype(widened(op, a.dtype), copy=False) for a in arrays]
+    values = [None if a is None else kind(xp, a) for a in wide]
+    specs = rounded_specs(op, [a if a is None else Spec(a.shape, a.dtype) for a in arrays], attrs)
+    return [
+        y.array.astype(spec.dtype, copy=False)
+        for y, spec in zip(results_of(op, values, attrs), specs, strict=True)
+    ]
 
 
 # -- differentiating -------------------------------------------------------------------------------
