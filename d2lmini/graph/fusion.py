@@ -147,8 +147,8 @@ def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statemen
 def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
     """The statements that must be done before other statements or new nodes, of which these nodes
     are: they reduce what the nodes read."""
-    read = [(home.get(node), e[0]) for node in nodes for e in node.sources]
-    return {home[e] for own, e in read if e in home and is_reduction(e) and home[e] is not own}
+    read = [(home.get(node), e[0]) for node in nodes for e in node.sources if is_reduction(e[0])]
+    return {home[e] for own, e in read if home[e] is not own}
 
 
 def _join(

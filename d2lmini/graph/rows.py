@@ -118,7 +118,7 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
     None if there are no such axes, or rows are too long, or reductions along the axes that are cut
     would leave large results of each block.
     """
-    read = {e for node in nodes for e in node.sources}
+    read = {e for node in nodes for e in node.inputs if e is not None}
     inner: set[int] = set()
     at_end: list[tuple[Node, tuple[int, ...]]] = []
     for node in filter(is_reduction, nodes):
@@ -129,10 +129,12 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
             inner.update(axes)
         else:
             return None
-    shapes = {aligned(spec_of(e).shape, domain) for e in read}
+    shapes = {aligned(spec_of(e).shape, domain) for e in read} - {domain}
 
     def is_one(axes: range) -> bool:
         """True if these axes of all arrays can be taken as one."""
+        if len(axes) == 1:
+            return True
         return all(
             all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
         ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)

@@ -33,7 +33,7 @@ rules = Rules()
 
 def canonicalize(outputs: Sequence[Entry]) -> list[Entry]:
     """With simpler ops in the place of general ones."""
-    return rewritten(outputs, rules.of)
+    return rewritten(outputs, rules.of, is_local=True)
 
 
 @rules(" ".join(op.name for f in FAMILIES.values() for op in (f.broadcast, f.equal)))

@@ -53,7 +53,7 @@ SPREADING = (
 
 def constant_fold(outputs: Sequence[Entry]) -> list[Entry]:
     """With constants in the place of all values that are known."""
-    return rewritten(outputs, _fold)
+    return rewritten(outputs, _fold, is_local=True)
 
 
 def bind_values(outputs: Sequence[Entry], values: Mapping[str, Any]) -> list[Entry]:

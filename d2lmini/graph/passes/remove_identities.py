@@ -40,7 +40,7 @@ rules = Rules()
 def remove_identities(outputs: Sequence[Entry]) -> list[Entry]:
     """Without calls that give back an input as it is. Asked only after gradients were taken:
     `BlockGrad` and `make_loss` are copies in forward."""
-    return rewritten(outputs, rules.of)
+    return rewritten(outputs, rules.of, is_local=True)
 
 
 @rules(

@@ -33,13 +33,22 @@ Replacement = Entry | list[Entry | None] | None
 Rule = Callable[[Node], Replacement]
 
 
+#: The bit in `Node.stays` of each rule whose answer depends on the node and its inputs alone: such
+#: a rule is asked once about a node, however often the passes run.
+_bits: dict[Rule, int] = {}
+
+
 def rewritten(
-    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node, Node], None] | None = None
-) -> list[Entry]:
+    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node, Node], None] | None = None,
+    is_local: bool = False,
+) -> list[Entry]:  # fmt: skip
     """The graph with every node replaced by what `rule` says, None for those that stay. Before,
     `meet` is told of each node, also of those that are never replaced: as it was, and as it is with
-    its inputs replaced."""
+    its inputs replaced. is_local: the answer depends on the node and its inputs alone."""
+    bit = _bits.setdefault(rule, 1 << len(_bits)) if is_local else 0
     order = topological(outputs)
+    if bit and all([node.stays & bit or node.op is None for node in order]):
+        return list(outputs)
     changed = mutated_by(order)
     known = set(order) if changed else set()
     placed: dict[Node, Node] = {}  # what has become of the nodes that read or change such variables
@@ -55,8 +64,11 @@ def rewritten(
             if any(e is not None and e[0] in changed for e in node.inputs):
                 placed[node] = new
                 return new
+        if new.stays & bit:
+            return new
         found = rule(new)
         if found is None:
+            new.stays |= bit
             return new
         values = found if isinstance(found, list) else [found]
         if changed and any(e is not None and _reads(e, changed, known) for e in values):

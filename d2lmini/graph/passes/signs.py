@@ -33,7 +33,7 @@ rules = Rules()
 
 def signs(outputs: Sequence[Entry]) -> list[Entry]:
     """With changes of sign where they are cheap."""
-    return rewritten(outputs, rules.of)
+    return rewritten(outputs, rules.of, is_local=True)
 
 
 @rules("_mul_scalar negative")

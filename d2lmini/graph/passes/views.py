@@ -41,7 +41,11 @@ PERHAPS = ("max", "min", "_sum_to", *SPREADS, "slice", "slice_axis", "_getitem",
 
 def views(outputs: Sequence[Entry]) -> list[Entry]:
     """Chains of reshapes, and of transposes, as one."""
-    return rewritten(outputs, lambda node: rules.of(node) or _spread_last(node))
+    return rewritten(outputs, _rule, is_local=True)
+
+
+def _rule(node: Node) -> Replacement:
+    return rules.of(node) or _spread_last(node)
 
 
 def _spread_last(node: Node) -> Replacement:
