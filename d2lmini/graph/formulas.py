@@ -20,10 +20,10 @@ from typing import Any
 
 from d2lmini.context import Context, cache_releasers
 from d2lmini.device.devices import device_of, find_known
-from d2lmini.graph.arena import Arenas
 from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Inputs, Node
 from d2lmini.graph.passes import simplify
+from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Spec

@@ -4,7 +4,7 @@ Inside a compiled graph a composed op is replaced by the graph of its formula, s
 simplify it and fusion joins it to what stands before and behind:
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> graph = graph_of(sym.log_softmax(sym.var("x"), name="y"), x=(2, 3))
 >>> print(listing(inlined(graph)))
 x                                           # (2, 3) float32

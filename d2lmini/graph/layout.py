@@ -21,13 +21,12 @@ from enum import Enum
 import numpy as np
 
 from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.fusion import Statement, statements
+from d2lmini.graph.fusion import Statement, side_by_side, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
-from d2lmini.graph.mirror import MIRRORED
-from d2lmini.graph.parallel_statements import side_by_side
 from d2lmini.graph.plan import Life, arrange
+from d2lmini.graph.recompute import MIRRORED
 from d2lmini.graph.steps import may_overwrite, steps_of
-from d2lmini.graph.views import try_view, view_text
+from d2lmini.graph.text import try_view, view_text
 from d2lmini.ops.spec import Spec
 
 

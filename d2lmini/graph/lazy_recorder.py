@@ -27,8 +27,15 @@ from d2lmini.engine.core import Task, Var
 from d2lmini.engine.core import lock as engine_lock
 from d2lmini.engine.scheduler import Scheduler
 from d2lmini.engine.scheduler import thread_state as engine_state
-from d2lmini.graph.lazy_graph import Reading, RecordedCall, Source, Subgraph, cone, readings
-from d2lmini.graph.lazy_task import LazyTask
+from d2lmini.graph.lazy_graph import (
+    LazyTask,
+    Reading,
+    RecordedCall,
+    Source,
+    Subgraph,
+    cone,
+    readings,
+)
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, OpTask

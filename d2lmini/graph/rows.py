@@ -5,7 +5,7 @@ or several that follow each other; the places along them are the *rows*. A block
 each array, each as a whole, so it has all that a reduction of rows needs.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of
+>>> from d2lmini.graph.typed import graph_of
 >>> x = sym.var("x")
 >>> y = sym.broadcast_sub(x, sym.mean(x, axis=(0, 2), keepdims=True))
 >>> [(y, _)] = graph_of(y, x=(8, 64, 49))

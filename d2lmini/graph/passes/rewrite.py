@@ -3,7 +3,7 @@
 A pass says what becomes of one node whose inputs have been dealt with; `rewritten` does the rest.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> before = graph_of(sym.exp(sym.identity(sym.var("x")), name="y"), x=(3,))
 >>> no_copies = lambda node: node.inputs[0] if node.op.name == "_copy" else None
 >>> print(listing(rewritten(before, no_copies)))
@@ -136,13 +136,22 @@ def same(node: Node, entry: Entry | None) -> Entry | None:
 
 
 class Rules(dict[str, Rule]):
-    """Rules by the name of the op that they are for; as a whole a rule for any node.
+    """A pass that consists of rules by the name of the op that they are for.
 
-    `@rules("negative abs")` declares the rule for these ops. Ops may have several rules: the first
-    that finds a replacement has it.
+    `@a_pass.rule("negative abs")` declares the rule for these ops. Ops may have several rules: the
+    first that finds a replacement has it.
     """
 
-    def __call__(self, names: str) -> Callable[[Rule], Rule]:
+    def __init__(self, name: str, means: str):
+        self.__name__, self.__doc__ = name, means
+
+    def __call__(self, outputs: Sequence[Entry]) -> list[Entry]:
+        """The graph after the pass."""
+        return rewritten(outputs, self.of, is_local=True)
+
+    def rule(self, names: str) -> Callable[[Rule], Rule]:
+        """Declare the rule for ops with these names."""
+
         def declare(rule: Rule) -> Rule:
             for name in names.split():
                 op = registry[name].name
