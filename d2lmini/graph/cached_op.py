@@ -30,7 +30,7 @@ from d2lmini import environment
 from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.graph.call import Calls, way_of
+from d2lmini.graph.call import ProgramCall, launcher_of
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.graph.passes import simplify
@@ -324,7 +324,7 @@ class Compiled:
         self.changed = [i for i in self.forward.mutated if (variables[i], 0) in reads]
         self.unread = {*self.forward.mutated}.difference(self.changed)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
-        self._calls = Calls(self.forward, ctx, way_of(self.forward, ctx, static))
+        self._calls = ProgramCall(self.forward, ctx, launcher_of(self.forward, ctx, static))
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx

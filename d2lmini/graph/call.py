@@ -18,6 +18,7 @@ so a call that has begun ends before another one begins there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,9 @@ class ProgramTask(Task):
         return places
 
 
-class Calls:
+class ProgramCall:
     """The calls of one program in one context, for `dispatch.run_inline`. A call is computed inline
-    if the program is small and its inputs are ready; otherwise `way` pushes it (see `way_of`).
+    if the program is small and its inputs are ready; otherwise `launch` pushes it (`launcher_of`).
 
     run  the program's function on its arena; None before the first inline call. `run` is called
          with the engine's lock held, so inline calls of all programs with the same `arenas` use
@@ -124,16 +125,16 @@ class Calls:
     """
 
     __slots__ = (
-        "cost", "ctx", "name", "nowhere", "outputs", "predicted_us", "program", "run", "tiny",
-        "way",
+        "cost", "ctx", "launch", "name", "nowhere", "outputs", "predicted_us", "program", "run",
+        "tiny",
     )  # fmt: skip
 
     run: Any
 
-    def __init__(self, program: Program, ctx: Context, way: Callable[..., list[NDArray]]):
+    def __init__(self, program: Program, ctx: Context, launch: Callable[..., list[NDArray]]):
         self.program = program
         self.ctx = ctx
-        self.way = way
+        self.launch = launch
         self.name = program.name
         self.outputs = program.specs
         self.tiny = all([spec.nbytes < SMALL for spec in program.specs])
@@ -160,7 +161,7 @@ class Calls:
         for x in inputs:
             if x._ctx is not ctx:
                 raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
-        return self.way(self.program, inputs, ctx, keys, outs)
+        return self.launch(self.program, inputs, ctx, keys, outs)
 
 
 def push(
@@ -168,22 +169,29 @@ def push(
     outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
 ) -> list[NDArray]:  # fmt: skip
     """Push a call of `program`. Returns the outputs; new arrays where `outs` has none."""
-    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
-    results = []
-    for i, spec in enumerate(program.specs):
-        given = outs[i] if i < len(outs) else None
-        if given is None:
-            given = wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs))
-        results.append(given)
-    changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
-    note_writes(changed)
-    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
-    places = [(y._chunk, y._offset, y._spec) for y in results]
-    task = kind(program, operands, places, ctx, keys)
+    results = _results_of(program, inputs, ctx, outs)
+    note_writes([inputs[i] for i in program.mutated] + [x for x in outs if x is not None])
+    task = kind(program, _operands(inputs), _operands(results), ctx, keys)
     if not ctx.is_cpu:
         check_there(task.reads + task.writes)
     engine.current.push(task)
     return results
+
+
+def _results_of(
+    program: Program, inputs: Sequence[NDArray], ctx: Context, outs: Sequence[Any]
+) -> list[NDArray]:
+    """The arrays of the outputs: those of `outs`, else new ones."""
+    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
+    kind = kind_of(inputs)
+    return [
+        wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) if out is None else out
+        for spec, out in zip_longest(program.specs, outs)
+    ]
+
+
+def _operands(arrays: Sequence[NDArray]) -> list[Operand]:
+    return [(x._chunk, x._offset, x._spec) for x in arrays]
 
 
 # -- a program in parts ----------------------------------------------------------------------------
@@ -257,13 +265,8 @@ def push_parts(
     read = {x._chunk for x in inputs}
     if len(taken) < len(read) + len(given) or any([x._offset is not None for x in given]):
         return push(program, inputs, ctx, keys, outs)
-    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
-    results = [
-        wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs)) if out is None else out
-        for spec, out in zip(program.specs, outs)
-    ]
-    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
-    places = [(y._chunk, y._offset, y._spec) for y in results]
+    results = _results_of(program, inputs, ctx, outs)
+    operands, places = _operands(inputs), _operands(results)
     call = PartitionedCall(program)
     for number, part in enumerate(program.parts):
         task = PartitionTask(program, number, call, operands, places, ctx, keys)
@@ -274,7 +277,7 @@ def push_parts(
     return results
 
 
-def way_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
+def launcher_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
     """How calls of a program are pushed; `static`: whether shapes and memory stay what they are."""
     push_replayed = device_of(ctx).replay_calls(program) if static else None
     if push_replayed is not None:

@@ -111,7 +111,7 @@ def readings(step: RecordedCall) -> list[Reading]:
     return [reading.now for reading in step.inputs if reading is not None]
 
 
-def cone(roots: Iterable[RecordedCall]) -> set[RecordedCall]:
+def ancestors(roots: Iterable[RecordedCall]) -> set[RecordedCall]:
     """The steps that are to be taken for these: those that were not pushed, without end."""
     found = {step for step in roots if step.results is None}
     path = list(found)
@@ -247,21 +247,29 @@ def _call(names: NameManager | None, op: str, entry: Entry, spec: Spec, **attrs:
 
 
 class LazyTask(ProgramTask):
-    """A deed as a task. singly: take its steps one by one, the program is for other numbers;
-    began: has it run, or is it running?"""
+    """A subgraph as a task.
 
-    __slots__ = ("began", "deed", "failures", "singly")
+    interpreted  the steps are taken one by one, for the program is for other numbers
+    began        it has run, or is running
+    """
+
+    __slots__ = ("began", "subgraph", "failures", "interpreted")
 
     in_steps = True  # the program has the outputs already, whose values Ctrl-C must not take away
     counts = 0  # the versions were counted as its steps were recorded
 
     def __init__(
-        self, program: Program, singly: bool, deed: Subgraph, outputs: list[Operand], ctx: Context
+        self,
+        program: Program,
+        interpreted: bool,
+        subgraph: Subgraph,
+        outputs: list[Operand],
+        ctx: Context,
     ):
-        super().__init__(program, deed.operands, outputs, ctx, deed.keys)
-        self.site = deed.rows[-1][0].site
-        self.deed = deed
-        self.singly = singly
+        super().__init__(program, subgraph.operands, outputs, ctx, subgraph.keys)
+        self.site = subgraph.rows[-1][0].site
+        self.subgraph = subgraph
+        self.interpreted = interpreted
         self.began = False
         self.failures: dict[Var, Failure] | None = None
 
@@ -273,7 +281,7 @@ class LazyTask(ProgramTask):
 
     def run(self) -> None:
         self.began = True
-        if not self.singly and not any(map(self._missing, self.inputs)):
+        if not self.interpreted and not any(map(self._missing, self.inputs)):
             try:
                 super().run()
                 return
@@ -292,9 +300,9 @@ class LazyTask(ProgramTask):
         )
 
     def _one_by_one(self) -> dict[Var, Failure]:
-        """Take the steps singly; which outputs are missing, and why."""
+        """Take the steps one by one: which outputs are missing, and why."""
         xp = device_of(self.ctx).xp
-        variables, entries = self.deed.graph(None)
+        variables, entries = self.subgraph.graph(None)
         operands = dict(zip(variables, self.inputs))
 
         def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -54,11 +54,11 @@ from d2lmini.ops.signature import Signature, signature_of, with_signature
 #: A call of small arrays is compiled when it comes for this time: compiling takes some
 #: milliseconds, as long as interpreting a tiny call a hundred times.
 COMPILED_CALL = 64
-#: A call that reads an array of `BLOCKED` elements or more is compiled when it comes for this time:
-#: a program computes it in blocks. If blocks round a sum in another way, or arrays are larger than
-#: `INTERPRETED`, which makes intermediate results costly, it is compiled at once.
-COMPILED_LARGE_CALL = 4
-INTERPRETED = 1 << 22
+#: A call that reads an array of `BLOCKED` elements or more is interpreted once: a program computes
+#: it in blocks, which takes a third of the time. If blocks round a sum in another way, or an array
+#: has more than `INTERPRETED` elements, so that a first call is faster with a program, too, it is
+#: compiled at once.
+INTERPRETED = 1 << 18
 
 
 class Composed(Op):
@@ -344,7 +344,7 @@ class Runner:
         most = max([a.size for a in arrays if a is not None])
         if most < BLOCKED:
             return interpret(op, xp, arrays, attrs) if self.calls < COMPILED_CALL else None
-        if self.calls >= COMPILED_LARGE_CALL or most > INTERPRETED:
+        if self.calls > 1 or most > INTERPRETED:
             return None
         kind = *[a if a is None else a.ndim for a in arrays], str(attrs)
         if kind not in op.depending_on_blocks:

@@ -85,7 +85,7 @@ def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spe
     if not needs_copies(op, filter(None, specs)):
         return infer_by_formula(op, specs, attrs)
     wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
-    outputs = as_specs(op.infer(*specs, **attrs))
+    outputs = as_specs(op.infer(*specs, **attrs))  # type: ignore[arg-type]
     return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]
 
 
