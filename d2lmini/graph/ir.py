@@ -64,10 +64,12 @@ class Node:
     site    the user's line that made the node
     given   the attributes that the user gave, as text: files contain these, defaults or not
     stays   a bit for each rule of a pass that has no replacement for the node (`passes/rewrite.py`)
+    steps   what `steps_of` (`steps.py`) has found, () for none; None before it is asked
     """
 
     __slots__ = (
-        "attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "stays", "__weakref__",
+        "attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "stays", "steps",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +92,7 @@ class Node:
         self.site = site
         self.given = given
         self.stays = 0
+        self.steps: tuple[Any, ...] | None = None
 
     def replace(self, **changes: Any) -> Node:
         """A copy of this node with `changes`: fields by name."""

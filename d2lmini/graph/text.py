@@ -91,6 +91,10 @@ def broken(begin: str, items: Sequence[str], end: str) -> list[str]:
     return fit_line(begin + ", ".join(items) + end, WIDTH - 4)
 
 
+#: What may end a part of a line, and what must not be parted.
+_MARKS = re.compile(r"'|[(\[]|[)\]]|, ")
+
+
 def fit_line(line: str, width: int) -> list[str]:
     """The line broken after commas, outside of inner brackets if possible."""
     if line.endswith(" = arrays") and len(line) > width:
@@ -99,10 +103,11 @@ def fit_line(line: str, width: int) -> list[str]:
     while len(line) > width:
         depth, quoted = int(bool(parts)), False
         at = {1: -1, 2: -1, 3: -1}  # by depth, the last comma there
-        for i, char in enumerate(line[:width]):
-            quoted ^= char == "'"
-            depth += (char in "([") - (char in ")]")
-            if line[i : i + 2] == ", " and depth in at and not quoted:
+        for mark in _MARKS.finditer(line, 0, width + 1):
+            text, i = mark.group(), mark.start()
+            quoted ^= text == "'"
+            depth += (text in "([") - (text in ")]")
+            if text == ", " and depth in at and not quoted and i < width:
                 at[depth] = i
         cut = next((i for i in at.values() if i > width // 2), max(at.values()))
         if cut < 0:
