@@ -25,7 +25,7 @@ from math import prod
 from typing import NamedTuple
 
 from d2lmini.graph.ir import Node, spec_of
-from d2lmini.ops.chunking import ROW_BYTES
+from d2lmini.ops.chunking import ONE_BLOCK, ROW_BYTES
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import REDUCTIONS, kept_shape, reduced_axes
 
@@ -162,5 +162,7 @@ def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
     >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
     (256, 64)
     """
+    if prod(domain) <= ONE_BLOCK:
+        return rows
     row = max(prod(domain) // rows, 1) * itemsize
     return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

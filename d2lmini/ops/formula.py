@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.ops.chunking import BLOCKED, ROW_BYTES
+from d2lmini.ops.chunking import BLOCKED, ONE_BLOCK, ROW_BYTES
 from d2lmini.ops.core import Op, Spec, as_specs, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.in_float32 import needs_copies, widened
 from d2lmini.ops.kernels import kind_of
-from d2lmini.ops.reduce import REDUCTIONS, reduced_axes
+from d2lmini.ops.reduce import REDUCTIONS, ends_short, reduced_axes
 
 
 class FormulaValue(Typed, Fluent):
@@ -138,16 +138,19 @@ class LocalInRows(Local):
 
 
 def _in_rows(op: Op, data: Any, attrs: dict[str, Any]) -> bool:
-    """True if blocks of a program (`graph/rows.py`) have all that is reduced to one number: they
-    consist of rows, the first axis is not reduced."""
+    """True if blocks of a program (`graph/rows.py`) have all that is reduced to one number, and
+    add it up in the order of `op`: there is one block, or the first axis is not reduced."""
     if data.size < BLOCKED:
         return True
-    if data.nbytes > len(data) * ROW_BYTES or len(data) == 1:
-        return False
     if op.name == "_sum_to":
-        shape = attrs["shape"]
-        return len(shape) == data.ndim and shape[0] == len(data)
-    return 0 not in reduced_axes(attrs["axis"], data.ndim, attrs["exclude"])
+        kept = (1,) * (data.ndim - len(attrs["shape"])) + attrs["shape"]
+        axes = tuple([a for a, n in enumerate(kept) if n == 1])
+    else:
+        axes = reduced_axes(attrs["axis"], data.ndim, attrs["exclude"])
+    if data.size <= ONE_BLOCK:
+        follow_each_other = not axes or axes[-1] - axes[0] < len(axes)
+        return follow_each_other or (0 in axes and ends_short(data, axes))
+    return 0 not in axes and 1 < len(data) and data.nbytes <= len(data) * ROW_BYTES
 
 
 def interpret(

@@ -67,7 +67,7 @@ def test_a_program_gives_the_bits_of_the_formula(op):
             assert grad.shape == a.shape
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (300, 400)])
+@pytest.mark.parametrize("shape", [(3, 4), (300, 400), (300, 500)])
 def test_calls_give_the_same_bits_before_and_after_they_are_compiled(shape):
     x = nd.random.normal(shape=shape)
     gamma, beta = nd.random.normal(shape=shape[1:]), nd.random.normal(shape=shape[1:])
@@ -83,7 +83,7 @@ def test_calls_give_the_same_bits_before_and_after_they_are_compiled(shape):
     assert len(found) == 1
 
 
-LARGE = (300, 400)
+LARGE = (300, 500)
 LAST, FIRST = {"axis": -1}, {"axis": 0}
 
 
@@ -93,13 +93,16 @@ LAST, FIRST = {"axis": -1}, {"axis": 0}
         ("softmax", [LARGE], LAST, True),
         ("softmax", [LARGE], FIRST, False),
         ("softmax", [(200, 20, 30)], {"axis": 1}, True),
-        ("softmax", [(1, 100_000)], LAST, False),
+        ("softmax", [(1, 140_000)], LAST, False),
+        ("softmax", [(300, 300)], FIRST, True),  # of one block
         ("log_softmax", [(70_000, 3)], LAST, True),
         ("LayerNorm", [LARGE, LARGE[1:], LARGE[1:]], LAST, True),
-        ("GroupNorm", [(40, 8, 20, 20), (4,), (4,)], {"num_groups": 4}, True),
+        ("GroupNorm", [(50, 8, 20, 20), (4,), (4,)], {"num_groups": 4}, True),
         ("_squared_error", [LARGE, LARGE], {}, True),
         ("LeakyReLU", [LARGE], {"act_type": "gelu"}, True),
-        ("BatchNorm", [(40, 8, 20, 20), *[(8,)] * 4], {}, False),
+        ("BatchNorm", [(50, 8, 20, 20), *[(8,)] * 4], {}, False),
+        ("BatchNorm", [(30, 8, 20, 20), *[(8,)] * 4], {}, True),
+        ("BatchNorm", [(5, 8, 40, 50), *[(8,)] * 4], {}, False),  # rows of 2000 elements
     ],
 )
 def test_a_large_call_is_interpreted_where_blocks_do_not_change_the_bits(
