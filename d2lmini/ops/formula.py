@@ -150,7 +150,7 @@ def _in_rows(op: Op, data: Any, attrs: dict[str, Any]) -> bool:
     if data.size <= ONE_BLOCK:
         follow_each_other = not axes or axes[-1] - axes[0] < len(axes)
         return follow_each_other or (0 in axes and ends_short(data, axes))
-    return 0 not in axes and 1 < len(data) and data.nbytes <= len(data) * ROW_BYTES
+    return 0 not in axes and len(data) > 1 and data.nbytes <= len(data) * ROW_BYTES
 
 
 def interpret(
