@@ -93,6 +93,9 @@ class Written(FormulaValue):
     def _spec(self) -> Spec:  # type: ignore[override]
         return spec_of(self.entry)
 
+    def __neg__(self) -> Any:
+        return self * -1.0  # as a Symbol
+
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         names = inputs[0].names
