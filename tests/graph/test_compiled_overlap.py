@@ -97,6 +97,7 @@ def programs(graph: Graph, groups: bool) -> tuple[Program, Program]:
         patch.setattr(partitions, "LEAST_US", 0.0)
         if groups:
             patch.setattr(fusion, "SMALLEST", 2)
+            patch.setattr(rows, "ONE_BLOCK", 0)
             patch.setattr(rows, "BLOCK_BYTES", 32)
         arenas = Arenas(cpu(), True)
         made = [

@@ -187,6 +187,7 @@ def test_groups_equal_interpreter(graph):
     """Everything elementwise in groups, in blocks of a few elements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "SMALLEST", 2)
+        patch.setattr(rows, "ONE_BLOCK", 0)
         patch.setattr(rows, "BLOCK_BYTES", 32)
         patch.setattr(rows, "RUN_BYTES", 1)
         joint = graph.with_gradients()
