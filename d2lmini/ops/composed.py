@@ -58,7 +58,7 @@ COMPILED_CALL = 64
 #: it in blocks, which takes a third of the time. If blocks round a sum in another way, or an array
 #: has more than `INTERPRETED` elements, so that a first call is faster with a program, too, it is
 #: compiled at once.
-INTERPRETED = 1 << 18
+INTERPRETED = 1 << 19
 
 
 class Composed(Op):
