@@ -31,8 +31,8 @@ from d2lmini.context import Context
 from d2lmini.cuda import stream_worker
 from d2lmini.cuda.capture import GraphCapture, Workspace, capture, workspace_of
 from d2lmini.cuda.memory import Block
-from d2lmini.graph.arena import Run
 from d2lmini.graph.call import ProgramTask, push
+from d2lmini.graph.plan import Run
 from d2lmini.graph.program import Program
 from d2lmini.ndarray import NDArray
 

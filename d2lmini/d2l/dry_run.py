@@ -30,9 +30,8 @@ from d2lmini.device.devices import list_named
 from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of, settle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.naive import NaiveEngine
-from d2lmini.graph.arena import MOST_KEPT
-from d2lmini.graph.call import ProgramTask
-from d2lmini.graph.call_partitions import PartitionTask
+from d2lmini.graph.call import PartitionTask, ProgramTask
+from d2lmini.graph.plan import MOST_KEPT
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.scopes import contextmanager
 

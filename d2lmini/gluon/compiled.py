@@ -33,9 +33,8 @@ from d2lmini.context import Context
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
-from d2lmini.graph.cached_op import CachedOp, Compiled
+from d2lmini.graph.cached_op import CachedOp, Compiled, ProgramCache
 from d2lmini.graph.ir import Node
-from d2lmini.graph.program_cache import ProgramCache
 from d2lmini.graph.symbolic_trace import (
     FallbackToEager,
     SymbolicTrace,

@@ -13,37 +13,83 @@ these the forward program also returns what backward needs, and the tape gets on
 <NDArray 2 @cpu(0)>
 
 After `mxnet.nd.CachedOp`.
+
+A net that sees ever new shapes, sentences of every length or images of every size, is compiled for
+each. Programs take memory too: their text, code and graphs. So only those are kept that were used
+last, as many as `MOST_BYTES` hold, but always `LEAST`; and all take turns in the same arenas.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from d2lmini import environment
 from d2lmini.autograd import tape
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.graph.arena import Arenas
-from d2lmini.graph.call import Calls
-from d2lmini.graph.call_partitions import way_of
+from d2lmini.graph.call import ProgramCall, launcher_of
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
-from d2lmini.graph.mirror import mirror
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.passes.pool_before_activation import pool_before_activation
+from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
-from d2lmini.graph.program_cache import ProgramCache, now
 from d2lmini.graph.program_node import Backward, ProgramNode
-from d2lmini.graph.recompute import recompute
-from d2lmini.graph.split import cut_graph, residuals
+from d2lmini.graph.recompute import cut_graph, mirror, recompute, residuals
 from d2lmini.graph.symbolic_trace import SymbolicTrace, one_at_a_time
 from d2lmini.graph.typed import draw_numbers, infer_types
 from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
+
+# -- which programs are kept -----------------------------------------------------------------------
+
+#: The programs of one net take about so many bytes at most.
+MOST_BYTES = 64 << 20
+#: So many are kept, however large they are.
+LEAST = 16
+
+#: Counts up: what was used later has the higher number.
+now = count(1).__next__
+
+
+class ProgramCache:
+    """The programs of a net, and their arenas.
+
+    A program in it has `nbytes`, about how much it takes, and `used`, when it was asked for last.
+    """
+
+    def __init__(self, static_alloc: bool = False):
+        self.static_alloc = static_alloc
+        self._arenas: dict[Context, Arenas] = {}
+        self._programs: list[tuple[Any, Callable[[], None]]] = []
+
+    def arenas(self, ctx: Context) -> Arenas:
+        """Those of a context."""
+        found = self._arenas.get(ctx)
+        return found or self._arenas.setdefault(ctx, Arenas(ctx, self.static_alloc))
+
+    def add(self, compiled: Any, forget: Callable[[], None]) -> None:
+        """Keep one more; those that were not used for longest may have to go, which `forget` sees
+        to. One thread at a time (`trace.one_at_a_time`)."""
+        self._programs.append((compiled, forget))
+        nbytes = sum(program.nbytes for program, _ in self._programs)
+        while nbytes > MOST_BYTES and len(self._programs) > LEAST:
+            oldest = min(self._programs, key=lambda key: key[0].used)
+            self._programs.remove(oldest)
+            nbytes -= oldest[0].nbytes
+            oldest[1]()
+
+    def remove(self, compiled: Any) -> None:
+        """It is not used any more."""
+        self._programs = [program for program in self._programs if program[0] is not compiled]
+
+
+# -- a net -----------------------------------------------------------------------------------------
 
 #: A program takes so many times the bytes of its text, as measured: code, graph, plan.
 TIMES_TEXT = 40
@@ -278,7 +324,7 @@ class Compiled:
         self.changed = [i for i in self.forward.mutated if (variables[i], 0) in reads]
         self.unread = {*self.forward.mutated}.difference(self.changed)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
-        self._calls = Calls(self.forward, ctx, way_of(self.forward, ctx, static))
+        self._calls = ProgramCall(self.forward, ctx, launcher_of(self.forward, ctx, static))
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx

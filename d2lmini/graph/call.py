@@ -4,11 +4,21 @@ Calls of programs are dispatched like calls of ops (`ndarray/dispatch.py`). A qu
 outputs, pushes a task and returns. Queued tasks hold no memory for intermediate results: an arena
 is in use only while a program runs, so there are at most as many arenas as workers. The outputs are
 pending until the task has run, like the outputs of an op.
+
+**A program in parts** is called by a task for each part, which run one after the other. Each task
+writes a Var that the next one reads: so they keep their order, and where one fails those behind it
+have its error. What a part has finished is nobody's concern any more: whoever waits for it goes on
+while the next part runs, and if that fails, it stands. An input is let go of by the last part that
+reads it.
+
+The arena belongs to the call from its first part to its last. A worker takes the oldest task first,
+so a call that has begun ends before another one begins there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,9 +26,10 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
+from d2lmini.device.devices import device_of
 from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
-from d2lmini.engine.core import Task, lock
+from d2lmini.engine.core import Task, Var, lock
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
 from d2lmini.ndarray.dispatch import kind_of, note_writes, run_inline, wrap
@@ -104,9 +115,9 @@ class ProgramTask(Task):
         return places
 
 
-class Calls:
+class ProgramCall:
     """The calls of one program in one context, for `dispatch.run_inline`. A call is computed inline
-    if the program is small and its inputs are ready; otherwise `way` pushes it (see `way_of`).
+    if the program is small and its inputs are ready; otherwise `launch` pushes it (`launcher_of`).
 
     run  the program's function on its arena; None before the first inline call. `run` is called
          with the engine's lock held, so inline calls of all programs with the same `arenas` use
@@ -114,16 +125,16 @@ class Calls:
     """
 
     __slots__ = (
-        "cost", "ctx", "name", "nowhere", "outputs", "predicted_us", "program", "run", "tiny",
-        "way",
+        "cost", "ctx", "launch", "name", "nowhere", "outputs", "predicted_us", "program", "run",
+        "tiny",
     )  # fmt: skip
 
     run: Any
 
-    def __init__(self, program: Program, ctx: Context, way: Callable[..., list[NDArray]]):
+    def __init__(self, program: Program, ctx: Context, launch: Callable[..., list[NDArray]]):
         self.program = program
         self.ctx = ctx
-        self.way = way
+        self.launch = launch
         self.name = program.name
         self.outputs = program.specs
         self.tiny = all([spec.nbytes < SMALL for spec in program.specs])
@@ -150,7 +161,7 @@ class Calls:
         for x in inputs:
             if x._ctx is not ctx:
                 raise MXNetError(f"{self.name}: inputs are on {ctx} and {x._ctx}")
-        return self.way(self.program, inputs, ctx, keys, outs)
+        return self.launch(self.program, inputs, ctx, keys, outs)
 
 
 def push(
@@ -158,19 +169,117 @@ def push(
     outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
 ) -> list[NDArray]:  # fmt: skip
     """Push a call of `program`. Returns the outputs; new arrays where `outs` has none."""
-    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
-    results = []
-    for i, spec in enumerate(program.specs):
-        given = outs[i] if i < len(outs) else None
-        if given is None:
-            given = wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind_of(inputs))
-        results.append(given)
-    changed = [inputs[i] for i in program.mutated] + [x for x in outs if x is not None]
-    note_writes(changed)
-    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
-    places = [(y._chunk, y._offset, y._spec) for y in results]
-    task = kind(program, operands, places, ctx, keys)
+    results = _results_of(program, inputs, ctx, outs)
+    note_writes([inputs[i] for i in program.mutated] + [x for x in outs if x is not None])
+    task = kind(program, _operands(inputs), _operands(results), ctx, keys)
     if not ctx.is_cpu:
         check_there(task.reads + task.writes)
     engine.current.push(task)
     return results
+
+
+def _results_of(
+    program: Program, inputs: Sequence[NDArray], ctx: Context, outs: Sequence[Any]
+) -> list[NDArray]:
+    """The arrays of the outputs: those of `outs`, else new ones."""
+    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
+    kind = kind_of(inputs)
+    return [
+        wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) if out is None else out
+        for spec, out in zip_longest(program.specs, outs)
+    ]
+
+
+def _operands(arrays: Sequence[NDArray]) -> list[Operand]:
+    return [(x._chunk, x._offset, x._spec) for x in arrays]
+
+
+# -- a program in parts ----------------------------------------------------------------------------
+
+
+class PartitionedCall:
+    """What the tasks of a call share.
+
+    done     of each part, a Var that says so
+    places   of all outputs, each known once the part runs that begins with it
+    results  what the parts finish, from the first part on
+    """
+
+    __slots__ = ("done", "places", "results")
+
+    def __init__(self, program: Program):
+        self.done = [Var() for _ in program.parts]
+        self.places: list[np.ndarray | None] = [None] * len(program.outputs)
+        self.results: Iterator[list[tuple[int, np.ndarray]]] | None = None
+
+
+class PartitionTask(ProgramTask):
+    """One part of a call; `inputs` and `outputs` are those that it uses."""
+
+    __slots__ = ("call", "number")
+
+    def __init__(
+        self, program: Program, number: int, call: PartitionedCall, inputs: Sequence[Operand],
+        outputs: Sequence[Operand], ctx: Context, keys: Sequence[Any],
+    ):  # fmt: skip
+        part = program.parts[number]
+        # The first is given all, and so waits for all; the others see what they hold.
+        given = inputs if number == 0 else [inputs[i] for i in part.inputs]
+        super().__init__(program, list(given), [outputs[i] for i in part.holds], ctx, keys)
+        self.name = f"{program.name} ({number + 1} of {len(program.parts)})"
+        self.predicted_us = part.cost.us
+        self.reads = (*self.reads, *call.done[max(number - 1, 0) : number])
+        self.writes = (*self.writes, call.done[number])
+        self.call = call
+        self.number = number
+
+    @property
+    def cost(self) -> Any:
+        """Predicted FLOPs and bytes."""
+        return self.program.parts[self.number].cost
+
+    def _compute(self) -> None:
+        call, part = self.call, self.program.parts[self.number]
+        places = self._places()
+        for i, place in zip(part.holds, places):
+            call.places[i] = place
+        if call.results is None:
+            arrays = [array_of(operand) for operand in self.inputs]
+            call.results = self.program.begin(arrays, call.places, self.keys)
+        finished = dict(next(call.results))
+        for i, operand in zip(part.holds, self.outputs):
+            if i in finished and operand[0].data is None:
+                operand[0].adopt(finished[i])
+        if self.number + 1 == len(self.program.parts):
+            call.results.close()  # type: ignore[attr-defined]
+
+
+def push_parts(
+    program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
+    outs: Sequence[Any],
+) -> list[NDArray]:  # fmt: skip
+    """Push the parts of a call; its outputs, new arrays where `outs` has None. One task for all if
+    an output is a view, or lies where an input does: it comes there when everything is computed."""
+    given = [x for x in outs if x is not None]
+    taken = {x._chunk for x in (*inputs, *given)}
+    read = {x._chunk for x in inputs}
+    if len(taken) < len(read) + len(given) or any([x._offset is not None for x in given]):
+        return push(program, inputs, ctx, keys, outs)
+    results = _results_of(program, inputs, ctx, outs)
+    operands, places = _operands(inputs), _operands(results)
+    call = PartitionedCall(program)
+    for number, part in enumerate(program.parts):
+        task = PartitionTask(program, number, call, operands, places, ctx, keys)
+        note_writes([outs[i] for i in part.holds if outs[i] is not None])
+        if not ctx.is_cpu:
+            check_there([x._chunk for x in (*inputs, *results)])
+        engine.current.push(task)
+    return results
+
+
+def launcher_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
+    """How calls of a program are pushed; `static`: whether shapes and memory stay what they are."""
+    push_replayed = device_of(ctx).replay_calls(program) if static else None
+    if push_replayed is not None:
+        return push_replayed
+    return push_parts if len(program.parts) > 1 else push

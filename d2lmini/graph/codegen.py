@@ -41,15 +41,22 @@ import numpy as np
 
 from d2lmini import addons
 from d2lmini.graph.blocks import in_blocks, place_or_new, side_by_side
-from d2lmini.graph.costs import cost_of
 from d2lmini.graph.emit_numpy import is_product, lines_of, product, write_group
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
 from d2lmini.graph.layout import Buffer, Placement, lay_out
 from d2lmini.graph.lower import lower
-from d2lmini.graph.partitions import Partition, parts_of
+from d2lmini.graph.partitions import Partition, cost_of, parts_of
 from d2lmini.graph.steps import Number, steps_of
-from d2lmini.graph.text import WIDTH, assign_lines, fit_line, indent, literal, unpack_text
-from d2lmini.graph.views import reshape_text, view_text
+from d2lmini.graph.text import (
+    WIDTH,
+    assign_lines,
+    fit_line,
+    indent,
+    literal,
+    reshape_text,
+    unpack_text,
+    view_text,
+)
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.in_float32 import kernel_for, needs_copies
@@ -63,6 +70,7 @@ _COMMON = {
     "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
     "side_by_side": side_by_side,
 }  # fmt: skip
+_TAKEN = {"xp", "arena", "arrays", "places", "keys", "run", "float", *_COMMON, *dir(np)}
 
 
 class Writer:
@@ -93,17 +101,7 @@ class Writer:
         self._views: dict[tuple[str, Shape], str] = {}
         self._kernels: dict[Any, str] = {}
         self._constants: dict[int, str] = {}
-        self._taken = {
-            "xp",
-            "arena",
-            "arrays",
-            "places",
-            "keys",
-            "run",
-            "float",
-            *self.namespace,
-            *dir(np),
-        }
+        self._taken = _TAKEN | self.namespace.keys()
         self._ufuncs: dict[str, None] = {}
         self._numbers: dict[str, str] = {}
         self._frame: list[str] = []

@@ -35,7 +35,6 @@ from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
 from d2lmini.graph.layout import Placement
 from d2lmini.graph.rows import (
-    REDUCTIONS,
     Cut,
     axes_of_reduction,
     find_cut,
@@ -46,7 +45,7 @@ from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
 from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.chunking import LARGE
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape
+from d2lmini.ops.reduce import REDUCTIONS, kept_shape
 from d2lmini.ops.scalar_cache import ROW
 from d2lmini.ops.spec import Spec
 

@@ -20,14 +20,14 @@ from typing import Any
 
 from d2lmini.context import Context, cache_releasers
 from d2lmini.device.devices import device_of, find_known
-from d2lmini.graph.arena import Arenas
 from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Inputs, Node
 from d2lmini.graph.passes import simplify
+from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Spec
-from d2lmini.ops.formula import infer_by_formula
+from d2lmini.ops.formula import rounded_specs
 
 #: So many programs are kept, the last ones that were asked for.
 MOST = 512
@@ -86,7 +86,7 @@ class FormulaProgram:
             None if spec is None else Node(None, name, specs=(spec,))
             for name, spec in zip(op.input_names, specs)
         ]
-        outputs = tuple(infer_by_formula(op, specs, attrs))
+        outputs = tuple(rounded_specs(op, specs, attrs))
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
         results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
         self.arenas = arenas

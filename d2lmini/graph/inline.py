@@ -4,7 +4,7 @@ Inside a compiled graph a composed op is replaced by the graph of its formula, s
 simplify it and fusion joins it to what stands before and behind:
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> graph = graph_of(sym.log_softmax(sym.var("x"), name="y"), x=(2, 3))
 >>> print(listing(inlined(graph)))
 x                                           # (2, 3) float32
@@ -24,16 +24,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.autograd.scopes import scope
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, topological, transform
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.symbolic_trace import outside
+from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import modes, without_casts
-from d2lmini.ops.formula import results_of
-from d2lmini.ops.in_float32 import needs_copies
-from d2lmini.symbol.naming import Prefix
-from d2lmini.symbol.traced import Traced
+from d2lmini.ops.core import Op, Spec, modes
+from d2lmini.ops.formula import FormulaValue, results_of
+from d2lmini.ops.in_float32 import needs_copies, widened
+from d2lmini.symbol.naming import next_name, operator_hint
 
 
 def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
@@ -59,26 +57,52 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     prefix = f"{node.name}_" if prefix is None else prefix
     op = node.op
     assert isinstance(op, Composed) and node.specs is not None
-    given = [None if e is None else Traced((e,)) for e in inputs]
+    names: dict[str, int] = {}
+    given = [None if e is None else Written(e, names) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
-        given = [x if x is None else _widened(x, op) for x in given]
-    with outside(), scope(False, modes.training), without_casts(), Prefix(prefix):
-        found = results_of(op, given, node.attrs)
-        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
+        given = [
+            x if x is None else x.astype(widened(op, x._spec.dtype), copy=False) for x in given
+        ]
+    found = results_of(op, given, node.attrs)
+    values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
     known = {e[0] for e in inputs if e is not None}
-    stack = [y._entry[0] for y in values]
+    stack = [y.entry[0] for y in values]
     last = stack[0] if len(values) == 1 and stack[0] not in known else None
     while stack:
         new = stack.pop()
         if new not in known:
             known.add(new)
             new.site, new.labels = node.site, node.labels
-            new.name = prefix + new.name.removeprefix(prefix).lstrip("_")
+            new.name = prefix + new.name.lstrip("_")
             stack.extend(e[0] for e in new.sources)
     if last is not None:
         last.name = node.name
-    return [y._entry for y in values]
+    return [y.entry for y in values]
 
 
-def _widened(x: Traced, op: Composed) -> Any:
-    return x.astype("float32") if x._spec.dtype.char in op.copied_dtypes else x
+class Written(FormulaValue):
+    """A value of the graph of a formula. `names` counts the names of the graph's nodes by kind."""
+
+    __slots__ = ("entry", "names")
+
+    def __init__(self, entry: Entry, names: dict[str, int]):
+        self.entry = entry
+        self.names = names
+
+    @property
+    def _spec(self) -> Spec:  # type: ignore[override]
+        return spec_of(self.entry)
+
+    def __neg__(self) -> Any:
+        return self * -1.0  # type: ignore[operator]  # as a Symbol
+
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+        names = inputs[0].names
+        entries = tuple([None if x is None else x.entry for x in inputs])
+        specs = plan_of(op, [spec_of(e) for e in entries if e is not None], attrs).outputs
+        if "training" in op.injects:
+            attrs = {"training": modes.training, **attrs}
+        node = Node(op, next_name(names, operator_hint(op.name)), entries, attrs, specs)
+        found = [Written((node, i), names) for i in range(node.n_outputs)]
+        return found[0] if len(found) == 1 else found

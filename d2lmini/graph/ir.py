@@ -34,6 +34,7 @@ graph may be deep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from d2lmini import callsite
@@ -62,9 +63,14 @@ class Node:
     labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
     site    the user's line that made the node
     given   the attributes that the user gave, as text: files contain these, defaults or not
+    stays   a bit for each rule of a pass that has no replacement for the node (`passes/rewrite.py`)
+    steps   what `steps_of` (`steps.py`) has found, () for none; None before it is asked
     """
 
-    __slots__ = ("attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "__weakref__")
+    __slots__ = (
+        "attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "stays", "steps",
+        "__weakref__",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -85,6 +91,8 @@ class Node:
         self.labels = labels
         self.site = site
         self.given = given
+        self.stays = 0
+        self.steps: tuple[Any, ...] | None = None
 
     def replace(self, **changes: Any) -> Node:
         """A copy of this node with `changes`: fields by name."""
@@ -161,9 +169,19 @@ class Draw:
 # -- looking at a graph ----------------------------------------------------------------------------
 
 
+class Outputs(list[Entry]):
+    """Outputs of a graph whose order is asked for again and again: it is computed once."""
+
+    @cached_property
+    def order(self) -> list[Node]:
+        return topological(iter(self))
+
+
 def topological(entries: Iterable[Entry]) -> list[Node]:
     """The nodes behind `entries`, inputs before the nodes that use them; left inputs come first, as
     in MXNet. This order determines the order of arguments."""
+    if type(entries) is Outputs:
+        return entries.order
     found: list[Node] = []
     seen: set[Node] = set()
     for head, _ in entries:

@@ -21,13 +21,12 @@ from enum import Enum
 import numpy as np
 
 from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.fusion import Statement, statements
+from d2lmini.graph.fusion import Statement, side_by_side, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
-from d2lmini.graph.mirror import MIRRORED
-from d2lmini.graph.parallel_statements import side_by_side
 from d2lmini.graph.plan import Life, arrange
+from d2lmini.graph.recompute import MIRRORED
 from d2lmini.graph.steps import may_overwrite, steps_of
-from d2lmini.graph.views import try_view, view_text
+from d2lmini.graph.text import try_view, view_text
 from d2lmini.ops.spec import Spec
 
 
@@ -119,7 +118,9 @@ class Layout:
         assert node.op is not None
         if node.op is CONSTANT:
             return Placement.CONSTANT
-        if self._view(node) is not None:
+        view = self._view(node)
+        if view is not None:
+            self._shadows[node, 0] = view
             return Placement.VIEW
         return Placement.BUFFER if node.op.takes_out else Placement.FRESH
 
@@ -140,9 +141,7 @@ class Layout:
         """An array with the shape and strides of this value; its contents mean nothing."""
         shadow = self._shadows.get(entry)
         if shadow is None:
-            shape, dtype = spec_of(entry)
-            view = self._view(entry[0]) if self.kinds[entry] is Placement.VIEW else None
-            shadow = self._shadows[entry] = np.empty(shape, dtype) if view is None else view
+            shadow = self._shadows[entry] = np.empty(*spec_of(entry))
         return shadow
 
     def _enter(self, entry: Entry, kind: Placement) -> None:
@@ -263,6 +262,8 @@ def lay_out(
     layout = Layout(inputs, outputs, _order(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
+    if not last_first and not layout.plan.nbytes:
+        return layout  # no arena is smaller
     other = Layout(inputs, outputs, _order(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
     if last_first and other.plan.nbytes == layout.plan.nbytes:

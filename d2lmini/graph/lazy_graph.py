@@ -8,6 +8,10 @@ looks for it.
 `Subgraph` is a number of steps that are to be taken together, written down so that two of the same
 form are equal: `key` says the ops, their attributes and who reads what, and no arrays. For a key
 one program is compiled; a loop that records the same thing again compiles nothing.
+
+`LazyTask` is a subgraph as one task of the engine. It runs as a program. Where that fails, or where
+some of what it reads is missing, the steps are taken one by one instead: each value that can be
+computed is, and the others have the error of the one step that failed, as if each had been a task.
 """
 
 from __future__ import annotations
@@ -18,10 +22,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini import engine
 from d2lmini.context import Context
+from d2lmini.device.devices import device_of
+from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import Chunk
-from d2lmini.graph.ir import Draw, Entry, Node, spec_of
-from d2lmini.ndarray.compute import Operand
+from d2lmini.engine.core import Var
+from d2lmini.engine.failure import Failure
+from d2lmini.graph.call import ProgramTask
+from d2lmini.graph.ir import Draw, Entry, Node, compute, interpret, spec_of
+from d2lmini.graph.program import Program
+from d2lmini.ndarray.compute import Operand, array_of
 from d2lmini.ops.core import Op, Spec, registry
 from d2lmini.symbol.naming import NameManager, operator_hint
 
@@ -100,7 +111,7 @@ def readings(step: RecordedCall) -> list[Reading]:
     return [reading.now for reading in step.inputs if reading is not None]
 
 
-def cone(roots: Iterable[RecordedCall]) -> set[RecordedCall]:
+def ancestors(roots: Iterable[RecordedCall]) -> set[RecordedCall]:
     """The steps that are to be taken for these: those that were not pushed, without end."""
     found = {step for step in roots if step.results is None}
     path = list(found)
@@ -230,3 +241,98 @@ def _call(names: NameManager | None, op: str, entry: Entry, spec: Spec, **attrs:
     attrs = {**registry[op].defaults, **attrs}
     name = names.get(None, op) if names else ""
     return Node(registry[op], name, (entry,), attrs, (spec,)), 0
+
+
+# -- the task --------------------------------------------------------------------------------------
+
+
+class LazyTask(ProgramTask):
+    """A subgraph as a task.
+
+    interpreted  the steps are taken one by one, for the program is for other numbers
+    began        it has run, or is running
+    """
+
+    __slots__ = ("began", "subgraph", "failures", "interpreted")
+
+    in_steps = True  # the program has the outputs already, whose values Ctrl-C must not take away
+    counts = 0  # the versions were counted as its steps were recorded
+
+    def __init__(
+        self,
+        program: Program,
+        interpreted: bool,
+        subgraph: Subgraph,
+        outputs: list[Operand],
+        ctx: Context,
+    ):
+        super().__init__(program, subgraph.operands, outputs, ctx, subgraph.keys)
+        self.site = subgraph.rows[-1][0].site
+        self.subgraph = subgraph
+        self.interpreted = interpreted
+        self.began = False
+        self.failures: dict[Var, Failure] | None = None
+
+    def prepare(self) -> None:
+        """As for any task; but it is not skipped where a value is missing, for it does not need
+        every one for everything."""
+        super().prepare()
+        self.reads = ()
+
+    def run(self) -> None:
+        self.began = True
+        if not self.interpreted and not any(map(self._missing, self.inputs)):
+            try:
+                super().run()
+                return
+            except Exception:
+                self.failures = None  # whose it is, the steps will say
+        self.failures = run_quietly(self._one_by_one)
+
+    def keeps(self, var: Var) -> bool:
+        return any(chunk is var for chunk, _, _ in self.inputs)
+
+    def _missing(self, operand: Operand) -> Failure | None:
+        """Why an input's value is missing, if it is."""
+        error = operand[0].error
+        return (
+            error.origin if error is not None and error.blocks(engine.current, self.seq) else None
+        )
+
+    def _one_by_one(self) -> dict[Var, Failure]:
+        """Take the steps one by one: which outputs are missing, and why."""
+        xp = device_of(self.ctx).xp
+        variables, entries = self.subgraph.graph(None)
+        operands = dict(zip(variables, self.inputs))
+
+        def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
+            """The outputs of a node, or for each of them why it is missing."""
+            if node.op is None:
+                operand = operands[node]
+                return [self._missing(operand) or array_of(operand)]
+            specs = node.specs or ()
+            failure = next((x for x in inputs if isinstance(x, Failure)), None)
+            if failure is None:
+                try:
+                    results = compute(xp, node, inputs, self.keys)
+                    pairs = zip(results, specs)
+                    return [xp.ascontiguousarray(y).reshape(spec.shape) for y, spec in pairs]
+                except Exception as problem:
+                    failure = Failure(node.op.name, node.site, problem)
+            return [failure] * len(specs)
+
+        failures: dict[Var, Failure] = {}
+        results = interpret(entries, call)
+        for result, (node, _), operand in zip(results, entries, self.outputs):
+            chunk, _, spec = operand
+            if isinstance(result, Failure):
+                failures[chunk] = result
+                continue
+            try:
+                fresh = chunk.data is None
+                place = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(operand)
+                xp.copyto(place, result, casting="same_kind")
+            except Exception as problem:
+                assert node.op is not None
+                failures[chunk] = Failure(node.op.name, node.site, problem)
+        return failures

@@ -27,8 +27,15 @@ from d2lmini.engine.core import Task, Var
 from d2lmini.engine.core import lock as engine_lock
 from d2lmini.engine.scheduler import Scheduler
 from d2lmini.engine.scheduler import thread_state as engine_state
-from d2lmini.graph.lazy_graph import Reading, RecordedCall, Source, Subgraph, cone, readings
-from d2lmini.graph.lazy_task import LazyTask
+from d2lmini.graph.lazy_graph import (
+    LazyTask,
+    Reading,
+    RecordedCall,
+    Source,
+    Subgraph,
+    ancestors,
+    readings,
+)
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, OpTask
@@ -268,7 +275,7 @@ class Recorder:
         """If it was pushed, so were its steps. Harmless when repeated."""
         if not (entered or task.began or task in engine.current.pending):
             return
-        rows = task.deed.rows
+        rows = task.subgraph.rows
         for step, _ in rows:
             if step.results is None:
                 step.results = [
@@ -303,9 +310,9 @@ class Recorder:
         roots = {self.values[chunk][0] for chunk in chunks if chunk in self.values}
         if not roots and not any(id(chunk) in self.sources for chunk in overwritten):
             return None, {}, False
-        live = cone(step for _, (step, _) in values)
+        live = ancestors(step for _, (step, _) in values)
         while True:
-            due = cone(roots)
+            due = ancestors(roots)
             targets = {entry: chunk for chunk, entry in values if entry[0] in due}
             old = {*overwritten, *targets.values()}
             new = {entry for entry, chunk in targets.items() if chunk in overwritten}
@@ -327,22 +334,22 @@ class Recorder:
                     assert isinstance(origin, RecordedCall)
                     targets[origin, i] = Chunk(pool_of(origin.ctx), origin.specs[i].nbytes)
         entries = sorted(targets, key=lambda entry: (entry[0].number, entry[1]))
-        deed = Subgraph(due, entries)
-        program, singly = self._program(deed)
+        subgraph = Subgraph(due, entries)
+        program, interpreted = self._program(subgraph)
         outputs: list[Operand] = [(targets[step, i], None, step.specs[i]) for step, i in entries]
-        task = LazyTask(program, singly, deed, outputs, deed.rows[-1][0].ctx)
+        task = LazyTask(program, interpreted, subgraph, outputs, subgraph.rows[-1][0].ctx)
         return task, targets, len(places) > 1
 
-    def _program(self, deed: Subgraph) -> tuple[Program, bool]:
-        """The program for a deed, which is found by its key if it was compiled before. Or one for
-        other numbers, and True: the steps are to be taken one by one."""
-        scope, place = deed.rows[-1][0].scope, _place(deed.rows[-1][0])
+    def _program(self, subgraph: Subgraph) -> tuple[Program, bool]:
+        """The program for a subgraph, which is found by its key if it was compiled before. Or one
+        for other numbers, and True: the steps are to be taken one by one."""
+        scope, place = subgraph.rows[-1][0].scope, _place(subgraph.rows[-1][0])
         pool = pool_of(place)
         if self._pools.setdefault(place, pool) is not pool:  # another device has that name now
             self._pools = {place: pool}
             self._programs.clear()
             self._forms.clear()
-        key, form = (*deed.key, place), (*deed.form, place)
+        key, form = (*subgraph.key, place), (*subgraph.form, place)
         known = self._programs.get(key)
         if known is None:
             alike = self._forms.setdefault(form, [])
@@ -351,10 +358,10 @@ class Recorder:
             if len(self._programs) >= MOST_PROGRAMS:
                 self._programs.clear()
                 self._forms = {form: alike}
-            variables, outputs = deed.graph(NameManager())
+            variables, outputs = subgraph.graph(NameManager())
             program = Program("lazy", variables, simplify(outputs), place)
             alike.append(program)
-            specs = [ref[3] for _, refs in deed.rows for ref in refs if ref is not None]
+            specs = [ref[3] for _, refs in subgraph.rows for ref in refs if ref is not None]
             known = self._programs[key] = program, specs
             scope.compiled += 1
         scope._programs[known[0]] = None

@@ -1,4 +1,9 @@
-"""Parts of a program: cut where results are finished, so that these can go on their way meanwhile.
+"""Parts of a program, and what its statements take.
+
+The time of a statement is predicted from the costs of its ops. A group reads what comes from
+outside and writes what others read; what stays inside is neither read nor written.
+
+A program is cut where results are finished, so that these can go on their way meanwhile.
 
 Backward computes the gradients of the last layer first. As one task it would keep them until those
 of the first layer are there as well; in parts, each a task of its own, what a part has finished
@@ -22,9 +27,67 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from d2lmini.graph.costs import Cost, together
-from d2lmini.graph.ir import Entry, Node
-from d2lmini.graph.layout import Layout
+from d2lmini.graph.fusion import Statement
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.graph.layout import Layout, Placement
+from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, PRODUCT_FLOPS_PER_US
+
+# -- what a statement takes ------------------------------------------------------------------------
+
+#: A statement without its work, in microseconds; what a product of a matrix with a vector reads.
+STATEMENT_US = 0.4
+READ_PER_US = 6e4
+
+
+class Cost(NamedTuple):
+    """Arithmetic, bytes read and written, and the predicted run time in microseconds."""
+
+    flops: float
+    nbytes: float
+    us: float
+
+
+class ProgramCost(NamedTuple):
+    """What a call takes: arithmetic, bytes read and written by its statements, memory for
+    intermediate results, and how many of the statements are fused groups."""
+
+    flops: float
+    nbytes: float
+    arena_nbytes: int
+    groups: int
+
+
+def cost_of(layout: Layout, statement: Statement) -> Cost:
+    """Of one statement."""
+    flops = compute_us = 0.0
+    bytes_per_us = BYTES_PER_US
+    moved: dict[Entry, int] = {}
+    for node in statement.nodes:
+        if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
+            continue
+        op = node.op
+        assert op is not None
+        count = node.cost.flops
+        flops += count
+        if callable(op.flops):
+            compute_us += count / PRODUCT_FLOPS_PER_US
+            bytes_per_us = READ_PER_US
+        else:
+            compute_us += count / FLOPS_PER_US
+        for entry in node.sources + node.outputs:
+            if layout.kinds[entry] is not Placement.BLOCK:
+                moved[entry] = spec_of(entry).nbytes
+    nbytes = sum(moved.values())
+    us = STATEMENT_US + max(compute_us, nbytes / bytes_per_us) if moved else 0.0
+    return Cost(flops, nbytes, us)
+
+
+def together(costs: Sequence[Cost]) -> Cost:
+    """Their sum."""
+    return Cost(*[sum(figures) for figures in zip(*costs)]) if costs else Cost(0.0, 0.0, 0.0)
+
+
+# -- parts -----------------------------------------------------------------------------------------
 
 #: Parts of a program, at most.
 MOST_PARTS = 6

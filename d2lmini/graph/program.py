@@ -44,11 +44,11 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
-from d2lmini.graph.arena import Arena, Arenas, Run
 from d2lmini.graph.codegen import Writer
-from d2lmini.graph.costs import ProgramCost, together
 from d2lmini.graph.inline import inlined
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
+from d2lmini.graph.partitions import ProgramCost, together
+from d2lmini.graph.plan import Arena, Arenas, Run
 from d2lmini.ops.kernels import kind_of
 
 _serial = count()

@@ -11,8 +11,7 @@ from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import grad_or_none
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import cell_of, value_of
-from d2lmini.graph.call import Calls
-from d2lmini.graph.call_partitions import way_of
+from d2lmini.graph.call import ProgramCall, launcher_of
 from d2lmini.graph.ir import Node, interpret, variables_of
 from d2lmini.graph.partitions import MOST_PARTS
 from d2lmini.graph.program import Program
@@ -41,7 +40,7 @@ class Backward:
             f"{of.name}_backward", variables, grads, of.ctx, of.arenas,
             MOST_PARTS if of.overlaps else 1,
         )  # fmt: skip
-        self.calls = Calls(self.program, of.ctx, way_of(self.program, of.ctx, of.static))
+        self.calls = ProgramCall(self.program, of.ctx, launcher_of(self.program, of.ctx, of.static))
 
 
 class ProgramNode(tape.Node):

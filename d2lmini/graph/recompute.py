@@ -1,9 +1,24 @@
-"""What backward computes again, in place of having it kept: views, casts, constants, sums and
-products with a number or with one number per row.
+"""What backward keeps of the forward pass, and what it computes again.
+
+A graph is cut in two, what runs forward and what runs backward; `residuals` are the values that the
+one keeps for the other:
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of
->>> from d2lmini.graph.split import residuals
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = x.exp()
+...     dx = y * 2                       # for instance
+>>> kept = residuals(y._entries, dx._entries)
+>>> kept == [y._entry]
+True
+>>> variables, (dx,) = cut_graph(dx._entries, kept)
+>>> variables, dx[0].inputs
+([<variable kept_exp0>], ((<variable kept_exp0>, 0),))
+
+**Recomputing.** Backward computes again, in place of having it kept: views, casts, constants, sums
+and products with a number or with one number per row.
+
+>>> from d2lmini.graph.typed import graph_of
 >>> with sym.NameManager():
 ...     a = sym.transpose(sym.var("x")) * 2
 ...     grad = sym.dot(a, sym.var("g"), name="grad")     # for instance
@@ -20,17 +35,107 @@ read; a view costs nothing, and what is done to each element while it is read ve
 
 The price: backward reads the variable itself, so whoever writes into it in between gets the error
 that every write into a saved value gets, where a kept copy would have borne it.
+
+**Mirroring.** Backward computes cheap values again, so that forward keeps fewer bytes.
+`hybridize(backward_do_mirror=True)` asks for it, or MXNET_BACKWARD_DO_MIRROR=1 in the environment.
+Convolutions, products, pooling and reductions are never computed again. Everything else may be:
+elementwise ops, activations, Dropout with the mask it had, softmax, and the normalizations.
+
+>>> with sym.NameManager():
+...     h = sym.dot(sym.var("x"), sym.var("w"), name="h")
+...     d = sym.Dropout(sym.relu(h, name="a"), p=0.5, mode="always", name="d")
+...     grads = [d * 2, sym.sigmoid(h, name="s") * 3]                      # for instance
+>>> found = graph_of(sym.Group([sym.sum(d), *grads]), x=(3, 4), w=(4, 2))
+>>> outputs, grads = found[:1], found[1:]
+>>> residuals(outputs, grads)
+[(<Dropout d>, 0), (<dot h>, 0)]
+>>> residuals(outputs, mirror(outputs, grads))
+[(<dot h>, 0)]
+
+What to keep is a minimum cut: of all sets of values from which backward can go on by cheap ops
+alone, the set with the fewest bytes; of several such sets, the one that leaves least to compute.
+Inputs and outputs of the program are there anyway and count nothing. So the bytes kept fall from
+the sum over all values that backward reads to the size of the cut. The price is the FLOPs of the
+ops between the cut and these values; `Program.cost` of the backward program contains them.
+
+Some values feed a product and lead on to other cheap values too, such as the sum at the end of a
+residual block. Other values are not computed from such a value unless it is kept. Otherwise
+backward would begin with the sums of all blocks, and hold them all at once.
+
+The results are equal to the bit, because the same ops run on the same values. Backward runs them
+late, right before the first op that reads them (`compute_late`).
+
+The minimum cut is that of PyTorch's `min_cut_rematerialization_partition` (H. He); the flag is
+MXNet's MXNET_BACKWARD_DO_MIRROR.
+
+**The minimum cut** of a flow network: the cheapest edges without which nothing gets to the sink.
+
+>>> edges = {("source", "a"): 3, ("source", "b"): 2, ("a", "b"): 9, ("a", "sink"): 1,
+...          ("b", "sink"): 4}
+>>> sorted(min_cut(edges, "source", "sink"))
+[('a', 'sink'), ('b', 'sink')]
+
+The largest flow is as large as the smallest cut (L. Ford and D. Fulkerson, "Maximal Flow through a
+Network", 1956). The flow is raised along a shortest path with room left until there is none
+(J. Edmonds and R. Karp, 1972).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from d2lmini.graph.ir import Draw, Entry, Inputs, Node, mutated_by, spec_of, topological, transform
+from d2lmini.graph.ir import (
+    Draw,
+    Entry,
+    Inputs,
+    Node,
+    Replacement,
+    mutated_by,
+    spec_of,
+    topological,
+    transform,
+)
 from d2lmini.graph.passes.views import SPREADS, TRANSPOSES, is_reshape
-from d2lmini.graph.split import residuals
+from d2lmini.graph.rows import is_reduction
+from d2lmini.ops.core import registry
+
+# -- a graph in two --------------------------------------------------------------------------------
+
+
+def residuals(forward: Sequence[Entry], backward: Sequence[Entry]) -> list[Entry]:
+    """The values of the forward graph that the backward graph uses, variables apart, in the order
+    in which they are computed."""
+    before = set(topological(forward))
+    used = dict.fromkeys(e for e in backward if e[0] in before)
+    for node in topological(backward):
+        if node not in before:
+            used.update(dict.fromkeys(e for e in node.sources if e[0] in before))
+    return [entry for entry in used if entry[0].op is not None]
+
+
+def cut_graph(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node], list[Entry]]:
+    """The graph behind `entries` with variables in the place of the values `at`; the variables."""
+    replaced: dict[Entry, Entry] = {}
+    variables = []
+    names: set[str] = set()
+    for node, i in at:
+        assert node.op is not None
+        name = f"kept_{node.name}" + (f"_{i}" if len(node.specs or ()) > 1 else "")
+        while name in names:  # a layer that is called twice gives two nodes of its name
+            name += "_"
+        names.add(name)
+        specs = None if node.specs is None else (node.specs[i],)
+        variable = Node(None, name, specs=specs, site=node.site)
+        variables.append(variable)
+        replaced[node, i] = (variable, 0)
+    return variables, transform(entries, given=replaced)
+
+
+# -- what is cheap ---------------------------------------------------------------------------------
 
 #: An array of so many times fewer elements than another has few.
 FEW = 16
@@ -97,3 +202,186 @@ def _widens(node: Node) -> bool:
     assert node.op is not None and node.inputs[0] is not None
     narrow, wide = spec_of(node.inputs[0]).dtype, spec_of((node, 0)).dtype
     return node.op.name == "cast" and narrow.itemsize <= wide.itemsize and np.can_cast(narrow, wide)
+
+
+# -- as few bytes as possible ----------------------------------------------------------------------
+
+#: The label of nodes that are computed again.
+MIRRORED = "mirrored"
+
+
+def mirror(
+    outputs: Sequence[Entry], grads: Sequence[Entry], everything: bool = True
+) -> list[Entry]:
+    """The gradients, computed from as few bytes of the forward graph as cheap ops allow.
+
+    Nodes with the label force_mirroring="True" (`AttrScope`) are computed again whatever their op;
+    without `everything` only these are. An op that changes variables, other than BatchNorm, never
+    is.
+    """
+    forward = topological(outputs)
+    before = set(forward)
+    forced = {node for node in forward if node.labels.get("force_mirroring") in ("True", "1")}
+    if not everything and not forced:
+        return list(grads)
+    needed = residuals(outputs, grads)
+    again = _repeatable(forward, forced, everything)
+    kept = _fewest_bytes(forward, needed, set(outputs), again, forced & again)
+
+    def rule(node: Node, inputs: Inputs) -> Replacement | None:
+        if node not in before:
+            return None
+        if node not in again:
+            return node
+        repeated = _repeat(node, inputs)
+        return [e if e in kept or _is_moment(e) else (repeated, e[1]) for e in node.outputs]
+
+    return transform(grads, rule)
+
+
+def _is_moment(entry: Entry) -> bool:
+    """True for mean and deviation that BatchNorm found in training: small, and always kept."""
+    return bool(entry[0].mutated) and entry[1] > 0
+
+
+def _repeat(node: Node, inputs: Inputs) -> Node:
+    """The node for backward; BatchNorm without its moving statistics, which change once."""
+    changes: dict[str, Any] = {"name": f"{node.name}_mirror", "labels": {MIRRORED: "True"}}
+    if not node.mutated:
+        return node.replace(inputs=inputs, attrs=node.attrs, **changes)
+    attrs = {name: node.attrs[name] for name in ("eps", "fix_gamma", "axis")}
+    assert node.specs is not None
+    return node.replace(
+        op=registry["_normalized_batch"], inputs=inputs[:3], attrs=attrs, specs=node.specs[:1],
+        **changes,
+    )  # fmt: skip
+
+
+def _repeatable(forward: Sequence[Node], forced: set[Node], everything: bool) -> set[Node]:
+    """The nodes of the forward graph that backward may compute again."""
+    changed = mutated_by(forward)
+    found: set[Node] = set()
+    for node in forward:
+        op = node.op
+        if op is None or not (everything or node in forced):
+            continue
+        # A fixed number of FLOPs an element: no product, no reduction.
+        if callable(op.flops) and node not in forced:
+            continue
+        if node.mutated:
+            if op.name == "BatchNorm":
+                found.add(node)
+        elif not any(e[0] in changed for e in node.sources):
+            found.add(node)  # a changed variable may no longer hold what was read
+    return found
+
+
+def _fewest_bytes(
+    forward: Sequence[Node], needed: Sequence[Entry], free: set[Entry], again: set[Node],
+    forced: set[Node],
+) -> set[Entry]:  # fmt: skip
+    """The values to keep: the smallest sum of bytes from which nodes `again` lead to `needed`.
+
+    In the network each value is an edge with its bytes as capacity, from "made" to "there". The
+    source makes what cannot be computed again; what can be is made of its inputs that are there.
+    """
+    edges: dict[tuple[Any, Any], float] = {((e, "there"), "sink"): float("inf") for e in needed}
+    read_by_products: set[Entry] = set()
+    read_again: set[Entry] = set()
+    for node in forward:
+        if node in again:
+            read_again.update(node.sources)
+        elif not is_reduction(node):  # which reads a value block by block, as it is made
+            read_by_products.update(node.sources)
+    ends = set(needed) & read_by_products & read_again
+    for node in topological(needed):
+        sources = node.sources[:3] if node.mutated else node.sources
+        for entry in node.outputs:
+            made, there = (entry, "made"), (entry, "there")
+            is_free = node.op is None or entry in free
+            edges[made, there] = 0.0 if is_free else float(spec_of(entry).nbytes)
+            is_end = entry in ends and node not in forced
+            if node not in again or is_end or _is_moment(entry):
+                edges["source", made] = float("inf")
+                continue
+            if node in forced:
+                edges[made, there] = float("inf")
+            for source in sources:
+                edges[(source, "there"), made] = float("inf")
+    return {made[0] for made, _ in min_cut(edges, "source", "sink")}
+
+
+def compute_late(order: Sequence[Node], outputs: Collection[Node]) -> list[Node]:
+    """A topological order with mirrored nodes, and what is computed from them alone, right before
+    the first other node or output that reads them: their results take memory no earlier."""
+    waiting: set[Node] = set()
+    for node in order:
+        computed = [entry[0] for entry in node.sources if entry[0].inputs]
+        if MIRRORED in node.labels or (computed and waiting.issuperset(computed)):
+            waiting.add(node)
+    if not waiting:
+        return list(order)
+    found: dict[Node, None] = {}
+    for node in order:
+        if node in waiting and node not in outputs:
+            continue
+        path = [node]
+        while path:
+            missing = [e[0] for e in path[-1].sources if e[0] in waiting and e[0] not in found]
+            if missing:
+                path.append(missing[0])
+            else:
+                found[path.pop()] = None
+    return list(found)
+
+
+# -- the minimum cut of a flow network -------------------------------------------------------------
+
+V = TypeVar("V", bound=Hashable)
+
+
+def min_cut(edges: Mapping[tuple[V, V], float], source: V, sink: V) -> set[tuple[V, V]]:
+    """The edges of a minimum cut; of several, the one nearest to the sink.
+
+    edges: the capacity of each edge, inf for one that must not be cut. Some path must have only
+    finite edges left to cut: every path from source to sink needs one.
+    """
+    room: dict[V, dict[V, float]] = {source: {}, sink: {}}
+    for (a, b), capacity in edges.items():
+        room.setdefault(a, {})[b] = room.get(a, {}).get(b, 0) + capacity
+        room.setdefault(b, {}).setdefault(a, 0)
+    while (path := _path(room, source, sink)) is not None:
+        more = min(room[a][b] for a, b in path)
+        assert more < float("inf"), "a path without an edge that may be cut"
+        for a, b in path:
+            room[a][b] -= more
+            room[b][a] += more
+    behind = {sink}  # what can still get to the sink
+    todo = [sink]
+    while todo:
+        b = todo.pop()
+        for a in room[b]:
+            if a not in behind and room[a][b] > 0:
+                behind.add(a)
+                todo.append(a)
+    return {(a, b) for a, b in edges if a not in behind and b in behind}
+
+
+def _path(room: dict[V, dict[V, float]], source: V, sink: V) -> list[tuple[V, V]] | None:
+    """The edges of a shortest path with room; None if there is none."""
+    before: dict[V, V] = {}
+    todo = deque([source])
+    while todo and sink not in before:
+        a = todo.popleft()
+        for b, left in room[a].items():
+            if left > 0 and b not in before and b != source:
+                before[b] = a
+                todo.append(b)
+    if sink not in before:
+        return None
+    path = []
+    b = sink
+    while b != source:
+        path.append((before[b], b))
+        b = before[b]
+    return path

@@ -5,7 +5,7 @@ or several that follow each other; the places along them are the *rows*. A block
 each array, each as a whole, so it has all that a reduction of rows needs.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of
+>>> from d2lmini.graph.typed import graph_of
 >>> x = sym.var("x")
 >>> y = sym.broadcast_sub(x, sym.mean(x, axis=(0, 2), keepdims=True))
 >>> [(y, _)] = graph_of(y, x=(8, 64, 49))
@@ -25,25 +25,20 @@ from math import prod
 from typing import NamedTuple
 
 from d2lmini.graph.ir import Node, spec_of
+from d2lmini.ops.chunking import ONE_BLOCK, ROW_BYTES
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import kept_shape, reduced_axes
+from d2lmini.ops.reduce import REDUCTIONS, kept_shape, reduced_axes
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
 #: for these; and a call on so much of one lasts long beside the time to get the interpreter back
 #: from another worker: at an eighth of it two threads were no quicker than one.
 BLOCK_BYTES = 1 << 20
 BLOCKS_BYTES = 1 << 22
-#: Ops that read a reduction of rows join its group if a row has no more bytes than this: the memory
-#: for intermediate results that a thread keeps.
-ROW_BYTES = 1 << 21
 #: If the axes that are cut are not the first, a block is made of runs of memory: of this many bytes
 #: at least, or else reading them takes longer than what the group saves.
 RUN_BYTES = 1 << 12
 
 # -- reductions ------------------------------------------------------------------------------------
-
-#: The reductions that can be in a group -> the ufunc that adds up.
-REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
 
 
 def is_reduction(node: Node) -> bool:
@@ -123,7 +118,7 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
     None if there are no such axes, or rows are too long, or reductions along the axes that are cut
     would leave large results of each block.
     """
-    read = {e for node in nodes for e in node.sources}
+    read = {e for node in nodes for e in node.inputs if e is not None}
     inner: set[int] = set()
     at_end: list[tuple[Node, tuple[int, ...]]] = []
     for node in filter(is_reduction, nodes):
@@ -134,10 +129,12 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
             inner.update(axes)
         else:
             return None
-    shapes = {aligned(spec_of(e).shape, domain) for e in read}
+    shapes = {aligned(spec_of(e).shape, domain) for e in read} - {domain}
 
     def is_one(axes: range) -> bool:
         """True if these axes of all arrays can be taken as one."""
+        if len(axes) == 1:
+            return True
         return all(
             all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
         ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
@@ -165,5 +162,7 @@ def rows_per_block(domain: Shape, rows: int, itemsize: int, arrays: int) -> int:
     >>> rows_per_block((4096, 1024), 4096, 4, 2), rows_per_block((4096, 1024), 4096, 4, 16)
     (256, 64)
     """
+    if prod(domain) <= ONE_BLOCK:
+        return rows
     row = max(prod(domain) // rows, 1) * itemsize
     return max(min(BLOCK_BYTES, BLOCKS_BYTES // arrays) // row, 1)

@@ -65,6 +65,12 @@ class Step(NamedTuple):
 
 def steps_of(node: Node) -> tuple[Step, ...] | None:
     """The steps of a typed node; None if the op must be computed by its own `compute`."""
+    if node.steps is None:
+        node.steps = _find_steps(node) or ()
+    return node.steps or None
+
+
+def _find_steps(node: Node) -> tuple[Step, ...] | None:
     op, specs = node.op, node.specs
     if op is None or not op.elementwise or op.mutates or op.injects or not node.inputs:
         return None

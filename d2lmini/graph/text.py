@@ -4,15 +4,31 @@
 ...     print(line)
 y = f(x, pad=(0, 0),
     kernel=(5, 5), out=y)
+
+**Views**, ops that only look at memory in another way, as NumPy writes them:
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.typed import infer_types
+>>> from d2lmini.ops.spec import Spec
+>>> x = sym.var("x")
+>>> specs = {x._entry[0]: Spec((2, 3), "float32")}
+>>> _, [(node, _)] = infer_types(sym.transpose(x)._entries, specs, False)
+>>> view_text(node)
+'.T'
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
+
+from d2lmini.graph.ir import Node, spec_of
+from d2lmini.ops.core import Shape
+from d2lmini.ops.subscript import is_at
 
 #: Lines are broken before this column.
 WIDTH = 100
@@ -75,6 +91,10 @@ def broken(begin: str, items: Sequence[str], end: str) -> list[str]:
     return fit_line(begin + ", ".join(items) + end, WIDTH - 4)
 
 
+#: What may end a part of a line, and what must not be parted.
+_MARKS = re.compile(r"'|[(\[]|[)\]]|, ")
+
+
 def fit_line(line: str, width: int) -> list[str]:
     """The line broken after commas, outside of inner brackets if possible."""
     if line.endswith(" = arrays") and len(line) > width:
@@ -83,10 +103,11 @@ def fit_line(line: str, width: int) -> list[str]:
     while len(line) > width:
         depth, quoted = int(bool(parts)), False
         at = {1: -1, 2: -1, 3: -1}  # by depth, the last comma there
-        for i, char in enumerate(line[:width]):
-            quoted ^= char == "'"
-            depth += (char in "([") - (char in ")]")
-            if line[i : i + 2] == ", " and depth in at and not quoted:
+        for mark in _MARKS.finditer(line, 0, width + 1):
+            text, i = mark.group(), mark.start()
+            quoted ^= text == "'"
+            depth += (text in "([") - (text in ")]")
+            if text == ", " and depth in at and not quoted and i < width:
                 at[depth] = i
         cut = next((i for i in at.values() if i > width // 2), max(at.values()))
         if cut < 0:
@@ -94,3 +115,89 @@ def fit_line(line: str, width: int) -> list[str]:
         parts.append(line[: cut + 1])
         line = "    " + line[cut + 2 :]
     return [*parts, line]
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def view_text(node: Node) -> str | None:
+    """What to write behind the name of the first input to have this op's result, which perhaps is
+    a view of it (`try_view` says so); None for ops that compute."""
+    assert node.op is not None and node.specs is not None
+    text = _VIEWS.get(node.op.name)
+    return None if text is None else text(node)
+
+
+def try_view(base: np.ndarray, text: str) -> np.ndarray | None:
+    """`base` looked at in this way, if that is a view and no copy: NumPy is asked."""
+    view = eval("base" + text, {"base": base})
+    return view if np.may_share_memory(view, base) or not base.size else None
+
+
+def reshape_text(shape: Shape) -> str:
+    """The text that brings an array into a shape."""
+    return f".reshape({', '.join(map(str, shape)) or '()'})"
+
+
+def _shape(node: Node) -> Shape:
+    assert node.specs is not None
+    return node.specs[0].shape
+
+
+def _to_shape(node: Node) -> str | None:
+    data = node.inputs[0]
+    assert data is not None
+    shape = _shape(node)
+    return reshape_text(shape) if prod(shape) == spec_of(data).size else None
+
+
+def _transpose(node: Node) -> str:
+    n = len(_shape(node))
+    axes = [a % n for a in node.attrs.get("axes") or range(n)[::-1]]
+    return ".T" if axes == list(range(n)[::-1]) else f".transpose({', '.join(map(str, axes))})"
+
+
+def _swapaxes(node: Node) -> str:
+    return f".swapaxes({node.attrs['dim1']}, {node.attrs['dim2']})"
+
+
+def _slice(node: Node) -> str:
+    begin, end = node.attrs["begin"], node.attrs["end"]
+    steps = node.attrs.get("step") or (None,) * len(begin)
+    return _subscript(map(_bounds, begin, end, steps))
+
+
+def _slice_axis(node: Node) -> str:
+    axis = node.attrs["axis"] % len(_shape(node))
+    part = _bounds(node.attrs["begin"], node.attrs["end"], None)
+    return _subscript([":"] * axis + [part])
+
+
+def _item(node: Node) -> str | None:
+    key = node.attrs["key"]
+    if any(is_at(item) for item in key) or not any(type(item) is tuple for item in key):
+        return None  # index arrays copy, and a single element is no array
+    return _subscript(
+        _bounds(*item) if type(item) is tuple else "..." if item is ... else str(item)
+        for item in key
+    )
+
+
+def _bounds(begin: int | None, end: int | None, step: int | None) -> str:
+    forwards = step is None or step > 0
+    first = "" if begin is None or (begin == 0 and forwards) else begin
+    return f"{first}:{'' if end is None else end}" + ("" if step in (None, 1) else f":{step}")
+
+
+def _subscript(items: Any) -> str:
+    return f"[{', '.join(items) or '...'}]"
+
+
+_VIEWS: dict[str, Callable[[Node], str | None]] = {
+    **dict.fromkeys("reshape flatten expand_dims squeeze reshape_like _spread".split(), _to_shape),
+    "transpose": _transpose,
+    "swapaxes": _swapaxes,
+    "slice": _slice,
+    "slice_axis": _slice_axis,
+    "_getitem": _item,
+}

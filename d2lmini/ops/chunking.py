@@ -28,6 +28,11 @@ GRAIN = 1 << 18
 MOST_PIECES = 16
 #: From so many elements on, compiled programs compute in blocks (`graph/fusion.py`).
 BLOCKED = 1 << 16
+#: Arrays of so many elements are one block.
+ONE_BLOCK = 1 << 17
+#: Ops that read a reduction of rows are computed in its blocks if a row has no more bytes than
+#: this: the memory for intermediate results that a thread keeps.
+ROW_BYTES = 1 << 21
 #: A reduction of fewer elements is not chunked.
 LARGE = 8 * GRAIN
 #: A transposing copy goes by square tiles, so that it uses every cache line completely.

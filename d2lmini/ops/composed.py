@@ -41,15 +41,24 @@ from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring
-from d2lmini.ops.formula import infer_by_formula, interpret, pull_back
+from d2lmini.ops.formula import (
+    DependsOnBlocks,
+    LocalInRows,
+    infer_by_formula,
+    interpret,
+    pull_back,
+)
 from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call of small arrays is compiled when it comes for this time: compiling takes some
-#: milliseconds, as long as interpreting a tiny call a hundred times. A call that reads an array of
-#: `BLOCKED` elements or more is compiled at once: programs compute such arrays in blocks, so that
-#: their sums are rounded in another way.
+#: milliseconds, as long as interpreting a tiny call a hundred times.
 COMPILED_CALL = 64
+#: A call that reads an array of `BLOCKED` elements or more is interpreted once: a program computes
+#: it in blocks, which takes a third of the time. If blocks round a sum in another way, or an array
+#: has more than `INTERPRETED` elements, so that a first call is faster with a program, too, it is
+#: compiled at once.
+INTERPRETED = 1 << 19
 
 
 class Composed(Op):
@@ -90,6 +99,8 @@ class Composed(Op):
         #: Of an op of gradients, which the registry does not have: the op, and of which gradients.
         self.backward_of: Any = None
         self._backward_ops: dict[Any, Composed] = {}
+        #: Kinds of calls with large arrays that are not interpreted (`Runner`).
+        self.depending_on_blocks: set[tuple] = set()
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
     def kernel_for(self, kind: str) -> Kernel:
@@ -304,13 +315,9 @@ class Runner:
         mode = attrs.get("training")
         program = self.programs.get(mode) if xp is np else None
         if program is None or attrs.get("rng") is not None:
-            self.calls += 1
-            given = [a for a in arrays if a is not None]
-            is_small = self.calls < COMPILED_CALL and all([a.size < BLOCKED for a in given])
-            # On a GPU a program takes fewer launches than the formula; a task knows which GPU.
-            interprets = is_small if xp is np else task is None
-            if interprets or attrs.get("rng") is not None:
-                return op.compute(xp, *arrays, out=out, **attrs)
+            results = self._interpret(xp, arrays, attrs)
+            if results is not None:
+                return op.settle(xp, arrays, attrs, results, out)
             specs = tuple([a if a is None else Spec(a.shape, a.dtype) for a in arrays])
             ctx = cpu() if xp is np or task is None else task.ctx
             program = loaders["compiled_formula"]()(op, specs, attrs, ctx)
@@ -318,3 +325,24 @@ class Runner:
                 self.programs[mode] = program
                 self.kernel = program.kernel() if op.simple else None
         return op.settle(xp, arrays, attrs, program.run(arrays, out), out)
+
+    def _interpret(self, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any] | None:
+        """The results of the formula; None if a program is to compute them."""
+        op = self.op
+        if attrs.get("rng") is not None:
+            return interpret(op, xp, arrays, attrs)
+        if xp is not np:  # a program takes fewer launches; a task knows on which GPU
+            return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
+        self.calls += 1
+        most = max([a.size for a in arrays if a is not None])
+        if most < BLOCKED:
+            return interpret(op, xp, arrays, attrs) if self.calls < COMPILED_CALL else None
+        if self.calls > 1 or most > INTERPRETED:
+            return None
+        kind = *[a if a is None else a.ndim for a in arrays], str(attrs)
+        if kind not in op.depending_on_blocks:
+            try:
+                return interpret(op, xp, arrays, attrs, LocalInRows)
+            except DependsOnBlocks:
+                op.depending_on_blocks.add(kind)
+        return None

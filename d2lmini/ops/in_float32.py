@@ -28,8 +28,11 @@ def has_bfloat16(specs: Iterable[Any]) -> bool:
 
 
 def kernel_for(op: Any, kind: str, inputs: Iterable[Any], outputs: Sequence[Any]) -> Any:
-    """The implementation of `op` for a kind of device and arrays of these specs."""
+    """The implementation of `op` for a kind of device and arrays of these specs. The formula of a
+    composed op converts by itself."""
     kernel = op.kernel_for(kind)
+    if op.formula is not None and kind not in op.kernels:
+        return kernel
     return in_float32(kernel, op, outputs) if needs_copies(op, [*inputs, *outputs]) else kernel
 
 
@@ -39,15 +42,19 @@ def needs_copies(op: Any, specs: Iterable[Any]) -> bool:
     return any([spec.dtype.char in chars for spec in specs])
 
 
+def widened(op: Any, dtype: np.dtype) -> np.dtype:
+    """The dtype in which `op` gets an array of `dtype`."""
+    return np.dtype(np.float32) if dtype.char in op.copied_dtypes else dtype
+
+
 def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Callable[..., Any]:
     """The kernel of `op` on float32 copies of bfloat16 arrays, those that it changes included;
     results are rounded to the dtypes of `specs`."""
 
     def widen(x: Any) -> Any:
-        copied = x is not None and x.dtype.char in op.copied_dtypes
-        return x.astype(np.float32) if copied else x
+        return x if x is None else x.astype(widened(op, x.dtype), copy=False)
 
-    def widened(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+    def run_wide(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         wide = [widen(x) for x in arrays]
         own = {key: np.dtype(np.float32) if _is_bfloat16(v) else v for key, v in attrs.items()}
         if out is None:
@@ -67,7 +74,7 @@ def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Cal
                 xp.copyto(place, result, casting="same_kind")
         return out
 
-    return widened
+    return run_wide
 
 
 def _each(function: Callable[[Any], Any], arrays: Any) -> Any:

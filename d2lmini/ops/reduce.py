@@ -36,6 +36,9 @@ from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
 
+#: The reductions that compiled programs join to other ops -> the ufunc that adds up.
+REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
+
 # -- which axes, which shape, which dtype ----------------------------------------------------------
 
 
@@ -110,7 +113,7 @@ def _total(x: Any, axes: tuple[int, ...], place: Any, method: str) -> None:
     """
     how = {"dtype": place.dtype} if method in ("sum", "prod") else {}
     several = method == "sum" and x.size > SHORT and len(axes) > 1 and 0 in axes
-    if several and _ends_short(x, axes):
+    if several and ends_short(x, axes):
         x = x.sum(axis=0, dtype=place.dtype, keepdims=True)
     reduce = getattr(x, method)
     if isinstance(x, np.ndarray) or (x.flags.c_contiguous and method != "min"):
@@ -119,7 +122,8 @@ def _total(x: Any, axes: tuple[int, ...], place: Any, method: str) -> None:
         place[...] = reduce(axis=axes, keepdims=True, **how)
 
 
-def _ends_short(x: Any, axes: tuple[int, ...]) -> bool:
+def ends_short(x: Any, axes: tuple[int, ...]) -> bool:
+    """True if the last of `axes` are short rows in memory, and the first axis is reduced first."""
     last = max((a for a in range(x.ndim) if a not in axes), default=x.ndim)
     row = prod(x.shape[last + 1 :])
     few = x.size <= FEW * len(x)

@@ -1,7 +1,7 @@
 """A typed graph as boxes and arrows, with facts and cost of each box.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of
+>>> from d2lmini.graph.typed import graph_of
 >>> with sym.NameManager():
 ...     y = sym.exp(sym.var("x")) + 1
 >>> stage = of_nodes("as written", "", graph_of(y, x=(2, 3)), None)
@@ -27,11 +27,11 @@ from d2lmini import callsite
 from d2lmini.draw.layers import Edge
 from d2lmini.draw.svg import shorten
 from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.costs import cost_of
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, topological
 from d2lmini.graph.layout import Layout, Placement, lay_out
 from d2lmini.graph.lower import lower
+from d2lmini.graph.partitions import cost_of
 from d2lmini.graph.plan import MemoryPlan
 from d2lmini.ops.spec import Cost, Spec
 from d2lmini.profiler.summary import in_time

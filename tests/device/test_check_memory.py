@@ -17,7 +17,7 @@ from d2lmini.device.scratch import loan, scratch
 from d2lmini.device.storage import SMALL, Chunk, Pool
 from d2lmini.gluon import nn
 from d2lmini.gluon.data import DataLoader, workers
-from d2lmini.graph.arena import Arena
+from d2lmini.graph.plan import Arena
 from d2lmini.kvstore import create
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ops.conv_winograd import _values_of_filters

@@ -23,7 +23,7 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.device.storage import SMALL, Chunk, Pool
 from d2lmini.gluon import nn, rnn
 from d2lmini.gluon.data import DataLoader, Sampler
-from d2lmini.graph.arena import Arena, Arenas
+from d2lmini.graph.plan import Arena, Arenas
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from graphs import graphs
 from hypothesis import given, settings
 
 from d2lmini import MXNetError, engine, sym
-from d2lmini.graph import fusion, parallel_statements
+from d2lmini.graph import fusion
 from d2lmini.graph.fusion import statements
 from d2lmini.graph.lower import lower
 from d2lmini.graph.program import Program
@@ -21,7 +21,7 @@ from d2lmini.ops.core import Op, registry
 def together(heads, shapes: dict) -> list[list[str]]:
     """The names of the ops in each statement."""
     _, graph = compiled(heads, shapes)
-    found = parallel_statements.side_by_side(statements(lower(graph.outputs)))
+    found = fusion.side_by_side(statements(lower(graph.outputs)))
     return [[node.name for node in statement.nodes] for statement in found]
 
 
@@ -59,7 +59,7 @@ def test_short_ones_and_what_changes_an_input_stay_alone():
 def test_an_op_of_several_calls_stays_alone(name, monkeypatch):
     """`add_n` of three counts its own FLOPs and is two calls: beside a product, one of the three
     calls was left out and the other two ran at the same time."""
-    monkeypatch.setattr(parallel_statements, "LONG_US", -1.0)
+    monkeypatch.setattr(fusion, "LONG_US", -1.0)
     several = registry[name](x, y, z)
     shapes = {v: (4, 4) for v in (x, y, z)}  # too small for a loop over blocks of its own
     program, graph = compiled([product(x, y, "p"), several, product(y, x, "q")], shapes)
@@ -68,9 +68,9 @@ def test_an_op_of_several_calls_stays_alone(name, monkeypatch):
 
 
 def test_no_more_than_some_at_once():
-    heads = [product(x, y, f"p{i}") for i in range(parallel_statements.MOST + 2)]
+    heads = [product(x, y, f"p{i}") for i in range(fusion.MOST_AT_ONCE + 2)]
     found = together(heads, {x: (256, 256), y: (256, 256)})
-    assert [len(each) for each in found] == [parallel_statements.MOST, 2]
+    assert [len(each) for each in found] == [fusion.MOST_AT_ONCE, 2]
 
 
 def test_the_gradients_of_a_convolution():
@@ -90,7 +90,7 @@ def test_the_gradients_of_a_convolution():
 def test_programs_equal_the_interpreter(graph):
     """However short, whatever can run side by side does so."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parallel_statements, "LONG_US", -1.0)
+        patch.setattr(fusion, "LONG_US", -1.0)
         patch.setattr(fusion, "SMALLEST", 2)
         joint = graph.with_gradients()
         program = Program("net", joint.variables, joint.outputs)

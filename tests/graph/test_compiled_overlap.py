@@ -33,11 +33,11 @@ from d2lmini.device.errstate import run_quietly
 from d2lmini.gluon import nn
 from d2lmini.gluon.flatten_args import flatten
 from d2lmini.graph import fusion, partitions, program_node, rows
-from d2lmini.graph.arena import Arenas
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import topological
+from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
-from d2lmini.graph.split import cut_graph, residuals
+from d2lmini.graph.recompute import cut_graph, residuals
 from d2lmini.ops.core import registry
 
 
@@ -97,6 +97,7 @@ def programs(graph: Graph, groups: bool) -> tuple[Program, Program]:
         patch.setattr(partitions, "LEAST_US", 0.0)
         if groups:
             patch.setattr(fusion, "SMALLEST", 2)
+            patch.setattr(rows, "ONE_BLOCK", 0)
             patch.setattr(rows, "BLOCK_BYTES", 32)
         arenas = Arenas(cpu(), True)
         made = [

@@ -163,6 +163,7 @@ def test_reductions_of_rows_do_not_depend_on_blocks(name, nbytes, monkeypatch):
     row = ROWS[name]
     arrays = arrays_of(row)
     want = cached(row)(*arrays).asnumpy()
+    monkeypatch.setattr(rows, "ONE_BLOCK", 0)
     monkeypatch.setattr(rows, "BLOCK_BYTES", nbytes)
     assert cached(row)(*arrays).asnumpy().tobytes() == want.tobytes()
     monkeypatch.setattr(fusion, "SMALLEST", 1 << 40)
@@ -190,6 +191,7 @@ def check_complete(found: list[Statement]) -> None:
 def put_everything_in_blocks(patch: pytest.MonkeyPatch) -> None:
     """In blocks of a few elements, of columns too."""
     patch.setattr(fusion, "SMALLEST", 2)
+    patch.setattr(rows, "ONE_BLOCK", 0)
     patch.setattr(rows, "BLOCK_BYTES", 32)
     patch.setattr(rows, "RUN_BYTES", 1)
 

@@ -11,7 +11,7 @@ import pytest
 from d2lmini import autograd, cpu, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.gluon import HybridBlock, nn
-from d2lmini.graph import program_cache
+from d2lmini.graph import cached_op
 from d2lmini.graph.cached_op import CachedOp
 
 
@@ -86,7 +86,7 @@ class Shaped(HybridBlock):
 
 @pytest.mark.parametrize("kind", [nn.Dense, Shaped])
 def test_what_is_kept_of_many_shapes_is_bounded(kind, monkeypatch):
-    monkeypatch.setattr(program_cache, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(cached_op, "MOST_BYTES", 100_000)
     net = kind(3, in_units=2) if kind is nn.Dense else kind()
     net.initialize()
     net.hybridize()
@@ -101,7 +101,7 @@ def test_what_is_kept_of_many_shapes_is_bounded(kind, monkeypatch):
         net(x).wait_to_read()
     compiled = net._compiled()
     programs = net.program()
-    assert len(compiled.kept._programs) == program_cache.LEAST
+    assert len(compiled.kept._programs) == cached_op.LEAST
     assert len(linecache.cache) - files <= len(programs) + 2
     assert len(compiled.traces) <= len(programs) and len(compiled.placed) <= len(programs)
     # One that was forgotten is compiled again.
@@ -112,14 +112,14 @@ def test_what_is_kept_of_many_shapes_is_bounded(kind, monkeypatch):
 
 
 def test_the_programs_used_last_are_kept(monkeypatch):
-    monkeypatch.setattr(program_cache, "MOST_BYTES", 0)
+    monkeypatch.setattr(cached_op, "MOST_BYTES", 0)
     f = CachedOp(sym.relu(sym.var("x") + 1))
     often = nd.ones((1000, 1))
     first = f.compiled_for([often])
     for n in range(1, 50):
         f(nd.ones(n))
         assert f.compiled_for([often]) is first
-    assert len(f._compiled) == program_cache.LEAST
+    assert len(f._compiled) == cached_op.LEAST
     assert {key[0].shape for key in f._compiled} == {(1000, 1), *((n,) for n in range(35, 50))}
 
 

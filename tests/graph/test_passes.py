@@ -20,10 +20,9 @@ from d2lmini.graph import verify as checker
 from d2lmini.graph.constant import Constant, constant, uniform
 from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Draw, Node, topological
-from d2lmini.graph.listing import graph_of, listing
 from d2lmini.graph.passes import bind_values, simplify
-from d2lmini.graph.recompute import recompute
-from d2lmini.graph.split import cut_graph, residuals
+from d2lmini.graph.recompute import cut_graph, recompute, residuals
+from d2lmini.graph.typed import graph_of, listing
 from d2lmini.graph.verify import GraphError, effects, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec

@@ -25,10 +25,10 @@ from rows import by, over
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import fusion, rows
-from d2lmini.graph.arena import Arenas
 from d2lmini.graph.blocks import in_blocks
 from d2lmini.graph.ir import Draw, Node
 from d2lmini.graph.passes import simplify
+from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Op, registry
@@ -187,6 +187,7 @@ def test_groups_equal_interpreter(graph):
     """Everything elementwise in groups, in blocks of a few elements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "SMALLEST", 2)
+        patch.setattr(rows, "ONE_BLOCK", 0)
         patch.setattr(rows, "BLOCK_BYTES", 32)
         patch.setattr(rows, "RUN_BYTES", 1)
         joint = graph.with_gradients()

@@ -17,7 +17,7 @@ from d2lmini.graph.ir import topological
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.composed import COMPILED_CALL, Composed, composed
 from d2lmini.ops.core import registry
-from d2lmini.ops.formula import interpret
+from d2lmini.ops.formula import DependsOnBlocks, LocalInRows, interpret
 from d2lmini.ops.spec import Spec
 
 ROWS = [case for case in OP_ROWS if isinstance(find(case.op), Composed) and case.inputs]
@@ -36,10 +36,9 @@ def both_ways(op: Composed, arrays: list, attrs: dict) -> list[np.ndarray]:
 
 
 def prepared(op: Composed, case) -> tuple[list, dict] | None:
-    """The arrays and attributes of a row; None for a row of 16 bits, which runs on copies, and for
-    one of large arrays, which is never interpreted."""
+    """The arrays and attributes of a row; None for one of large arrays."""
     arrays = [np.array(a) for a in case.inputs]
-    if any(a.dtype.char in op.copied_dtypes or a.size >= BLOCKED for a in arrays):
+    if any(a.size >= BLOCKED for a in arrays):
         return None
     _, attrs = op.bind(tuple(nd.array(a, dtype=a.dtype) for a in arrays), dict(case.attrs))
     modes = {"training": True, "rng": None}
@@ -68,7 +67,7 @@ def test_a_program_gives_the_bits_of_the_formula(op):
             assert grad.shape == a.shape
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (300, 400)])
+@pytest.mark.parametrize("shape", [(3, 4), (300, 400), (300, 500)])
 def test_calls_give_the_same_bits_before_and_after_they_are_compiled(shape):
     x = nd.random.normal(shape=shape)
     gamma, beta = nd.random.normal(shape=shape[1:]), nd.random.normal(shape=shape[1:])
@@ -82,6 +81,44 @@ def test_calls_give_the_same_bits_before_and_after_they_are_compiled(shape):
         y.backward(g)
         found.add(tuple([v.asnumpy().tobytes() for v in (y, x.grad, gamma.grad, beta.grad)]))
     assert len(found) == 1
+
+
+LARGE = (300, 500)
+LAST, FIRST = {"axis": -1}, {"axis": 0}
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attrs, in_rows",
+    [
+        ("softmax", [LARGE], LAST, True),
+        ("softmax", [LARGE], FIRST, False),
+        ("softmax", [(200, 20, 30)], {"axis": 1}, True),
+        ("softmax", [(1, 140_000)], LAST, False),
+        ("softmax", [(300, 300)], FIRST, True),  # of one block
+        ("log_softmax", [(70_000, 3)], LAST, True),
+        ("LayerNorm", [LARGE, LARGE[1:], LARGE[1:]], LAST, True),
+        ("GroupNorm", [(50, 8, 20, 20), (4,), (4,)], {"num_groups": 4}, True),
+        ("_squared_error", [LARGE, LARGE], {}, True),
+        ("LeakyReLU", [LARGE], {"act_type": "gelu"}, True),
+        ("BatchNorm", [(50, 8, 20, 20), *[(8,)] * 4], {}, False),
+        ("BatchNorm", [(30, 8, 20, 20), *[(8,)] * 4], {}, True),
+        ("BatchNorm", [(5, 8, 40, 50), *[(8,)] * 4], {}, False),  # rows of 2000 elements
+    ],
+)
+def test_a_large_call_is_interpreted_where_blocks_do_not_change_the_bits(
+    name, shapes, attrs, in_rows
+):
+    rng = np.random.default_rng(0)
+    op = registry[name]
+    arrays = [rng.uniform(0.5, 1.5, shape).astype("float32") for shape in shapes]
+    own = {**op.defaults, **op.bound(**attrs), **{key: True for key in op.injects}}
+    if in_rows:
+        found = run_quietly(interpret, op, np, arrays, own, LocalInRows)
+        for got, want in zip(found, both_ways(op, arrays, own), strict=True):
+            np.testing.assert_array_equal(got, want)
+    else:
+        with pytest.raises(DependsOnBlocks):
+            interpret(op, np, arrays, own, LocalInRows)
 
 
 def test_training_and_prediction_are_compiled_apart():

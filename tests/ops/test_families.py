@@ -10,8 +10,8 @@ from op_rows import binary
 
 from d2lmini import sym
 from d2lmini.graph.ir import topological
-from d2lmini.graph.listing import graph_of
 from d2lmini.graph.passes import simplify
+from d2lmini.graph.typed import graph_of
 from d2lmini.ops.core import registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 

@@ -21,6 +21,7 @@ def compiled(heads, shapes: dict, training: bool = False, dtype: str = "float32"
     variables, outputs = infer_types(entries, specs, training)
     graph = Graph(list(variables.values()), outputs, training)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "ONE_BLOCK", 0)
         patch.setattr(rows, "BLOCK_BYTES", 1 << 16)  # several blocks, of no more than test data
         return Program("net", graph.variables, outputs, **options), graph
 

@@ -4,7 +4,7 @@ A graph is given by its outputs, and a pass returns the outputs of the new one. 
 of them until none finds anything more:
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = (x * 2 * sym.ones((2, 3))) / (x * 2 + sym.exp(sym.zeros((2, 3))))
@@ -32,8 +32,8 @@ _div0 = elemwise_div(_mulscalar0, _plus0)   # (2, 3) float32
 y = relu(_div0)                             # (2, 3) float32
 return y
 
-Each pass has a file of its own, in which its idea, an example and what it promises stand: results
-equal to the bit, or to a rounding. One more, `pool_before_activation`, runs before gradients are
+The file of a pass has its idea, an example and what it promises: results equal to the bit, or to a
+rounding. One more, `pool_before_activation`, runs before gradients are
 taken. `verify` says what a typed graph is; with `D2LMINI_VERIFY=1` in the environment it looks at
 the result of each pass. docs/add-a-pass.md is a guide.
 """
@@ -43,13 +43,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from d2lmini.graph import verify as checker
-from d2lmini.graph.ir import Entry, variables_of
-from d2lmini.graph.passes.canonicalize import canonicalize
+from d2lmini.graph.ir import Entry, Outputs, variables_of
 from d2lmini.graph.passes.constant_fold import bind_values as bind_values
 from d2lmini.graph.passes.constant_fold import constant_fold
 from d2lmini.graph.passes.cse import cse
-from d2lmini.graph.passes.remove_identities import remove_identities
-from d2lmini.graph.passes.signs import signs
+from d2lmini.graph.passes.rules import canonicalize, remove_identities, signs
 from d2lmini.graph.passes.views import views
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
@@ -72,7 +70,7 @@ def simplify(
     afterwards `BlockGrad` is gone. watch: called with each pass that changes something, and the
     graph before and after.
     """
-    current = list(outputs)
+    current = Outputs(outputs)
     idle = 0  # passes in a row that changed nothing
     for _ in range(MOST_ROUNDS):
         for graph_pass in passes:
@@ -81,8 +79,9 @@ def simplify(
                 checker.verify(variables_of(current), after, like=current)
             idle = idle + 1 if after == current else 0
             if idle == len(passes):
-                return current
-            if watch is not None and idle == 0:
-                watch(graph_pass, current, after)
-            current = after
+                return list(current)
+            if idle == 0:
+                if watch is not None:
+                    watch(graph_pass, current, after)
+                current = Outputs(after)
     raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")

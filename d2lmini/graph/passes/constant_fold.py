@@ -1,7 +1,7 @@
 """Constant folding: what does not depend on any variable is computed once, by the compiler.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = x * sym.exp(sym.zeros((3,)) + 1)
@@ -53,7 +53,7 @@ SPREADING = (
 
 def constant_fold(outputs: Sequence[Entry]) -> list[Entry]:
     """With constants in the place of all values that are known."""
-    return rewritten(outputs, _fold)
+    return rewritten(outputs, _fold, is_local=True)
 
 
 def bind_values(outputs: Sequence[Entry], values: Mapping[str, Any]) -> list[Entry]:

@@ -1,7 +1,7 @@
 """Common subexpressions: what is computed twice is computed once.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = sym.exp(x) * sym.exp(x)

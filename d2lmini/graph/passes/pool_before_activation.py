@@ -1,7 +1,7 @@
 """Pooling first: the largest of some activations is the activation of the largest.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> with sym.NameManager():
 ...     y = sym.Activation(sym.var("x"), act_type="sigmoid", name="bent")
 ...     y = sym.Pooling(y, kernel=(2, 2), stride=(2, 2), name="pool")

@@ -3,7 +3,7 @@
 A pass says what becomes of one node whose inputs have been dealt with; `rewritten` does the rest.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> before = graph_of(sym.exp(sym.identity(sym.var("x")), name="y"), x=(3,))
 >>> no_copies = lambda node: node.inputs[0] if node.op.name == "_copy" else None
 >>> print(listing(rewritten(before, no_copies)))
@@ -33,13 +33,22 @@ Replacement = Entry | list[Entry | None] | None
 Rule = Callable[[Node], Replacement]
 
 
+#: The bit in `Node.stays` of each rule whose answer depends on the node and its inputs alone: such
+#: a rule is asked once about a node, however often the passes run.
+_bits: dict[Rule, int] = {}
+
+
 def rewritten(
-    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node, Node], None] | None = None
-) -> list[Entry]:
+    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node, Node], None] | None = None,
+    is_local: bool = False,
+) -> list[Entry]:  # fmt: skip
     """The graph with every node replaced by what `rule` says, None for those that stay. Before,
     `meet` is told of each node, also of those that are never replaced: as it was, and as it is with
-    its inputs replaced."""
+    its inputs replaced. is_local: the answer depends on the node and its inputs alone."""
+    bit = _bits.setdefault(rule, 1 << len(_bits)) if is_local else 0
     order = topological(outputs)
+    if bit and all([node.stays & bit or node.op is None for node in order]):
+        return list(outputs)
     changed = mutated_by(order)
     known = set(order) if changed else set()
     placed: dict[Node, Node] = {}  # what has become of the nodes that read or change such variables
@@ -55,8 +64,11 @@ def rewritten(
             if any(e is not None and e[0] in changed for e in node.inputs):
                 placed[node] = new
                 return new
+        if new.stays & bit:
+            return new
         found = rule(new)
         if found is None:
+            new.stays |= bit
             return new
         values = found if isinstance(found, list) else [found]
         if changed and any(e is not None and _reads(e, changed, known) for e in values):
@@ -124,13 +136,22 @@ def same(node: Node, entry: Entry | None) -> Entry | None:
 
 
 class Rules(dict[str, Rule]):
-    """Rules by the name of the op that they are for; as a whole a rule for any node.
+    """A pass that consists of rules by the name of the op that they are for.
 
-    `@rules("negative abs")` declares the rule for these ops. Ops may have several rules: the first
-    that finds a replacement has it.
+    `@a_pass.rule("negative abs")` declares the rule for these ops. Ops may have several rules: the
+    first that finds a replacement has it.
     """
 
-    def __call__(self, names: str) -> Callable[[Rule], Rule]:
+    def __init__(self, name: str, means: str):
+        self.__name__, self.__doc__ = name, means
+
+    def __call__(self, outputs: Sequence[Entry]) -> list[Entry]:
+        """The graph after the pass."""
+        return rewritten(outputs, self.of, is_local=True)
+
+    def rule(self, names: str) -> Callable[[Rule], Rule]:
+        """Declare the rule for ops with these names."""
+
         def declare(rule: Rule) -> Rule:
             for name in names.split():
                 op = registry[name].name

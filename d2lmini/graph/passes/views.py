@@ -1,7 +1,7 @@
 """Views of views: many steps that only name or order the axes anew become one, or none.
 
 >>> from d2lmini import sym
->>> from d2lmini.graph.listing import graph_of, listing
+>>> from d2lmini.graph.typed import graph_of, listing
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = x.expand_dims(axis=0).reshape((0, 2, -1)).flatten()
@@ -23,13 +23,9 @@ The results are equal to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, rewritten, same
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, same
 from d2lmini.ops.core import Shape
-
-rules = Rules()
 
 RESHAPES = ("reshape", "flatten", "expand_dims", "squeeze", "reshape_like")
 TRANSPOSES = ("transpose", "swapaxes")
@@ -39,9 +35,12 @@ SPREADS = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like")
 PERHAPS = ("max", "min", "_sum_to", *SPREADS, "slice", "slice_axis", "_getitem", "stack")
 
 
-def views(outputs: Sequence[Entry]) -> list[Entry]:
-    """Chains of reshapes, and of transposes, as one."""
-    return rewritten(outputs, lambda node: rules.of(node) or _spread_last(node))
+class _Views(Rules):
+    def of(self, node: Node) -> Replacement:
+        return super().of(node) or _spread_last(node)
+
+
+views = _Views("views", "Chains of reshapes, and of transposes, as one.")
 
 
 def _spread_last(node: Node) -> Replacement:
@@ -93,7 +92,7 @@ def order_of(node: Node) -> tuple[int, ...]:
     return tuple(order)
 
 
-@rules(" ".join((*RESHAPES, *PERHAPS, *TRANSPOSES)))
+@views.rule(" ".join((*RESHAPES, *PERHAPS, *TRANSPOSES)))
 def _(node: Node) -> Replacement:
     if not is_reshape(node):
         return None
@@ -138,7 +137,7 @@ def shape_before(spread: Node) -> Shape:
     return (1,) * (len(spec_of((spread, 0)).shape) - len(kept)) + tuple(kept)
 
 
-@rules("transpose swapaxes")
+@views.rule("transpose swapaxes")
 def _(node: Node) -> Replacement:
     order, source = order_of(node), node.inputs[0]
     inner = calls(source, TRANSPOSES)

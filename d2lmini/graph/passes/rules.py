@@ -1,0 +1,212 @@
+"""Three passes that are lists of rules: `remove_identities`, `canonicalize` and `signs`.
+
+**Identities** give back what they got: copies, casts to the same dtype, `x * 1`, dropout in predict
+mode, a choice that is known. In a net they come from code that is written for all cases; a compiled
+graph knows its case.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.typed import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.exp(sym.Dropout(x.copy() * 1, p=0.5), name="y")
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(remove_identities(before)))
+x                                           # (3,) float32
+y = exp(x)                                  # (3,) float32
+return y
+
+The results are equal to the bit. So `x + 0` stays, unless x is of integers: for x = -0.0 it is 0.0,
+which 1 / x tells apart. An output may become an input by this: what a Program returns is a copy
+then.
+
+**The same by simpler means**: `x + ones` is `x + 1`, `x * x` a square, equal shapes no broadcast.
+
+>>> with sym.NameManager():
+...     y = sym.Activation(x, act_type="relu") + sym.ones((3,))
+...     y = sym.broadcast_mul(y, x, name="y")
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(canonicalize(before)))
+x                                           # (3,) float32
+activation0 = relu(x)                       # (3,) float32
+_plus0 = _plus_scalar(activation0, scalar=1.0)  # (3,) float32
+y = elemwise_mul(_plus0, x)                 # (3,) float32
+return y
+
+A number is not read from memory, and two spellings of one call become one for `cse`. The results
+are equal to the bit.
+
+**Signs** of small arrays are changed, not of large ones: after a sum, and of the smaller factor.
+
+>>> x, r = sym.var("x"), sym.var("r")
+>>> with sym.NameManager():
+...     y = -sym.broadcast_mul(x, r, name="y")
+...     t = sym.sum(-x, axis=1, name="t")
+>>> before = graph_of(sym.Group([y, t]), x=(3, 4), r=(3, 1))
+>>> print(listing(signs(before)))
+x                                           # (3, 4) float32
+r                                           # (3, 1) float32
+_mulscalar0 = _mul_scalar(r, scalar=-1.0)   # (3, 1) float32
+_mulscalar0_2 = broadcast_mul(x, _mulscalar0)  # (3, 4) float32
+t = sum(x, axis=1)                          # (3,) float32
+t_2 = _rminus_scalar(t, scalar=0.0)         # (3,) float32
+return _mulscalar0_2, t_2
+
+Gradients of differences and of quotients are such sums. The results are equal to the bit: a sum
+that is zero is 0.0, whatever the signs of its zeros, and 0.0 - 0.0 is 0.0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from d2lmini.device.errstate import run_quietly
+from d2lmini.graph.constant import uniform
+from d2lmini.graph.ir import Entry, Node, spec_of
+from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, same
+from d2lmini.graph.passes.views import SPREADS, reshape, shape_before
+from d2lmini.ops.binary import power
+from d2lmini.ops.elementwise import FAMILIES
+from d2lmini.ops.scalar_cache import fit
+
+# -- identities ------------------------------------------------------------------------------------
+
+#: Gradients have been taken before: `BlockGrad` and `make_loss` are copies in forward.
+remove_identities = Rules("remove_identities", "Without calls that give back an input as it is.")
+
+
+@remove_identities.rule(
+    "_copy BlockGrad make_loss MakeLoss _contrib_gradientmultiplier _identity_with_attr_like_rhs "
+    "cast amp_cast _copyto"
+)
+def _(node: Node) -> Replacement:
+    return same(node, node.inputs[0])
+
+
+@remove_identities.rule("amp_multicast")
+def _(node: Node) -> Replacement:
+    return [
+        entry
+        if entry and spec_of(entry) == spec
+        else call("amp_cast", [entry], node, dtype=spec.dtype)
+        for entry, spec in zip(node.inputs, node.specs or ())
+    ]
+
+
+@remove_identities.rule("add_n concat")
+def _(node: Node) -> Replacement:
+    return same(node, node.inputs[0]) if len(node.inputs) == 1 else None
+
+
+@remove_identities.rule("Dropout")
+def _(node: Node) -> Replacement:
+    return node.inputs[0] if node.attrs["rng"] is None else None
+
+
+@remove_identities.rule(
+    " ".join(f.scalar.name for f in FAMILIES.values() if f.identity is not None)
+)
+def _(node: Node) -> Replacement:
+    assert node.op is not None
+    family = node.op.family
+    # An exponent keeps its value beside integers.
+    number = node.attrs["scalar"] if family.name == "power" else number_of(node)
+    identity = family.identity
+    if number != identity:
+        return None
+    # Of floats the sign counts: x + -0.0 is x, but -0.0 + 0.0 is 0.0.
+    exact = type(number) is int or math.copysign(1, number) == math.copysign(1, identity)
+    return same(node, node.inputs[0]) if exact else None
+
+
+def number_of(node: Node) -> float | int:
+    """The number beside the array, as the op computes with it: 1.5 is 1 beside integers."""
+    assert node.inputs[0] is not None
+    numbers = fit[np][spec_of(node.inputs[0]).dtype]
+    return run_quietly(lambda: numbers[node.attrs["scalar"]]).item()  # type: ignore[no-any-return]
+
+
+@remove_identities.rule("where")
+def _(node: Node) -> Replacement:
+    """A choice that is known."""
+    condition = uniform(node.inputs[0])
+    return None if condition is None else same(node, node.inputs[1 if condition else 2])
+
+
+# -- the same by simpler means ---------------------------------------------------------------------
+
+canonicalize = Rules("canonicalize", "With simpler ops in the place of general ones.")
+
+
+@canonicalize.rule(" ".join(op.name for f in FAMILIES.values() for op in (f.broadcast, f.equal)))
+def _(node: Node) -> Replacement:
+    """By the op of the family beside a number, or for equal shapes."""
+    assert node.op is not None
+    family = node.op.family
+    a, b = node.inputs
+    assert a is not None and b is not None
+    # A power with a number is computed in another way, which rounds otherwise; limits know no -0.0.
+    exact = family is not power and family.numbers == "fit"
+    for x, number, op in ((a, uniform(b), family.scalar), (b, uniform(a), family.reflected)):
+        if number is not None and spec_of(x) == spec_of((node, 0)) and exact:
+            return same(node, call(op, (x,), node, scalar=number))
+    if spec_of(a).shape == spec_of(b).shape and node.op is not family.equal:
+        return same(node, call(family.equal, (a, b), node))
+    return None
+
+
+@canonicalize.rule("elemwise_mul broadcast_mul")
+def _(node: Node) -> Replacement:
+    """A square reads its input once."""
+    return call("square", node.inputs[:1], node) if node.inputs[0] == node.inputs[1] else None
+
+
+@canonicalize.rule("Activation")
+def _(node: Node) -> Replacement:
+    """The op itself, which says what it costs: a relu is computed again rather than kept."""
+    kind = node.attrs["act_type"]
+    return call(kind, node.inputs, node) if kind in ("relu", "sigmoid", "tanh") else None
+
+
+# -- signs -----------------------------------------------------------------------------------------
+
+signs = Rules("signs", "With changes of sign where they are cheap.")
+
+
+@signs.rule("_mul_scalar negative")
+def _(node: Node) -> Replacement:
+    """-(x * r) is x * -r."""
+    product = calls(_negated((node, 0)), ("broadcast_mul", "elemwise_mul"))
+    if product is None:
+        return None
+    x, small = sorted(map(_before_spread, product.sources), key=lambda e: -spec_of(e).size)
+    if spec_of(small).size == spec_of(x).size:
+        return None
+    small = call("_mul_scalar", (small,), node, scalar=-1.0)
+    return same(node, call("broadcast_mul", (x, small), node))
+
+
+@signs.rule("sum mean _sum_to")
+def _(node: Node) -> Replacement:
+    """The sum of -x is 0 less the sum of x."""
+    data = _negated(node.sources[0])
+    if data is None or spec_of(data).size == spec_of((node, 0)).size:
+        return None
+    assert node.op is not None
+    total = call(node.op, (data,), node, **node.attrs)
+    return same(node, call("_rminus_scalar", (total,), node, scalar=0.0))
+
+
+def _negated(entry: Entry) -> Entry | None:
+    """The value of which this is the negative, among floats."""
+    node = calls(entry, ("_mul_scalar", "negative"))
+    if node is None or node.attrs.get("scalar", -1) != -1:
+        return None
+    return node.sources[0] if spec_of(entry).dtype.char in "efd" else None
+
+
+def _before_spread(entry: Entry) -> Entry:
+    """A value before it was spread out, in as many axes."""
+    spread = calls(entry, SPREADS)
+    return entry if spread is None else reshape(spread.sources[0], shape_before(spread), spread)
