@@ -54,7 +54,8 @@ def _rnn_layer(
         data.expand_dims(0) if one_step else data, registry["concat"](*parts, dim=0), *states,
         state_size=state.shape[-1], num_layers=1, mode=mode, state_outputs=True,
     )  # fmt: skip
-    return [y.squeeze(axis=0) if one_step else y, *(c.squeeze(axis=0) for c in cells)]
+    squeeze = registry["squeeze"]
+    return [squeeze(y, axis=0) if one_step else y, *(squeeze(c, axis=0) for c in cells)]
 
 
 #: Functions of arrays, and of an array and a number on either side.

@@ -59,9 +59,10 @@ def normalize_backward(
     Where gamma is shared by all that a mean is taken over, it multiplies last, and dgamma and dbeta
     are made of the sums that dx needs.
     """
-    n = prod(x.shape[a] for a in axes)
+    n = max(prod(x.shape[a] for a in axes), 1)
     centered = x - x.mean(axis=axes, keepdims=True)
-    inverse = ((centered * centered).mean(axis=axes, keepdims=True) + eps).rsqrt()
+    var = (centered * centered).sum(axis=axes, keepdims=True) / n  # 0 of nothing, not nan
+    inverse = (var + eps).rsqrt()
     is_shared = all(gamma.shape[a] == 1 for a in axes)
     gh, scale = (g, gamma * inverse) if is_shared else (g * gamma, inverse)
     total = gh.sum(axis=axes, keepdims=True)

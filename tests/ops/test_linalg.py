@@ -120,7 +120,7 @@ def test_shapes_that_do_not_fit_are_explained_at_the_call(name, shapes, attrs, s
 @pytest.mark.parametrize(
     "name, dtypes, says",
     [
-        ("dot", ("float32", "float64"), "share one dtype"),
+        ("dot", ("float32", "float64"), "dtypes differ"),
         ("dot", ("bool", "bool"), "does not support bool"),
         ("linalg_gemm2", ("float16", "float16"), "float32 or float64"),
         ("linalg_gemm2", ("int32", "int32"), "floating point, got int32"),
