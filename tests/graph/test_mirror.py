@@ -213,7 +213,7 @@ def test_the_program_names_what_is_computed_again():
 
 
 def test_values_are_computed_again_right_before_they_are_read():
-    """So the arena holds them for one layer at a time; a gradient may overwrite the last of them."""
+    """So the arena holds them for one layer at a time; gradients may overwrite the last of them."""
     net, (x,) = build(mlp, (256, 100), backward_do_mirror=True)
     step(net, x)
     layers: dict[str, list] = {}
