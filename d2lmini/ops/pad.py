@@ -13,8 +13,7 @@ from __future__ import annotations
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice, check_float
-from d2lmini.ops.core import Shape, Spec, op, with_axis
-from d2lmini.ops.index import take_grad
+from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.slicing import slice_
 
 
@@ -51,6 +50,11 @@ def _infer_pad_shape(shape: Shape, pad_width: Shape) -> Shape:
     return tuple(n + before + after for n, (before, after) in zip(shape, _pairs(pad_width)))
 
 
+def _inside(shape: Shape, pad_width: Shape) -> tuple[slice, ...]:
+    """The index of an array of `shape` in its padded form."""
+    return tuple(slice(b, b + n) for n, (b, _) in zip(shape, _pairs(pad_width)))
+
+
 @op(mxnet_name="Pad", infer=_infer_pad, flops=0)
 def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, out=None):
     """Extend every axis: pad_width is (before, after) for axis 0, then for axis 1, ...
@@ -60,32 +64,49 @@ def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, o
     or five axes, and the first two are not padded; MXNetError at the call if not, and for a wrong
     width.
     """
-    pairs = _pairs(pad_width)
-    if mode != "constant":
-        return chunking.place_view(xp, xp.pad(data, pairs, mode), out)
     if out is None:
         out = xp.empty(_infer_pad_shape(data.shape, pad_width), data.dtype)
-    out.fill(data.dtype.type(constant_value))
-    inside = tuple(slice(b, b + n) for n, (b, _) in zip(data.shape, pairs))
-    chunking.copy(xp, data, out[inside])
+    if mode == "constant":
+        out.fill(data.dtype.type(constant_value))
+    chunking.copy(xp, data, out[_inside(data.shape, pad_width)])
+    if mode == "constant":
+        return out
+    # Axis by axis over all of `out`: corners filled from unfinished elements are filled again when
+    # the next axis is processed.
+    for axis, (before, after) in enumerate(_pairs(pad_width)):
+        lines = xp.moveaxis(out, axis, 0)
+        first, last = before, before + data.shape[axis] - 1
+        if mode == "edge":
+            lines[:first] = lines[first : first + 1]
+            lines[last + 1 :] = lines[last : last + 1]
+        else:
+            lines[:first] = lines[first + 1 : first + before + 1][::-1]
+            lines[last + 1 :] = lines[last - after : last][::-1]
     return out
 
 
 @pad.gradient(saves="data.shape")
 def _(g, shape, *, mode, pad_width):
     if mode == "constant":
-        begin = pad_width[::2]
-        return slice_(g, begin=begin, end=tuple(map(sum, zip(begin, shape))))
+        inside = _inside(shape, pad_width)
+        return slice_(g, begin=tuple(i.start for i in inside), end=tuple(i.stop for i in inside))
     return unpad(g, shape=shape, mode=mode, pad_width=pad_width)
 
 
 @op("_unpad", infer=lambda data, *, shape, **_: Spec(shape, data.dtype))
 def unpad(xp, data, *, shape: Shape, mode: str, pad_width: Shape):
     """Add the borders that `pad` made to the elements they were copied from: its gradient."""
-    for axis, (n, pair) in enumerate(zip(shape, _pairs(pad_width))):
-        if any(pair):
-            left, places = with_axis(data.shape, axis, n), xp.pad(xp.arange(n), pair, mode)
-            data = take_grad.compute(xp, data, places, shape=left, axis=axis, mode="clip")
+    for axis, (n, (before, after)) in enumerate(zip(shape, _pairs(pad_width))):
+        lines = xp.moveaxis(data, axis, 0)
+        inner = lines[before : before + n].copy()
+        left, right = lines[:before], lines[before + n :]
+        if mode == "edge" and n:
+            inner[:1] += left.sum(axis=0, dtype=data.dtype)
+            inner[-1:] += right.sum(axis=0, dtype=data.dtype)
+        elif mode == "reflect":
+            inner[1 : before + 1] += left[::-1]
+            inner[n - 1 - after : n - 1] += right[::-1]
+        data = xp.moveaxis(inner, 0, axis)
     return data
 
 
