@@ -13,7 +13,7 @@
 True
 >>> nd.sparse.zeros("csr", (2, 3))
 Traceback (most recent call last):
-d2lmini.base.MXNetError: storage type 'csr' is left out of d2lmini, ...
+d2lmini.base.ArgumentValueError: storage type 'csr' is left out of d2lmini, ...
 """
 
 from __future__ import annotations
