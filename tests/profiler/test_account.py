@@ -7,6 +7,7 @@ found by running the program again without each of them.
 
 import gc
 import random
+import sys
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, replace
@@ -418,23 +419,37 @@ def test_a_cause_shows_its_lines_and_what_it_could_give_back():
     assert text.splitlines()[-1] and "unexplained" in text
 
 
-def test_a_long_trace_is_accounted_in_seconds():
-    """100,000 operations: CPU seconds of this thread, as the machine is shared."""
-    operations = []
-    for k in range(100_000):
-        began = k * 0.01
-        operations.append(
-            dict(
-                ran=(began, began + 0.015), pushed=began - 0.005, ready=began, worker=f"w{k % 2}",
-                reads=(k % 8, (k + 1) % 8), writes=(k % 8,), predicted_us=10.0,
-            )
-        )  # fmt: skip
-    trace = made(operations, [(k, k + 0.5, 0) for k in range(0, 900, 9)])
-    began_s = time.thread_time()
-    account, path = trace.account(2), trace.critical_path()
-    str(account), str(path)
-    assert time.thread_time() - began_s < 10
-    assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
+def test_the_work_of_an_account_grows_with_the_trace_alone():
+    """Counted in calls: four times the operations are no more than about four times the work."""
+
+    def calls(n: int) -> int:
+        operations = []
+        for k in range(n):
+            began = k * 0.01
+            operations.append(
+                dict(
+                    ran=(began, began + 0.015), pushed=began - 0.005, ready=began,
+                    worker=f"w{k % 2}", reads=(k % 8, (k + 1) % 8), writes=(k % 8,),
+                    predicted_us=10.0,
+                )
+            )  # fmt: skip
+        trace = made(operations, [(k, k + 0.5, 0) for k in range(0, n // 112, 9)])
+        count = 0
+
+        def note(_frame: object, event: str, _what: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(note)
+        try:
+            account, path = trace.account(2), trace.critical_path()
+            str(account), str(path)
+        finally:
+            sys.setprofile(None)
+        assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
+        return count
+
+    assert calls(8_000) < 5 * calls(2_000)
 
 
 # -- the roofline ----------------------------------------------------------------------------------
