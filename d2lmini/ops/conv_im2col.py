@@ -6,11 +6,12 @@ The products read and write images in place, without transposing. Parts of the b
 among idle workers; a single part shares its products instead (`products.py`). Groups split channels
 and filters into G independent parts, which makes a batch of G products of every product.
 
-In memory the columns of a tile lie side by side, (C*taps, images, OH*OW). Images so small that BLAS
-would be slow at a product for each are one product, (F, C*taps) @ (C*taps, images*OH*OW). Their
-tiles are one part.
+Images so small that BLAS would be slow at a product for each lie side by side instead: a tile of
+them is one product, (F, C*taps) @ (C*taps, images*OH*OW). Their tiles are one part.
 
-The gradient for the data gives columns, each to be added back to its source, tap by tap.
+The gradient for the data gives columns, each to be added back to its source. With stride 1 the
+windows of one tap are a shifted copy of the image. So g is laid out as wide as the (padded) image,
+with zeros in between, and one sum over a skewed view of the columns adds up all taps at once.
 
 `conv_algorithms.py` describes the three functions.
 """
@@ -26,7 +27,7 @@ import numpy as np
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
-from d2lmini.ops.chunking import GRAIN, copy, share
+from d2lmini.ops.chunking import GRAIN, along, copy, share
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, taps, windows_of, with_zeros
@@ -52,45 +53,47 @@ def is_small(w: Shape, geo: Geometry, groups: int) -> bool:
     return places < 256 and prod(w) // groups > 1 << (10 if places < 64 else 17)
 
 
-class _Tile(NamedTuple):
-    """Images n of a batch, and rows r of their outputs (the first spatial axis)."""
+class Tile(NamedTuple):
+    """Images n of a batch, rows r of their outputs (the first spatial axis)."""
 
     n: slice
     r: slice
-    geo: Geometry  # the windows of these outputs
+    shape: Shape  # (images, rows, *rest of out)
 
     @property
-    def images(self) -> int:
-        return self.n.stop - self.n.start
+    def places(self) -> slice:
+        """The tile's places among all those of an output."""
+        width = prod(self.shape[2:])
+        return slice(self.r.start * width, self.r.stop * width)
 
-    def outputs(self, y: Any) -> Any:
-        """The tile's part of y (N, F, *out): (F, images, rows, ...), a view."""
-        return y[self.n, :, self.r].swapaxes(0, 1)
+    def on(self, geo: Geometry) -> Geometry:
+        """The windows of the tile alone."""
+        return geo._replace(out=self.shape[1:])
 
 
 class _Tiles:
     """The tiles of a convolution, and the layout of their columns and outputs."""
 
-    def __init__(self, N: int, w: Shape, geo: Geometry, groups: int):
-        self.groups = groups
+    def __init__(self, N: int, w: Shape, geo: Geometry, groups: int, factor: int):
+        self.geo, self.groups = geo, groups
         self.side_by_side = is_small(w, geo, groups)
-        columns = TILE_ELEMENTS // (groups * prod(w[1:]))
+        columns = TILE_ELEMENTS // (groups * prod(w[1:]) * factor)
         if self.side_by_side:
             columns = max(columns, FEWEST_COLUMNS)
-        height, width = geo.out[0], prod(geo.out[1:])
-        rows = min(max(columns // width, 1), height)
-        images = max(columns // (width * rows), 1) if rows == height else 1
+        width = prod(geo.out[1:])
+        rows = min(max(columns // width, 1), geo.out[0])
+        images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
         self.parts = [
             [
-                _Tile(n, r, geo._replace(out=(r.stop - r.start, *geo.out[1:])))
-                for r in _cut(height, rows)
+                Tile(n, r, (n.stop - n.start, r.stop - r.start, *geo.out[1:]))
+                for r in _cut(geo.out[0], rows)
             ]
             for n in _cut(N, images)
         ]
         if self.side_by_side:
             self.parts = [[tile for part in self.parts for tile in part]]
 
-    def for_each(self, body: Callable[[int, _Tile], None]) -> None:
+    def for_each(self, body: Callable[[int, Tile], None]) -> None:
         """Call body(number of the part, tile) for all tiles; tiles of one part run in order."""
 
         def work(i: int) -> None:
@@ -103,72 +106,83 @@ class _Tiles:
         """Scratch memory of this shape; arrays in use at the same time need different names."""
         return scratch.array(name, shape, dtype, 8 * TILE_ELEMENTS * dtype.itemsize)
 
-    def columns(self, padded: Any, tile: _Tile) -> Any:
-        """The windows of a tile, copied, as matrices."""
-        windows = windows_of(padded[tile.n, :, tile.r.start * tile.geo.stride[0] :], tile.geo)
-        windows = np.moveaxis(windows, 0, 1 + len(tile.geo.kernel))
-        columns = self.scratch("columns", windows.shape, padded.dtype)
-        return self.matrices(copy(np, windows, columns), tile)
-
-    def matrices(self, a: Any, tile: _Tile) -> Any:
-        """(rows, images, ...), a row for each channel and tap or each filter, as
-        (images, G, rows/G, places); images side by side count as one."""
-        a = a.reshape(self.groups, -1, tile.images, prod(tile.geo.out))
+    def columns(self, padded: Any, tile: Tile) -> Any:
+        """The windows of a tile, copied: (images, G, C/G*taps, places)."""
+        part = padded[tile.n, :, tile.r.start * self.geo.stride[0] :]
+        windows = windows_of(part, tile.on(self.geo))
         if self.side_by_side:
-            return a.reshape(1, *a.shape[:2], -1)
-        return a.transpose(2, 0, 1, 3)
+            windows = np.moveaxis(windows, 0, 1 + len(self.geo.kernel))
+        columns = self.scratch("columns", windows.shape, padded.dtype)
+        copy(np, windows, columns)
+        return self.matrices(columns, tile)
+
+    def outputs(self, y: Any, tile: Tile) -> Any:
+        """A tile's part of y (N, F, *out): (images, G, F/G, places), a view where possible."""
+        part = y[tile.n, :, tile.r]
+        return self.matrices(part.swapaxes(0, 1) if self.side_by_side else part, tile)
+
+    def matrices(self, a: Any, tile: Tile) -> Any:
+        """(images, rows, ...), or with the images side by side (rows, images, ...), as
+        (images, G, rows/G, places); images side by side count as one."""
+        images = 1 if self.side_by_side else tile.shape[0]
+        return a.reshape(images, self.groups, -1, prod(tile.shape) // images)
 
 
 @lru_cache(maxsize=1024)
-def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int) -> _Tiles:
-    """The tiles of N images for a weight of shape w."""
-    return _Tiles(N, w, geo, groups)
+def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int, factor: int = 1) -> _Tiles:
+    """The tiles of N images for a weight of shape w. factor: how much more memory than its columns
+    a tile needs."""
+    return _Tiles(N, w, geo, groups, factor)
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
     """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
+    N, F = y.shape[:2]
     padded = with_zeros(xp, x, geo)
-    tiles = _tiles_of(len(x), w.shape, geo, groups)
-    w = w.reshape(groups, len(w) // groups, -1)
+    tiles = _tiles_of(N, w.shape, geo, groups)
+    w = w.reshape(groups, F // groups, -1)
+    flat = y.reshape(N, groups, F // groups, prod(geo.out))
 
-    def convolve_tile(_part: int, tile: _Tile) -> None:
-        columns, place = tiles.columns(padded, tile), tile.outputs(y)
+    def tile_of(_part: int, tile: Tile) -> None:
+        columns = tiles.columns(padded, tile)
+        place = y[tile.n, :, tile.r]
         if tiles.side_by_side:
-            product = tiles.scratch("products", place.shape, y.dtype)
+            product = tiles.scratch("products", (F, *tile.shape), y.dtype)
             matmul(xp, w, columns, tiles.matrices(product, tile))
-            copy(xp, product, place)
+            copy(xp, product.swapaxes(0, 1), place)
         else:
-            matmul(xp, w, columns, tiles.matrices(place, tile))
+            matmul(xp, w, columns, flat[tile.n, ..., tile.places])
         if bias is not None:
-            place += bias.reshape(-1, *(1,) * (1 + len(geo.out)))
+            place += bias.reshape(-1, *(1,) * len(geo.out))
 
-    tiles.for_each(convolve_tile)
+    tiles.for_each(tile_of)
 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
+    N, F = g.shape[:2]
     padded = with_zeros(xp, x, geo)
-    tiles = _tiles_of(len(x), dw.shape, geo, groups)
+    tiles = _tiles_of(N, dw.shape, geo, groups)
     # Each part of the batch has its own sum: the total does not depend on the order of completion.
-    total = dw.reshape(1, groups, len(dw) // groups, -1)
+    total = dw.reshape(1, groups, F // groups, -1)
     parts = len(tiles.parts)
     sums = total if parts == 1 else xp.empty((parts, *total.shape[1:]), total.dtype)
     sums[...] = 0
 
-    def add_tile(part: int, tile: _Tile) -> None:
-        columns, outputs = tiles.columns(padded, tile), tiles.matrices(tile.outputs(g), tile)
+    def tile_of(part: int, tile: Tile) -> None:
+        columns = tiles.columns(padded, tile)
         products = tiles.scratch("products", (len(columns), *total.shape[1:]), total.dtype)
-        matmul(xp, outputs, columns.swapaxes(2, 3), products)
+        matmul(xp, tiles.outputs(g, tile), columns.swapaxes(2, 3), products)
         sums[part] += products.sum(axis=0) if len(products) > 1 else products[0]
 
-    tiles.for_each(add_tile)
+    tiles.for_each(tile_of)
     if sums is not total:
         sums.sum(axis=0, out=total[0])
 
 
 def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) -> None:
     """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
-    F, C = g.shape[1], dx.shape[1]
+    N, F, C = g.shape[0], g.shape[1], dx.shape[1]
     pad = tuple(d * (k - 1) - p for k, d, p in zip(geo.kernel, geo.dilate, geo.pad))
     if groups > 1 and max(geo.stride) == 1 and min(pad) >= 0:
         # A convolution of g with turned filters copies windows, which is faster than adding.
@@ -176,29 +190,92 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         turned = turned.reshape(C, F // groups, *geo.kernel)
         convolve(xp, g, turned, geo._replace(size=geo.out, pad=pad, out=geo.size), groups, dx)
         return
-    padded = xp.empty((len(g), C, *geo.padded), dx.dtype) if any(geo.pad) else dx
-    tiles = _tiles_of(len(g), w.shape, geo, groups)
-    w = w.reshape(groups, F // groups, -1).swapaxes(1, 2)  # (G, C/G*taps, F/G)
-
-    def add_tile(_part: int, tile: _Tile) -> None:
-        shape = (C, *geo.kernel, tile.images, *tile.geo.out)
-        columns = tiles.scratch("columns", shape, g.dtype)
-        outputs = tiles.matrices(tile.outputs(g), tile)
-        matmul(xp, w, outputs, tiles.matrices(columns, tile))
-        images = padded[tile.n].swapaxes(0, 1)
-        if tile.r.start == 0:
-            images[...] = 0
-        images = images[:, :, tile.r.start * geo.stride[0] :]
-
-        def add(part: slice) -> None:
-            for tap, pixels in taps(tile.geo):
-                images[(part, ..., *pixels)] += columns[(part, *tap)]
-
-        share(xp, C, columns.size // GRAIN if tiles.side_by_side else 1, add)
-
-    tiles.for_each(add_tile)
+    padded = xp.empty((N, C, *geo.padded), dx.dtype) if any(geo.pad) else dx
+    across = w.reshape(groups, F // groups, -1).swapaxes(1, 2)  # (G, C/G*taps, F/G)
+    if all(s == 1 for s in geo.stride) and not is_small(w.shape, geo, groups):
+        wide = geo._replace(out=(geo.out[0], *geo.padded[1:]))
+        margin = sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo)))
+        tiles = _tiles_of(N, w.shape, wide, groups, 1 + -(-2 * margin // prod(wide.out)))
+        add = _add_shifted
+    else:
+        tiles = _tiles_of(N, w.shape, geo, groups)
+        add = _add_windows
+    tiles.for_each(lambda _part, tile: add(xp, padded[tile.n], g, across, tile, geo, tiles))
     if padded is not dx:
         copy(xp, padded[inside(geo)], dx)
+
+
+def _steps(geo: Geometry) -> list[int]:
+    """Distance in the (padded) image between neighbours along each axis."""
+    return [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
+
+
+def _add_shifted(
+    xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry, tiles: _Tiles
+) -> None:
+    """Add the columns of a tile back to their source; strides are 1.
+
+    Number the places of an image line by line: tap t of the window at place q is at place
+    q + shift(t). So place p receives the sum over t of columns[t, p - shift(t)]: the elements of a
+    view whose tap axes step back by a shift each.
+    """
+    n, C = images.shape[:2]
+    steps = _steps(geo)
+    shifts = [d * step for d, step in zip(geo.dilate, steps)]
+    margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
+    places = prod(tile.shape[1:])  # of the columns
+    reached = places + (geo.kernel[0] - 1) * shifts[0]  # of the image
+    g = g[tile.n, :, tile.r]
+    laid = tiles.scratch("laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
+    laid[...] = 0
+    laid[(..., *(slice(size) for size in g.shape[3:]))] = g
+    columns = tiles.scratch("columns", (n, *w.shape[:2], margin + reached), g.dtype)
+    columns[..., :margin] = 0
+    columns[..., margin + places :] = 0
+    matmul(xp, w, tiles.matrices(laid, tile), columns[..., margin : margin + places])
+    columns = columns.reshape(n, C, *geo.kernel, -1)
+    per_image, per_channel, *per_tap, item = columns.strides
+    skewed = xp.lib.stride_tricks.as_strided(
+        columns[..., margin:],
+        (*geo.kernel, n, C, reached),
+        (*(t - s * item for t, s in zip(per_tap, shifts)), per_image, per_channel, item),
+    )
+    axes = tuple(range(len(geo.kernel)))
+    flat = images.reshape(n, C, -1)
+    if reached == flat.shape[2]:
+        xp.add.reduce(skewed, axis=axes, out=flat)
+        return
+    begin = tile.r.start * steps[0]
+    if begin == 0:
+        flat[...] = 0
+    place = flat[:, :, begin : begin + reached]
+    place += skewed.sum(axis=axes)
+
+
+def _add_windows(
+    xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry, tiles: _Tiles
+) -> None:
+    """Add the columns of a tile back to their source, tap by tap."""
+    n, C = images.shape[:2]
+    columns = tiles.scratch("columns", (C * geo.taps * prod(tile.shape),), g.dtype)
+    outputs = xp.ascontiguousarray(tiles.outputs(g, tile))
+    matmul(xp, w, outputs, tiles.matrices(columns, tile))
+    if tile.r.start == 0:
+        images[...] = 0
+    images = images[:, :, tile.r.start * geo.stride[0] :]
+    if tiles.side_by_side:
+        columns = columns.reshape(C, *geo.kernel, *tile.shape)
+        images, axis = images.swapaxes(0, 1), 1
+    else:
+        columns = columns.reshape(n, C, *geo.kernel, *tile.shape[1:])
+        axis = 2
+
+    def add(part: slice) -> None:
+        for tap, pixels in taps(tile.on(geo)):
+            images[(part, ..., *pixels)] += columns[part][along(axis, *tap)]
+
+    chunks = min(len(images), columns.size // GRAIN) if tiles.side_by_side else 1
+    share(xp, len(images), chunks, add)
 
 
 def _cut(length: int, step: int) -> list[slice]:
