@@ -2,11 +2,13 @@
 
 When a worker has run a GPU task, nothing has been computed yet: the worker has only put work on a
 stream. The next task may begin at once, so the dependency order that the engine keeps on the host
-must be kept a second time on the device, by events.
+must be kept a second time on the device, by events. An operation whose inputs have been issued
+needs no worker: its caller issues it.
 
 Read the modules in this order: `module` (where CuPy comes from), `streams` (marks on streams, and
 which stream waits for which), `memory` (the memory pool), `staging` (pinned host memory),
-`stream_worker` (a stream and its worker), `device` (the complete device), `nccl` (sums over GPUs),
+`launches` (a program as a list of launches), `issue` (on whose thread), `stream_worker` (a stream
+and its worker), `device` (the complete device), `nccl` (sums over GPUs),
 `capture` (CUDA graphs), `cuda_graph` (calls of a program as CUDA graphs).
 `nccl_multiprocess` sums over the GPUs of several processes.
 

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from d2lmini.cuda.stream_worker import with_memory
+from d2lmini.cuda.current import with_memory
 
 if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker
@@ -126,6 +126,7 @@ def capture(
     Its kernels are already compiled, because it ran once before. Raises the error of CUDA or CuPy
     if it cannot be captured; its changes to the host's state stay."""
     recording = GraphCapture(lane)
+    lane.stream.close_open()
     cuda = lane.device.xp.cuda
     with _capture_lock, cuda.using_allocator(memory.malloc_in_capture):
         thread_state.recording = recording

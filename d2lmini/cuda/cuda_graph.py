@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from d2lmini.context import Context
-from d2lmini.cuda import stream_worker
+from d2lmini.cuda import current
 from d2lmini.cuda.capture import GraphCapture, Workspace, capture, workspace_of
 from d2lmini.cuda.memory import Block
 from d2lmini.graph.call import ProgramTask, push
@@ -167,7 +167,7 @@ class CapturedGraphs:
     ) -> list[Any] | None:
         """The outputs by a replay or a new recording; None if neither is possible."""
         if self.reason is None:
-            lane = stream_worker.thread_state.lane
+            lane = current.thread_state.lane
             if lane is not self._lane:  # the first call, or a call in another `logical_gpus`
                 self._free_graphs()
                 self._lane, self._function = lane, None
@@ -298,6 +298,10 @@ class ReplayTask(ProgramTask):
     """A call of a program that may be a replay."""
 
     __slots__ = ()
+
+    @property
+    def callee(self) -> Any:
+        return self.program.replays
 
     fills = False  # results without memory get memory where they are computed
 

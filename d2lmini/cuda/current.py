@@ -14,11 +14,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from d2lmini.cuda.device import CudaDevice
+    from d2lmini.cuda.stream_worker import StreamWorker
+
+
+class _ThreadState(threading.local):
+    """Per thread: the lane whose device and stream are current, and the scope that restores the
+    previous ones. A worker's scope is dropped with its thread and on this thread only: on another
+    thread it would change what is current there."""
+
+    lane: StreamWorker | None = None
+    stack: ExitStack | None = None
+
+
+thread_state = _ThreadState()
+
+
+def with_memory(call: Callable[[], Any]) -> Any:
+    """Return `call()`; on a lane's thread, with a second try (`CudaDevice.retry`)."""
+    lane = thread_state.lane
+    return call() if lane is None else lane.device.retry(call)
+
 
 #: Ordinals of the GPUs on which this process has made a stream, and so a context.
 in_use: set[int] = set()

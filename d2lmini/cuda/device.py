@@ -22,9 +22,9 @@ import numpy as np
 from d2lmini import engine, environment
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
-from d2lmini.cuda import capture, current, module, stream_worker
+from d2lmini.cuda import capture, current, module
 from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
-from d2lmini.cuda.memory import CudaPool
+from d2lmini.cuda.memory import CudaPool, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.cuda.staging import alloc_pinned, is_pinned, pieces
 from d2lmini.cuda.stream_worker import StreamWorker
@@ -42,10 +42,6 @@ _FATAL = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 
 # Each library numbers its errors differently; the class of CuPy's error names the library.
 _OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
-_NO_MEMORY = {
-    ("CUDARuntimeError", 2), ("CUDADriverError", 2), ("CUBLASError", 3), ("CUSOLVERError", 2),
-    ("CURANDError", 102),
-}  # fmt: skip
 
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
@@ -90,7 +86,7 @@ class CudaDevice(Device):
 
     def lane_here(self) -> StreamWorker:
         """The lane whose task this thread runs."""
-        lane = stream_worker.thread_state.lane
+        lane = current.thread_state.lane
         assert lane is not None and lane.device is self, "only tasks of a GPU allocate its memory"
         return lane
 
@@ -213,11 +209,11 @@ class CudaDevice(Device):
         lane = self.lane_here()
         lane.free_pending(at_once=True)
         for other in self._lanes.values():
-            if other is not lane and other._busy.acquire(blocking=False):
+            if other is not lane and other.busy.acquire(blocking=False):
                 try:
                     other.free_pending(at_once=True)
                 finally:
-                    other._busy.release()
+                    other.busy.release()
         self.allocator.free_all_blocks()
 
     def memory_info(self) -> tuple[int, int]:
@@ -271,12 +267,6 @@ class CudaDevice(Device):
             return MXNetError(f"{self.ctx}: {problem}")
         self.note_failure(problem)
         return MXNetError(self.dead)
-
-
-def is_short_of_memory(problem: BaseException) -> bool:
-    """True if an error of CuPy, or of a CUDA library, says that memory is short."""
-    kind = type(problem).__name__, getattr(problem, "status", None)
-    return isinstance(problem, MemoryError) or kind in _NO_MEMORY
 
 
 def find() -> list[Device]:

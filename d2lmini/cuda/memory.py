@@ -24,6 +24,20 @@ if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker
 
 
+#: Errors of CUDA and its libraries that say so: each numbers its errors in its own way; the class
+#: of CuPy's error names the library.
+_NO_MEMORY = {
+    ("CUDARuntimeError", 2), ("CUDADriverError", 2), ("CUBLASError", 3), ("CUSOLVERError", 2),
+    ("CURANDError", 102),
+}  # fmt: skip
+
+
+def is_short_of_memory(problem: BaseException) -> bool:
+    """True if an error of CuPy, or of a CUDA library, says that memory is short."""
+    kind = type(problem).__name__, getattr(problem, "status", None)
+    return isinstance(problem, MemoryError) or kind in _NO_MEMORY
+
+
 class Block:
     """Memory of a chunk.
 
@@ -32,13 +46,15 @@ class Block:
              soon as it is freed: then all users here must be done first
     lane     the lane on whose stream the memory was allocated
     order    the marks of the users
+    spares   where the array is kept for the next results of its shape; None if it is not kept
     """
 
-    __slots__ = ("array", "foreign", "lane", "order")
+    __slots__ = ("array", "foreign", "lane", "order", "spares")
 
     def __init__(self, array: Any, lane: StreamWorker):
         self.array = array
         self.foreign = False
+        self.spares: list[Any] | None = None
         self.lane = lane
         self.order = StreamOrder()
 

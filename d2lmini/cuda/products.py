@@ -29,6 +29,7 @@ import ctypes
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import product as combinations
 from typing import Any, NamedTuple
@@ -36,9 +37,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda import module, stream_worker
+from d2lmini.cuda import current, module
 from d2lmini.cuda.capture import outside
 from d2lmini.cuda.kernels.elementwise import merge_axes
+from d2lmini.cuda.kernels.launch import Recording
 
 Shape = tuple[int, ...]
 #: Shape and strides in bytes.
@@ -111,8 +113,8 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     if is_fresh:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
-    lane = stream_worker.thread_state.lane
-    library = None if lane is None else library_of(xp)
+    lane = current.thread_state.lane
+    library: Any = None if lane is None else library_of(xp)
     if library is None or out.dtype.char not in KINDS or not a.dtype == b.dtype == out.dtype:
         outside(partial(xp.matmul, a, b, out=out))
     elif not a.shape[-1]:
@@ -139,7 +141,10 @@ def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> Non
         if place is not out:
             xp.copyto(out, place)
     for call in calls:
-        lane.device.retry(partial(library.gemm, lane, call, turned, a, b, out))
+        if isinstance(xp, Recording):
+            xp.gemm(call, turned, a, b, out)
+        else:
+            lane.device.retry(partial(library.gemm, lane, call, turned, a, b, out))
 
 
 # -- layouts --------------------------------------------------------------------------------------
@@ -249,29 +254,54 @@ class Library:
 
     def gemm(self, lane: Any, call: GemmCall, turned: bool, a: Any, b: Any, out: Any) -> None:
         """Put one call on the stream of a lane."""
-        char = out.dtype.char
+        self.prepare(lane, call, turned, out.dtype)(a, b, out)
+
+    def prepare(
+        self, lane: Any, call: GemmCall, turned: bool, dtype: np.dtype
+    ) -> Callable[[Any, Any, Any], None]:
+        """One call as a function of a, b and out, to put on the stream of a lane; one thread at a
+        time may call it."""
+        char = dtype.char
         kind, arithmetic, _ = KINDS[char]
-        if char == "f" and module.uses_tf32():
-            arithmetic = _TF32
         one, zero = self._factors[char]
-        pa, pb, pout = (x.data.ptr + i * x.dtype.itemsize for x, i in zip((a, b, out), call.begin))
-        pleft, pright = (pa, pb) if turned else (pb, pa)
         left, right = call.left, call.right
-        begin = (
-            self._handle(lane), left.transpose, right.transpose, call.m, call.n, call.k, one,
-        )  # fmt: skip
+        number, k, begin = (
+            ctypes.c_int,
+            ctypes.c_int(kind),
+            [i * dtype.itemsize for i in call.begin],
+        )
+        pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
+        sizes = [number(n) for n in (left.transpose, right.transpose, call.m, call.n, call.k)]
+        head = (self._handle(lane), *sizes, one)
+        a_ld, b_ld, ld = (number(n) for n in (left.ld, right.ld, call.ld))
+        how = number(arithmetic)
+        last = how, number(-1)
+        function: Any
+        args: tuple
         if call.batch == 1:
-            status = self._gemm(
-                *begin, pleft, kind, left.ld, pright, kind, right.ld,
-                zero, pout, kind, call.ld, arithmetic, -1,
-            )  # fmt: skip
+            function = self._gemm
+            args = (*head, pleft, k, a_ld, pright, k, b_ld, zero, pout, k, ld, *last)
         else:
-            status = self._gemm_batched(
-                *begin, pleft, kind, left.ld, left.step, pright, kind, right.ld, right.step,
-                zero, pout, kind, call.ld, call.step, call.batch, arithmetic, -1,
+            function = self._gemm_batched
+            a_step, b_step, step = map(ctypes.c_longlong, (left.step, right.step, call.step))
+            args = (
+                *head, pleft, k, a_ld, a_step, pright, k, b_ld, b_step, zero, pout, k, ld, step,
+                number(call.batch), *last,
             )  # fmt: skip
-        if status:
-            self._check(status)
+        pa, pb = (pleft, pright) if turned else (pright, pleft)
+        begin_a, begin_b, begin_out = begin
+        check = self._check
+
+        def multiply(a: Any, b: Any, out: Any) -> None:
+            pa.value, pb.value = a.data.ptr + begin_a, b.data.ptr + begin_b
+            pout.value = out.data.ptr + begin_out
+            if char == "f":
+                how.value = _TF32 if module.uses_tf32() else arithmetic
+            status = function(*args)
+            if status:
+                check(status)
+
+        return multiply
 
     def _handle(self, lane: Any) -> Any:
         found = self._handles.get(lane)
@@ -308,7 +338,10 @@ _lock = threading.Lock()
 
 
 def library_of(xp: Any) -> Any:
-    """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies."""
+    """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies. A recording is
+    taken for cuBLAS itself."""
+    if isinstance(xp, Recording):
+        return xp
     if xp not in libraries:
         with _lock:
             if xp not in libraries:

@@ -16,12 +16,17 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from d2lmini import instrument
 from d2lmini.cuda import current
+from d2lmini.cuda.issue import arrange, lanes, may_wait, prepare_issue, prepare_launches
+from d2lmini.cuda.launches import Launches
 from d2lmini.cuda.memory import Block
 from d2lmini.cuda.staging import Staging
 from d2lmini.cuda.streams import Stream, StreamMark
@@ -34,16 +39,10 @@ if TYPE_CHECKING:
     from d2lmini.cuda.device import CudaDevice
 
 
-class _ThreadState(threading.local):
-    """Per thread: the lane whose device and stream are current, and the scope that restores the
-    previous ones. A worker's scope is dropped with its thread and on this thread only: on another
-    thread it would change what is current there."""
-
-    lane: StreamWorker | None = None
-    stack: ExitStack | None = None
-
-
-thread_state = _ThreadState()
+#: A call's launches are prepared when it has run so many times.
+BEFORE = 8
+#: So many arrays of a shape are kept for the next results.
+MOST_SPARES = 32
 
 
 class StreamWorker:
@@ -53,6 +52,9 @@ class StreamWorker:
     waiting       the pending frees that another stream still uses, oldest first
     staging       pinned memory, for a copy lane
     workspace     scratch memory of the lane's recordings, if there are any
+    launches      by the id of a call (an op's plan, a program): how often it ran, then its prepared
+                  launches, or why it has none
+    spares        by spec: arrays of results that are gone, for the next results
     """
 
     def __init__(self, device: CudaDevice, name: str):
@@ -61,9 +63,17 @@ class StreamWorker:
         self.pending_free: deque[Block] = deque()
         self.waiting: deque[Block] = deque()
         self.workspace: weakref.ref[Workspace] | None = None
+        self.spares: dict[tuple, list[Any]] = {}
+        self.launches: dict[int, Any] = {}
+        self._calls: dict[int, weakref.ref] = {}
+        self._scratch: dict[int, Any] = {}
+        self._taken: Any = None
+        self.cuda_device = device.xp.cuda.runtime.getDevice
         self._stream: Stream | None = None
         self._staging: Staging | None = None
-        self._busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
+        if name == "compute":
+            lanes[device.ctx] = self
+        self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
 
     @property
     def stream(self) -> Stream:
@@ -87,9 +97,9 @@ class StreamWorker:
         """Run `task`: put its work on the stream, behind all its dependencies."""
         device = self.device
         device.check()
-        with self._busy:
+        with self.busy:
             try:
-                if thread_state.lane is self:
+                if current.thread_state.lane is self:
                     self._run(task)
                 elif self._may_enter(task):
                     self._enter_and_run(task)
@@ -112,6 +122,13 @@ class StreamWorker:
             self._run(task)
 
     def _run(self, task: Task) -> None:
+        if self.name == "compute" and task.callee is not None:
+            self._prepare(task.callee)
+        self.run_in_scope(task)
+        self.device.pool.reserved = self.device.allocator.total_bytes()
+
+    def run_in_scope(self, task: Task) -> None:
+        """Run `task` on this thread, where the lane's device and stream are current."""
         stream = self.stream
         self.free_pending()
         stream.begin(task.shared, task.writes)
@@ -119,19 +136,72 @@ class StreamWorker:
         if is_observed:
             instrument.emit("issue", task, self)
         try:
-            task.run()
+            launches = self.launches.get(id(task.callee))
+            known = arrange(self, launches, task) if type(launches) is Launches else None
+            if known is not None:
+                known.run()
+            else:
+                task.run()
         finally:
             if is_observed:
                 instrument.emit("issued", task, self)
             # Also after an error: some of the work may be on the stream.
             stream.end(task.shared, task.writes, stream.unverified(task.reads))
-        self.device.pool.reserved = self.device.allocator.total_bytes()
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all work on the stream is done; False at the deadline. MXNetError if the
         device failed."""
         mark = None if self._stream is None else self._stream.last
         return mark is None or self.device.dead is not None or self.wait(mark, deadline)
+
+    # -- issuing on the callers' threads (see `issue`) ---------------------------------------------
+
+    def take(self, task: Task) -> bool:
+        """Prepare to issue `task` on this thread, whose launches are prepared; False if a worker
+        must run it (lock held)."""
+        if not self.busy.acquire(blocking=False):
+            return False
+        try:
+            self._taken = prepare_issue(self, task)
+        finally:
+            if self._taken is None:
+                self.busy.release()
+        return self._taken is not None
+
+    def issue(self) -> None:
+        """Put the work of the task that was taken on the stream."""
+        assert self._taken is not None
+        try:
+            self._taken.run()
+        except Exception as problem:
+            raise self.device.task_error(problem) from None
+
+    def give_back(self) -> None:
+        """Workers may use the lane again."""
+        self._taken = None
+        self.busy.release()
+
+    def _prepare(self, call: Any) -> None:
+        """Prepare the launches of a call: at once, for they need not round as CuPy does; but only
+        when it comes often if that makes no difference."""
+        known, key = self.launches, id(call)
+        found = known.get(key)
+        if found is None:
+            forget = known.pop, self._calls.pop
+            self._calls[key] = weakref.ref(call, lambda _: [pop(key, None) for pop in forget])
+            found = 0
+        if type(found) is int:
+            is_early = found < BEFORE and may_wait(call)
+            known[key] = found + 1 if is_early else prepare_launches(self, call)
+
+    def scratch(self, number: int, nbytes: int) -> Any:
+        """Memory for intermediate results, as bytes: the same for all programs of this lane, whose
+        work is done in order. Twice as large each time that it is too small."""
+        found = self._scratch.get(number)
+        if found is None or found.nbytes < nbytes:
+            nbytes = max(nbytes, 0 if found is None else 2 * found.nbytes)
+            found = self._scratch[number] = self.device.xp.empty(nbytes, np.uint8)
+        return found
 
     # -- called by marks, copies and the profiler --------------------------------------------------
 
@@ -171,7 +241,7 @@ class StreamWorker:
     @contextmanager
     def enter_scope(self) -> Iterator[None]:
         """A scope in which the lane's device and stream are current on this thread."""
-        outer = thread_state.lane
+        outer = current.thread_state.lane
         if outer is self:
             yield
             return
@@ -180,15 +250,17 @@ class StreamWorker:
         stack.enter_context(cupy.cuda.Device(self.device.ordinal))
         stack.enter_context(self.stream.handle)
         stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
-        thread_state.lane = self
+        current.thread_state.lane = self
         if scheduler.thread_state.pool is not None and outer is None:
-            thread_state.stack = stack  # the thread serves only this lane, and never leaves it
+            current.thread_state.stack = (
+                stack  # the thread serves only this lane, and never leaves it
+            )
             yield
             return
         try:
             yield
         finally:
-            thread_state.lane = outer
+            current.thread_state.lane = outer
             stack.close()
 
     def free_pending(self, at_once: bool = False) -> None:
@@ -201,10 +273,15 @@ class StreamWorker:
                 pool.drain()
         while self.pending_free:
             block = self.pending_free.popleft()
-            if not block.foreign and self.stream.has_seen(block.order.marks(True)):
-                block.array = None
-            else:
+            order = block.order
+            is_ours = order.is_on(self._stream) or self.stream.has_seen(order.marks(True))
+            if block.foreign or not is_ours:
                 self.waiting.append(block)
+                continue
+            array, block.array = block.array, None
+            spares = block.spares
+            if spares is not None and len(spares) < MOST_SPARES and getrefcount(array) == 2:
+                spares.append(array)
         # Stop at the first block still in use, so a task queries CUDA about one block at most.
         while self.waiting and self.waiting[0].is_unused:
             self.waiting.popleft().array = None
@@ -214,9 +291,10 @@ class StreamWorker:
                     self.stream.wait(block.order.marks(True))
                     block.array = None
             self.waiting = deque(block for block in self.waiting if block.foreign)
-
-
-def with_memory(call: Callable[[], Any]) -> Any:
-    """Return `call()`; on a lane's thread, with a second try (`CudaDevice.retry`)."""
-    lane = thread_state.lane
-    return call() if lane is None else lane.device.retry(call)
+            for spares in self.spares.values():
+                spares.clear()
+            # Launches are prepared again, in new scratch memory.
+            for key in [k for k, v in self.launches.items() if type(v) is Launches]:
+                self.launches.pop(key, None)
+            self._scratch.clear()
+            self.spares.clear()

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from d2lmini.cuda import current
-from d2lmini.engine.core import Var
+from d2lmini.engine.core import Var, lock
 
 #: The empty set of marks, shared by all StreamOrders without marks.
 _NONE: dict[Stream, int] = {}
@@ -46,7 +46,11 @@ _DONE, _NOT_READY = 0, 600
 
 class StreamMark:
     """A point on a stream: number `seq`, its event, and how far the stream had seen other streams
-    at that point."""
+    at that point.
+
+    An *open* mark has no event yet: work that is issued on the callers' threads shares it until
+    somebody waits for it, or the stream gets another mark.
+    """
 
     __slots__ = ("event", "seen", "seq", "stream")
 
@@ -57,7 +61,13 @@ class StreamMark:
         self.seen = seen
 
     def __del__(self) -> None:
-        self.stream.events.append(self.event)
+        if self.event is not None:
+            self.stream.events.append(self.event)
+
+    def close(self) -> None:
+        """Record the event of an open mark, behind all work so far."""
+        if self.event is None:
+            self.stream.close(self)
 
     @property
     def passed(self) -> bool:
@@ -72,6 +82,7 @@ class StreamMark:
         """
         if self.passed:
             return True
+        self.close()
         runtime = self.stream.cuda.runtime
         status = self.stream.call_cuda(lambda: runtime.eventQuery(self.event.ptr))
         if status == _DONE:
@@ -89,6 +100,8 @@ class StreamMark:
         whose current GPU is not in use queries as the main thread does (`current`).
         """
         begin = time.monotonic()
+        if not self.passed:
+            self.close()
         patient = deadline is None and threading.current_thread() is not threading.main_thread()
         while not self.passed:
             if patient and self.stream.may_call_cuda():
@@ -125,6 +138,13 @@ class StreamOrder:
         self.readers = {}
         self.unverified = unverified
 
+    def is_on(self, stream: Stream | None) -> bool:
+        """True if all this work is on one stream."""
+        readers, writer = self.readers, self.writer
+        if readers and (len(readers) > 1 or stream not in readers):
+            return False
+        return writer is None or writer.stream is stream
+
     def marks(self, write: bool) -> list[StreamMark]:
         """The marks that a reader must wait for; with `write`, also those of the readers."""
         marks = [] if self.writer is None else [self.writer]
@@ -150,6 +170,9 @@ class Stream:
     lane    the lane of the stream
     last    its last mark, behind all its work
     seq     the number of the last mark
+    open    the last mark, if it is open
+    watched a mark that is asked whether it has passed, before another is
+    us      predicted time of the work behind the mark before
     seen    for each other stream: the newest mark that this stream has waited for, directly or
             indirectly
     passed  the newest of its own marks that the host has seen pass
@@ -157,7 +180,8 @@ class Stream:
     """
 
     __slots__ = (
-        "_owned", "cuda", "device", "events", "handle", "lane", "last", "passed", "seen", "seq"
+        "_owned", "cuda", "device", "events", "handle", "lane", "last", "open", "passed", "seen",
+        "seq", "us", "watched",
     )  # fmt: skip
 
     def __init__(self, cuda: Any, handle: Any, lane: Any = None):
@@ -166,6 +190,9 @@ class Stream:
         self.lane = lane
         self.device = getattr(lane, "device", None)
         self.last: StreamMark | None = None
+        self.open: StreamMark | None = None
+        self.us = 0.0
+        self.watched: StreamMark | None = None
         self.seq = 0
         self.passed = 0
         self.events: deque[Any] = deque()
@@ -192,6 +219,7 @@ class Stream:
             if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
                 continue
             try:
+                mark.close()
                 self.handle.wait_event(mark.event)
             except Exception:
                 if mark.stream.device is not self.device:
@@ -206,6 +234,15 @@ class Stream:
                 seen[stream] = seq
         self.seen = seen
 
+    def is_near(self, most: int) -> bool:
+        """True if at most so many marks have not passed; asks CUDA where it must."""
+        if self.seq - self.passed <= most:
+            return True
+        mark = self.watched
+        if mark is None or mark.passed or mark.query():
+            self.watched = self.last
+        return self.seq - self.passed <= most
+
     def may_call_cuda(self) -> bool:
         """True if this thread may query events without creating a context (`current`)."""
         return current.is_in_use(self.cuda)
@@ -219,16 +256,59 @@ class Stream:
 
     def mark(self) -> StreamMark:
         """A new mark behind all work so far; the stream's device is current."""
-        try:
-            event = self.events.pop()
-        except IndexError:
-            # A thread sleeps while it waits for a blocking event; for other events it spins.
-            event = self.cuda.Event(block=True, disable_timing=True)
-            self._owned.append(event)
+        self.close_open()
+        event = self._new_event()
         event.record(self.handle)
         self.seq += 1
         self.last = mark = StreamMark(self, self.seq, event, self.seen)
         return mark
+
+    def _new_event(self) -> Any:
+        try:
+            return self.events.pop()
+        except IndexError:
+            # A thread sleeps while it waits for a blocking event; for other events it spins.
+            event = self.cuda.Event(block=True, disable_timing=True)
+            self._owned.append(event)
+            return event
+
+    def open_mark(self) -> StreamMark:
+        """The open mark, for work that has been issued (lock held)."""
+        mark = self.open
+        if mark is None:
+            self.seq += 1
+            self.us = 0.0
+            self.last = self.open = mark = StreamMark(self, self.seq, None, self.seen)
+        return mark
+
+    def close_open(self) -> None:
+        """Record the event of the open mark, if there is one: before another mark, and before a
+        capture, which would take the event with it."""
+        if self.open is not None:
+            self.open.close()
+
+    def close(self, mark: StreamMark) -> None:
+        """Record the event of an open mark of this stream; see `StreamMark.close`."""
+
+        def record() -> int:
+            with lock:
+                if mark.event is None:
+                    mark.seen = self.seen
+                    event = self._new_event()
+                    event.record(self.handle)
+                    mark.event = event
+                    if self.open is mark:
+                        self.open = None
+            return 0
+
+        ordinal = getattr(self.device, "ordinal", None)
+        if ordinal in (None, self.cuda.runtime.getDevice()):
+            record()
+        elif self.may_call_cuda():
+            with self.cuda.Device(ordinal):
+                record()
+        else:
+            current.ask(self.device, record)  # type: ignore[arg-type]
 
     def begin(self, reads: Iterable[Var], writes: Iterable[Var]) -> None:
         """Make the work that will be put here come after its dependencies."""

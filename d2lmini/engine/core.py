@@ -188,6 +188,12 @@ class Task:
         """The operations in the task that have not run: itself, or those of a bulk segment."""
         return (self,)
 
+    @property
+    def callee(self) -> Any:
+        """What is called, where that is known before and many tasks call it: the plan of an op, a
+        program."""
+        return None
+
     def footprint(self) -> Callable[[], Any] | None:
         """A function that gives the cost later, when the task and its arrays are gone (for
         traces); None if the cost is unknown."""

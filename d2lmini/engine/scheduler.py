@@ -63,6 +63,19 @@ class Runner(Protocol):
         """Block until the device has finished its work on this lane; False at the deadline."""
 
 
+class Issuer(Runner, Protocol):
+    """A runner whose tasks callers may issue; see `ThreadedEngine.issue`."""
+
+    def take(self, task: Task) -> bool:
+        """Prepare to issue `task` on this thread; False if a worker must run it (lock held)."""
+
+    def issue(self) -> None:
+        """Put the work of the task that was taken on the device."""
+
+    def give_back(self) -> None:
+        """Workers may use the lane again."""
+
+
 class Scheduler:
     """The state shared by pushing, running and releasing tasks.
 
@@ -84,6 +97,9 @@ class Scheduler:
 
     #: Do the workers run on the user's thread, where Ctrl-C strikes?
     serial = False
+
+    #: May callers issue what is to run on a device that works asynchronously to the host?
+    issues = False
 
     #: Is the clock virtual? Then nothing sleeps until a time on it.
     virtual = False
@@ -137,34 +153,41 @@ class Scheduler:
         same transitions as on a worker, unobserved.
         """
         with self.lock:
-            if not core.passes_through(task):
+            if not self._run_now(task, task.run):
                 return False
-            observed = bool(instrument.listeners)
-            if observed:
-                self._tell_inline(task)
-            failure = None
-            steps = task.defers and task.in_steps
-            held = signals.hold() if steps else None
-            self.inlined += 1
-            try:
-                task.run()
-                if task.failures is not None:
-                    self._fail_parts(task)
-            except BaseException as problem:
-                failure = Failure(task.name, task.site or callsite.find(), problem)
-                task.seq = self._sequence
-                # Otherwise Ctrl-C did no harm: one call makes the change, or the memory is new.
-                if steps or not (failure.sudden and task.defers):
-                    self._fail(task, failure, ran=True)
-                if failure.sudden:
-                    raise
-            finally:
-                if observed:
-                    instrument.emit("end", task, failure)
-                if held is not None:
-                    signals.release(held)
         if self._late:
             self._push_late()
+        return True
+
+    def _run_now(self, task: Task, run: Callable[[], None]) -> bool:
+        """Run a task by `run()` if nothing that it depends on is pending; else return False (lock
+        held)."""
+        if not core.passes_through(task):
+            return False
+        observed = bool(instrument.listeners)
+        if observed:
+            self._tell_inline(task)
+        failure = None
+        steps = task.defers and task.in_steps
+        held = signals.hold() if steps else None
+        self.inlined += 1
+        try:
+            run()
+            if task.failures is not None:
+                self._fail_parts(task)
+        except BaseException as problem:
+            failure = Failure(task.name, task.site or callsite.find(), problem)
+            task.seq = self._sequence
+            # Otherwise Ctrl-C did no harm: one call makes the change, or the memory is new.
+            if steps or not (failure.sudden and task.defers):
+                self._fail(task, failure, ran=True)
+            if failure.sudden:
+                raise
+        finally:
+            if observed:
+                instrument.emit("end", task, failure)
+            if held is not None:
+                signals.release(held)
         return True
 
     def _tell_inline(self, task: Task) -> None:

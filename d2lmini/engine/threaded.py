@@ -19,10 +19,13 @@ from typing import Any
 from d2lmini import callsite, environment, instrument
 from d2lmini.engine import pending, signals, worker_pools
 from d2lmini.engine.bulk import BulkSegment
-from d2lmini.engine.core import Task
+from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.rendezvous import at_rest
 from d2lmini.engine.scheduler import thread_state
+
+#: A push waits at most so long for workers to issue what it depends on.
+CATCH_UP_S = 1e-3
 
 
 def default_workers() -> int:
@@ -76,6 +79,8 @@ class ThreadedEngine(Engine):
     `inline_below`: operations predicted to take fewer microseconds run on the caller's thread.
     """
 
+    issues = True
+
     kind = "threaded"
 
     def __init__(
@@ -107,9 +112,12 @@ class ThreadedEngine(Engine):
         ) and self._is_for_later(task):
             return
         user = thread_state.task is None
-        small = task.predicted_us < self.inline_below and task.ctx.is_cpu
-        if user and small and self.run_inline(task):
-            return
+        if user:
+            if task.ctx.is_cpu:
+                if task.predicted_us < self.inline_below and self.run_inline(task):
+                    return
+            elif task.callee is not None and self.issue(task):
+                return
         task.site = task.site or callsite.find()
         task.priority += thread_state.priority
         task.prepare()
@@ -118,6 +126,41 @@ class ThreadedEngine(Engine):
             self.pause(task)
         if self._ended and user:
             self._work_off()
+
+    def issue(self, task: Task) -> bool:
+        """Issue a task of a device that works asynchronously to the host, here and now, if all that
+        it depends on is issued and its launches are prepared; else return False. A launch waits for
+        nothing. The lock is held, as in `run_inline`."""
+        runner: Any = self.runners.get((task.ctx, task.lane))
+        if runner is None or instrument.listeners:
+            return False
+        for var in task.reads:
+            if var.writer is not None and not self._catch_up(var):
+                return False
+        with self.lock:
+            if not runner.take(task):
+                return False
+            try:
+                return self._run_now(task, runner.issue)
+            finally:
+                runner.give_back()
+
+    def _catch_up(self, var: Var) -> bool:
+        """Let a worker issue the task of a device that writes `var`, and that nothing holds back,
+        for at most `CATCH_UP_S`; False if it does not. Else all that is pushed after it would go to
+        the worker, too."""
+        until = 0.0
+        while True:
+            writer = var.writer
+            if writer is None:
+                return True
+            if writer.waits or writer.ctx.is_cpu:
+                return False
+            now = time.perf_counter()
+            until = until or now + CATCH_UP_S
+            if now > until:
+                return False
+            time.sleep(0)
 
     def _join_segment(self, task: Task, bounded: bool) -> bool:
         """Add `task` to this thread's bulk segment; otherwise like `_enter`."""

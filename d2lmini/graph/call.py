@@ -74,6 +74,10 @@ class ProgramTask(Task):
         return bool(self.program.mutated) or any(c.data is not None for c, _, _ in self.outputs)
 
     @property
+    def callee(self) -> Program:
+        return self.program
+
+    @property
     def cost(self) -> Any:
         """Predicted FLOPs and bytes."""
         return self.program.cost

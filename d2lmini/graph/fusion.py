@@ -132,7 +132,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
             readers.setdefault(entry, []).append(node)
     found = sorted(set(home.values()), key=lambda statement: statement.position)
     for statement in found:
-        if statement.shape is not None and not _gains(statement):
+        if statement.shape is not None and not (on_gpu or _gains(statement)):
             statement.shape = None
     return found
 

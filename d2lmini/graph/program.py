@@ -158,9 +158,10 @@ class Program:
         finally:
             self.arenas.give_back(arena)
 
-    def bind(self, arena: Callable[[int, Any, Any], Any] | None) -> Run:
-        """The function for an arena: with names for what will lie there."""
-        return self._make(self.xp, arena)
+    def bind(self, arena: Callable[[int, Any, Any], Any] | None, xp: Any = None) -> Run:
+        """The function for an arena: with names for what will lie there. `xp` stands for the array
+        module of the device."""
+        return self._make(xp or self.xp, arena)
 
     def function(self) -> Run:
         """The function bound to an arena of its own, which it keeps alive."""

@@ -76,6 +76,10 @@ class OpTask(Task):
         )
 
     @property
+    def callee(self) -> CallPlan:
+        return self.plan
+
+    @property
     def cost(self) -> Any:
         """Predicted FLOPs and bytes."""
         return self.plan.cost()

@@ -47,6 +47,9 @@ Array: Any = None
 #: `NDArray` and, once it is loaded, `np.ndarray`. A result has the class of the first input.
 CLASSES: set[type] = set()
 
+#: Issues a call on a GPU on the caller's thread, or returns None; set by the add-on.
+issue: Any = None
+
 new = object.__new__
 ndarray = np.ndarray
 _copy = registry["_copy"]
@@ -82,8 +85,11 @@ def apply(
     kind: Any = type(inputs[0]) if inputs else None
     if out is not None or (kind is not Array and kind not in CLASSES):
         return apply_any(op, inputs, attrs, out, ctx, None)
-    current = engine.current
     x = inputs[0]
+    if not x._ctx.is_cpu and issue is not None:
+        result = issue(op, inputs, attrs, kind)
+        return apply_any(op, inputs, attrs, out, ctx, None) if result is None else result
+    current = engine.current
     spec = whole = x._spec
     scalars = spec.scalar_cache
     plan = None

@@ -57,7 +57,7 @@ class CallPlan:
 
     __slots__ = (
         "attrs", "compute", "inputs", "kernel", "kernels", "name", "op", "outputs", "predicted_us",
-        "simple", "small", "tiny",
+        "simple", "small", "tiny", "__weakref__",
     )  # fmt: skip
 
     def __init__(

@@ -74,6 +74,18 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
+class Recording:
+    """What stands for CuPy while launches are written down; see `cuda.launches`."""
+
+    def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
+        """Write down a launch."""
+        raise NotImplementedError
+
+    def gemm(self, call: Any, turned: bool, a: Any, b: Any, out: Any) -> None:
+        """Write down a call of cuBLAS."""
+        raise NotImplementedError
+
+
 class Kernel:
     """A kernel of CUDA C.
 
@@ -88,7 +100,9 @@ class Kernel:
         self.name = name
         self.source = source
         self.parameters = parameters(source, name)
-        self._makers = [None if p.is_array else _NUMBERS[p.type] for p in self.parameters]
+        self._makers: list[Any] = [
+            None if p.is_array else _NUMBERS[p.type] for p in self.parameters
+        ]
         # A RawKernel caches its compiled code for each device, so one per module is enough.
         self._compiled: dict[Any, Any] = {}
 
@@ -101,15 +115,39 @@ class Kernel:
             return
         if len(args) != len(self._makers):
             raise TypeError(f"{self} takes {len(self._makers)} arguments, got {len(args)}")
+        grid = (min(-(-size // THREADS), MAX_BLOCKS), rows, 1)
+        if isinstance(xp, Recording):
+            xp.launch(self, grid, args)
+            return
         packed = [a if make is None else make(a) for a, make in zip(args, self._makers)]
+        self._raw(xp)(grid, (THREADS,), tuple(packed))
+
+    def _raw(self, xp: Any) -> Any:
         kernel = self._compiled.get(xp)
         if kernel is None:
             kernel = xp.RawKernel(self.source, self.name, options=OPTIONS)
             kernel = self._compiled.setdefault(xp, kernel)
-        kernel((min(-(-size // THREADS), MAX_BLOCKS), rows), (THREADS,), tuple(packed))
+        return kernel
+
+    # -- prepared launches: see `cuda.launches` ----------------------------------------------------
+
+    def function_on(self, xp: Any) -> Any:
+        """The compiled kernel on the current device: (grid, block, arguments, shared, stream)."""
+        return self._raw(xp).kernel
+
+    def pack(self, xp: Any, numbers: Sequence[Any]) -> tuple:
+        """The last arguments, which are numbers, as CuPy passes them fastest: eight bytes, of which
+        the kernel reads as many as the parameter has."""
+        makers = self._makers[len(self._makers) - len(numbers) :]
+        return tuple([_packed(xp, make(number)) for make, number in zip(makers, numbers)])
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}({', '.join(map(str, self.parameters))})>"
+
+
+def _packed(xp: Any, number: np.generic) -> Any:
+    bits = int.from_bytes(number.tobytes().ljust(8, b"\0"), "little", signed=True)
+    return xp.cuda.function.CIntptr(bits)
 
 
 def index_type(sizes: Sequence[int]) -> str:

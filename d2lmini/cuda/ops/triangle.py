@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from d2lmini.cuda.stream_worker import with_memory
+from d2lmini.cuda.current import with_memory
 from d2lmini.ops.triangle import lapack
 
 
