@@ -65,6 +65,15 @@ class Library:
         function = partial(_result, call, turned)
         cupy_arrays.hook.execute("gemm", function, (a, b, out), (out,))
 
+    def prepare(self, lane: Any, call: GemmCall, turned: bool, dtype: Any) -> Any:
+        """The call as a function of a, b and out."""
+
+        def multiply(a: Any, b: Any, out: Any) -> None:
+            with lane.stream.handle:
+                self.gemm(lane, call, turned, a, b, out)
+
+        return multiply
+
 
 def _result(call: GemmCall, turned: bool, *raws: np.ndarray) -> tuple[np.ndarray]:
     return (gemm(call, turned, *raws),)

@@ -26,6 +26,7 @@ import numpy as np
 
 from d2lmini.cuda import products
 from fakes import cublas, cupy_arrays, dlpack, nccl
+from fakes.cuda_cpp import CIntptr
 from fakes.cupy_arrays import ndarray, specs_of
 from fakes.cupy_module import cupy
 from fakes.streams import graphs
@@ -242,6 +243,7 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         Stream=Stream,
         UnownedMemory=UnownedMemory,
         alloc=alloc,
+        function=types.SimpleNamespace(CIntptr=CIntptr),
         alloc_pinned_memory=alloc_pinned_memory,
         get_current_stream=get_current_stream,
         get_elapsed_time=get_elapsed_time,

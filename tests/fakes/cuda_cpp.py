@@ -23,13 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import parameters
+from d2lmini.cuda.kernels.launch import C_TYPES, parameters
 from d2lmini.cuda.kernels.random_numbers import STREAM
 from d2lmini.cuda.kernels.ufunc_to_c import HELPERS
 
 COMPILER = shutil.which("g++")
 #: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).
 missed: list[str] = []
+#: The C type of a number -> its type in NumPy.
+NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char != "e"}
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off", "-pthread"]
 #: So many threads run a kernel whose threads wait for each other.
 BLOCK = 4
@@ -164,6 +166,41 @@ class RawKernel:
 
         outputs = tuple(a for a, w in zip(arrays, written) if w)
         cupy_arrays.hook.execute(self.name, function, arrays, outputs)
+
+    @property
+    def kernel(self) -> Function:
+        """The compiled kernel, which takes the stream of a launch and prepared numbers."""
+        return Function(self)
+
+
+class CIntptr:
+    """Stands for `cupy.cuda.function.CIntptr`: eight bytes that a kernel gets by value."""
+
+    def __init__(self, value: int):
+        self.value = value
+
+    def as_number(self, parameter: Any) -> np.generic:
+        """What a kernel reads of them."""
+        dtype = np.dtype(NUMBERS[parameter.type])
+        bits = self.value.to_bytes(8, "little", signed=True)
+        return np.frombuffer(bits[: dtype.itemsize], dtype)[0]  # type: ignore[no-any-return]
+
+
+class Function:
+    """Stands for `cupy.cuda.Function`."""
+
+    def __init__(self, raw: RawKernel):
+        self.raw = raw
+
+    def __call__(
+        self, grid: tuple, block: tuple, args: tuple, shared: int = 0, stream: Any = None
+    ) -> None:
+        given = tuple(
+            a.as_number(p) if isinstance(a, CIntptr) else a
+            for a, p in zip(args, self.raw.parameters, strict=True)
+        )
+        with stream:
+            self.raw(grid, block, given)
 
 
 def _same_layout(array: np.ndarray, by_rows: bool) -> np.ndarray:

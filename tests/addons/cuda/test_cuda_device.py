@@ -181,7 +181,7 @@ def test_a_chain_on_one_device_needs_no_event(cupy, gpus, monkeypatch):
 def test_an_error_at_the_call_is_kept_for_the_wait(cupy, gpus):
     x = nd.ones((2, 2), ctx=gpu(0))
     x.wait_to_read()
-    cupy.machine.fail(0, status=1, at="issue", name="tanh", sticky=False)
+    cupy.machine.fail(0, status=1, at="issue", name="tanh_kernel", sticky=False)
     y = nd.tanh(x)
     with pytest.raises(MXNetError, match=r"tanh: CUDARuntimeError: (.|\n)*issued at"):
         y.asnumpy()
@@ -192,7 +192,7 @@ def test_an_error_at_the_call_is_kept_for_the_wait(cupy, gpus):
 def test_a_device_that_failed_is_told_everywhere_and_others_go_on(cupy, gpus, at):
     x, other = nd.ones((2, 2), ctx=gpu(0)), nd.ones((2, 2), ctx=gpu(1))
     nd.waitall()
-    cupy.machine.fail(0, status=700, at=at, name="tanh")
+    cupy.machine.fail(0, status=700, at=at, name="tanh_kernel")
     y = nd.tanh(x) + 1
     for read in (y.wait_to_read, y.asnumpy, x.asnumpy, lambda: (x + 1).asnumpy()):
         with pytest.raises(MXNetError, match=r"gpu\(0\) failed and cannot be used any more"):
@@ -205,7 +205,7 @@ def test_a_device_that_failed_is_told_everywhere_and_others_go_on(cupy, gpus, at
 def test_waitall_tells_of_a_failure_nobody_waited_for(cupy, gpus):
     x = nd.ones((2, 2), ctx=gpu(1))
     nd.waitall()
-    cupy.machine.fail(1, status=719, at="run", name="tanh")
+    cupy.machine.fail(1, status=719, at="run", name="tanh_kernel")
     y = nd.tanh(x)
     with pytest.raises(MXNetError, match=r"gpu\(1\) failed(.|\n)*cudaErrorLaunchFailure"):
         nd.waitall()

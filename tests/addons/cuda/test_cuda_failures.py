@@ -116,20 +116,25 @@ class CUSOLVERError(RuntimeError):
 
 def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch):
     """cuBLAS takes memory for itself, which CuPy's pool may be keeping."""
-    gemm, device = Library.gemm, device_of(gpu(0))
+    prepare, device = Library.prepare, device_of(gpu(0))
     errors = [CUBLASError(3)]
 
     def short(library, *arguments):
-        if errors:
-            raise errors.pop()
-        gemm(library, *arguments)
+        gemm = prepare(library, *arguments)
+
+        def multiply(*arrays):
+            if errors:
+                raise errors.pop()
+            gemm(*arrays)
+
+        return multiply
 
     x = nd.ones((40, 40), ctx=gpu(0))
     kept = nd.ones((40_000,), ctx=gpu(0)) + 1
     nd.waitall()
     del kept
     gc.collect()
-    monkeypatch.setattr(Library, "gemm", short)
+    monkeypatch.setattr(Library, "prepare", short)
     used = cupy.machine.used[0]
     assert (nd.dot(x, x).asnumpy() == 40).all()
     assert not errors and cupy.machine.used[0] < used

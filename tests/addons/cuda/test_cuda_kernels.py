@@ -388,8 +388,7 @@ def normalized(x: Any, axis: Any) -> Any:
     return sym.Group([sym.relu(sym.broadcast_div(away, sym.sqrt(variance + 1e-3))), variance * 2])
 
 
-#: Name -> the formula, the shape of x, and how many kernels there are (a reduction that no group
-#: can have is CuPy's).
+#: Name -> the formula, the shape of x, and how many kernels there are.
 REDUCING = {
     "softmax": (softmax_of, (6, 5), 1),
     "softmax of long rows": (softmax_of, (3, 600), 1),
@@ -398,7 +397,7 @@ REDUCING = {
     "sums along columns": (lambda x: sym.square(x).sum(axis=0), (30, 4), 1),
     "the norm of all": (lambda x: sym.sqrt(sym.square(x).sum()) + 1, (30, 4), 1),
     "two directions": (
-        lambda x: sym.broadcast_sub(normalized(x, -1)[0], x.mean(axis=0, keepdims=True)), (6, 5), 1,
+        lambda x: sym.broadcast_sub(normalized(x, -1)[0], x.mean(axis=0, keepdims=True)), (6, 5), 2,
     ),
 }  # fmt: skip
 
@@ -864,7 +863,7 @@ def test_arguments_are_packed_as_the_text_says():
     kernel = Kernel("k", 'extern "C" __global__ void k(float* y, const double a, const int n) {}')
     kernel(Module, 1000, "y", 1, 1000)
     ((grid, block, args),) = calls
-    assert (grid, block) == ((4, 1), (256,))
+    assert (grid, block) == ((4, 1, 1), (256,))
     assert [type(a) for a in args] == [str, np.float64, np.int32]
     kernel(Module, 0, "y", 1, 0)
     assert len(calls) == 1  # CUDA refuses an empty grid

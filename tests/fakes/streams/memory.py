@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,20 @@ class OutOfMemoryError(MemoryError):
         )
 
 
+class Hold:
+    """Calls `end` when the memory that holds it is gone, not before. The garbage collector calls
+    `__del__` of all that is in a cycle, also of what another `__del__` then saves. It sees nothing
+    behind an array of NumPy: memory keeps its hold there."""
+
+    __array_interface__ = np.zeros(1).__array_interface__
+
+    def __init__(self, end: Callable[[], None]):
+        self.end = end
+
+    def __del__(self) -> None:
+        self.end()  # on any thread, between any two lines: it must not acquire a lock
+
+
 class PooledMemory:
     """Memory of a pool: it returns to the pool when nothing refers to it any more."""
 
@@ -46,12 +61,7 @@ class PooledMemory:
         self.size = size
         self.device_id = block.device
         self.ptr = block.address
-        self._give_back = pool._given_back.append
-        self._arena = arena
-
-    def __del__(self) -> None:
-        # Runs on any thread, between any two lines: it must not acquire a lock.
-        self._give_back((self._arena, self.block))
+        self._hold = np.asarray(Hold(partial(pool._given_back.append, (arena, block))))
 
 
 class UnownedMemory:
@@ -221,6 +231,12 @@ class MemoryPointer:
         )
         queue = machine.queue_of(stream)
         machine.issue(queue, "copy", lambda: np.copyto(target, source), [read], [written])
+
+    def memset_async(self, value: int, size: int, stream: Any = None) -> None:
+        """Fill `size` bytes with a byte, by `stream` or the current one."""
+        machine, (target, written) = machines.current(), self._bytes(size)
+        queue = machine.queue_of(stream)
+        machine.issue(queue, "fill", lambda: target.fill(value), [], [written])
 
     def copy_from_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
         """Copy `size` bytes from the host's address `mem`: see `from_host`."""

@@ -88,7 +88,7 @@ def test_a_training_loop_makes_no_events_and_destroys_none():
     steps(5)
     asked = Asked()
     steps(20)
-    assert asked["eventRecord"] > 100
+    assert 0 < asked["eventRecord"] < 200  # a few in a step, not one for each operation
     assert asked["eventCreate"] < 5 and asked["eventDestroy"] == 0
 
 

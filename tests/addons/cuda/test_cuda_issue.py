@@ -1,0 +1,186 @@
+"""Operations that callers issue: the same values, order and errors as by workers, in less."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes.two_gpus import two_gpus
+from test_cuda_order import needs_kernels, run_program, train
+
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd, profiler
+from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.ndarray import dispatch
+
+ROUTES = ("callers", "workers", "either")
+
+
+def use(route: str, seed: int, monkeypatch: Any) -> None:
+    """Let callers issue what they can, or nothing, or as chance will have it."""
+    if route == "callers":
+        return
+    chance = random.Random(seed)
+    take, issue = StreamWorker.take, dispatch.issue
+
+    def refuses() -> bool:
+        return route == "workers" or chance.random() < 0.5
+
+    monkeypatch.setattr(StreamWorker, "take", lambda *a: not refuses() and take(*a))
+    monkeypatch.setattr(dispatch, "issue", lambda *a: None if refuses() else issue(*a))
+
+
+@needs_kernels
+@pytest.mark.parametrize("route", ROUTES)
+def test_programs_over_cpu_and_gpus_equal_numpy(route: str, monkeypatch):
+    for seed in range(12):
+        with two_gpus(seed) as machine, monkeypatch.context() as patch:
+            use(route, seed, patch)
+            run_program(seed, statements=60)
+            assert not machine.errors, f"seed {seed}"
+
+
+@needs_kernels
+@pytest.mark.stress
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("first", range(0, 2000, 200))
+def test_many_programs(first: int, route: str, monkeypatch):
+    for seed in range(first, first + 200):
+        with two_gpus(seed) as machine, monkeypatch.context() as patch:
+            use(route, seed, patch)
+            run_program(seed, statements=80)
+            assert not machine.errors, f"seed {seed}"
+
+
+@needs_kernels
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_who_issues_changes_no_bit(hybridize: bool, monkeypatch):
+    runs = []
+    for seed, route in enumerate(ROUTES):
+        with two_gpus(seed) as machine, monkeypatch.context() as patch:
+            use(route, seed, patch)
+            runs.append(train([gpu(0), gpu(1)], hybridize=hybridize))
+            assert not machine.errors
+    np.testing.assert_equal(runs[1], runs[0])
+    np.testing.assert_equal(runs[2], runs[0])
+
+
+def on_workers() -> int:
+    """How many tasks workers have run."""
+    stats = engine.stats()
+    return stats.executed - stats.inline
+
+
+def warm(step: Any, times: int = 12) -> None:
+    """Let the launches be prepared."""
+    for _ in range(times):
+        step()
+        nd.waitall()
+
+
+@needs_kernels
+def test_a_chain_makes_no_task_and_one_mark():
+    with two_gpus(0) as machine:
+        x = nd.ones((2, 2), ctx=gpu(0))
+
+        def chain() -> nd.NDArray:
+            y = x
+            for _ in range(10):
+                y = y + 1
+            return y
+
+        warm(chain)
+        tasks, events = on_workers(), machine.issued.copy()
+        y = chain()
+        assert on_workers() == tasks
+        assert (machine.issued - events).total() == 10  # kernels, and no event between them
+        assert y.asnumpy().tolist() == [[11, 11], [11, 11]]
+
+
+@needs_kernels
+def test_a_step_with_a_new_batch_stays_with_the_caller():
+    """Its copy is a worker's task: the caller waits until that is issued."""
+    with two_gpus(0):
+        net = gluon.nn.Dense(3, in_units=4)
+        net.initialize(ctx=gpu(0))
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=None)
+        values = np.random.default_rng(0).normal(size=(5, 4))
+
+        def step() -> None:
+            with autograd.record():
+                y = (net(nd.array(values, ctx=gpu(0))) ** 2).mean()
+            y.backward()
+            trainer.step(1)
+
+        warm(step)
+        before = on_workers()
+        for _ in range(5):
+            step()
+        nd.waitall()
+        assert on_workers() - before <= 5 * 2  # the copy, and what did not wait long enough for it
+
+
+@needs_kernels
+@pytest.mark.parametrize("issue_twice", [False, True])
+def test_an_error_names_the_line_and_is_told_once(issue_twice: bool):
+    with two_gpus(0) as machine:
+        x = nd.ones((2, 2), ctx=gpu(0))
+        warm(lambda: nd.tanh(x))
+        machine.fail(0, status=1, at="issue", name="tanh_kernel", sticky=False)
+        y = nd.tanh(x)
+        z = y + 1 if issue_twice else y
+        with pytest.raises(
+            MXNetError, match=r"tanh: CUDARuntimeError: (.|\n)*issued at(.|\n)*noticed"
+        ):
+            z.asnumpy()
+        nd.waitall()
+        assert nd.tanh(x * 0).asnumpy().tolist() == [[0, 0], [0, 0]]
+
+
+@needs_kernels
+def test_a_profile_sees_every_operation():
+    with two_gpus(0):
+        x = nd.ones((2, 2), ctx=gpu(0))
+        warm(lambda: x + 1)
+        with profiler.profile() as trace:
+            y = x
+            for _ in range(5):
+                y = y + 1
+            y.wait_to_read()
+        assert [op.name for op in trace.operations].count("_plus_scalar") == 5
+
+
+@needs_kernels
+def test_what_another_stream_reads_is_ordered():
+    """The other stream waits for the open mark; the memory is not used again before it has read."""
+    for seed in range(10):
+        with two_gpus(seed) as machine:
+            x = nd.ones((64, 64), ctx=gpu(0))
+            warm(lambda x=x: x + 1, 10)
+            copies = []
+            for k in range(20):
+                y = x + k % 3
+                copies.append((k % 3, y.as_in_context((cpu(), gpu(1))[k % 2])))
+                del y
+            for k, copy in copies:
+                assert (copy.asnumpy() == 1 + k).all()
+            assert not machine.errors
+
+
+@needs_kernels
+def test_a_caller_in_a_bulk_and_one_with_naive_engine_agree():
+    def run() -> list:
+        x = nd.array(np.arange(6).reshape(2, 3), ctx=gpu(0))
+        for _ in range(12):
+            y = nd.softmax(x * 2) + nd.sigmoid(x)
+        return y.asnumpy().tolist()
+
+    found = []
+    with two_gpus(0):
+        found.append(run())
+        with engine.bulk(20):
+            found.append(run())
+    with engine.use("naive"), two_gpus(0):
+        found.append(run())
+    assert found[0] == found[1] == found[2]
