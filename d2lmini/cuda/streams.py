@@ -38,7 +38,7 @@ from d2lmini.engine.core import Var, lock
 _NONE: dict[Stream, int] = {}
 
 #: The longest interval between two queries of an event.
-_POLL_S = 2e-4
+_POLL_S = 1e-3
 
 # CUDA's answers to a query of an event: done, or not yet. Any other answer is an error.
 _DONE, _NOT_READY = 0, 600
@@ -95,8 +95,8 @@ class StreamMark:
         """Block this thread until the GPU has reached the mark; False at the deadline. Raises
         CUDA's own error if the GPU failed.
 
-        The main thread queries the event repeatedly, at growing intervals of at most a tenth of the
-        time waited, so that Ctrl-C gets through; other threads sleep in CUDA's own wait. A thread
+        The main thread queries the event repeatedly, at intervals of a fiftieth of the time waited,
+        so that Ctrl-C gets through; other threads sleep in CUDA's own wait. A thread
         whose current GPU is not in use queries as the main thread does (`current`).
         """
         begin = time.monotonic()
@@ -113,7 +113,7 @@ class StreamMark:
             now = time.monotonic()
             if deadline is not None and now > deadline:
                 return False
-            time.sleep(min((now - begin) / 10, _POLL_S))
+            time.sleep(min((now - begin) / 50, _POLL_S))
         return True
 
 

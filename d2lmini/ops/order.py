@@ -36,7 +36,7 @@ from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.places import adjoint, integers
 from d2lmini.ops.reduce import reshape_to
-from d2lmini.ops.scan import check_positions
+from d2lmini.ops.scan import check_positions, find_extreme
 
 #: Sorting costs about 50 ns an element, so small chunks pay off.
 GRAIN = 1 << 15
@@ -64,7 +64,7 @@ def _first_positions(xp: Any, lines: Any, k: int, is_ascend: bool) -> Any:
     """The first k of `_sorting_order`, without sorting the rest where k is small."""
     n = lines.shape[-1]
     if k == 1 and n and not is_ascend:
-        return xp.expand_dims(lines.argmax(axis=-1), -1)
+        return xp.expand_dims(find_extreme(xp, lines, "argmax", -1), -1)
     if xp is not np or 8 * k > n or n < 64 or (lines != lines).any():
         return _sorting_order(xp, lines, is_ascend)[..., :k]
     place = k - 1 if is_ascend else n - k

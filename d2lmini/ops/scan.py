@@ -58,8 +58,21 @@ def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = Fal
     return spec
 
 
-def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
+def find_extreme(
+    xp: Any, data: Any, method: str, axis: int | None, keepdims: bool = False
+) -> Any:  # fmt: skip
+    """The first position of "argmax" or "argmin", which nan is, as in NumPy. (CuPy takes the last
+    nan of several.)"""
     found = getattr(data, method)(axis=axis, keepdims=keepdims)
+    if xp is np or data.dtype.kind != "f":
+        return found
+    nan = data != data
+    first = nan.argmax(axis=axis, keepdims=keepdims)
+    return xp.where(nan.any(axis=axis, keepdims=keepdims), first, found)
+
+
+def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
+    found = find_extreme(xp, data, method, axis, keepdims)
     dtype = np.int64 if data.dtype.kind == "b" else data.dtype
     return chunking.place(xp, xp.asarray(found).reshape(found.shape or (1,)), dtype, out)
 

@@ -229,14 +229,30 @@ for _name, _parameters in _PLAIN.items():
 cupy.amax, cupy.amin, cupy.around = cupy.max, cupy.min, cupy.round
 
 
+def _extreme(find):
+    """argmax or argmin as CuPy's: of several nan the last."""
+
+    def position(a, axis, keepdims):
+        nan = np.isnan(a) if a.dtype.kind == "f" else np.zeros(a.shape, bool)
+        flipped = np.flip(nan, axis)
+        last = (a.size if axis is None else a.shape[axis]) - 1
+        last = last - flipped.argmax(axis, keepdims=keepdims)
+        found = find(a, axis, keepdims=keepdims)
+        return np.where(nan.any(axis, keepdims=keepdims), last, found).astype(np.int64)
+
+    return position
+
+
 @_public
 def argmax(a, axis=None, dtype=None, out=None, keepdims=False):
-    return launch("argmax", np.argmax, _array(a, "argmax"), axis, out=out, keepdims=keepdims)
+    found = _extreme(np.argmax)
+    return launch("argmax", found, _array(a, "argmax"), axis, keepdims, out=out)
 
 
 @_public
 def argmin(a, axis=None, dtype=None, out=None, keepdims=False):
-    return launch("argmin", np.argmin, _array(a, "argmin"), axis, out=out, keepdims=keepdims)
+    found = _extreme(np.argmin)
+    return launch("argmin", found, _array(a, "argmin"), axis, keepdims, out=out)
 
 
 @_public
