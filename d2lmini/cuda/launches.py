@@ -76,6 +76,13 @@ class Place(np.ndarray):
     def __array_finalize__(self, base: Any) -> None:
         self.recorder = getattr(base, "recorder", None)
 
+    def __getitem__(self, key: Any) -> Any:
+        """A view; a single element would be its value, which is not known here."""
+        part = super().__getitem__(key)
+        if not isinstance(part, Place):
+            raise NotRecorded("a value")
+        return part
+
     def __setitem__(self, *_args: Any) -> None:
         raise NotRecorded("assignment")
 
@@ -110,7 +117,11 @@ def _refuse(name: str) -> Callable[..., Any]:
     return refuse
 
 
-for _name in ("get", "item", "set", "take", "tolist"):
+for _name in (
+    "get item set take tolist __bool__ __complex__ __float__ __index__ __int__ __iter__ "
+    "argmax argmin argpartition argsort choose compress dot flatten nonzero partition put repeat "
+    "searchsorted sort tobytes trace"
+).split():
     setattr(Place, _name, _refuse(_name))
 
 

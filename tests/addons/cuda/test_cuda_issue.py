@@ -11,6 +11,7 @@ from fakes.two_gpus import two_gpus
 from test_cuda_order import needs_kernels, run_program, train
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd, profiler
+from d2lmini.cuda.launches import NotRecorded, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.ndarray import dispatch
 
@@ -184,3 +185,20 @@ def test_a_caller_in_a_bulk_and_one_with_naive_engine_agree():
     with engine.use("naive"), two_gpus(0):
         found.append(run())
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x[0, 0] + 1,
+        lambda x: x * float(x[0, 0:1]),
+        lambda x: x if x[0:1, 0:1] else -x,
+        lambda x: [row + 1 for row in x],
+        lambda x: x.argmax(),
+        lambda x: x.dot(x),
+        lambda x: x.tolist(),
+    ],
+)
+def test_a_value_is_not_read_while_launches_are_recorded(read):
+    with pytest.raises(NotRecorded):
+        read(Recorder().place((2, 2), np.float32))
