@@ -265,11 +265,7 @@ class Library:
         kind, arithmetic, _ = KINDS[char]
         one, zero = self._factors[char]
         left, right = call.left, call.right
-        number, k, begin = (
-            ctypes.c_int,
-            ctypes.c_int(kind),
-            [i * dtype.itemsize for i in call.begin],
-        )
+        number, k = ctypes.c_int, ctypes.c_int(kind)
         pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
         sizes = [number(n) for n in (left.transpose, right.transpose, call.m, call.n, call.k)]
         head = (self._handle(lane), *sizes, one)
@@ -289,7 +285,7 @@ class Library:
                 number(call.batch), *last,
             )  # fmt: skip
         pa, pb = (pleft, pright) if turned else (pright, pleft)
-        begin_a, begin_b, begin_out = begin
+        begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 
         def multiply(a: Any, b: Any, out: Any) -> None:

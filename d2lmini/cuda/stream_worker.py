@@ -252,9 +252,8 @@ class StreamWorker:
         stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
         current.thread_state.lane = self
         if scheduler.thread_state.pool is not None and outer is None:
-            current.thread_state.stack = (
-                stack  # the thread serves only this lane, and never leaves it
-            )
+            # The thread serves only this lane, and never leaves it.
+            current.thread_state.stack = stack
             yield
             return
         try:
