@@ -39,20 +39,22 @@ types: $(VENV)/.test  ## type hints (mypy)
 	$(PY) -m mypy
 
 doctest: $(VENV)/.test  ## the examples in docstrings
-	$(PY) -m pytest -q --doctest-modules d2lmini $(addprefix tests/tools/,$(addsuffix .py,\
+	$(PY) -m pytest -q -n logical --doctest-modules d2lmini $(addprefix tests/tools/,$(addsuffix .py,\
 		check_memory run_chapters run_examples size_table))
 
-# One process for each core: most tests wait for one thread or another.
-unit: $(VENV)/.test  ## the tests
-	$(PY) -m pytest -q -n logical --dist worksteal tests
+# The tests where memory is lent, kept and given back run once, under the memory checker.
+CHECKED := tour check_memory ownership loans storage storage_books program plan passes cached_op \
+	compiled_training compiled_overlap hybridize_nets lazy convolve_rows convolve_winograd pool_apart \
+	normalize nn pointwise trainer kvstore virtual_gpus gluon_data indexing
 
-# Those where memory is lent, kept and given back. Under the checker unit tests take a third more of
-# the processor, so only these run a second time.
-memory: $(VENV)/.test  ## some of the tests once more, under the memory checker (D2LMINI_CHECK_MEMORY=1)
-	D2LMINI_CHECK_MEMORY=1 $(PY) -m pytest -q -n logical --dist worksteal tests/test_tour.py $(addprefix tests/*/test_,$(addsuffix .py,\
-		check_memory ownership loans storage storage_books program plan passes cached_op compiled_training \
-		compiled_overlap hybridize_nets lazy convolve_rows convolve_winograd pool_apart normalize nn \
-		pointwise trainer kvstore virtual_gpus gluon_data indexing short_road))
+# One process for each core: most tests wait for one thread or another.
+unit: $(VENV)/.test  ## the tests, but for those of `memory`
+	$(PY) -m pytest -q -n logical --dist worksteal $(foreach name,$(CHECKED),--ignore-glob='*/test_$(name).py') tests
+
+# test_short_road has both: what runs at once without the checker is queued under it.
+memory: $(VENV)/.test  ## the tests of memory's users, under the memory checker (D2LMINI_CHECK_MEMORY=1)
+	D2LMINI_CHECK_MEMORY=1 $(PY) -m pytest -q -n logical --dist worksteal \
+		$(wildcard $(foreach name,$(CHECKED) short_road,tests/test_$(name).py tests/*/test_$(name).py))
 
 # Two at a time: half of a chapter is waiting, and what it says must hold on a busy machine too.
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
