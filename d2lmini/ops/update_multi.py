@@ -170,11 +170,16 @@ def _declare(rule: Op) -> None:
     )  # fmt: skip
 
     def infer(*data: Spec, num_weights: int, **_attrs: Any) -> list[Spec]:
-        """The outputs of `rule` on each of the weights; lrs and wds follow as two arrays."""
+        """The outputs of `rule` on each of the weights; then two arrays, lrs and wds."""
         if len(data) != width * num_weights + 2:
             raise MXNetError(
                 f"num_weights={num_weights} weights take {width * num_weights + 2} arrays, "
                 f"got {len(data)}"
+            )
+        if {spec.shape for spec in data[-2:]} != {(num_weights,)}:
+            raise MXNetError(
+                f"lrs and wds have a number for each of num_weights={num_weights} weights, "
+                f"got shapes {data[-2].shape} and {data[-1].shape}"
             )
         return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
 
