@@ -20,8 +20,8 @@ import pytest
 
 from d2lmini import Context, engine, virtual_gpus
 
-#: By so many units in the last place a function such as exp may differ from device to device: CUDA's
-#: documentation allows its own 4, and NumPy's are as good.
+#: By so many units in the last place a function such as exp may differ from device to device:
+#: CUDA's documentation allows its own 4, and NumPy's are as good.
 FUNCTION = 8
 
 KINDS = os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split()
