@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +11,9 @@ from workloads import Clock, Sizes
 
 from d2lmini import autograd, cpu, engine, gluon, gpu, init, nd
 from d2lmini.gluon import nn
+
+# What failed and was never read is told by a warning at the next wait: no time of that may count.
+warnings.simplefilter("error")
 
 CTX = gpu(0)
 GRAPH = {"static_alloc": True, "static_shape": True}
