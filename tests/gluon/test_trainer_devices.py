@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from gpu_kinds import kinds_and_counts, some_gpus
+from gpu_kinds import WITH_CPU, kinds_and_counts, some_gpus
 
 from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, optimizer, random
 from d2lmini.gluon import nn
@@ -107,23 +107,25 @@ def update_everywhere(ctxs, name, steps):
     return begin, found
 
 
+@pytest.mark.parametrize("kind", WITH_CPU)
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in BY_NORMS])
-def test_where_it_is_updated_does_not_matter(gpu_kind, name, k):
+def test_where_it_is_updated_does_not_matter(kind, name, k):
     """Sums are taken in one order, and each operation of an update is rounded, everywhere."""
-    with some_gpus(gpu_kind, k, link_gb_s=100) as gpus:
-        _, results = update_everywhere(gpus, name, steps=3)
+    with some_gpus(kind, k) as ctxs:
+        _, results = update_everywhere(ctxs, name, steps=3)
     for result in results:
         for copies, (want, *_) in zip(result, results[0], strict=True):
             assert all((x == want).all() for x in copies)
 
 
+@pytest.mark.parametrize("kind", WITH_CPU)
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("name", BY_NORMS)
-def test_norms_may_differ_by_their_roundings(gpu_kind, name, k):
+def test_norms_may_differ_by_their_roundings(kind, name, k):
     """By half a rounding for each of n terms on either side; a step is a ratio of two norms."""
-    with some_gpus(gpu_kind, k, link_gb_s=100) as gpus:
-        begin, results = update_everywhere(gpus, name, steps=1)
+    with some_gpus(kind, k) as ctxs:
+        begin, results = update_everywhere(ctxs, name, steps=1)
     for result in results:
         for copies, (want, *_), before in zip(result, results[0], begin, strict=True):
             share = (2 * want.size + 8) * np.finfo("float32").eps

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import numpy as np
 import pytest
-from gpu_kinds import KINDS, some_gpus
+from gpu_kinds import WITH_CPU, some_gpus
 
 from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
@@ -245,12 +243,11 @@ def test_fp16_rounds_each_part():
 # -- refusals --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["cpu", *KINDS])
+@pytest.fixture(params=WITH_CPU)
 def place(request):
     """A device of each kind, which all refuse the same."""
-    with ExitStack() as stack:
-        gpus = stack.enter_context(some_gpus(request.param, 1)) if request.param != "cpu" else []
-        yield (*gpus, cpu())[0]
+    with some_gpus(request.param, 1) as contexts:
+        yield contexts[0]
 
 
 @pytest.mark.parametrize(
