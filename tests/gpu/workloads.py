@@ -5,16 +5,17 @@
     python tests/gpu/workloads.py d2lmini --cpu       # of processor time, for stand-ins of a GPU
 
 Same mathematics, float32 without TF32 unless said, programs as users of each library write them
-(`work_d2lmini.py`, `work_torch.py`). A figure is the median of seven repeats, each with a wait for
-the device at its end, but for the row that says otherwise.
+(`work_d2lmini.py`, `work_torch.py`; D2LMINI_TORCH_PYTHON names PyTorch's interpreter if it is
+another). A figure is the median of seven repeats, each with a wait for the device at its end, but
+for the row that says otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-LIBRARIES = ("d2lmini", "torch")
+#: Library -> the interpreter that has it, and what fails there if no GPU can be used.
+LIBRARIES = {
+    "d2lmini": (sys.executable, "import d2lmini"),
+    "torch": (
+        os.environ.get("D2LMINI_TORCH_PYTHON", sys.executable),
+        "import torch; torch.cuda.current_device()",
+    ),
+}
 
 _NETS = {
     "MLP": "MLP, one example",
@@ -131,10 +139,11 @@ class Answer(NamedTuple):
 
 
 def ask(library: str) -> Answer:
-    """A library in a process of its own; no figures where it is not installed."""
-    if importlib.util.find_spec(library) is None:
+    """A library in a process of its own; no figures where it is not installed, or for no GPU."""
+    python, probe = LIBRARIES[library]
+    if subprocess.run([python, "-c", probe], stderr=subprocess.DEVNULL).returncode:
         return Answer({}, True)
-    command = [sys.executable, str(Path(__file__)), library]
+    command = [python, str(Path(__file__)), library]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     return Answer(dict(map(json.loads, done.stdout.splitlines())), done.returncode == 0)
 

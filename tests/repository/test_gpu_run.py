@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import subprocess
 import sys
@@ -31,6 +32,10 @@ def test_what_is_timed_runs():
     assert all(float(figure) > 0 for figure, unit in rates if unit != "% |")
     work = [row[0] for row in rows if row[2] == "- |"]
     assert work == [f"| {title}" for title in workloads.ROWS.values()]
+
+
+def test_the_example_of_a_table():
+    assert doctest.testmod(workloads) == (0, 1)
 
 
 def test_the_table_of_the_card_has_the_rows_of_today():
