@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Op, Spec, declare_op, op, registry
 from d2lmini.ops.signature import Signature, signature_of
 from d2lmini.ops.update_program import Formula, Step
@@ -51,6 +52,7 @@ def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
 
 def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
     """The rule for mixed precision: states and master copy are float32."""
+    check_float(weight)
     return _check(weight, grad, Spec(weight.shape, np.float32), states)
 
 

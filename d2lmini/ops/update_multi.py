@@ -30,6 +30,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.ops.checks import check_shapes
 from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
@@ -170,12 +171,11 @@ def _declare(rule: Op) -> None:
     )  # fmt: skip
 
     def infer(*data: Spec, num_weights: int, **_attrs: Any) -> list[Spec]:
-        """The outputs of `rule` on each of the weights; lrs and wds follow as two arrays."""
-        if len(data) != width * num_weights + 2:
-            raise MXNetError(
-                f"num_weights={num_weights} weights take {width * num_weights + 2} arrays, "
-                f"got {len(data)}"
-            )
+        """The outputs of `rule` on each of the weights; then two arrays, lrs and wds."""
+        n = width * num_weights + 2
+        if len(data) != n:
+            raise MXNetError(f"num_weights={num_weights} weights take {n} arrays, got {len(data)}")
+        check_shapes((num_weights,), why="a number a weight", lrs=data[-2], wds=data[-1])
         return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
 
     def states(n: int, attrs: dict[str, Any]) -> list[int]:

@@ -200,7 +200,8 @@ class Nadam(Means, Fused):
     """Adam with Nesterov momentum, which grows by a schedule: `_nadam_update`.
 
     As in MXNet all parameters share one product of past momenta, which changes with each
-    parameter's update. So the order of the parameters affects the result."""
+    parameter's update. So the order of the parameters affects the result; and over several devices
+    without a KVStore that updates, copies drift apart, because each copy's update counts."""
 
     rule = update_adaptive._nadam_update
     m_schedule = 1.0

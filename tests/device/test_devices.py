@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 import pytest
-from gpu_kinds import some_gpus
+from gpu_kinds import FUNCTION, some_gpus
 from op_rows.case import Case
 from op_rows.table import ROWS, TABLES, expected, find
 from rows import over
@@ -397,34 +397,41 @@ def test_compiled_nets_compute_there(any_engine, ctx, static_alloc):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_programs_equal_numpy(gpu_kind, seed):
-    """Arithmetic, writes in place, views and copies among three devices, in the program's order."""
+    """Arithmetic, writes in place, views and copies among three devices, in the program's order.
+
+    Devices round alike, but tanh may differ by `FUNCTION` units; with what differs the program goes
+    on, and each operation may round what it gets apart."""
     rng = np.random.default_rng(seed)
+    eps = np.finfo("float32").eps
     with some_gpus(gpu_kind, 2, memory=64 * MB, seed=seed):
         size = int(rng.choice([60, 6000]))
         arrays = [rng.standard_normal((2, size)).astype("float32") for _ in range(4)]
+        bounds = [np.zeros((2, size)) for _ in arrays]
         places = [PLACES[i] for i in rng.integers(0, 3, 4)]
         values = [nd.array(a, ctx=place) for a, place in zip(arrays, places, strict=True)]
         for _ in range(120):
             (i, j), kind = rng.integers(0, 4, 2), rng.integers(0, 6)
-            there = values[i].context
+            there, x, bound = values[i].context, arrays[i].copy(), bounds[i].copy()
             if kind == 0:
                 values[i] = values[i] * 0.5 + values[j].as_in_context(there)
-                arrays[i] = arrays[i] * np.float32(0.5) + arrays[j]
+                x = x * np.float32(0.5) + arrays[j]
+                bound = bound / 2 + bounds[j] + eps * np.abs(x)
             elif kind == 1:
                 values[i][0] -= values[j].as_in_context(there)[1]
-                arrays[i] = arrays[i].copy()
-                arrays[i][0] -= arrays[j][1]
+                x[0] -= arrays[j][1]
+                bound[0] += bounds[j][1] + eps * np.abs(x[0])
             elif kind == 2 and i != j:
                 values[j].copyto(values[i])
-                arrays[i] = arrays[j].copy()
+                x, bound = arrays[j].copy(), bounds[j].copy()
             elif kind == 3:
                 values[i] = values[i].copyto(PLACES[rng.integers(0, 3)])
             elif kind == 4:
                 values[i][1] = values[j][0]
-                arrays[i] = arrays[i].copy()
-                arrays[i][1] = arrays[j][0]
+                x[1], bound[1] = arrays[j][0], bounds[j][0]
             else:
                 values[i] = nd.tanh(values[i])
-                arrays[i] = np.tanh(arrays[i])
-        for value, want in zip(values, arrays, strict=True):
-            np.testing.assert_allclose(value.asnumpy(), want, rtol=1e-4, atol=1e-5)
+                x = np.tanh(x)
+                bound += FUNCTION * eps * np.abs(x)
+            arrays[i], bounds[i] = x, bound
+        for value, want, bound in zip(values, arrays, bounds, strict=True):
+            assert (np.abs(value.asnumpy() - want) <= bound).all()

@@ -140,6 +140,7 @@ class RawKernel:
     hook of the fake. What it may write (pointers without const) are the outputs."""
 
     def __init__(self, code: str, name: str, options: tuple = (), backend: str = "nvrtc"):
+        assert "-fmad=false" in options, "g++ rounds every operation, and so must the GPU"
         self.code, self.name = code, name
         self.parameters = parameters(code, name)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
 import pytest
-from gpu_kinds import kinds_and_counts, some_gpus
+from gpu_kinds import WITH_CPU, kinds_and_counts, some_gpus
 
-from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, random
+from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, optimizer, random
 from d2lmini.gluon import nn
 
 BATCH = 24
@@ -72,16 +73,66 @@ def test_k_devices_equal_one_and_runs_equal_to_the_bit(gpu_kind, k, kind, on_kvs
             assert (a == b).all() and (a == got[0]).all()
 
 
-def test_where_it_is_updated_does_not_matter(gpu_kind):
-    with some_gpus(gpu_kind, 3, link_gb_s=100) as gpus:
-        results = [
-            train(gpus, kvstore=kind, update_on_kvstore=on_kvstore)
-            for kind in ("local", "device")
-            for on_kvstore in (True, False)
-        ]
-    for other in results[1:]:
-        for a, b in zip(results[0], other, strict=True):
-            assert all((x == y).all() for x, y in zip(a, b, strict=True))
+#: Not Nadam: as in MXNet, its schedule goes on with the update of each copy.
+OPTIMIZERS = sorted({*optimizer.Optimizer.opt_registry} - {"nadam"})
+#: Their steps are as long as norms say, which a device adds up in an order of its own.
+BY_NORMS = ("lamb", "lars")
+#: Rows and dtypes of parameters.
+PARAMETERS = [(40, "float32"), (1, "float32"), (7, "float16"), (40, "float16")]
+
+
+def update_everywhere(ctxs, name, steps):
+    """The weights as they begin; and as the optimizer leaves them, if it updates on the CPU, on
+    each device, on the device where the value lies, on each device again."""
+    options = {"learning_rate": 0.01, "wd": 0.01, "multi_precision": True}
+    if "momentum" in getattr(optimizer.Optimizer.opt_registry[name], "_fields", ()):
+        options["momentum"] = 0.9
+    found = []
+    for kind, on_kvstore in itertools.product(("local", "device"), (True, False)):
+        random.seed(7)
+        params = [gluon.Parameter(f"{d}{n}", shape=(n, 3), dtype=d) for n, d in PARAMETERS]
+        for p in params:
+            p.initialize(init.Normal(1), ctx=ctxs)
+        begin = [p.data(ctxs[0]).asnumpy() for p in params]
+        trainer = gluon.Trainer(params, name, options, kind, update_on_kvstore=on_kvstore)
+        for step in range(steps):
+            rng = np.random.default_rng(step)
+            for x in (x for p in params for x in p.list_data()):
+                grad = nd.array(rng.standard_normal(x.shape), ctx=x.context, dtype=x.dtype)
+                with autograd.record():
+                    y = x * grad
+                y.backward()
+            trainer.step(4)
+        found.append([[x.asnumpy() for x in p.list_data()] for p in params])
+    return begin, found
+
+
+@pytest.mark.parametrize("kind", WITH_CPU)
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in BY_NORMS])
+def test_where_it_is_updated_does_not_matter(kind, name, k):
+    """Sums are taken in one order, and each operation of an update is rounded, everywhere."""
+    with some_gpus(kind, k) as ctxs:
+        _, results = update_everywhere(ctxs, name, steps=3)
+    for result in results:
+        for copies, (want, *_) in zip(result, results[0], strict=True):
+            assert all((x == want).all() for x in copies)
+
+
+@pytest.mark.parametrize("kind", WITH_CPU)
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("name", BY_NORMS)
+def test_norms_may_differ_by_their_roundings(kind, name, k):
+    """By half a rounding for each of n terms on either side; a step is a ratio of two norms."""
+    with some_gpus(kind, k) as ctxs:
+        begin, results = update_everywhere(ctxs, name, steps=1)
+    for result in results:
+        for copies, (want, *_), before in zip(result, results[0], begin, strict=True):
+            share = (2 * want.size + 8) * np.finfo("float32").eps
+            step = np.abs(want - before).astype("float64")
+            bound = share * step + np.finfo(want.dtype).eps * np.abs(want)
+            assert all((np.abs(x - want) <= bound).all() for x in copies)
+            assert all((x == copies[0]).all() for x in copies)
 
 
 def test_without_a_kvstore_devices_go_their_own_ways(gpu_kind):

@@ -1,21 +1,26 @@
-"""Everything that needs a real GPU, in one run: `make test-gpu`, ten minutes on a new machine.
+"""Everything that needs a real GPU, in one run: `make test-gpu`, six minutes on a new machine.
 
-    python tests/gpu/run.py [questions | rows | contract | order | chapter | measure | traces] ...
+    python tests/gpu/run.py [GROUP ...]     # all by default
 
-One GPU is enough: tests that want several make devices of their own on it. In the order in which
-they run, of which the first two also fill CuPy's cache of kernels, by several processes at once,
-for one kernel made with CUB takes its compiler 4 to 5 s:
+One GPU is enough: tests that want several make devices of their own on it. What is not timed runs
+side by side, for most of it is Python, or the compiler of kernels; then the rest, alone:
 
 questions  what no stand-in answers (`questions.py`): is a failed GPU told of, is CUB right
 rows       every row of operations and layers, both ways, against NumPy and the CPU (`agreement.py`)
-contract   the tests of devices, with two logical devices
+contract   the tests of devices and between them, with two logical devices
 order      tests of devices under compute-sanitizer, where that is installed
-chapter    `multiple-gpus` from beginning to end
-measure    a table of rates and times, written to tests/gpu/results with the machine's description
+chapter    `multiple-gpus` from beginning to end, on real devices
 traces     a step's Chrome trace by PyTorch and by JAX, where they are installed (`peer_traces.py`)
+rates      what an operation, a byte and a product cost (`measure.py`)
+work       the same work by d2lmini and by PyTorch, where that is installed (`workloads.py`)
 
-A group that gave nothing to the GPU has failed, whatever its tests say. Ends with the groups that
-failed, if any. `--fake` takes the fake of CUDA for `measure`, to see that the script works.
+The last two write tests/gpu/results/GPU.md, with the machine's description. A group of tests that
+gave nothing to the GPU has failed, whatever its tests say. Ends with the groups that failed, if
+any. `--fake` takes the fake of CUDA for the last two, to see that they work.
+
+Six minutes is an estimate for 16 cores, from what the groups took on an H100, one after another:
+the rows 37 s in ten processes, a chapter 18 to 36 s; the work 31 s by its figures, and as much for
+imports and compilers.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +44,34 @@ RESULTS = HERE / "results"
 PATHS = [ROOT, ROOT / "tests", ROOT / "tests" / "tools", ROOT / "chapters", HERE]
 sys.path[:0] = map(str, PATHS)
 
-PROCESSES = min(8, os.cpu_count() or 1)
 PYTEST = f"{sys.executable} -m pytest -q -p count_marks --timeout 600"
 DEVICES = "tests/device/test_devices.py"
 
+
+def share(part: float) -> int:
+    """Processes for a group: all groups together leave a core or two to the rest."""
+    return max(1, int((os.cpu_count() or 1) * part))
+
+
 #: Group -> its command.
 GROUPS = {
-    "questions": f"{PYTEST} -n {PROCESSES} tests/gpu/questions.py",
-    "rows": f"{PYTEST} -n {PROCESSES} tests/gpu/agreement.py",
-    "contract": f"{PYTEST} {DEVICES} tests/device/test_devices_training.py "
-    "tests/kvstore/test_kvstore.py "
-    "tests/gluon/test_trainer_devices.py",
-    "order": f"compute-sanitizer --error-exitcode 9 --target-processes all {PYTEST} {DEVICES}",
+    "questions": f"{PYTEST} -n {share(1 / 8)} tests/gpu/questions.py",
+    "rows": f"{PYTEST} -n {share(3 / 8)} tests/gpu/agreement.py",
+    "contract": f"{PYTEST} -n {share(1 / 4)} {DEVICES} tests/device/test_devices_training.py "
+    "tests/device/test_between_devices.py tests/device/test_refusals.py "
+    "tests/kvstore/test_kvstore.py tests/gluon/test_trainer_devices.py",
+    "order": "compute-sanitizer --error-exitcode 9 --target-processes all "
+    f"{PYTEST} {DEVICES} -k random_programs",
     "chapter": f"{sys.executable} tests/tools/run_chapters.py {ROOT} multiple-gpus",
+    "traces": f"{sys.executable} tests/gpu/peer_traces.py {RESULTS}",
 }
+#: Of other libraries: nothing of ours runs there.
+FOREIGN = ("traces",)
 ENVIRONMENT = {
     "D2LMINI_TEST_GPUS": "cuda",
     "D2LMINI_TEST_CTX": "gpu(0)",
     "D2LMINI_LOGICAL_GPUS": "2",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would take most of the memory
     "PYTHONPATH": os.pathsep.join([*map(str, PATHS), os.environ.get("PYTHONPATH", "")]),
 }
 #: What IPython runs first of all in a chapter's process.
@@ -63,12 +79,11 @@ STARTUP = "profile_default/startup/count.py"
 
 
 def run_group(name: str) -> bool:
-    """Run one group; whether it passed, and gave work to the GPU."""
+    """Run one group, then print what it said; whether it passed, and gave work to the GPU."""
     command = GROUPS[name].split()
     if shutil.which(command[0]) is None:
         print(f"== {name} NOT RUN: {command[0]} is not installed", flush=True)
         return True
-    print(f"== {name}", flush=True)
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         counts, startup = Path(folder) / "marks", Path(folder) / STARTUP
@@ -77,12 +92,18 @@ def run_group(name: str) -> bool:
         environment = {
             **os.environ, **ENVIRONMENT, "D2LMINI_COUNT_MARKS": str(counts), "IPYTHONDIR": folder,
         }  # fmt: skip
-        status = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
         tasks = sum(map(int, counts.read_text().split())) if counts.exists() else 0
-    print(f"-- {name}: {time.monotonic() - begin:.0f} s, {tasks} tasks given to the GPU")
-    if not tasks:
-        print(f"-- {name} FAILED: nothing of it ran on a GPU")
-    return status == 0 and tasks > 0
+    lines = [f"== {name}", done.stdout.rstrip()]
+    lines.append(f"-- {name}: {time.monotonic() - begin:.0f} s, {tasks} tasks given to the GPU")
+    idle = not tasks and name not in FOREIGN
+    if idle:
+        lines.append(f"-- {name} FAILED: nothing of it ran on a GPU")
+    print("\n".join(lines), flush=True)
+    return done.returncode == 0 and not idle
 
 
 def machine(cupy: Any) -> list[str]:
@@ -102,70 +123,89 @@ def machine(cupy: Any) -> list[str]:
     ]
 
 
-def table(cupy: Any, **small: dict) -> tuple[str, str]:
-    """The name of the GPU and the text of its table."""
+def write_rates(ctx: Any, **small: dict) -> str:
+    """The rates, as a table, which is printed as it is measured."""
     import measure
+
+    lines = ["| what | figure | unit |", "| --- | --- | --- |"]
+    for row in measure.all_rows(ctx, **small):
+        print(row, flush=True)
+        lines.append(str(row))
+    return "\n".join(lines)
+
+
+def write_page(cupy: Any, groups: list[str]) -> list[str]:
+    """Run the groups that are timed, and store their tables under the GPU's name; those that
+    failed."""
+    import workloads
 
     from d2lmini import gpu
 
+    failed = []
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    lines = [f"# {name}", "", *machine(cupy), "", "| what | figure | unit |", "| --- | --- | --- |"]
-    for row in measure.all_rows(gpu(0), **small):
-        print(row, flush=True)
-        lines.append(str(row))
-    return name, "\n".join(lines) + "\n"
+    parts = [f"# {name}", "\n".join(machine(cupy))]
+    if "rates" in groups:
+        parts.append(write_rates(gpu(0)))
+    if "work" in groups:
+        ours, theirs = map(workloads.ask, workloads.LIBRARIES)
+        parts.append(workloads.table(ours.figures, theirs.figures))
+        print(parts[-1], flush=True)
+        failed += [] if ours.went_well and theirs.went_well else ["work"]
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}.md"
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    print(f"written to {path.relative_to(ROOT)}")
+    return failed
 
 
-def write_table(_group: str) -> bool:
-    """Measure, and store the table under the GPU's name."""
+def try_on_the_fake() -> None:
+    """What is timed, with small arrays on the fake."""
+    import workloads
+    from fakes.cuda import fake_cuda
+
+    from d2lmini import gpu
     from d2lmini.cuda import module
 
-    name, text = table(module.cupy())
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{slug}.md"
-    path.write_text(text, encoding="utf-8")
-    print(f"written to {path.relative_to(ROOT)}")
-    return True
+    small = {
+        "launches": {"n": 5, "repeats": 1},
+        "copies": {"mbytes": 1, "repeats": 1},
+        "overlap": {"n": 16, "times": 2, "mbytes": 1},
+        "products": {"n": 64, "repeats": 1},
+        "lstm": {"hidden": 4, "steps": 3, "repeats": 1},
+    }
+    with fake_cuda(1) as cupy, module.using(cupy):
+        print("\n".join(machine(cupy)))
+        write_rates(gpu(0), **small)
+        print(workloads.table(dict(workloads.figures("d2lmini", sizes=workloads.SMALL)), {}))
 
 
-def write_traces(_group: str) -> bool:
-    """Let other libraries record a step, in a process that has nothing of ours."""
-    command = [sys.executable, str(HERE / "peer_traces.py"), str(RESULTS)]
-    return subprocess.run(command).returncode == 0
-
-
-#: Those that are no tests.
-OTHERS = {"measure": write_table, "traces": write_traces}
+#: The groups that are timed.
+TIMED = ("rates", "work")
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="what needs a real GPU; all groups by default")
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, *OTHERS, []])
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, *TIMED, []])
     parser.add_argument("--fake", action="store_true", help="measure on the fake; writes nothing")
     options = parser.parse_args(arguments)
     from d2lmini.cuda import module
 
     if options.fake:
-        from fakes.cuda import fake_cuda
-
-        small = {
-            "launches": {"n": 5, "repeats": 1},
-            "copies": {"mbytes": 1, "repeats": 1},
-            "overlap": {"n": 16, "times": 2, "mbytes": 1},
-            "products": {"n": 64, "repeats": 1},
-            "lstm": {"hidden": 4, "steps": 3, "repeats": 1},
-            "training": {"batch": 2, "width": 16, "repeats": 1},
-        }
-        with fake_cuda(1) as cupy, module.using(cupy):
-            table(cupy, **small)
+        try_on_the_fake()
         return 0
     if not module.count():
         print(f"no GPU to test on: {module.missing()}")
         return 1
-    groups = options.groups or [*GROUPS, *OTHERS]
-    failed = [group for group in groups if not OTHERS.get(group, run_group)(group)]
-    print(f"failed: {', '.join(failed)}" if failed else "all groups passed")
+    begin = time.monotonic()
+    groups = options.groups or [*GROUPS, *TIMED]
+    tests = [group for group in groups if group in GROUPS]
+    with ThreadPoolExecutor(len(tests) or 1) as side_by_side:
+        passed = list(side_by_side.map(run_group, tests))
+    failed = [group for group, well in zip(tests, passed) if not well]
+    if {*groups} & {*TIMED}:
+        failed += write_page(module.cupy(), groups)
+    print(f"failed: {', '.join(failed)}" if failed else "all groups passed", end="")
+    print(f", in {time.monotonic() - begin:.0f} s")
     return bool(failed)
 
 

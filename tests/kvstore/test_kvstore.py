@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpu_kinds import some_gpus
+from gpu_kinds import WITH_CPU, some_gpus
 
 from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
@@ -243,6 +243,13 @@ def test_fp16_rounds_each_part():
 # -- refusals --------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=WITH_CPU)
+def place(request):
+    """A device of each kind, which all refuse the same."""
+    with some_gpus(request.param, 1) as contexts:
+        yield contexts[0]
+
+
 @pytest.mark.parametrize(
     ("params", "problem", "says"),
     [
@@ -267,27 +274,31 @@ def test_only_device_compresses():
         kv.push(0, nd.ones((3,), dtype="int32"))
 
 
+@pytest.mark.parametrize("kind", ["local", "device"])
 @pytest.mark.parametrize(
     ("call", "problem", "says"),
     [
         (lambda kv: kv.init(2, on(TWO, 1, 1)), MXNetError, "key 2 has 2 values; need one"),
         (lambda kv: kv.push(1, nd.ones((4,))), MXNetError, r"key 1 has shape \(3,\), an array \(4"),
         (lambda kv: kv.pull(1, nd.ones((4,))), MXNetError, r"pull: key 1 has shape \(3,\)"),
+        (lambda kv: kv.push(2, nd.ones((3,))), MXNetError, "push: key 2 was not initialized"),
+        (lambda kv: kv.push("a", nd.ones((3,))), MXNetError, "int and str keys cannot be mixed"),
         (lambda kv: kv.push(1, np.ones(3)), TypeError, "push: key 1 needs NDArrays, got ndarray"),
         (lambda kv: kv.push([1], nd.ones((3,))), TypeError, "push: 1 keys need a list"),
         (lambda kv: kv.push(1, []), ValueError, "key 1 has an empty list"),
         (lambda kv: kv.row_sparse_pull(1), MXNetError, "sparse arrays are left out"),
         (lambda kv: kv.set_optimizer("sgd"), TypeError, "expected an Optimizer, got str"),
         (lambda kv: kvstore.create("dist_"), MXNetError, "unknown; 'dist_sync' and 'dist_async'"),
-        (lambda kv: kvstore.create("nccl"), MXNetError, "'device' does the same without"),
     ],
 )
-def test_it_refuses(call, problem, says):
-    kv = kvstore.create()
-    kv.init(1, nd.zeros((3,)))
-    with pytest.raises(problem, match=says):
-        call(kv)
-    assert value_of(kv, 1) == [0, 0, 0]
+def test_it_refuses(place, kind, call, problem, says):
+    kv = kvstore.create(kind)
+    with place:
+        kv.init(1, nd.zeros((3,)))
+        kv.push(1, nd.ones((3,)))
+        with pytest.raises(problem, match=says):
+            call(kv)
+    assert value_of(kv, 1) == [1, 1, 1]
 
 
 def test_a_part_that_failed_is_missed_where_it_is_read(gpu_kind):

@@ -5,7 +5,8 @@
     cuda     the CUDA device on real GPUs: skipped where there is none; one is enough, for several
              devices are made on it
 
-`D2LMINI_TEST_GPUS="virtual fake"` chooses among them.
+`D2LMINI_TEST_GPUS="virtual fake"` chooses among them. `WITH_CPU` is for what holds for several
+contexts of the CPU, too.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from typing import Any
 
 import pytest
 
-from d2lmini import Context, engine, virtual_gpus
+from d2lmini import Context, cpu, engine, virtual_gpus
+
+#: By so many units in the last place a function such as exp may differ from device to device:
+#: CUDA's documentation allows its own 4, and NumPy's are as good.
+FUNCTION = 8
 
 KINDS = os.environ.get("D2LMINI_TEST_GPUS", "virtual fake cuda").split()
+WITH_CPU = ["cpu", *KINDS]
 
 
 def kinds_and_counts(counts: Iterable[int]) -> list[tuple[str, int]]:
@@ -57,8 +63,12 @@ def real_cupy() -> Any:
 def some_gpus(
     kind: str, n: int, *, memory: int | None = None, link_gb_s: float = 100, seed: int = 0
 ) -> Iterator[list[Context]]:
-    """A scope with n GPUs of a kind; the last two are of virtual ones, and of the fake's order."""
+    """A scope with n GPUs of a kind, or contexts of the CPU; the last two arguments are of virtual
+    ones, and of the fake's order."""
     with ExitStack() as stack:
+        if kind == "cpu":
+            yield [cpu(i) for i in range(n)]
+            return
         if kind == "virtual":
             yield stack.enter_context(virtual_gpus(n, link_gb_s=link_gb_s, memory=memory))
             return

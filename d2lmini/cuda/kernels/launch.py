@@ -30,8 +30,9 @@ import numpy as np
 THREADS = 256
 #: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
 MAX_BLOCKS = 2048
-#: Compiler options: the C++ version, no fast mathematics.
-OPTIONS = ("-std=c++17",)
+#: Compiler options: the C++ version; every operation is rounded, as on the CPU. (By default CUDA
+#: rounds x * y + z once.) So a formula has the same bits there, if its functions have.
+OPTIONS = ("-std=c++17", "-fmad=false")
 
 #: The C type of each dtype, and the storage type of float16 (see `ufunc_to_c`).
 C_TYPES = {

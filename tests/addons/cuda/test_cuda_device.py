@@ -348,6 +348,14 @@ def test_sums_go_by_copies_where_devices_share_a_gpu_or_nccl_is_not_there(cupy, 
         assert not runtime.Features().is_enabled("NCCL")
 
 
+def test_a_store_by_nccl_is_refused_only_where_the_library_is_missing(cupy, monkeypatch):
+    assert kvstore.create("nccl").type == "nccl"
+    monkeypatch.setattr(cupy.cuda.nccl, "available", False)
+    for there in (cupy, None):
+        with module.using(there), pytest.raises(MXNetError, match="'device' does the same without"):
+            kvstore.create("nccl")
+
+
 def test_a_sum_that_failed_is_missed_where_it_is_read(cupy, gpus):
     bad = nd.random.normal(0, -1, shape=(3,), ctx=gpus[0])
     good = nd.ones(3, ctx=gpus[1])

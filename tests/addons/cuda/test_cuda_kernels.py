@@ -806,6 +806,14 @@ def test_a_kernel_compiles_as_it_is():
         nvrtc.compiled(kernel.source.replace("float t1 =", "float t_1 ="), "sm_90")
 
 
+@needs_nvrtc
+def test_every_operation_is_rounded():
+    """x * y + z is two instructions, so that a formula has the bits that it has on the CPU."""
+    kernel = elementwise("axpy", [Operand("float32", (8,))] * 3, (8,), lambda x, y, z: [x * y + z])
+    assert b"fma.rn" not in nvrtc.compiled(kernel.source, "compute_90")
+    assert b"fma.rn" in nvrtc.compiled(kernel.source, "compute_90", ("-std=c++17",))
+
+
 #: Ops whose names are those of functions that CUDA has: of all kinds, or in float16 alone.
 CUDAS_NAMES = {
     "float32": ["erf", "erfinv", "rsqrt", "rcbrt", "round", "rint", "exp"],
