@@ -687,6 +687,67 @@ def test_philox_gives_the_published_numbers(monkeypatch):
     assert hex(low) == "0x6627e8d5e169c58d"
 
 
+def philox_words(key: Sequence[int], streams: int, counters: int) -> np.ndarray:
+    """The words (streams, 4 * counters) of the streams of a key, in NumPy."""
+    stream, counter = np.mgrid[:streams, :counters].astype(np.uint64)
+    a, b, c, d = stream, np.zeros_like(stream), counter, np.zeros_like(stream)
+    k0, k1 = map(np.uint64, random_numbers.words_of(key))
+    low, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
+    for _ in range(10):
+        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        a, b, c, d = q >> bits ^ b ^ k0, q & low, p >> bits ^ d ^ k1, p & low
+        k0, k1 = k0 + np.uint64(0x9E3779B9) & low, k1 + np.uint64(0xBB67AE85) & low
+    return np.stack([a, b, c, d], axis=-1).reshape(streams, -1)
+
+
+def standard_numbers(name: str, key: Sequence[int], n: int, dtype: str) -> np.ndarray:
+    """The first n numbers: four of each stream, of one word each, in float64 of two."""
+    streams = -(-n // 4)
+    if dtype == "float64":
+        pairs = philox_words(key, streams, 2).reshape(streams, 4, 2)
+        uniform = ((pairs[..., 0] << np.uint64(32) | pairs[..., 1]) >> np.uint64(11)) * 2.0**-53
+        radii, turns = 1 - uniform[:, ::2], uniform[:, 1::2]
+    else:
+        words = philox_words(key, streams, 1)
+        uniform = (words >> np.uint64(8)) * 2.0**-24
+        radii, turns = (words[:, ::2] + 1.0) * 2.0**-32, words[:, 1::2] * 2.0**-32
+    if name == "normal":
+        # Two numbers of a pair are the two sides of one angle.
+        numbers = np.sqrt(-2 * np.log(radii)) * np.exp(2j * np.pi * turns)
+        return np.stack([numbers.real, numbers.imag], axis=-1).reshape(-1)[:n]
+    return (-np.log(1 - uniform) if name == "exponential" else uniform).reshape(-1)[:n]
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_numbers_are_those_of_the_counters(dtype):
+    """All words are used, each once; whatever the size and the place, with numbers and arrays."""
+    tolerance = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-13}[dtype]
+    for n, begin in ((1, 0), (2, 0), (7, 0), (8, 1), (21, 3), (40, 0)):
+        for name, parameters in (
+            ("uniform", {"low": -1.0, "high": 3.0}), ("normal", {"loc": 0.5, "scale": 2.0}),
+            ("exponential", {"lam": 2.0}),
+        ):  # fmt: skip
+            x = standard_numbers(name, (7, n), n, dtype)
+            want = {"uniform": 4 * x - 1, "normal": 0.5 + 2 * x, "exponential": x / 2}[name]
+            arrays = {word: cupy.full(n, value) for word, value in parameters.items()}
+            for given in (parameters, arrays):
+                out = cupy.empty(n + begin, dtype)[begin:]
+                same(random_numbers.fill(cupy, name, (7, n), out, given).get(), want, tolerance)
+
+
+@needs_cpp
+def test_parameters_in_arrays_that_are_out_of_range_give_nan():
+    numbers = np.array([-1.0, 1.0, np.nan])
+    for name, words in (("normal", "loc scale"), ("exponential", "lam"), ("gamma", "alpha beta"),
+                        ("poisson", "lam"), ("uniform", "low high")):  # fmt: skip
+        given = {word: cupy.asarray(numbers) for word in words.split()}
+        if name == "uniform":
+            given = {"low": cupy.asarray(numbers * 0), "high": cupy.asarray(numbers)}
+        y = random_numbers.fill(cupy, name, (3,), cupy.empty((3, 5), "float32"), given).get()
+        same(np.isnan(y).all(axis=1), [True, False, True])
+
+
 @needs_cpp
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_numbers_have_the_moments_of_their_distribution(dtype):
