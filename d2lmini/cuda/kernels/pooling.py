@@ -53,10 +53,10 @@ _SPREAD = WindowKernel(
     + """
 extern "C" __global__ void pool_spread(const T* g, T* dx, const Index n) {
     $pixels
+        const T* from = g + plane * (OD * OH * OW) + last;
         A sum = 0;
         $windows
-                    sum += loaded(g[plane * (OD * OH * OW) + place])
-                         / count(od * SD - PD, oh * SH - PH, ow * SW - PW);
+                    sum += loaded(from[-back]) / count(front, top, left);
                 }
         dx[i] = stored(sum);
     }
@@ -104,10 +104,10 @@ extern "C" __global__ void max_pool_give(
         A sum = 0;
         $windows
                     // The pixel gets g if it is the first place with the largest value.
-                    const Index o = plane * (OD * OH * OW) + place;
+                    const Index o = plane * (OD * OH * OW) + last - back;
                     const A largest = loaded(output[o]);
                     if (loaded(input[i]) == largest && pixel == first_place(
-                            input, largest, plane, od * SD - PD, oh * SH - PH, ow * SW - PW))
+                            input, largest, plane, front, top, left))
                         sum += loaded(g[o]);
                 }
         dx[i] = stored(sum);

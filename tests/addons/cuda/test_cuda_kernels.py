@@ -301,6 +301,22 @@ def test_kernels_are_few_and_indices_as_short_as_they_may_be():
     assert "const long long n" in huge.source and "(long long i" in huge.source
 
 
+def test_kernels_that_are_not_asked_for_are_forgotten(monkeypatch):
+    monkeypatch.setattr(elementwise_module, "MOST_KERNELS", 3)
+    monkeypatch.setattr(elementwise_module, "_kernels", {})
+    x = Operand("float32", (8,))
+    for number in range(10):
+        elementwise("add", [x], (8,), lambda x: [x + number])  # noqa: B023
+        assert 0 < len(elementwise_module._kernels) <= 3
+    typed, found = windows._IM2COL.typed, {}
+    for size in range(5, typed.of.cache_info().maxsize + 10):
+        constants = windows.constants_of(geometry((size, 5), (3, 3), (1, 1), (1, 1), (0, 0)))
+        found[size] = typed("float32", 100, C=2, SIDE_BY_SIDE=0, **constants)
+    assert typed.of.cache_info().currsize == typed.of.cache_info().maxsize
+    assert typed("float32", 100, C=2, SIDE_BY_SIDE=0, **constants) is found[size]
+    assert f"H = {size}" in found[size].source and f"H = {size}" not in found[5].source
+
+
 # -- programs --------------------------------------------------------------------------------------
 
 
@@ -731,9 +747,9 @@ def test_numbers_are_those_of_the_counters(dtype):
             x = standard_numbers(name, (7, n), n, dtype)
             want = {"uniform": 4 * x - 1, "normal": 0.5 + 2 * x, "exponential": x / 2}[name]
             arrays = {word: cupy.full(n, value) for word, value in parameters.items()}
-            for given in (parameters, arrays):
+            for values in (parameters, arrays):
                 out = cupy.empty(n + begin, dtype)[begin:]
-                same(random_numbers.fill(cupy, name, (7, n), out, given).get(), want, tolerance)
+                same(random_numbers.fill(cupy, name, (7, n), out, values).get(), want, tolerance)
 
 
 @needs_cpp
@@ -808,7 +824,7 @@ def fixed_kernels(chars: str) -> list[Kernel]:
     for module in (windows, depthwise, pooling):
         for value in vars(module).values():
             if isinstance(value, windows.WindowKernel):
-                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2}))
+                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2, "SIDE_BY_SIDE": 1}))
     if chars != "e":  # they have no float16
         found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
     kinds = [(c, "long long" if c == "d" else "int") for c in chars]
