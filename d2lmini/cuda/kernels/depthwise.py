@@ -28,11 +28,11 @@ _CONVOLVE = WindowKernel(
     """
 extern "C" __global__ void depthwise(const T* x, const T* weight, T* y, const Index n) {
     $outputs
-        const T* image = x + plane / M * (D * H * W);
+        const T* from = x + plane / M * (D * H * W) + origin;
         const T* filter = weight + plane % (C * M) * (KD * KH * KW);
         A sum = 0;
         $taps
-                    if (inside) sum += loaded(image[pixel]) * loaded(filter[tap]);
+                    if (inside) sum += loaded(from[ahead]) * loaded(filter[tap]);
                 }
         y[i] = stored(sum);
     }

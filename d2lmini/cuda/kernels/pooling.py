@@ -35,10 +35,11 @@ _REDUCE = WindowKernel(
     + """
 extern "C" __global__ void pool(const T* x, T* y, const Index n, const double start) {
     $outputs
+        const T* from = x + plane * (D * H * W) + origin;
         A result = A(start);
         $taps
                     if (!inside) continue;
-                    const A value = loaded(x[plane * (D * H * W) + pixel]);
+                    const A value = loaded(from[ahead]);
                     result = KIND == 3 ? maximum(result, value) : result + value;
                 }
         y[i] = stored(result / count(front, top, left));
@@ -69,10 +70,12 @@ _FIRST = """
 __device__ inline Index first_place(
     const T* x, A largest, Index plane, Index front, Index top, Index left
 ) {
+    const Index origin = (front * H + top) * W + left;
+    const T* from = x + plane * (D * H * W) + origin;
     Index found = -1;
     $taps
-                    if (found < 0 && inside && loaded(x[plane * (D * H * W) + pixel]) == largest)
-                        found = pixel;
+                    if (found < 0 && inside && loaded(from[ahead]) == largest)
+                        found = origin + ahead;
                 }
     return found;
 }

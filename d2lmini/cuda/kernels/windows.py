@@ -29,19 +29,20 @@ _TEXTS = {
     const Index image_stride = SIDE_BY_SIDE ? places : C * taps * places;
     const Index row_stride = SIDE_BY_SIDE ? images * places : places;""",
     # The thread of output i: `place` is that of its window in `plane`, which begins at front, top,
-    # left. `$taps` goes through the pixels of the window.
+    # left, the pixel `origin`. `$taps` goes through the pixels of the window, `origin + ahead`. How
+    # far ahead they are is constant, so the compiler can write the taps one by one.
     "outputs": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
     for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
         const Index place = i % (OD * OH * OW), plane = i / (OD * OH * OW);
         const Index front = place / (OW * OH) * SD - PD, top = place / OW % OH * SH - PH;
-        const Index left = place % OW * SW - PW;""",
-    "taps": """Index tap = -1;
-        for (Index d = front; d < front + KD * LD; d += LD)
-            for (Index h = top; h < top + KH * LH; h += LH)
-                for (Index w = left; w < left + KW * LW; w += LW) {
-                    const bool inside = 0 <= d && d < D && 0 <= h && h < H && 0 <= w && w < W;
-                    const Index pixel = (d * H + h) * W + w;
-                    ++tap;""",
+        const Index left = place % OW * SW - PW, origin = (front * H + top) * W + left;""",
+    "taps": """for (Index kd = 0; kd < KD; ++kd)
+            for (Index kh = 0; kh < KH; ++kh)
+                for (Index kw = 0; kw < KW; ++kw) {
+                    const unsigned d = front + kd * LD, h = top + kh * LH, w = left + kw * LW;
+                    const bool inside = d < D && h < H && w < W;  // negative ones are large
+                    const Index tap = (kd * KH + kh) * KW + kw;
+                    const Index ahead = (kd * LD * H + kh * LH) * W + kw * LW;""",
     # The thread of pixel i. `$windows` goes through the windows over the pixel: at the place
     # `last - back`, which has the pixel at its tap `tap` and begins at front, top, left. How far
     # it goes back along an axis is constant, so the compiler can write the windows one by one.
@@ -80,7 +81,7 @@ __device__ inline Index last_window(unsigned x, Index O, Index K, Index S, Index
 __device__ inline Index distance(unsigned x, Index back, Index O, Index K, Index S, Index L) {
     return O <= (K - 1) * L / S ? x - (O - 1 - back) * S : x % (unsigned) S + back * S;
 }
-// Is o a window, and has it a tap at this distance from its begin? (Negative numbers are large.)
+// Is o a window, and has it a tap at this distance from its begin? (Negative ones are large.)
 __device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index K, Index L) {
     return o < O && distance <= (unsigned) ((K - 1) * L) && distance % (unsigned) L == 0;
 }
@@ -131,9 +132,9 @@ extern "C" __global__ void im2col(
     $strides
     $outputs
         T* to = columns + plane / C * image_stride + plane % C * taps * row_stride + place;
-        const T* from = image + plane * (D * H * W);
+        const T* from = image + plane * (D * H * W) + origin;
         $taps
-                    to[tap * row_stride] = inside ? from[pixel] : T(0);
+                    to[tap * row_stride] = inside ? from[ahead] : T(0);
                 }
     }
 }
@@ -162,8 +163,8 @@ extern "C" __global__ void col2im(
 
 
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
-    """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns are
-    (C * taps, N, places). Any dtype."""
+    """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns
+    are (C * taps, N, places). Any dtype."""
     N, C = image.shape[:2]
     n = N * C * prod(geometry.out)
     _IM2COL(xp, n, [image, columns], geometry, N, C=C, SIDE_BY_SIDE=int(side_by_side))
