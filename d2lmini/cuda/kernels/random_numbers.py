@@ -5,7 +5,7 @@ counter into four random words. The key is that of the operation (`random_state.
 is the number of the stream and how often it was used. So no state is kept between launches, and the
 numbers do not depend on the grid, the GPU, or the order in which operations run.
 
-Where every number takes as many words (`_STANDARD`), four neighbours share a stream: in float32
+Where every number takes as many words, four neighbours share a stream: in float32
 they take the four words of one counter, in float64 those of two. A number that takes more words or
 fewer, as chance will have it, has a stream of its own.
 
@@ -125,67 +125,54 @@ __device__ inline double poisson_of(Stream& s, double rate) {
 
 _ALL = (1 << 64) - 1
 
-_IN_FOURS = """$stream
+_DRAW = """$stream
+// A stream is for AT_ONCE neighbours.
 extern "C" __global__ void draw_$kind(
     T* out, const Index n, const Index repeats, const unsigned int key0, const unsigned int key1,
     $parameters
 ) {
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; 4 * i < n; i += gridDim.x * blockDim.x) {
-        Stream s = stream_of(i, key0, key1);
+    const Index threads = gridDim.x * blockDim.x;
+    for (Index g = blockIdx.x * blockDim.x + threadIdx.x; AT_ONCE * g < n; g += threads) {
+        Stream s = stream_of(g, key0, key1);
         A standard[4];
         $standard
         Four<T> drawn;
-        for (int k = 0; k < 4; ++k) {
-            const A y = standard[k];
+        for (int j = 0; j < AT_ONCE; ++j) {
+            const Index i = AT_ONCE * g + j < n ? AT_ONCE * g + j : n - 1;
+            const A y = standard[j];
             $load
-            drawn.at[k] = stored($value);
+            drawn.at[j] = stored(A($value));
         }
-        if (4 * i + 3 < n && aligned(out)) four(&out[4 * i]) = drawn;
-        else for (int k = 0; k < 4 && 4 * i + k < n; ++k) out[4 * i + k] = drawn.at[k];
+        if (AT_ONCE == 4 && 4 * g + 3 < n && aligned(out)) four(&out[4 * g]) = drawn;
+        else for (int j = 0; j < AT_ONCE; ++j)
+            if (AT_ONCE * g + j < n) out[AT_ONCE * g + j] = drawn.at[j];
     }
 }
 """
-
-_ONE_BY_ONE = """$stream
-extern "C" __global__ void draw_$kind(
-    T* out, const Index n, const Index repeats, const unsigned int key0, const unsigned int key1,
-    $parameters
-) {
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-        Stream s = stream_of(i, key0, key1);
-        $load
-        out[i] = stored(A($value));
-    }
-}
-"""
-
-_UNIFORMS = "for (int k = 0; k < 4; ++k) uniform_of(s, standard[k]);"
-
-#: How four standard numbers are drawn at once, of the distributions that are drawn so.
-_STANDARD = {
-    "uniform": _UNIFORMS,
-    "normal": "for (int k = 0; k < 4; k += 2) normal_of(s, standard[k], standard[k + 1]);",
-    "exponential": _UNIFORMS,
-}
 
 
 class _Distribution(NamedTuple):
-    """How a number is drawn, from the standard one `y` or from the stream `s`.
+    """How a number is drawn: from the stream `s`, or from a standard number `y`.
 
     parameters  their names
     value       the number
+    standard    how four standard numbers are drawn
     valid       what must hold of parameters in arrays; else the number is nan
     """
 
     parameters: str
     value: str
-    valid: str = ""
+    standard: str = ""
+    valid: str = "true"
 
+
+_UNIFORM = "for (int j = 0; j < 4; ++j) uniform_of(s, standard[j]);"
+_NORMAL = "for (int j = 0; j < 4; j += 2) normal_of(s, standard[j], standard[j + 1]);"
 
 _DISTRIBUTIONS = {
-    "uniform": _Distribution("low high", "A(low) + A(high - low) * y", "low <= high"),
-    "normal": _Distribution("loc scale", "A(loc) + A(scale) * y", "scale >= 0"),
-    "exponential": _Distribution("lam", "-log(1 - y) / A(lam)", "lam > 0"),
+    "uniform": _Distribution("low high", "A(low) + A(high - low) * y", _UNIFORM, "low <= high"),
+    "normal": _Distribution("loc scale", "A(loc) + A(scale) * y", _NORMAL, "scale >= 0"),
+    "exponential": _Distribution("lam", "-log(1 - y) / A(lam)", _UNIFORM, "lam > 0"),
     "gamma": _Distribution("alpha beta", "gamma_of(s, alpha) * beta"),
     "poisson": _Distribution("lam", "poisson_of(s, lam)"),
     "negative_binomial": _Distribution(
@@ -194,40 +181,23 @@ _DISTRIBUTIONS = {
     "generalized_negative_binomial": _Distribution(
         "mu alpha", "poisson_of(s, gamma_of(s, 1 / fmax(alpha, 1e-12)) * fmax(alpha, 1e-12) * mu)"
     ),
+    # The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
+    "integers": _Distribution("low range", "low + (long long) (next_long(s) % range)"),
 }
-
-_INTEGERS = TypedKernel(
-    "draw_integers",
-    """$stream
-// The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
-extern "C" __global__ void draw_integers(
-    T* out, const Index n, const unsigned int key0, const unsigned int key1, const long long low,
-    const unsigned long long range
-) {
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-        Stream s = stream_of(i, key0, key1);
-        out[i] = (T) (low + (long long) (next_long(s) % range));
-    }
-}
-""",
-    stream=STREAM,
-)
 
 
 @cache
 def _kernel(name: str, as_arrays: bool) -> TypedKernel:
-    words, value, valid = _DISTRIBUTIONS[name]
-    standard = _STANDARD.get(name, "")
-    star, ending, load = "", "", ""
-    if as_arrays:
-        star, ending = "*", "_of"
-        place = "(4 * i + k < n ? 4 * i + k : n - 1)" if standard else "i"
-        load = " ".join(f"const double {w} = {w}_of[{place} / repeats];" for w in words.split())
-        value = f'{valid} ? {value} : A(nan(""))' if valid else value  # numbers were checked
-    parameters = ", ".join(f"const double{star} {word}{ending}" for word in words.split())
+    words, value, standard, valid = _DISTRIBUTIONS[name]
+    kinds = ("long long", "unsigned long long") if name == "integers" else ("double", "double")
+    star, ending, load = ("*", "_of", "") if as_arrays else ("", "", "")
+    parameters = [f"const {k}{star} {w}{ending}" for k, w in zip(kinds, words.split())]
+    if as_arrays:  # numbers are checked on the host
+        load = " ".join(f"const double {w} = {w}_of[i / repeats];" for w in words.split())
+        value = f'{valid} ? {value} : A(nan(""))'
     return TypedKernel(
-        f"draw_{name}", _IN_FOURS if standard else _ONE_BY_ONE, stream=STREAM, kind=name,
-        parameters=parameters, standard=standard, load=load, value=value,
+        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=", ".join(parameters),
+        standard=standard, load=load, value=value,
     )  # fmt: skip
 
 
@@ -251,20 +221,20 @@ def fill(
     xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str, Any],
     piece: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
-    """Fill out, a floating array in order, from the distribution `name`; `key`, with `piece` behind
-    it, names the streams.
+    """Fill out, an array in order, from the distribution `name`; `key`, with `piece` behind it,
+    names the streams.
 
     The parameters are numbers, or arrays of one size that divides out's: then each belongs to as
     many neighbours in `out`."""
-    words = _DISTRIBUTIONS[name].parameters.split()
-    values = [parameters[word] for word in words]
+    words, _, standard, _ = _DISTRIBUTIONS[name]
+    values = [parameters[word] for word in words.split()]
     as_arrays = hasattr(values[0], "shape")
-    repeats = 1
+    repeats, at_once = 1, 4 if standard else 1
     if as_arrays:
         values = [xp.ascontiguousarray(v.astype(np.float64)) for v in values]
         repeats = out.size // max(values[0].size, 1)
-    kernel = _kernel(name, as_arrays)(out.dtype, out.size)
-    threads = -(-out.size // 4) if name in _STANDARD else out.size
+    kernel = _kernel(name, as_arrays)(out.dtype, out.size, AT_ONCE=at_once)
+    threads = -(-out.size // at_once)
 
     def launch() -> None:
         kernel(xp, threads, out, out.size, repeats, *words_of((*key, *piece)), *values)
@@ -285,10 +255,7 @@ def integers(
     xp: Any, key: Sequence[int], low: int, high: int, shape: tuple[int, ...], dtype: Any
 ) -> Any:
     """A new array of integers from low (included) to high (excluded)."""
-    out = xp.empty(shape, dtype)
-    kernel = _INTEGERS(out.dtype, out.size)
-    outside(lambda: kernel(xp, out.size, out, out.size, *words_of(key), low, high - low))
-    return out
+    return fill(xp, "integers", key, xp.empty(shape, dtype), {"low": low, "range": high - low})
 
 
 def permutation(xp: Any, key: Sequence[int], n: int) -> Any:

@@ -847,9 +847,11 @@ def reducing_kernels(chars: str) -> list[Kernel]:
 
 def drawing_kernels(chars: str) -> list[Kernel]:
     """Those that draw, with numbers for parameters and with arrays."""
-    found = [random_numbers._INTEGERS.of("i", "int")]
-    for name in random_numbers._DISTRIBUTIONS:
-        found += [random_numbers._kernel(name, c == "d").of(c, "int") for c in chars]
+    found = []
+    for name, distribution in random_numbers._DISTRIBUTIONS.items():
+        for char in "il" if name == "integers" else chars:
+            kernel = random_numbers._kernel(name, char == "d")
+            found.append(kernel.of(char, "int", AT_ONCE=4 if distribution.standard else 1))
     return found
 
 
