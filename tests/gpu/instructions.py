@@ -2,10 +2,10 @@
 
     python tests/gpu/instructions.py [TREE ...]
 
-TREE is the folder of another version of the library,
-to compare: the table has a row for each kernel and each version. PTX is what NVRTC makes; SASS,
-what the GPU runs, is counted where there is nvdisasm (pip install nvidia-cuda-nvdisasm). Counted is
-the text: a loop that the compiler left counts once, however often it runs.
+TREE is the folder of another version of the library, to compare: the table has a row for each
+kernel and each version. PTX is what NVRTC makes; SASS, what the GPU runs, is counted where there is
+nvdisasm (pip install nvidia-cuda-nvdisasm). Counted is the text: a loop that the compiler left
+counts once, however often it runs.
 """
 
 from __future__ import annotations

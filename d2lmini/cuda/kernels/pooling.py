@@ -3,16 +3,13 @@
 A maximum's gradient goes to the first place of its window that holds the largest value. The thread
 of a pixel checks, in every window that contains the pixel, whether the pixel is that place: only
 one thread writes each pixel, and the sum always has the same order.
+
+The kernels take floating arrays in order (C-contiguous), all of one dtype.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from d2lmini.cuda.kernels.windows import WindowKernel
-from d2lmini.ops.pool import MAX
 
 _COUNT = """
 __device__ inline Index low(Index a, Index b) { return a < b ? a : b; }
@@ -29,7 +26,9 @@ __device__ inline A count(Index front, Index top, Index left) {
 }
 """
 
-_REDUCE = WindowKernel(
+#: y (..., *out): the sum, mean or maximum (KIND) of each window of x (..., *size), from `start` on;
+#: float16 is added up in float32. A maximum is nan where the window has a nan.
+REDUCE = WindowKernel(
     "pool",
     _COUNT
     + """
@@ -48,7 +47,9 @@ extern "C" __global__ void pool(const T* x, T* y, const Index n, const double st
 """,
 )
 
-_SPREAD = WindowKernel(
+#: dx (..., *size): each g (..., *out), divided by the number of places that its mean counts, is
+#: added to all places of its window.
+SPREAD = WindowKernel(
     "pool_spread",
     _COUNT
     + """
@@ -81,7 +82,8 @@ __device__ inline Index first_place(
 }
 """
 
-_PICK = WindowKernel(
+#: out, of y's shape: the element of u at the first place of each window of x that holds y.
+PICK = WindowKernel(
     "max_pool_pick",
     _FIRST
     + """
@@ -96,7 +98,8 @@ extern "C" __global__ void max_pool_pick(
 """,
 )
 
-_GIVE = WindowKernel(
+#: dx, of x's shape: each g goes to the first place of its window of x that holds y.
+GIVE = WindowKernel(
     "max_pool_give",
     _FIRST
     + """
@@ -118,32 +121,3 @@ extern "C" __global__ void max_pool_give(
 }
 """,
 )
-
-
-def reduce(xp: Any, x: Any, y: Any, pool: Any, kind: int) -> None:
-    """Fill y (..., *out) with the sum, mean or maximum (`kind`) of each window of x (..., *size);
-    float16 is added up in float32. A maximum is nan where the window has a nan, the dtype's lowest
-    number where the window is outside the image.
-
-    `pool` is the geometry of the windows. Floating arrays in order (C-contiguous), all of one
-    dtype, here and below."""
-    start = float(np.finfo(x.dtype).min) if kind == MAX else 0.0
-    _REDUCE(xp, y.size, [x, y], pool, start, KIND=kind)
-
-
-def spread(xp: Any, g: Any, dx: Any, pool: Any, kind: int) -> None:
-    """Fill dx (..., *size): each g (..., *out), divided by the number of places that its mean
-    counts, is added to all places of its window."""
-    _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
-
-
-def give_to_winners(xp: Any, arrays: list[Any], dx: Any, pool: Any) -> None:
-    """Fill dx, of x's shape, from arrays g, x and y: each g goes to the first place of its window
-    of x that holds y."""
-    _GIVE(xp, dx.size, [*arrays, dx], pool)
-
-
-def pick_winners(xp: Any, arrays: list[Any], picked: Any, pool: Any) -> None:
-    """Fill picked, of y's shape, from arrays u, x and y: the element of u at the first place of
-    each window of x that holds y."""
-    _PICK(xp, picked.size, [*arrays, picked], pool)
