@@ -30,8 +30,6 @@ import numpy as np
 THREADS = 256
 #: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
 MAX_BLOCKS = 2048
-#: So many kernels are kept: of one `TypedKernel`, and of all formulas.
-MOST_KERNELS = 512
 #: Compiler options: the C++ version, no fast mathematics.
 OPTIONS = ("-std=c++17",)
 
@@ -44,6 +42,10 @@ C_TYPES = {
 }  # fmt: skip
 
 _NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char != "e"}
+
+
+#: So many kernels are kept: of one `TypedKernel`, and of all formulas.
+MOST_KERNELS = 512
 
 
 class Parameter(NamedTuple):
