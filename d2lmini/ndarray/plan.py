@@ -148,7 +148,7 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
         if "steps" in attrs:
             inputs += tuple([step.op for step in attrs["steps"]])
         return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
-    key = _key_of(inputs, attrs)
+    key = _key_of(op, inputs, attrs)
     try:
         plan = op.plans.get(key)
     except TypeError:  # an attribute is not hashable
@@ -158,13 +158,13 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     return _keep(op, kept, plan) if kept else plan
 
 
-def _key_of(inputs: Sequence[int], attrs: dict[str, Any]) -> tuple:
+def _key_of(op: Op, inputs: Sequence[int], attrs: dict[str, Any]) -> tuple:
     """The key of a plan. Values have their types beside them, for 1, 1.0 and True are equal but
     differ in meaning; and where there is a zero their texts, for so do 0.0 and -0.0."""
     values = attrs.values()
-    if 0 not in values:
-        return (*inputs, *values, *map(type, values))
-    return (*inputs, *values, *map(type, values), *map(str, values))
+    if op.signed_zeros and 0 in values:
+        return (*inputs, *values, *map(type, values), *map(str, values))
+    return (*inputs, *values, *map(type, values))
 
 
 def _keep(op: Op, key: tuple, plan: CallPlan) -> CallPlan:
@@ -183,7 +183,7 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
             if not op.simple:  # then an early look-up saves nothing
                 return None
             numbers = [x._spec.number for x in inputs] if n != 1 else (inputs[0]._spec.number,)
-            return op.plans.get(_key_of(numbers, attrs))
+            return op.plans.get(_key_of(op, numbers, attrs))
         if n == 1:
             return op.plans.get((attrs.number, inputs[0]._spec.number))
         if n == 2:

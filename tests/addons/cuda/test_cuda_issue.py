@@ -109,6 +109,18 @@ def test_a_number_gets_no_launches_of_an_equal_one(name: str):
 
 
 @needs_kernels
+def test_written_zeros_keep_their_signs():
+    with two_gpus(0):
+        x = nd.ones((4,), ctx=gpu(0))
+        for zero in (0.0, -0.0, 0, 0.0):
+            for _ in range(10):
+                x[1:3] = zero
+                assert np.signbit(x.asnumpy()).any() == np.signbit(zero)
+                y = nd.full((2,), zero, ctx=gpu(0))
+                assert np.signbit(y.asnumpy()).all() == np.signbit(zero)
+
+
+@needs_kernels
 def test_a_step_with_a_new_batch_stays_with_the_caller():
     """Its copy is a worker's task: the caller waits until that is issued."""
     with two_gpus(0):
