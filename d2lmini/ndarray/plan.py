@@ -97,10 +97,8 @@ class CallPlan:
         if not is_new(self.name, self.outputs[0], result, arrays):
             # Without `order` a copy of a transposed array would be in Fortran order.
             return (np.array(result, order="C"),)
-        zeros = [v for v in self.attrs.values() if type(v) is float and v == 0]
-        if not zeros:  # -0.0 finds the plan of 0.0
-            is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
-            self.kernel = self._bind() if is_own else getattr(self.compute, "kernel", None)
+        is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
+        self.kernel = self._bind() if is_own else getattr(self.compute, "kernel", None)
         return (result,)
 
     def _bind(self) -> Callable[..., Any]:
@@ -150,9 +148,7 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
         if "steps" in attrs:
             inputs += tuple([step.op for step in attrs["steps"]])
         return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
-    # With their types: 1, 1.0 and True are equal but differ in meaning.
-    values = attrs.values()
-    key = (*inputs, *values, *map(type, values))
+    key = _key_of(op, inputs, attrs)
     try:
         plan = op.plans.get(key)
     except TypeError:  # an attribute is not hashable
@@ -160,6 +156,15 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     if plan is None:
         plan = _keep(op, key, _make(op, specs, attrs))
     return _keep(op, kept, plan) if kept else plan
+
+
+def _key_of(op: Op, inputs: Sequence[int], attrs: dict[str, Any]) -> tuple:
+    """The key of a plan. Values have their types beside them, for 1, 1.0 and True are equal but
+    differ in meaning; and where there is a zero their texts, for so do 0.0 and -0.0."""
+    values = attrs.values()
+    if op.signed_zeros and 0 in values:
+        return (*inputs, *values, *map(type, values), *map(str, values))
+    return (*inputs, *values, *map(type, values))
 
 
 def _keep(op: Op, key: tuple, plan: CallPlan) -> CallPlan:
@@ -177,8 +182,8 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
         if type(attrs) is not Bound:
             if not op.simple:  # then an early look-up saves nothing
                 return None
-            values = attrs.values()
-            return op.plans.get((*[x._spec.number for x in inputs], *values, *map(type, values)))
+            numbers = [x._spec.number for x in inputs] if n != 1 else (inputs[0]._spec.number,)
+            return op.plans.get(_key_of(op, numbers, attrs))
         if n == 1:
             return op.plans.get((attrs.number, inputs[0]._spec.number))
         if n == 2:

@@ -168,6 +168,7 @@ class Op(Facts):
     input_names, variadic  names of the inputs; `variadic`: any number of inputs
     arity                  number of inputs; -1 for any number
     defaults, required     attributes: defaults by name, names without a default
+    signed_zeros           an attribute may be -0.0, which differs from 0.0 but is equal to it
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            each output element depends only on the input elements at its place
     simple                 one output, no mutated input, no arguments supplied at run time, and not
@@ -193,8 +194,8 @@ class Op(Facts):
         "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
         "elementwise", "flops", "infer", "injects", "input_names", "keeps", "kernels", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "placing", "rule_attrs", "saves", "selective", "simple", "takes_out", "ufunc", "variadic",
-        "__dict__",
+        "placing", "rule_attrs", "saves", "selective", "signed_zeros", "simple",
+        "takes_out", "ufunc", "variadic", "__dict__",
     )  # fmt: skip
 
     family: Any = None
@@ -230,6 +231,7 @@ class Op(Facts):
         self.required = tuple(k for k in self.attr_names if k not in given)
         words = signature.annotations
         self.converters = {k: converter_of(words[k]) for k in self.attr_names if k in words}
+        self.signed_zeros = any(words.get(k, "Number") == "Number" for k in self.attr_names)
         self.compute = compute
         self.kernels = Kernels()
         self.name = self.__name__ = self.__qualname__ = name

@@ -227,7 +227,7 @@ def gamma(xp, data):
     y = root * stirling * root / _rising(xp, x, low)
     y = xp.where((x == xp.rint(x)) & (x < 19), xp.rint(y), y)
     y = xp.where(x > 172, xp.inf, y)  # overflow, where the formula gives inf * 0
-    sine = xp.sin(pi * offset) * xp.where(xp.rint(data) % 2 == 0, 1.0, -1.0)
+    sine = xp.sin(pi * offset) * xp.where(xp.fmod(xp.rint(data), 2) == 0, 1.0, -1.0)
     return xp.where(negative, xp.where(offset == 0, xp.nan, pi / (sine * y)), y)
 
 

@@ -53,6 +53,17 @@ template <class Body> void run_block(unsigned threads, unsigned row, unsigned ro
     pthread_barrier_destroy(&block_barrier);
 }
 
+inline void sincospi(double x, double* sine, double* cosine) {
+    *sine = sin(M_PI * x);
+    *cosine = cos(M_PI * x);
+}
+inline void sincospif(float x, float* sine, float* cosine) {
+    double s, c;
+    sincospi(x, &s, &c);
+    *sine = (float) s;
+    *cosine = (float) c;
+}
+
 // Where a kernel converts by an instruction of the GPU.
 typedef unsigned short half_bits;
 inline float widened(half_bits h) {

@@ -64,6 +64,14 @@ def _fmod(lhs: Any, rhs: Any, **options: Any) -> Any:
     return np.where(by_zero, 0, wide).astype(y.dtype)
 
 
+def _mod(lhs: Any, rhs: Any, **options: Any) -> Any:
+    """Of floats, by way of the quotient: nan beside infinities."""
+    y = np.mod(lhs, rhs, **options)
+    if y.dtype.kind != "f":
+        return y
+    return (lhs - np.floor_divide(lhs, rhs) * rhs).astype(y.dtype)
+
+
 class ufunc:  # its name in CuPy
     """`cupy.ufunc`: no `where`, and methods for a few of them only."""
 
@@ -75,7 +83,7 @@ class ufunc:  # its name in CuPy
 
     def __init__(self, name: str):
         self.__name__ = name
-        self._numpy = _fmod if name == "fmod" else getattr(np, name)
+        self._numpy = {"fmod": _fmod, "mod": _mod, "remainder": _mod}.get(name, getattr(np, name))
         numpy = np.trunc if name == "fix" else getattr(np, name)
         self.nin, self.nout = numpy.nin, numpy.nout
 

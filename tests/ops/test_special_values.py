@@ -156,3 +156,26 @@ def test_values_at_the_ends():
     assert nd.gamma(nd.array([172, 1e3, inf])).asnumpy().tolist() == [inf, inf, inf]
     assert nd.gammaln(nd.array([-inf, inf, 0])).asnumpy().tolist() == [inf, inf, inf]
     assert nd.LeakyReLU(nd.array([3e38]), act_type="gelu").asscalar() == np.float32(3e38)
+
+
+REMAINDERS = """
+points = {points}
+for dtype in ("float16", "float32", "float64"):
+    x, z = (nd.array(m.ravel(), dtype=dtype) for m in np.meshgrid(points, points))
+    a, b = x.as_np_ndarray(), z.as_np_ndarray()
+    for y in (nd.broadcast_mod(x, z), mx.np.mod(a, b), mx.np.remainder(a, b)):
+        keep(y)
+        keep(1 / y)
+    column = nd.array(points, dtype=dtype)
+    for number in points:
+        for y in (column % number, number % column):
+            keep(y)
+            keep(1 / y)
+"""
+
+
+def test_remainders_and_the_signs_of_zeros_equal_mxnet(mxnet: Oracle):
+    points = "[0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, 6e4, -1e-7, np.inf, -np.inf, np.nan]"
+    text = REMAINDERS.format(points=points)
+    for ours, theirs in zip(results(text), mxnet.results(text), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

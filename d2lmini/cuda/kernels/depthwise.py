@@ -28,11 +28,11 @@ _CONVOLVE = WindowKernel(
     """
 extern "C" __global__ void depthwise(const T* x, const T* weight, T* y, const Index n) {
     $outputs
-        const T* image = x + plane / M * (D * H * W);
+        const T* from = x + plane / M * (D * H * W) + origin;
         const T* filter = weight + plane % (C * M) * (KD * KH * KW);
         A sum = 0;
         $taps
-                    if (inside) sum += loaded(image[pixel]) * loaded(filter[tap]);
+                    if (inside) sum += loaded(from[ahead]) * loaded(filter[tap]);
                 }
         y[i] = stored(sum);
     }
@@ -45,12 +45,12 @@ _DATA = WindowKernel(
     """
 extern "C" __global__ void depthwise_data(const T* g, const T* weight, T* dx, const Index n) {
     $pixels
-        const T* from = g + plane * M * (OD * OH * OW);
+        const T* from = g + plane * M * (OD * OH * OW) + last;
         const T* filter = weight + plane % C * M * (KD * KH * KW);
         A sum = 0;
         $windows
                     for (Index m = 0; m < M; ++m)
-                        sum += loaded(from[m * (OD * OH * OW) + place])
+                        sum += loaded(from[m * (OD * OH * OW) - back])
                              * loaded(filter[m * (KD * KH * KW) + tap]);
                 }
         dx[i] = stored(sum);

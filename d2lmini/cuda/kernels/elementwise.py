@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+from d2lmini.cuda.kernels.launch import C_TYPES, MOST_KERNELS, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body
 from d2lmini.cuda.kernels.ufunc_to_c import helpers
 from d2lmini.ops.symbolic import Proxy
@@ -133,12 +133,16 @@ def elementwise(
 
 
 def complete(name: str, text: str) -> Kernel:
-    """The kernel of a text and of the helpers that the text uses; equal texts give the same."""
+    """The kernel of a text and of the helpers that the text uses; equal texts give the same, as
+    long as it is kept. (CuPy keeps what it compiled: to forget a kernel unloads nothing.)"""
     source = helpers(text) + text
     with _lock:
-        if source not in _kernels:
-            _kernels[source] = Kernel(name, source)
-        return _kernels[source]
+        found = _kernels.get(source)
+        if found is None:
+            if len(_kernels) >= MOST_KERNELS:
+                _kernels.clear()
+            found = _kernels[source] = Kernel(name, source)
+        return found
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -45,6 +45,10 @@ C_TYPES = {
 _NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char != "e"}
 
 
+#: So many kernels are kept: of one `TypedKernel`, and of all formulas.
+MOST_KERNELS = 512
+
+
 class Parameter(NamedTuple):
     """A parameter of a kernel: its C type, whether it is an array, whether the kernel may write
     it."""

@@ -3,16 +3,13 @@
 A maximum's gradient goes to the first place of its window that holds the largest value. The thread
 of a pixel checks, in every window that contains the pixel, whether the pixel is that place: only
 one thread writes each pixel, and the sum always has the same order.
+
+The kernels take floating arrays in order (C-contiguous), all of one dtype.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from d2lmini.cuda.kernels.windows import WindowKernel
-from d2lmini.ops.pool import MAX
 
 _COUNT = """
 __device__ inline Index low(Index a, Index b) { return a < b ? a : b; }
@@ -29,16 +26,19 @@ __device__ inline A count(Index front, Index top, Index left) {
 }
 """
 
-_REDUCE = WindowKernel(
+#: y (..., *out): the sum, mean or maximum (KIND) of each window of x (..., *size), from `start` on;
+#: float16 is added up in float32. A maximum is nan where the window has a nan.
+REDUCE = WindowKernel(
     "pool",
     _COUNT
     + """
 extern "C" __global__ void pool(const T* x, T* y, const Index n, const double start) {
     $outputs
+        const T* from = x + plane * (D * H * W) + origin;
         A result = A(start);
         $taps
                     if (!inside) continue;
-                    const A value = loaded(x[plane * (D * H * W) + pixel]);
+                    const A value = loaded(from[ahead]);
                     result = KIND == 3 ? maximum(result, value) : result + value;
                 }
         y[i] = stored(result / count(front, top, left));
@@ -47,16 +47,18 @@ extern "C" __global__ void pool(const T* x, T* y, const Index n, const double st
 """,
 )
 
-_SPREAD = WindowKernel(
+#: dx (..., *size): each g (..., *out), divided by the number of places that its mean counts, is
+#: added to all places of its window.
+SPREAD = WindowKernel(
     "pool_spread",
     _COUNT
     + """
 extern "C" __global__ void pool_spread(const T* g, T* dx, const Index n) {
     $pixels
+        const T* from = g + plane * (OD * OH * OW) + last;
         A sum = 0;
         $windows
-                    sum += loaded(g[plane * (OD * OH * OW) + place])
-                         / count(od * SD - PD, oh * SH - PH, ow * SW - PW);
+                    sum += loaded(from[-back]) / count(front, top, left);
                 }
         dx[i] = stored(sum);
     }
@@ -69,16 +71,19 @@ _FIRST = """
 __device__ inline Index first_place(
     const T* x, A largest, Index plane, Index front, Index top, Index left
 ) {
+    const Index origin = (front * H + top) * W + left;
+    const T* from = x + plane * (D * H * W) + origin;
     Index found = -1;
     $taps
-                    if (found < 0 && inside && loaded(x[plane * (D * H * W) + pixel]) == largest)
-                        found = pixel;
+                    if (found < 0 && inside && loaded(from[ahead]) == largest)
+                        found = origin + ahead;
                 }
     return found;
 }
 """
 
-_PICK = WindowKernel(
+#: out, of y's shape: the element of u at the first place of each window of x that holds y.
+PICK = WindowKernel(
     "max_pool_pick",
     _FIRST
     + """
@@ -93,7 +98,8 @@ extern "C" __global__ void max_pool_pick(
 """,
 )
 
-_GIVE = WindowKernel(
+#: dx, of x's shape: each g goes to the first place of its window of x that holds y.
+GIVE = WindowKernel(
     "max_pool_give",
     _FIRST
     + """
@@ -104,10 +110,10 @@ extern "C" __global__ void max_pool_give(
         A sum = 0;
         $windows
                     // The pixel gets g if it is the first place with the largest value.
-                    const Index o = plane * (OD * OH * OW) + place;
+                    const Index o = plane * (OD * OH * OW) + last - back;
                     const A largest = loaded(output[o]);
                     if (loaded(input[i]) == largest && pixel == first_place(
-                            input, largest, plane, od * SD - PD, oh * SH - PH, ow * SW - PW))
+                            input, largest, plane, front, top, left))
                         sum += loaded(g[o]);
                 }
         dx[i] = stored(sum);
@@ -115,32 +121,3 @@ extern "C" __global__ void max_pool_give(
 }
 """,
 )
-
-
-def reduce(xp: Any, x: Any, y: Any, pool: Any, kind: int) -> None:
-    """Fill y (..., *out) with the sum, mean or maximum (`kind`) of each window of x (..., *size);
-    float16 is added up in float32. A maximum is nan where the window has a nan, the dtype's lowest
-    number where the window is outside the image.
-
-    `pool` is the geometry of the windows. Floating arrays in order (C-contiguous), all of one
-    dtype, here and below."""
-    start = float(np.finfo(x.dtype).min) if kind == MAX else 0.0
-    _REDUCE(xp, y.size, [x, y], pool, start, KIND=kind)
-
-
-def spread(xp: Any, g: Any, dx: Any, pool: Any, kind: int) -> None:
-    """Fill dx (..., *size): each g (..., *out), divided by the number of places that its mean
-    counts, is added to all places of its window."""
-    _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
-
-
-def give_to_winners(xp: Any, arrays: list[Any], dx: Any, pool: Any) -> None:
-    """Fill dx, of x's shape, from arrays g, x and y: each g goes to the first place of its window
-    of x that holds y."""
-    _GIVE(xp, dx.size, [*arrays, dx], pool)
-
-
-def pick_winners(xp: Any, arrays: list[Any], picked: Any, pool: Any) -> None:
-    """Fill picked, of y's shape, from arrays u, x and y: the element of u at the first place of
-    each window of x that holds y."""
-    _PICK(xp, picked.size, [*arrays, picked], pool)

@@ -1,9 +1,13 @@
-"""Random numbers on a GPU: each element has a stream of its own, named by key and place.
+"""Random numbers on a GPU, from streams that are named by key and place.
 
 Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a
 counter into four random words. The key is that of the operation (`random_state.Key`); the counter
-is the index of the element and the number of words it has used. So no state is kept between
-launches, and the numbers do not depend on the grid, the GPU, or the order in which operations run.
+is the number of the stream and how often it was used. So no state is kept between launches, and the
+numbers do not depend on the grid, the GPU, or the order in which operations run.
+
+Where every number takes as many words, four neighbours share a stream: in float32
+they take the four words of one counter, in float64 those of two. A number that takes more words or
+fewer, as chance will have it, has a stream of its own.
 
 The numbers differ from the CPU's for the same seed: the CPU draws 2^18 numbers in sequence from one
 stream (SFC64, and NumPy's ziggurat), which has no random access. A parameter array with an element
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,18 +71,21 @@ __device__ inline double uniform_of(Stream& s) {
     uniform_of(s, u);
     return u;
 }
-// G. Box and M. Muller (1958). The radius takes 32 bits or more, so that the tails are there.
-__device__ inline void normal_of(Stream& s, float& z) {
+// G. Box and M. Muller (1958): two numbers. The radius takes 32 bits or more: the tails are there.
+__device__ inline void normal_of(Stream& s, float& y, float& z) {
     const float u = (next_word(s) + 1.0f) * 2.3283064365386963e-10f;
-    z = sqrtf(-2 * logf(u)) * cosf(6.283185307179586f * (next_word(s) * 2.3283064365386963e-10f));
+    const float radius = sqrtf(-2 * logf(u));
+    sincospif(next_word(s) * 4.656612873077393e-10f, &z, &y);
+    y *= radius, z *= radius;
 }
-__device__ inline void normal_of(Stream& s, double& z) {
-    const double u = 1 - uniform_of(s);
-    z = sqrt(-2 * log(u)) * cos(6.283185307179586 * uniform_of(s));
+__device__ inline void normal_of(Stream& s, double& y, double& z) {
+    const double radius = sqrt(-2 * log(1 - uniform_of(s)));
+    sincospi(2 * uniform_of(s), &z, &y);
+    y *= radius, z *= radius;
 }
 // G. Marsaglia and W. Tsang (2000); below 1 by way of gamma(alpha + 1).
 __device__ inline double gamma_of(Stream& s, double alpha) {
-    if (!(alpha > 0)) return 0.0 / 0.0;
+    if (!(alpha > 0)) return nan("");
     double scale = 1;
     if (alpha < 1) {
         scale = pow(1 - uniform_of(s), 1 / alpha);
@@ -86,8 +93,8 @@ __device__ inline double gamma_of(Stream& s, double alpha) {
     }
     const double d = alpha - 1.0 / 3, c = 1 / sqrt(9 * d);
     while (true) {
-        double z;
-        normal_of(s, z);
+        double z, unused;
+        normal_of(s, z, unused);
         const double v = (1 + c * z) * (1 + c * z) * (1 + c * z);
         if (v > 0 && log(1 - uniform_of(s)) < z * z / 2 + d - d * v + d * log(v))
             return scale * d * v;
@@ -95,7 +102,7 @@ __device__ inline double gamma_of(Stream& s, double alpha) {
 }
 // Small rates by counting arrivals; large ones by W. Hoermann's PTRS (1993).
 __device__ inline double poisson_of(Stream& s, double rate) {
-    if (!(rate >= 0)) return 0.0 / 0.0;
+    if (!(rate >= 0)) return nan("");
     if (rate < 10) {
         const double least = exp(-rate);
         double product = 1 - uniform_of(s);
@@ -119,68 +126,78 @@ __device__ inline double poisson_of(Stream& s, double rate) {
 _ALL = (1 << 64) - 1
 
 _DRAW = """$stream
+// A stream is for AT_ONCE neighbours.
 extern "C" __global__ void draw_$kind(
     T* out, const Index n, const Index repeats, const unsigned int key0, const unsigned int key1,
     $parameters
 ) {
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-        Stream s = stream_of(i, key0, key1);
-        $load
-        $draw
+    const Index threads = gridDim.x * blockDim.x;
+    for (Index g = blockIdx.x * blockDim.x + threadIdx.x; AT_ONCE * g < n; g += threads) {
+        Stream s = stream_of(g, key0, key1);
+        A standard[4];
+        $standard
+        Four<T> drawn;
+        for (int j = 0; j < AT_ONCE; ++j) {
+            const Index i = AT_ONCE * g + j < n ? AT_ONCE * g + j : n - 1;
+            const A y = standard[j];
+            $load
+            drawn.at[j] = stored(A($value));
+        }
+        if (AT_ONCE == 4 && 4 * g + 3 < n && aligned(out)) four(&out[4 * g]) = drawn;
+        else for (int j = 0; j < AT_ONCE; ++j)
+            if (AT_ONCE * g + j < n) out[AT_ONCE * g + j] = drawn.at[j];
     }
 }
 """
 
-_FLOAT = "A y;\n        {}_of(s, y);\n        out[i] = stored({} ? {} : A(0.0 / 0.0));"
 
-#: name: (parameters, how one number is drawn)
+class _Distribution(NamedTuple):
+    """How a number is drawn: from the stream `s`, or from a standard number `y`.
+
+    parameters  their names
+    value       the number
+    standard    how four standard numbers are drawn
+    valid       what must hold of parameters in arrays; else the number is nan
+    """
+
+    parameters: str
+    value: str
+    standard: str = ""
+    valid: str = "true"
+
+
+_UNIFORM = "for (int j = 0; j < 4; ++j) uniform_of(s, standard[j]);"
+_NORMAL = "for (int j = 0; j < 4; j += 2) normal_of(s, standard[j], standard[j + 1]);"
+
 _DISTRIBUTIONS = {
-    "uniform": (
-        "low high", _FLOAT.format("uniform", "low <= high", "A(low) + A(high - low) * y"),
+    "uniform": _Distribution("low high", "A(low) + A(high - low) * y", _UNIFORM, "low <= high"),
+    "normal": _Distribution("loc scale", "A(loc) + A(scale) * y", _NORMAL, "scale >= 0"),
+    "exponential": _Distribution("lam", "-log(1 - y) / A(lam)", _UNIFORM, "lam > 0"),
+    "gamma": _Distribution("alpha beta", "gamma_of(s, alpha) * beta"),
+    "poisson": _Distribution("lam", "poisson_of(s, lam)"),
+    "negative_binomial": _Distribution(
+        "k p", "poisson_of(s, p < 1 ? gamma_of(s, k) * (1 - p) / p : 0 * k)"
     ),
-    "normal": ("loc scale", _FLOAT.format("normal", "scale >= 0", "A(loc) + A(scale) * y")),
-    "exponential": ("lam", _FLOAT.format("uniform", "lam > 0", "-log1p(-y) / A(lam)")),
-    "gamma": ("alpha beta", "out[i] = stored(A(gamma_of(s, alpha) * beta));"),
-    "poisson": ("lam", "out[i] = stored(A(poisson_of(s, lam)));"),
-    "negative_binomial": (
-        "k p", "out[i] = stored(A(poisson_of(s, p < 1 ? gamma_of(s, k) * (1 - p) / p : 0 * k)));",
+    "generalized_negative_binomial": _Distribution(
+        "mu alpha", "poisson_of(s, gamma_of(s, 1 / fmax(alpha, 1e-12)) * fmax(alpha, 1e-12) * mu)"
     ),
-    "generalized_negative_binomial": (
-        "mu alpha",
-        "const double shape = 1 / (alpha > 1e-12 ? alpha : 1e-12);\n        "
-        "out[i] = stored(A(poisson_of(s, gamma_of(s, shape) / shape * mu)));",
-    ),
-}  # fmt: skip
-
-_INTEGERS = TypedKernel(
-    "draw_integers",
-    """$stream
-// The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
-extern "C" __global__ void draw_integers(
-    T* out, const Index n, const unsigned int key0, const unsigned int key1, const long long low,
-    const unsigned long long range
-) {
-    for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-        Stream s = stream_of(i, key0, key1);
-        out[i] = (T) (low + (long long) (next_long(s) % range));
-    }
+    # The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
+    "integers": _Distribution("low range", "low + (long long) (next_long(s) % range)"),
 }
-""",
-    stream=STREAM,
-)
 
 
 @cache
 def _kernel(name: str, as_arrays: bool) -> TypedKernel:
-    words, draw = _DISTRIBUTIONS[name]
-    star, ending, load = "", "", ""
-    if as_arrays:
-        star, ending = "*", "_of"
-        load = "\n        ".join(f"const double {w} = {w}_of[i / repeats];" for w in words.split())
-    parameters = ", ".join(f"const double{star} {word}{ending}" for word in words.split())
+    words, value, standard, valid = _DISTRIBUTIONS[name]
+    kinds = ("long long", "unsigned long long") if name == "integers" else ("double", "double")
+    star, ending, load = ("*", "_of", "") if as_arrays else ("", "", "")
+    parameters = [f"const {k}{star} {w}{ending}" for k, w in zip(kinds, words.split())]
+    if as_arrays:  # numbers are checked on the host
+        load = " ".join(f"const double {w} = {w}_of[i / repeats];" for w in words.split())
+        value = f'{valid} ? {value} : A(nan(""))'
     return TypedKernel(
-        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=parameters, load=load,
-        draw=draw,
+        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=", ".join(parameters),
+        standard=standard, load=load, value=value,
     )  # fmt: skip
 
 
@@ -204,22 +221,23 @@ def fill(
     xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str, Any],
     piece: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
-    """Fill out, a floating array in order, from the distribution `name`; `key`, with `piece` behind
-    it, names the streams.
+    """Fill out, an array in order, from the distribution `name`; `key`, with `piece` behind it,
+    names the streams.
 
     The parameters are numbers, or arrays of one size that divides out's: then each belongs to as
     many neighbours in `out`."""
-    words = _DISTRIBUTIONS[name][0].split()
-    values = [parameters[word] for word in words]
+    words, _, standard, _ = _DISTRIBUTIONS[name]
+    values = [parameters[word] for word in words.split()]
     as_arrays = hasattr(values[0], "shape")
-    repeats = 1
+    repeats, at_once = 1, 4 if standard else 1
     if as_arrays:
         values = [xp.ascontiguousarray(v.astype(np.float64)) for v in values]
         repeats = out.size // max(values[0].size, 1)
-    kernel = _kernel(name, as_arrays)(out.dtype, out.size)
+    kernel = _kernel(name, as_arrays)(out.dtype, out.size, AT_ONCE=at_once)
+    threads = -(-out.size // at_once)
 
     def launch() -> None:
-        kernel(xp, out.size, out, out.size, repeats, *words_of((*key, *piece)), *values)
+        kernel(xp, threads, out, out.size, repeats, *words_of((*key, *piece)), *values)
 
     outside(launch)
     return out
@@ -237,10 +255,7 @@ def integers(
     xp: Any, key: Sequence[int], low: int, high: int, shape: tuple[int, ...], dtype: Any
 ) -> Any:
     """A new array of integers from low (included) to high (excluded)."""
-    out = xp.empty(shape, dtype)
-    kernel = _INTEGERS(out.dtype, out.size)
-    outside(lambda: kernel(xp, out.size, out, out.size, *words_of(key), low, high - low))
-    return out
+    return fill(xp, "integers", key, xp.empty(shape, dtype), {"low": low, "range": high - low})
 
 
 def permutation(xp: Any, key: Sequence[int], n: int) -> Any:

@@ -10,7 +10,7 @@ on one element of each array, and may use the sum, mean, maximum or minimum over
 >>> x = Operand("float32", (8, 100))
 >>> ((kernel, threads),) = reduction("softmax", [x], (8, 100), (1,), [x], softmax).kernels
 >>> print(kernel.source[kernel.source.index("        float t2") :])
-        float t2 = (-1 / 0.0f);
+        float t2 = float(-1 / 0.0f);
         for (int j = begin + lane; j < end; j += lanes) {
             const float t1 = x0[g * 100 + j];
             t2 = maximum(t2, t1);

@@ -82,7 +82,7 @@ def literal(value: Any, dtype: np.dtype) -> str:
     """A number in C.
 
     >>> [literal(v, np.dtype("float32")) for v in (0.1, -0.0, float("-inf"))]
-    ['0.1f', '-0.0f', '(-1 / 0.0f)']
+    ['0.1f', '-0.0f', 'float(-1 / 0.0f)']
     """
     if dtype.kind == "b":
         return "true" if value else "false"
@@ -99,9 +99,9 @@ def literal(value: Any, dtype: np.dtype) -> str:
     rounded = dtype.type(value)
     f = "" if dtype.char == "d" else "f"
     if math.isnan(rounded):
-        return f"(0.0{f} / 0.0{f})"
-    if math.isinf(rounded):
-        return f"({'-' if rounded < 0 else ''}1 / 0.0{f})"
+        return f'nan{f}("")'
+    if math.isinf(rounded):  # the compiler knows what it is as a float, but divides doubles
+        return f"{c_type(dtype)}({'-' if rounded < 0 else ''}1 / 0.0f)"
     text = repr(float(rounded)) if dtype.char == "d" else str(np.float32(rounded))
     return f"{text}{f}"
 

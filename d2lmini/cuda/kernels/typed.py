@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+from d2lmini.cuda.kernels.launch import C_TYPES, MOST_KERNELS, Kernel, index_type
 from d2lmini.cuda.kernels.ufunc_to_c import helpers
 
 
@@ -45,7 +45,7 @@ class TypedKernel:
     def __init__(self, name: str, body: str, **words: str):
         self.name = name
         self.body = Template(body).substitute(words)
-        self.of: Callable[..., Kernel] = lru_cache(maxsize=None)(self._make)
+        self.of: Callable[..., Kernel] = lru_cache(MOST_KERNELS)(self._make)
 
     def __call__(self, dtype: Any, *sizes: int, **constants: int) -> Kernel:
         return self.of(np.dtype(dtype).char, index_type(sizes), **constants)

@@ -64,7 +64,6 @@ _FLOATS = {
     "reciprocal": "1 / {0}",
     **dict.fromkeys(("absolute", "fabs"), "fabs{f}({0})"),
     "floor_divide": "floor_divide({0}, {1})",
-    "remainder": "remainder_of({0}, {1})",
     "fmod": "fmod{f}({0}, {1})",
     **dict.fromkeys(("power", "float_power"), "pow{f}({0}, {1})"),
     "hypot": "hypot{f}({0}, {1})",
@@ -194,18 +193,11 @@ template <class T> __device__ T floor_divide_floats(T a, T b) {
 __device__ inline float floor_divide(float a, float b) { return floor_divide_floats(a, b); }
 __device__ inline double floor_divide(double a, double b) { return floor_divide_floats(a, b); }
 """,
-    "remainder_of": """// The remainder with the sign of b; for b = 0: integers 0, floats nan.
+    "remainder_of": """// The remainder with the sign of b; 0 if b is 0.
 template <class T> __device__ T remainder_of(T a, T b) {
     T rest = rest_of(a, b);
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
-template <class T> __device__ T remainder_of_floats(T a, T b) {
-    T rest = fmod(a, b);
-    if (rest == 0) return copysign(T(0), b);
-    return (rest < 0) != (b < 0) ? rest + b : rest;
-}
-__device__ inline float remainder_of(float a, float b) { return remainder_of_floats(a, b); }
-__device__ inline double remainder_of(double a, double b) { return remainder_of_floats(a, b); }
 """,
     "power": """// The power of integers, by squaring; results that are too large wrap around.
 template <class T> __device__ T power(T a, T n) {

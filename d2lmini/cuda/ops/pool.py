@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from d2lmini.cuda.kernels import pooling
+import numpy as np
+
+from d2lmini.cuda.kernels.pooling import GIVE, PICK, REDUCE, SPREAD
 from d2lmini.ops.pool import (
+    MAX,
     max_pooling_backward,
     max_pooling_pick,
     pooling_spread,
@@ -13,25 +16,27 @@ from d2lmini.ops.pool import (
 
 @reduce_windows.kernel("cuda")
 def _(xp, x, pool, kind, y):
-    pooling.reduce(xp, xp.ascontiguousarray(x), y, pool, kind)
+    # A window outside the image has the lowest number.
+    start = float(np.finfo(x.dtype).min) if kind == MAX else 0.0
+    REDUCE(xp, y.size, [xp.ascontiguousarray(x), y], pool, start, KIND=kind)
 
 
 @pooling_spread.kernel("cuda")
 def _(xp, g, *, pool, kind, out=None):
     dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
-    pooling.spread(xp, xp.ascontiguousarray(g), dx, pool, kind)
+    SPREAD(xp, dx.size, [xp.ascontiguousarray(g), dx], pool, KIND=kind)
     return dx
 
 
 @max_pooling_backward.kernel("cuda")
 def _(xp, g, data, y, *, pool, out=None):
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    pooling.give_to_winners(xp, [xp.ascontiguousarray(a) for a in (g, data, y)], dx, pool)
+    GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
     return dx
 
 
 @max_pooling_pick.kernel("cuda")
 def _(xp, u, data, y, *, pool, out=None):
     picked = xp.empty(y.shape, u.dtype) if out is None else out
-    pooling.pick_winners(xp, [xp.ascontiguousarray(a) for a in (u, data, y)], picked, pool)
+    PICK(xp, picked.size, [*map(xp.ascontiguousarray, (u, data, y)), picked], pool)
     return picked

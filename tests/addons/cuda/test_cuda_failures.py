@@ -189,6 +189,23 @@ def test_events_let_threads_sleep_and_are_used_again(cupy, gpus):
     assert all(event.block for event in cupy.machine.events)
 
 
+def test_a_wait_ends_at_most_20_us_after_the_gpu(cupy, monkeypatch):
+    """On the main thread, which asks again and again; after long waits it may be a thousandth."""
+    clock = [0.0]
+    monkeypatch.setattr(streams.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(streams.time, "sleep", lambda s: clock.append(clock.pop() + s))
+    stream = streams.Stream(cupy.cuda, cupy.cuda.Stream(non_blocking=True))
+    for takes in (1e-6, 3.3e-4, 0.011, 0.071, 2.0):
+        mark, end = stream.mark(), clock[0] + takes
+        monkeypatch.setattr(streams.StreamMark, "query", lambda _, end=end: clock[0] >= end)
+        assert mark.wait()
+        assert 0 <= clock[0] - end <= max(20e-6, min(takes / 900, 1e-3))
+    monkeypatch.setattr(streams.StreamMark, "query", lambda _: False)
+    begin = clock[0]
+    assert not stream.mark().wait(begin + 0.5)
+    assert 0.5 <= clock[0] - begin <= 0.501
+
+
 def test_a_thread_that_has_no_gpu_of_ours_asks_none(cupy, monkeypatch):
     """GPU 0 may be another program's. A thread whose current GPU it is, the main thread to begin
     with, makes a context there by nearly every call of CUDA."""

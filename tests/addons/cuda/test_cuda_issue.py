@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from fakes.two_gpus import two_gpus
+from generators.equal_numbers import check
 from test_cuda_order import needs_kernels, run_program, train
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd, profiler
 from d2lmini.cuda.launches import NotRecorded, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.ndarray import dispatch
+from d2lmini.ops.core import registry
 
 ROUTES = ("callers", "workers", "either")
 
@@ -97,6 +99,25 @@ def test_a_chain_makes_no_task_and_one_mark():
         assert on_workers() == tasks
         assert (machine.issued - events).total() == 10  # kernels, and no event between them
         assert y.asnumpy().tolist() == [[11, 11], [11, 11]]
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["_mul_scalar", "_rdiv_scalar", "_rmod_scalar"])
+def test_a_number_gets_no_launches_of_an_equal_one(name: str):
+    with two_gpus(0):
+        check(registry[name], "scalar", gpu(0), "float32", times=10)
+
+
+@needs_kernels
+def test_written_zeros_keep_their_signs():
+    with two_gpus(0):
+        x = nd.ones((4,), ctx=gpu(0))
+        for zero in (0.0, -0.0, 0, 0.0):
+            for _ in range(10):
+                x[1:3] = zero
+                assert np.signbit(x.asnumpy()).any() == np.signbit(zero)
+                y = nd.full((2,), zero, ctx=gpu(0))
+                assert np.signbit(y.asnumpy()).all() == np.signbit(zero)
 
 
 @needs_kernels

@@ -301,6 +301,22 @@ def test_kernels_are_few_and_indices_as_short_as_they_may_be():
     assert "const long long n" in huge.source and "(long long i" in huge.source
 
 
+def test_kernels_that_are_not_asked_for_are_forgotten(monkeypatch):
+    monkeypatch.setattr(elementwise_module, "MOST_KERNELS", 3)
+    monkeypatch.setattr(elementwise_module, "_kernels", {})
+    x = Operand("float32", (8,))
+    for number in range(10):
+        elementwise("add", [x], (8,), lambda x: [x + number])  # noqa: B023
+        assert 0 < len(elementwise_module._kernels) <= 3
+    typed, found = windows._IM2COL.typed, {}
+    for size in range(5, typed.of.cache_info().maxsize + 10):
+        constants = windows.constants_of(geometry((size, 5), (3, 3), (1, 1), (1, 1), (0, 0)))
+        found[size] = typed("float32", 100, C=2, SIDE_BY_SIDE=0, **constants)
+    assert typed.of.cache_info().currsize == typed.of.cache_info().maxsize
+    assert typed("float32", 100, C=2, SIDE_BY_SIDE=0, **constants) is found[size]
+    assert f"H = {size}" in found[size].source and f"H = {size}" not in found[5].source
+
+
 # -- programs --------------------------------------------------------------------------------------
 
 
@@ -438,6 +454,9 @@ GEOMETRIES = [
     (2, (7, 6), (2, 2), (2, 2), (1, 1), (0, 0)),
     (2, (9, 8), (3, 3), (2, 1), (2, 3), (2, 3)),
     (3, (4, 5, 6), (2, 3, 2), (1, 2, 3), (1, 1, 2), (1, 1, 0)),
+    # All windows along an axis reach most of its pixels.
+    (2, (4, 5), (3, 5), (1, 1), (1, 1), (0, 0)),
+    (2, (9, 5), (3, 5), (2, 3), (3, 1), (0, 1)),
 ]
 
 
@@ -687,6 +706,67 @@ def test_philox_gives_the_published_numbers(monkeypatch):
     assert hex(low) == "0x6627e8d5e169c58d"
 
 
+def philox_words(key: Sequence[int], streams: int, counters: int) -> np.ndarray:
+    """The words (streams, 4 * counters) of the streams of a key, in NumPy."""
+    stream, counter = np.mgrid[:streams, :counters].astype(np.uint64)
+    a, b, c, d = stream, np.zeros_like(stream), counter, np.zeros_like(stream)
+    k0, k1 = map(np.uint64, random_numbers.words_of(key))
+    low, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
+    for _ in range(10):
+        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
+        a, b, c, d = q >> bits ^ b ^ k0, q & low, p >> bits ^ d ^ k1, p & low
+        k0, k1 = k0 + np.uint64(0x9E3779B9) & low, k1 + np.uint64(0xBB67AE85) & low
+    return np.stack([a, b, c, d], axis=-1).reshape(streams, -1)
+
+
+def standard_numbers(name: str, key: Sequence[int], n: int, dtype: str) -> np.ndarray:
+    """The first n numbers: four of each stream, of one word each, in float64 of two."""
+    streams = -(-n // 4)
+    if dtype == "float64":
+        pairs = philox_words(key, streams, 2).reshape(streams, 4, 2)
+        uniform = ((pairs[..., 0] << np.uint64(32) | pairs[..., 1]) >> np.uint64(11)) * 2.0**-53
+        radii, turns = 1 - uniform[:, ::2], uniform[:, 1::2]
+    else:
+        words = philox_words(key, streams, 1)
+        uniform = (words >> np.uint64(8)) * 2.0**-24
+        radii, turns = (words[:, ::2] + 1.0) * 2.0**-32, words[:, 1::2] * 2.0**-32
+    if name == "normal":
+        # Two numbers of a pair are the two sides of one angle.
+        numbers = np.sqrt(-2 * np.log(radii)) * np.exp(2j * np.pi * turns)
+        return np.stack([numbers.real, numbers.imag], axis=-1).reshape(-1)[:n]
+    return (-np.log(1 - uniform) if name == "exponential" else uniform).reshape(-1)[:n]
+
+
+@needs_cpp
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_numbers_are_those_of_the_counters(dtype):
+    """All words are used, each once; whatever the size and the place, with numbers and arrays."""
+    tolerance = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-13}[dtype]
+    for n, begin in ((1, 0), (2, 0), (7, 0), (8, 1), (21, 3), (40, 0)):
+        for name, parameters in (
+            ("uniform", {"low": -1.0, "high": 3.0}), ("normal", {"loc": 0.5, "scale": 2.0}),
+            ("exponential", {"lam": 2.0}),
+        ):  # fmt: skip
+            x = standard_numbers(name, (7, n), n, dtype)
+            want = {"uniform": 4 * x - 1, "normal": 0.5 + 2 * x, "exponential": x / 2}[name]
+            arrays = {word: cupy.full(n, value) for word, value in parameters.items()}
+            for values in (parameters, arrays):
+                out = cupy.empty(n + begin, dtype)[begin:]
+                same(random_numbers.fill(cupy, name, (7, n), out, values).get(), want, tolerance)
+
+
+@needs_cpp
+def test_parameters_in_arrays_that_are_out_of_range_give_nan():
+    numbers = np.array([-1.0, 1.0, np.nan])
+    for name, words in (("normal", "loc scale"), ("exponential", "lam"), ("gamma", "alpha beta"),
+                        ("poisson", "lam"), ("uniform", "low high")):  # fmt: skip
+        given = {word: cupy.asarray(numbers) for word in words.split()}
+        if name == "uniform":
+            given = {"low": cupy.asarray(numbers * 0), "high": cupy.asarray(numbers)}
+        y = random_numbers.fill(cupy, name, (3,), cupy.empty((3, 5), "float32"), given).get()
+        same(np.isnan(y).all(axis=1), [True, False, True])
+
+
 @needs_cpp
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_numbers_have_the_moments_of_their_distribution(dtype):
@@ -747,7 +827,7 @@ def fixed_kernels(chars: str) -> list[Kernel]:
     for module in (windows, depthwise, pooling):
         for value in vars(module).values():
             if isinstance(value, windows.WindowKernel):
-                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2}))
+                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2, "SIDE_BY_SIDE": 1}))
     if chars != "e":  # they have no float16
         found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
     kinds = [(c, "long long" if c == "d" else "int") for c in chars]
@@ -770,9 +850,11 @@ def reducing_kernels(chars: str) -> list[Kernel]:
 
 def drawing_kernels(chars: str) -> list[Kernel]:
     """Those that draw, with numbers for parameters and with arrays."""
-    found = [random_numbers._INTEGERS.of("i", "int")]
-    for name in random_numbers._DISTRIBUTIONS:
-        found += [random_numbers._kernel(name, c == "d").of(c, "int") for c in chars]
+    found = []
+    for name, distribution in random_numbers._DISTRIBUTIONS.items():
+        for char in "il" if name == "integers" else chars:
+            kernel = random_numbers._kernel(name, char == "d")
+            found.append(kernel.of(char, "int", AT_ONCE=4 if distribution.standard else 1))
     return found
 
 
