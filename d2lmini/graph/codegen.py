@@ -80,6 +80,7 @@ class Writer:
     namespace  the values of the global names in the text
     nodes      line of the text -> the node that the line computes
     layout     the places of the values
+    numbers    names of scalar operands, by the text that defines them
     parts      the parts that run as tasks of their own; if there are several, `run` is a generator
     """
 
@@ -103,7 +104,7 @@ class Writer:
         self._constants: dict[int, str] = {}
         self._taken = _TAKEN | self.namespace.keys()
         self._ufuncs: dict[str, None] = {}
-        self._numbers: dict[str, str] = {}
+        self.numbers: dict[str, str] = {}
         self._frame: list[str] = []
         self._groups: list[tuple[str, Node | None]] = []
         self._body: list[tuple[str, Node | None]] = []
@@ -199,10 +200,10 @@ class Writer:
             text = f"level(xp, {self.dtype(value.dtype)}, {literal(number)}, {shape})"
         else:
             text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"
-        if text not in self._numbers:
+        if text not in self.numbers:
             digits = re.sub(r"[^\w]", "_", str(number).replace("-", "minus_"))
-            self._numbers[text] = self.identifier("_" + digits)
-        return self._numbers[text]
+            self.numbers[text] = self.identifier("_" + digits)
+        return self.numbers[text]
 
     def dtype(self, dtype: np.dtype) -> str:
         """The name of a dtype in the program."""
@@ -403,8 +404,8 @@ class Writer:
         if self._ufuncs:
             found = sorted(self._ufuncs)
             head += indent(assign_lines(found, [f"xp.{name}" for name in found]))
-        if self._numbers:
-            head += indent(assign_lines(list(self._numbers.values()), list(self._numbers)))
+        if self.numbers:
+            head += indent(assign_lines(list(self.numbers.values()), list(self.numbers)))
         lines = head + indent(self._frame)
         self.nodes: dict[int, Node] = {}
         inner: list[tuple[str, Node | None]] = [("    def run(arrays, places, keys):", None)]

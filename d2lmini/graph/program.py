@@ -44,6 +44,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
+from d2lmini.graph.code import code_of
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.inline import inlined
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
@@ -114,7 +115,7 @@ class Program:
         lines = [line + "\n" for line in self.source.splitlines()]
         linecache.cache[self._file] = len(self.source), None, lines, self._file  # for tracebacks
         weakref.finalize(self, linecache.cache.pop, self._file, None)
-        exec(compile(self.source, self._file, "exec"), writer.namespace)
+        exec(code_of(self.source, self._file, writer.numbers.values()), writer.namespace)
         self._make: Callable[[Any, Any], Run] = writer.namespace[writer.name]
 
     def run(
