@@ -35,6 +35,7 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ class Writer:
 
     def dtype(self, dtype: np.dtype) -> str:
         """The name of a dtype in the program."""
-        name = "bool_" if dtype.kind == "b" else dtype.name
+        name = dtype_name(dtype)
         self.namespace[name] = dtype
         return name
 
@@ -417,6 +418,12 @@ class Writer:
                 self.nodes[len(lines)] = node
         lines += ["", "    return run"]
         self.text = "\n".join(lines)
+
+
+@lru_cache
+def dtype_name(dtype: np.dtype) -> str:
+    """The name of a dtype in a program; NumPy takes long to find it."""
+    return "bool_" if dtype.kind == "b" else dtype.name
 
 
 def _value_name(entry: Entry) -> str:

@@ -53,18 +53,21 @@ def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
 
 def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]:
     """The outputs of the formula of a node. The new nodes have its line and its labels, and names
-    that begin with its own or with `prefix`."""
+    that begin with its own or with `prefix`. Of a node without specs they are what the formula
+    gives."""
     prefix = f"{node.name}_" if prefix is None else prefix
     op = node.op
-    assert isinstance(op, Composed) and node.specs is not None
+    assert isinstance(op, Composed)
     names: dict[str, int] = {}
     given = [None if e is None else Written(e, names) for e in inputs]
-    if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
+    if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *(node.specs or ())]):
         given = [
             x if x is None else x.astype(widened(op, x._spec.dtype), copy=False) for x in given
         ]
     found = results_of(op, given, node.attrs)
-    values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
+    values = found
+    if node.specs is not None:
+        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
     known = {e[0] for e in inputs if e is not None}
     stack = [y.entry[0] for y in values]
     last = stack[0] if len(values) == 1 and stack[0] not in known else None

@@ -97,7 +97,9 @@ _MARKS = re.compile(r"'|[(\[]|[)\]]|, ")
 
 def fit_line(line: str, width: int) -> list[str]:
     """The line broken after commas, outside of inner brackets if possible."""
-    if line.endswith(" = arrays") and len(line) > width:
+    if len(line) <= width:
+        return [line]
+    if line.endswith(" = arrays"):
         line = f"({line[:-9]}) = arrays"
     parts: list[str] = []
     while len(line) > width:
