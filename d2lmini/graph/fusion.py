@@ -244,17 +244,20 @@ def _domains(
     and at last the shape of its result, or of what it reduces; None if that is not worth it."""
     entries = node.sources
     assert node.op is not None and node.specs is not None
-    if len(node.specs) != 1 or not entries or any([e[0] in changed for e in entries]):
+    if len(node.specs) != 1 or not entries or (changed and any([e[0] in changed for e in entries])):
         return [None]
-    shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
-    is_map = _is_map(node) or (on_gpu and is_placing(node))
-    if not (_is_of_floats(node) if is_reduction(node) else is_map):
+    reduces = is_reduction(node)
+    shape = spec_of(entries[0] if reduces else (node, 0)).shape
+    size = prod(shape)
+    near = () if reduces else {home[e[0]].shape for e in entries if e[0] in home}
+    larger = [d for d in near if d and prod(d) > size and _fits(shape, d)]
+    own = shape if on_gpu or size >= SMALLEST else None
+    if not larger and own is None:
         return [None]
-    if on_gpu and not (prod(shape) and addons.find("emit_cuda").is_in_c(node)):
+    if not (_is_of_floats(node) if reduces else _is_map(node) or (on_gpu and is_placing(node))):
         return [None]
-    found = {home[e[0]].shape for e in entries if e[0] in home and not is_reduction(node)}
-    larger = [d for d in found if d and prod(d) > prod(shape) and _fits(shape, d)]
-    own = shape if on_gpu or prod(shape) >= SMALLEST else None
+    if on_gpu and not (size and addons.find("emit_cuda").is_in_c(node)):
+        return [None]
     return [*sorted(larger, key=lambda d: (prod(d), d)), own]
 
 

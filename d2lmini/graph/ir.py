@@ -121,9 +121,9 @@ class Node:
         return tuple(entry for entry in changed if entry is not None)
 
     @property
-    def sources(self) -> list[Entry]:
+    def sources(self) -> tuple[Entry, ...]:
         """The sources of the inputs, without None."""
-        return list(filter(None, self.inputs))
+        return self.inputs if None not in self.inputs else tuple(filter(None, self.inputs))
 
     @property
     def outputs(self) -> list[Entry]:

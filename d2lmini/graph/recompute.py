@@ -314,13 +314,13 @@ def _fewest_bytes(
 def compute_late(order: Sequence[Node], outputs: Collection[Node]) -> list[Node]:
     """A topological order with mirrored nodes, and what is computed from them alone, right before
     the first other node or output that reads them: their results take memory no earlier."""
+    if not any([MIRRORED in node.labels for node in order]):
+        return list(order)
     waiting: set[Node] = set()
     for node in order:
         computed = [entry[0] for entry in node.sources if entry[0].inputs]
         if MIRRORED in node.labels or (computed and waiting.issuperset(computed)):
             waiting.add(node)
-    if not waiting:
-        return list(order)
     found: dict[Node, None] = {}
     for node in order:
         if node in waiting and node not in outputs:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -132,8 +133,13 @@ def view_text(node: Node) -> str | None:
 
 def try_view(base: np.ndarray, text: str) -> np.ndarray | None:
     """`base` looked at in this way, if that is a view and no copy: NumPy is asked."""
-    view = eval("base" + text, {"base": base})
+    view = _look(text)(base)
     return view if np.may_share_memory(view, base) or not base.size else None
+
+
+@lru_cache
+def _look(text: str) -> Callable[[np.ndarray], np.ndarray]:
+    return eval("lambda base: base" + text)  # type: ignore[no-any-return]
 
 
 def reshape_text(shape: Shape) -> str:
