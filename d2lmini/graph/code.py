@@ -28,7 +28,7 @@ MOST = 256
 
 #: Numbers, and names with an underscore before, behind what may stand before an operand.
 _WORDS = re.compile(r"([ (\[{=:,*/+-])(\d[\w.]*(?:(?<=\de)[-+]\d+)?|_\w*)")
-_MARKS = re.compile(r"\d{16}")
+_MARKS = re.compile(r"(?:_number_*)?(10000000000\d{5})(?:[.]0)?")
 
 
 def code_of(text: str, file: str, names: Collection[str] = ()) -> CodeType:
@@ -53,19 +53,22 @@ def code_of(text: str, file: str, names: Collection[str] = ()) -> CodeType:
             words.append(word)
         return before + marks[word]
 
-    def fill(value: Any) -> Any:
-        if type(value) is CodeType:
-            return value.replace(co_filename=file, co_consts=fill(value.co_consts))
-        if type(value) is tuple:
-            return tuple(map(fill, value))
-        if type(value) is str:  # such as a docstring
-            return _MARKS.sub(lambda found: words[int(found.group()) - FIRST_MARK], value)
-        if type(value) in (int, float) and abs(value) >= FIRST_MARK:
-            number = type(value)(words[int(abs(value)) - FIRST_MARK])
-            return number if value > 0 else -number
-        return value
+    return _fill(_compile(_WORDS.sub(mark, text)), words, file)  # type: ignore[no-any-return]
 
-    return fill(_compile(_WORDS.sub(mark, text)))  # type: ignore[no-any-return]
+
+def _fill(value: Any, words: list[str], file: str) -> Any:
+    """A constant with the words in the place of their marks; a code as that of the file."""
+    kind = type(value)
+    if kind is CodeType:
+        return value.replace(co_filename=file, co_consts=_fill(value.co_consts, words, file))
+    if kind is tuple:
+        return tuple([_fill(part, words, file) for part in value])
+    if kind is str:  # such as the source of a kernel
+        return _MARKS.sub(lambda found: words[int(found[1]) - FIRST_MARK], value)
+    if kind in (int, float) and abs(value) >= FIRST_MARK:
+        number = kind(words[int(abs(value)) - FIRST_MARK])
+        return number if value > 0 else -number
+    return value
 
 
 @lru_cache(MOST)

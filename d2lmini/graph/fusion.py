@@ -52,11 +52,12 @@ from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.recompute import compute_late
 from d2lmini.graph.rows import (
+    Cut,
     Needs,
     aligned,
     axes_of_reduction,
     axes_of_rows,
-    cut_for,
+    find_cut,
     is_placing,
     is_reduction,
 )
@@ -101,6 +102,13 @@ class Statement:
         self.users: set[Statement] = set()
 
     @property
+    def cut(self) -> Cut | None:
+        """Where a group is cut into blocks."""
+        assert self.shape is not None
+        needs = self.needs or Needs.of_all([Needs.of(node, self.shape) for node in self.nodes])
+        return find_cut(needs, self.shape)
+
+    @property
     def inputs(self) -> list[Entry]:
         """What it reads that it does not compute itself."""
         own = set(self.nodes)
@@ -137,6 +145,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     for statement in found:
         if statement.shape is not None and not (on_gpu or _gains(statement)):
             statement.shape = None
+        statement.sources = statement.users = set()  # no circles: they die at once
     return found
 
 
@@ -202,7 +211,7 @@ def _join(
     if new.needs is None:
         if not reduces_alike(members, new.shape):
             return None
-    elif not cut_for(needs := Needs.of_all([s.needs for s in parts]), new.shape):
+    elif not find_cut(needs := Needs.of_all([s.needs for s in parts]), new.shape):
         return None
     for source in needed:
         source.users -= movable

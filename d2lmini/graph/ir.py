@@ -182,6 +182,11 @@ class Outputs(list[Entry]):
         return mutated_by(self.order)
 
 
+def with_order(entries: Sequence[Entry]) -> Outputs:
+    """These outputs with their order."""
+    return entries if type(entries) is Outputs else Outputs(entries)
+
+
 def topological(entries: Iterable[Entry]) -> list[Node]:
     """The nodes behind `entries`, inputs before the nodes that use them; left inputs come first, as
     in MXNet. This order determines the order of arguments."""

@@ -12,9 +12,10 @@ each array, each as a whole, so it has all that a reduction of rows needs.
 >>> mean, _ = y.inputs[1]
 >>> is_reduction(mean), axes_of_reduction(mean)
 (True, (0, 2))
->>> find_cut([mean, y], (8, 64, 49))            # a row is a channel of all images
+>>> both = [Needs.of(node, (8, 64, 49)) for node in (mean, y)]
+>>> find_cut(Needs.of_all(both), (8, 64, 49))   # a row is a channel of all images
 Cut(begin=1, end=2)
->>> find_cut([mean], (8, 64, 49))               # no op reads the mean: blocks give parts of it
+>>> find_cut(both[0], (8, 64, 49))              # no op reads the mean: blocks give parts of it
 Cut(begin=0, end=1)
 """
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.ops.chunking import ONE_BLOCK, ROW_BYTES
@@ -114,10 +115,10 @@ class Cut(NamedTuple):
 class Needs(NamedTuple):
     """What a cut of a domain depends on, of one node or of several.
 
-    read        the entries that they read
-    shapes      of these, with as many axes as the domain
+    read        what they read
+    shapes      of that, with as many axes as the domain
     itemsizes   of what they compute
-    reductions  those of the nodes that reduce: node, axes, and if the result fits the domain
+    reductions  the nodes that reduce, their axes, and if their results fit the domain
     """
 
     read: frozenset[Entry]
@@ -128,18 +129,14 @@ class Needs(NamedTuple):
     @classmethod
     def of(cls, node: Node, domain: Shape) -> Needs:
         """Those of one node."""
-        result = spec_of((node, 0))
-        reductions = []
+        result, read = spec_of((node, 0)), node.sources
+        reductions: frozenset[Any] = frozenset()
         if is_reduction(node):
             axes = axes_of_reduction(node)
             fits = aligned(result.shape, domain) == kept_shape(domain, axes)
-            reductions = [(node, axes, fits)]
-        return cls(
-            frozenset(node.sources),
-            frozenset([aligned(spec_of(e).shape, domain) for e in node.sources]),
-            frozenset([result.dtype.itemsize]),
-            frozenset(reductions),
-        )
+            reductions = frozenset([(node, axes, fits)])
+        shapes = frozenset([aligned(spec_of(e).shape, domain) for e in read])
+        return cls(frozenset(read), shapes, frozenset([result.dtype.itemsize]), reductions)
 
     @classmethod
     def of_all(cls, parts: Iterable[Needs]) -> Needs:
@@ -147,12 +144,7 @@ class Needs(NamedTuple):
         return cls(*[frozenset().union(*sets) for sets in zip(*parts)])
 
 
-def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
-    """Where a group of these nodes can be cut: see `cut_for`."""
-    return cut_for(Needs.of_all([Needs.of(node, domain) for node in nodes]), domain)
-
-
-def cut_for(needs: Needs, domain: Shape) -> Cut | None:
+def find_cut(needs: Needs, domain: Shape) -> Cut | None:
     """Where a group can be cut: along the first axes that no reduction reduces whose result is read
     in the group. All arrays must have the same sizes along them, or only 1.
 
@@ -174,9 +166,10 @@ def cut_for(needs: Needs, domain: Shape) -> Cut | None:
         """True if these axes of all arrays can be taken as one."""
         if len(axes) == 1:
             return True
-        return all(
-            [all([s[a] == domain[a] for a in axes]) or all([s[a] == 1 for a in axes]) for s in shapes]
-        ) and all([len({a in over for a in axes}) == 1 for _, over in at_end])
+        for s in shapes:
+            if any([s[a] != domain[a] for a in axes]) and any([s[a] != 1 for a in axes]):
+                return False
+        return all([len({a in over for a in axes}) == 1 for _, over in at_end])
 
     itemsize = max(needs.itemsizes)
     for begin in range(len(domain)) if inner else (0,):
@@ -187,9 +180,10 @@ def cut_for(needs: Needs, domain: Shape) -> Cut | None:
         rows = cut.rows(domain)
         if inner and (rows == 1 or prod(domain) // rows * itemsize > ROW_BYTES):
             continue
-        run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
-        if prod(domain[:begin]) > 1 and run * itemsize < RUN_BYTES:
-            continue
+        if begin and prod(domain[:begin]) > 1:
+            run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
+            if run * itemsize < RUN_BYTES:
+                continue
         if all([_is_small(node) for node, over in at_end if begin in over]):
             return cut
     return None

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from d2lmini.graph import ir
-from d2lmini.graph.ir import Entry, Inputs, Node, Outputs, spec_of, topological, transform
+from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, topological, transform, with_order
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, registry
 
@@ -49,7 +49,7 @@ def rewritten(
     Most passes find nothing in most graphs. So nodes are only looked at, in their order, up to the
     first that is replaced; from there on the graph is made anew."""
     bit = _bits.setdefault(rule, 1 << len(_bits)) if is_local else 0
-    graph = outputs if type(outputs) is Outputs else Outputs(outputs)
+    graph = with_order(outputs)
     order, changed = graph.order, graph.changed
     known = set(order) if changed else set()
     placed: dict[Node, Node] = {}  # what has become of the nodes that read or change such variables
