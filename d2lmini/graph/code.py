@@ -35,23 +35,24 @@ def code_of(text: str, file: str, names: Collection[str] = ()) -> CodeType:
     """The code of a text as that of a file. names: variables of the text that are named after
     numbers, so that other texts have others in their place."""
     words: list[str] = []
-    marks: dict[str, str] = {}
+    marks: dict[str, str] = {}  # of names; a number has another mark wherever it stands
     prefix = "_number"
     while prefix in text:
         prefix += "_"
 
     def mark(found: re.Match[str]) -> str:
         before, word = found.groups()
-        if word not in marks:
-            number = str(FIRST_MARK + len(words))
-            if word in names:
-                marks[word] = prefix + number
-            elif word[0] == "_":
-                marks[word] = word
-            else:
-                marks[word] = number if word.isdigit() else number + ".0"
+        if word[0] == "_" and word not in names:
+            return before + word
+        known = marks.get(word)
+        if known is None:
+            known = str(FIRST_MARK + len(words))
             words.append(word)
-        return before + marks[word]
+            if word[0] == "_":
+                known = marks[word] = prefix + known
+            elif not word.isdigit():
+                known += ".0"
+        return before + known
 
     return _fill(_compile(_WORDS.sub(mark, text)), words, file)  # type: ignore[no-any-return]
 

@@ -161,7 +161,7 @@ class Writer:
     def name_in_shape(self, entry: Entry, shape: Shape) -> str:
         """The name of a value, as an array of this shape."""
         name = self.name_of(entry)
-        how = {0: "number", 1: "row"}.get(len(shape), "x".join(map(str, shape)))
+        how = {0: "number", 1: "row"}.get(len(shape), f"{len(shape)}d")
         # If the value is not contiguous, the reshape copies, so every call must reshape.
         static = self._in_arena(entry) and self.layout.is_straight(entry)
         return self._view_name(name, spec_of(entry).shape, shape, f"{name}_{how}", static)
