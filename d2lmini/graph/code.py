@@ -28,7 +28,7 @@ MOST = 256
 
 #: Numbers, and names with an underscore before, behind what may stand before an operand.
 _WORDS = re.compile(r"([ (\[{=:,*/+-])(\d[\w.]*(?:(?<=\de)[-+]\d+)?|_\w*)")
-_MARKS = re.compile(r"(?:_number_*)?(10000000000\d{5})(?:[.]0)?")
+_MARKS = re.compile(r"(?:_number_*)?(1000000000\d{6})(?:[.]0)?")
 
 
 def code_of(text: str, file: str, names: Collection[str] = ()) -> CodeType:
@@ -64,6 +64,8 @@ def _fill(value: Any, words: list[str], file: str) -> Any:
         return value.replace(co_filename=file, co_consts=_fill(value.co_consts, words, file))
     if kind is tuple:
         return tuple([_fill(part, words, file) for part in value])
+    if kind is slice:  # a constant since Python 3.14
+        return slice(*_fill((value.start, value.stop, value.step), words, file))
     if kind is str:  # such as the source of a kernel
         return _MARKS.sub(lambda found: words[int(found[1]) - FIRST_MARK], value)
     if kind in (int, float) and abs(value) >= FIRST_MARK:

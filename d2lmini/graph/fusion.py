@@ -211,7 +211,7 @@ def _join(
     if new.needs is None:
         if not reduces_alike(members, new.shape):
             return None
-    elif not find_cut(needs := Needs.of_all([s.needs for s in parts]), new.shape):
+    elif not find_cut(needs := Needs.of_all([s.needs for s in parts if s.needs]), new.shape):
         return None
     for source in needed:
         source.users -= movable

@@ -123,7 +123,8 @@ class Node:
     @property
     def sources(self) -> tuple[Entry, ...]:
         """The sources of the inputs, without None."""
-        return self.inputs if None not in self.inputs else tuple(filter(None, self.inputs))
+        given: Any = self.inputs
+        return tuple(filter(None, given)) if None in given else given
 
     @property
     def outputs(self) -> list[Entry]:
@@ -170,8 +171,8 @@ class Draw:
 
 
 class Outputs(list[Entry]):
-    """Outputs of a graph that is looked at again and again. Computed once: its nodes in their order,
-    and the variables that one of them changes."""
+    """Outputs of a graph that is looked at again and again: its nodes in their order, and the
+    variables that one of them changes, are found once."""
 
     @cached_property
     def order(self) -> list[Node]:

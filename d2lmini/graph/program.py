@@ -26,7 +26,7 @@ def net(xp, arena):
 
 Composed ops are written out (`inline`), the graph is brought into pieces (`lower`), these into
 statements (`fusion`), every value gets a place (`layout`, `plan`), and the whole is written down
-(`codegen`) and compiled as any module is.
+(`codegen`) and compiled (`code`).
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
             continue
         if len(inputs) > 1:  # of a few numbers and an array of many, the few are kept
             most = max(spec_of(e).size for e in inputs)
-            inputs = [e for e in inputs if FEW * spec_of(e).size > most]
+            inputs = tuple([e for e in inputs if FEW * spec_of(e).size > most])
         if len(inputs) > 1:
             continue
         if any(type(value) is Draw for value in node.attrs.values()):

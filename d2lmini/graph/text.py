@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.code import code_of
 from d2lmini.graph.ir import Node, spec_of
 from d2lmini.ops.core import Shape
 from d2lmini.ops.subscript import is_at
@@ -139,7 +140,9 @@ def try_view(base: np.ndarray, text: str) -> np.ndarray | None:
 
 @lru_cache
 def _look(text: str) -> Callable[[np.ndarray], np.ndarray]:
-    return eval("lambda base: base" + text)  # type: ignore[no-any-return]
+    space: dict[str, Any] = {}
+    exec(code_of(f"look = lambda base: base{text}", ""), space)
+    return space["look"]  # type: ignore[no-any-return]
 
 
 def reshape_text(shape: Shape) -> str:

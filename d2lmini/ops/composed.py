@@ -55,12 +55,10 @@ from d2lmini.ops.signature import Signature, signature_of, with_signature
 #: milliseconds, as long as interpreting a tiny call a hundred times.
 COMPILED_CALL = 64
 #: A call that reads an array of `BLOCKED` elements or more is interpreted once: a program computes
-#: it in blocks. It is compiled at once if blocks round a sum in another way, or if an array has more
-#: than `INTERPRETED` elements, so that a program is faster even with the time that it takes to
-#: compile it. A gradient without a rule of its own keeps all that it computes until it is done, and
-#: new memory is slow: of these so many elements are `PULLED_BACK`.
-INTERPRETED = 1 << 20
-PULLED_BACK = 1 << 18
+#: it in blocks, which takes a third of the time. If blocks round a sum in another way, or an array
+#: has more than `INTERPRETED` elements, so that a first call is faster with a program, too, it is
+#: compiled at once.
+INTERPRETED = 1 << 19
 
 
 class Composed(Op):
@@ -339,9 +337,7 @@ class Runner:
         most = max([a.size for a in arrays if a is not None])
         if most < BLOCKED:
             return interpret(op, xp, arrays, attrs) if self.calls < COMPILED_CALL else None
-        source = op.backward_of and op.backward_of[0]
-        is_pulled_back = source is not None and source.rule_of_its_own is None
-        if self.calls > 1 or most > (PULLED_BACK if is_pulled_back else INTERPRETED):
+        if self.calls > 1 or most > INTERPRETED:
             return None
         kind = most > ONE_BLOCK, *[a if a is None else a.ndim for a in arrays], str(attrs)
         if kind not in op.depending_on_blocks:

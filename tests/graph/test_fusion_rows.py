@@ -13,7 +13,7 @@ from graphs import assert_close, graphs
 from hypothesis import given, settings
 
 from d2lmini import autograd, engine, nd, sym
-from d2lmini.graph import emit_numpy, fusion, rows
+from d2lmini.graph import fusion, rows
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.lower import lower

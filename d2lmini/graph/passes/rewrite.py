@@ -90,11 +90,9 @@ def rewritten(
             continue
         values = answer(first, first)
         if values is not None:
-            break
-    else:
-        return list(outputs)
-    results = transform(outputs, visit, order=order[i:])
-    return results if _in_order(placed, changed, results) else list(outputs)
+            results = transform(outputs, visit, order=order[i:])
+            return results if _in_order(placed, changed, results) else list(outputs)
+    return list(outputs)
 
 
 def _reads(entry: Entry, changed: set[Node], known: set[Node]) -> bool:
