@@ -35,6 +35,7 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ class Writer:
     namespace  the values of the global names in the text
     nodes      line of the text -> the node that the line computes
     layout     the places of the values
+    numbers    names of scalar operands, by the text that defines them
     parts      the parts that run as tasks of their own; if there are several, `run` is a generator
     """
 
@@ -103,7 +105,7 @@ class Writer:
         self._constants: dict[int, str] = {}
         self._taken = _TAKEN | self.namespace.keys()
         self._ufuncs: dict[str, None] = {}
-        self._numbers: dict[str, str] = {}
+        self.numbers: dict[str, str] = {}
         self._frame: list[str] = []
         self._groups: list[tuple[str, Node | None]] = []
         self._body: list[tuple[str, Node | None]] = []
@@ -159,7 +161,7 @@ class Writer:
     def name_in_shape(self, entry: Entry, shape: Shape) -> str:
         """The name of a value, as an array of this shape."""
         name = self.name_of(entry)
-        how = {0: "number", 1: "row"}.get(len(shape), "x".join(map(str, shape)))
+        how = {0: "number", 1: "row"}.get(len(shape), f"{len(shape)}d")
         # If the value is not contiguous, the reshape copies, so every call must reshape.
         static = self._in_arena(entry) and self.layout.is_straight(entry)
         return self._view_name(name, spec_of(entry).shape, shape, f"{name}_{how}", static)
@@ -199,14 +201,14 @@ class Writer:
             text = f"level(xp, {self.dtype(value.dtype)}, {literal(number)}, {shape})"
         else:
             text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"
-        if text not in self._numbers:
+        if text not in self.numbers:
             digits = re.sub(r"[^\w]", "_", str(number).replace("-", "minus_"))
-            self._numbers[text] = self.identifier("_" + digits)
-        return self._numbers[text]
+            self.numbers[text] = self.identifier("_" + digits)
+        return self.numbers[text]
 
     def dtype(self, dtype: np.dtype) -> str:
         """The name of a dtype in the program."""
-        name = "bool_" if dtype.kind == "b" else dtype.name
+        name = dtype_name(dtype)
         self.namespace[name] = dtype
         return name
 
@@ -403,8 +405,8 @@ class Writer:
         if self._ufuncs:
             found = sorted(self._ufuncs)
             head += indent(assign_lines(found, [f"xp.{name}" for name in found]))
-        if self._numbers:
-            head += indent(assign_lines(list(self._numbers.values()), list(self._numbers)))
+        if self.numbers:
+            head += indent(assign_lines(list(self.numbers.values()), list(self.numbers)))
         lines = head + indent(self._frame)
         self.nodes: dict[int, Node] = {}
         inner: list[tuple[str, Node | None]] = [("    def run(arrays, places, keys):", None)]
@@ -416,6 +418,12 @@ class Writer:
                 self.nodes[len(lines)] = node
         lines += ["", "    return run"]
         self.text = "\n".join(lines)
+
+
+@lru_cache
+def dtype_name(dtype: np.dtype) -> str:
+    """The name of a dtype in a program; NumPy takes long to find it."""
+    return "bool_" if dtype.kind == "b" else dtype.name
 
 
 def _value_name(entry: Entry) -> str:

@@ -37,7 +37,6 @@ from d2lmini.graph.layout import Placement
 from d2lmini.graph.rows import (
     Cut,
     axes_of_reduction,
-    find_cut,
     is_reduction,
     rows_per_block,
 )
@@ -156,7 +155,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
     """Write the function of one group and the call of the function."""
     domain, nodes = statement.shape, statement.nodes
     assert domain is not None
-    cut = find_cut(nodes, domain)
+    cut = statement.cut
     assert cut is not None
     rows = cut.rows(domain)
     results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Placement.BUFFER]

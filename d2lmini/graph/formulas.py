@@ -28,6 +28,7 @@ from d2lmini.graph.program import Program
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Spec
 from d2lmini.ops.formula import rounded_specs
+from d2lmini.ops.in_float32 import needs_copies
 
 #: So many programs are kept, the last ones that were asked for.
 MOST = 512
@@ -86,7 +87,8 @@ class FormulaProgram:
             None if spec is None else Node(None, name, specs=(spec,))
             for name, spec in zip(op.input_names, specs)
         ]
-        outputs = tuple(rounded_specs(op, specs, attrs))
+        is_rounded = needs_copies(op, filter(None, specs))
+        outputs = tuple(rounded_specs(op, specs, attrs)) if is_rounded else None
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
         results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
         self.arenas = arenas

@@ -44,15 +44,16 @@ for the slowest; side by side a worker takes each, and whoever is done first hel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from d2lmini import addons
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.recompute import compute_late
 from d2lmini.graph.rows import (
+    Cut,
+    Needs,
     aligned,
     axes_of_reduction,
     axes_of_rows,
@@ -75,27 +76,37 @@ SMALLEST_PASS = 1 << 19
 MOST = 64
 
 
-#: Whether nodes, with a domain, can be one group.
-IsGroup = Callable[[Sequence[Node], Shape], Any]
-
-
 class Statement:
     """One op, or a group of them with results of one shape.
 
     nodes     in an order in which they can run
     shape     the domain of a group, whose results have this shape, or are made of reductions; None
               for an op that runs alone
+    needs     of a group, what a cut of its domain depends on; not on a GPU
     position  statements run in the order of these
+    sources   the other statements that compute what this one reads
     users     the other statements that read what this one computes
     """
 
-    __slots__ = ("nodes", "position", "shape", "users")
+    __slots__ = ("needs", "nodes", "position", "shape", "sources", "users")
 
-    def __init__(self, nodes: list[Node], position: int, shape: Shape | None):
-        self.nodes = nodes
+    def __init__(
+        self, node: Node, position: int, shape: Shape | None, sources: set[Statement],
+        on_gpu: bool,
+    ):  # fmt: skip
+        self.needs = None if shape is None or on_gpu else Needs.of(node, shape)
+        self.nodes = [node]
         self.position = position
         self.shape = shape
+        self.sources = sources
         self.users: set[Statement] = set()
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where a group is cut into blocks."""
+        assert self.shape is not None
+        needs = self.needs or Needs.of_all([Needs.of(node, self.shape) for node in self.nodes])
+        return find_cut(needs, self.shape)
 
     @property
     def inputs(self) -> list[Entry]:
@@ -126,7 +137,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
         new.nodes.sort(key=number.__getitem__)
         for member in new.nodes:
             home[member] = new
-        for source in _sources(new.nodes, home) - {new}:
+        for source in new.sources:
             source.users.add(new)
         for entry in node.sources:
             readers.setdefault(entry, []).append(node)
@@ -134,6 +145,7 @@ def statements(outputs: Sequence[Entry], on_gpu: bool = False) -> list[Statement
     for statement in found:
         if statement.shape is not None and not (on_gpu or _gains(statement)):
             statement.shape = None
+        statement.sources = statement.users = set()  # no circles: they die at once
     return found
 
 
@@ -154,11 +166,6 @@ def _gains(statement: Statement) -> bool:
     return passes > 1 or prod(statement.shape or ()) >= SMALLEST_PASS
 
 
-def _sources(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
-    """The statements that compute the inputs of these nodes."""
-    return {home[e[0]] for node in nodes for e in node.sources if e[0] in home}
-
-
 def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Statement]:
     """The statements that must be done before other statements or new nodes, of which these nodes
     are: they reduce what the nodes read."""
@@ -167,9 +174,8 @@ def _finished(nodes: Sequence[Node], home: dict[Node, Statement]) -> set[Stateme
 
 
 def _join(
-    new: Statement, near: set[Statement], home: dict[Node, Statement], is_group: IsGroup,
-    inside: bool,
-) -> Statement | None:  # fmt: skip
+    new: Statement, near: set[Statement], home: dict[Node, Statement], inside: bool
+) -> Statement | None:
     """`new` and those of the groups `near` that can run with it, as one; None if there are none, or
     they are no group together. inside: the ops of the group may read its reductions."""
     assert new.shape is not None
@@ -178,6 +184,8 @@ def _join(
         return set() if inside else _finished(nodes, home)
 
     near = near - finished(new.nodes)
+    if not near:
+        return None
     movable = near
     while True:
         before = finished([node for s in movable for node in s.nodes])
@@ -185,8 +193,9 @@ def _join(
         if stay == movable:
             break
         movable = stay
-    members = [node for s in movable for node in s.nodes] + new.nodes
-    needed = _sources(members, home) - movable
+    parts = [*movable, new]
+    members = [node for s in parts for node in s.nodes]
+    needed = new.sources.union(*[s.sources for s in movable]) - movable
     hosts = [
         host
         for host in near - movable - finished(members)
@@ -194,12 +203,21 @@ def _join(
     ]
     joined = max(hosts, key=lambda host: host.position, default=new)
     if joined is not new:
+        parts = [joined, *parts]
         members = joined.nodes + members
-    if not 1 < len(members) <= MOST or not is_group(members, new.shape):
+    if not 1 < len(members) <= MOST:
+        return None
+    needs = None
+    if new.needs is None:
+        if not reduces_alike(members, new.shape):
+            return None
+    elif not find_cut(needs := Needs.of_all([s.needs for s in parts if s.needs]), new.shape):
         return None
     for source in needed:
         source.users -= movable
     joined.nodes = members
+    joined.needs = needs
+    joined.sources = (joined.sources | needed) - movable - {joined}
     return joined
 
 
@@ -210,22 +228,22 @@ def _place(
     """The statement that computes a node: with the groups of one of these domains that are near it,
     or else by itself; then the last domain is its own. On a GPU a group also takes in what computes
     its row values of others: a launch takes longer than that."""
-    is_group = reduces_alike if on_gpu else find_cut
-    near = _sources([node], home)
+    sources = {home[e[0]] for e in node.inputs if e is not None and e[0] in home}
+    near = sources
     if is_reduction(node):  # what a group reads anyway need not be read once more
-        near.update(home[reader] for reader in readers.get(node.sources[0], ()))
+        near = near.union([home[reader] for reader in readers.get(node.sources[0], ())])
     for domain in filter(None, domains):
-        new = Statement([node], position, domain)
+        new = Statement(node, position, domain, sources, on_gpu)
         groups = {s for s in near if s.shape == domain}
         ahead = {s for s in near - groups if on_gpu and s.shape and _fits(s.shape, domain)}
         for found in (groups | ahead, groups) if ahead else (groups,):
-            joined = _join(new, found, home, is_group, True)
+            joined = _join(new, found, home, True)
             if joined is not None:
                 return joined
-        joined = _join(new, groups, home, is_group, False) if groups else None
+        joined = _join(new, groups, home, False) if groups else None
         if joined is not None:
             return joined
-    return Statement([node], position, domains[-1])
+    return Statement(node, position, domains[-1], sources, on_gpu)
 
 
 def _domains(
@@ -235,17 +253,20 @@ def _domains(
     and at last the shape of its result, or of what it reduces; None if that is not worth it."""
     entries = node.sources
     assert node.op is not None and node.specs is not None
-    if len(node.specs) != 1 or not entries or any(e[0] in changed for e in entries):
+    if len(node.specs) != 1 or not entries or (changed and any([e[0] in changed for e in entries])):
         return [None]
-    shape = spec_of(entries[0] if is_reduction(node) else (node, 0)).shape
-    is_map = _is_map(node) or (on_gpu and is_placing(node))
-    if not (_is_of_floats(node) if is_reduction(node) else is_map):
+    reduces = is_reduction(node)
+    shape = spec_of(entries[0] if reduces else (node, 0)).shape
+    size = prod(shape)
+    near = () if reduces else {home[e[0]].shape for e in entries if e[0] in home}
+    larger = [d for d in near if d and prod(d) > size and _fits(shape, d)]
+    own = shape if on_gpu or size >= SMALLEST else None
+    if not larger and own is None:
         return [None]
-    if on_gpu and not (prod(shape) and addons.find("emit_cuda").is_in_c(node)):
+    if not (_is_of_floats(node) if reduces else _is_map(node) or (on_gpu and is_placing(node))):
         return [None]
-    found = {home[e[0]].shape for e in entries if e[0] in home and not is_reduction(node)}
-    larger = [d for d in found if d and prod(d) > prod(shape) and _fits(shape, d)]
-    own = shape if on_gpu or prod(shape) >= SMALLEST else None
+    if on_gpu and not (size and addons.find("emit_cuda").is_in_c(node)):
+        return [None]
     return [*sorted(larger, key=lambda d: (prod(d), d)), own]
 
 

@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, topological, transform
+from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform, with_order
 from d2lmini.graph.passes import simplify
-from d2lmini.ndarray.plan import plan_of
+from d2lmini.ndarray.plan import infer
 from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import Op, Spec, modes
+from d2lmini.ops.core import Op, Spec, as_specs, modes
 from d2lmini.ops.formula import FormulaValue, results_of
 from d2lmini.ops.in_float32 import needs_copies, widened
 from d2lmini.symbol.naming import next_name, operator_hint
@@ -45,26 +45,31 @@ def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
     def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
         return expand(node, inputs) if is_formula(node) else None
 
-    found = list(outputs)
-    while any(map(is_formula, topological(found))):  # formulas call composed ops
-        found = transform(found, rule)
-    return found if found == list(outputs) else simplify(found)
+    found = with_order(outputs)
+    if not any(map(is_formula, found.order)):
+        return found
+    while any(map(is_formula, found.order)):  # formulas call composed ops
+        found = with_order(transform(found, rule))
+    return simplify(found)
 
 
 def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]:
     """The outputs of the formula of a node. The new nodes have its line and its labels, and names
-    that begin with its own or with `prefix`."""
+    that begin with its own or with `prefix`. Of a node without specs they are what the formula
+    gives."""
     prefix = f"{node.name}_" if prefix is None else prefix
     op = node.op
-    assert isinstance(op, Composed) and node.specs is not None
+    assert isinstance(op, Composed)
     names: dict[str, int] = {}
     given = [None if e is None else Written(e, names) for e in inputs]
-    if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *node.specs]):
+    if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *(node.specs or ())]):
         given = [
             x if x is None else x.astype(widened(op, x._spec.dtype), copy=False) for x in given
         ]
     found = results_of(op, given, node.attrs)
-    values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
+    values = found
+    if node.specs is not None:
+        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
     known = {e[0] for e in inputs if e is not None}
     stack = [y.entry[0] for y in values]
     last = stack[0] if len(values) == 1 and stack[0] not in known else None
@@ -100,7 +105,8 @@ class Written(FormulaValue):
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         names = inputs[0].names
         entries = tuple([None if x is None else x.entry for x in inputs])
-        specs = plan_of(op, [spec_of(e) for e in entries if e is not None], attrs).outputs
+        given = [spec_of(e) for e in entries if e is not None]
+        specs = tuple(as_specs(infer(op, given, attrs)))
         if "training" in op.injects:
             attrs = {"training": modes.training, **attrs}
         node = Node(op, next_name(names, operator_hint(op.name)), entries, attrs, specs)

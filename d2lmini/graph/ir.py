@@ -121,9 +121,10 @@ class Node:
         return tuple(entry for entry in changed if entry is not None)
 
     @property
-    def sources(self) -> list[Entry]:
+    def sources(self) -> tuple[Entry, ...]:
         """The sources of the inputs, without None."""
-        return list(filter(None, self.inputs))
+        given: Any = self.inputs
+        return tuple(filter(None, given)) if None in given else given
 
     @property
     def outputs(self) -> list[Entry]:
@@ -170,11 +171,21 @@ class Draw:
 
 
 class Outputs(list[Entry]):
-    """Outputs of a graph whose order is asked for again and again: it is computed once."""
+    """Outputs of a graph that is looked at again and again: its nodes in their order, and the
+    variables that one of them changes, are found once."""
 
     @cached_property
     def order(self) -> list[Node]:
         return topological(iter(self))
+
+    @cached_property
+    def changed(self) -> set[Node]:
+        return mutated_by(self.order)
+
+
+def with_order(entries: Sequence[Entry]) -> Outputs:
+    """These outputs with their order."""
+    return entries if type(entries) is Outputs else Outputs(entries)
 
 
 def topological(entries: Iterable[Entry]) -> list[Node]:
@@ -237,7 +248,8 @@ def transform(
     rule    called once with each node, variables included, and its new inputs (the same tuple if
             no input has changed); if it returns None, the node keeps all but its inputs
     given   entries that are replaced whatever the rule returns
-    order   the result of `topological(entries)`, if it is already known
+    order   the result of `topological(entries)`, if it is already known, or the end of it from the
+            first node that is replaced
     """
     made: dict[Node, Replacement] = {}  # without the nodes that stay the same objects
 
@@ -256,7 +268,7 @@ def transform(
 
     for node in topological(entries) if order is None else order:
         inputs = node.inputs
-        if made or given:
+        if given or (made and any([entry and entry[0] in made for entry in inputs])):
             renewed = tuple([entry and renew(entry) for entry in inputs])
             inputs = inputs if renewed == inputs else renewed
         new = None if rule is None else rule(node, inputs)

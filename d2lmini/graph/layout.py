@@ -20,6 +20,7 @@ from enum import Enum
 
 import numpy as np
 
+from d2lmini.device.storage import SMALL
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement, side_by_side, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
@@ -262,8 +263,8 @@ def lay_out(
     layout = Layout(inputs, outputs, _order(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
-    if not last_first and not layout.plan.nbytes:
-        return layout  # no arena is smaller
+    if not last_first and layout.plan.nbytes <= SMALL:
+        return layout  # no arena takes less
     other = Layout(inputs, outputs, _order(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
     if last_first and other.plan.nbytes == layout.plan.nbytes:

@@ -66,15 +66,15 @@ def cost_of(layout: Layout, statement: Statement) -> Cost:
         if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
             continue
         op = node.op
-        assert op is not None
-        count = node.cost.flops
+        assert op is not None and node.specs is not None
+        count = op.count_flops(list(map(spec_of, node.sources)), node.specs, node.own_attrs)
         flops += count
         if callable(op.flops):
             compute_us += count / PRODUCT_FLOPS_PER_US
             bytes_per_us = READ_PER_US
         else:
             compute_us += count / FLOPS_PER_US
-        for entry in node.sources + node.outputs:
+        for entry in (*node.sources, *node.outputs):
             if layout.kinds[entry] is not Placement.BLOCK:
                 moved[entry] = spec_of(entry).nbytes
     nbytes = sum(moved.values())

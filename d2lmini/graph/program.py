@@ -26,7 +26,7 @@ def net(xp, arena):
 
 Composed ops are written out (`inline`), the graph is brought into pieces (`lower`), these into
 statements (`fusion`), every value gets a place (`layout`, `plan`), and the whole is written down
-(`codegen`) and compiled as any module is.
+(`codegen`) and compiled (`code`).
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
+from d2lmini.graph.code import code_of
 from d2lmini.graph.codegen import Writer
 from d2lmini.graph.inline import inlined
-from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
+from d2lmini.graph.ir import Entry, Node, spec_of, with_order
 from d2lmini.graph.partitions import ProgramCost, together
 from d2lmini.graph.plan import Arena, Arenas, Run
 from d2lmini.ops.kernels import kind_of
@@ -88,16 +89,14 @@ class Program:
     ):
         self._ctx = ctx or cpu()
         self.xp = device_of(self._ctx).xp
-        outputs = inlined(outputs, kind_of(self.xp))
+        outputs = with_order(inlined(outputs, kind_of(self.xp)))
         self.name = name
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.specs = [spec_of(entry) for entry in outputs]
         self.anywhere: list[np.ndarray | None] = [None] * len(outputs)
-        nodes = [node for node in topological(outputs) if node.op is not None]
-        changed = mutated_by(nodes)
-        self.mutated = [i for i, node in enumerate(self.inputs) if node in changed]
-        writer = Writer(name, self.inputs, self.outputs, most_parts, self.xp is not np)
+        self.mutated = [i for i, node in enumerate(self.inputs) if node in outputs.changed]
+        writer = Writer(name, self.inputs, outputs, most_parts, self.xp is not np)
         self.source = writer.text
         self.plan = writer.layout.plan
         self.parts = writer.parts
@@ -114,7 +113,7 @@ class Program:
         lines = [line + "\n" for line in self.source.splitlines()]
         linecache.cache[self._file] = len(self.source), None, lines, self._file  # for tracebacks
         weakref.finalize(self, linecache.cache.pop, self._file, None)
-        exec(compile(self.source, self._file, "exec"), writer.namespace)
+        exec(code_of(self.source, self._file, writer.numbers.values()), writer.namespace)
         self._make: Callable[[Any, Any], Run] = writer.namespace[writer.name]
 
     def run(

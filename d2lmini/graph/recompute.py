@@ -178,7 +178,7 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
             continue
         if len(inputs) > 1:  # of a few numbers and an array of many, the few are kept
             most = max(spec_of(e).size for e in inputs)
-            inputs = [e for e in inputs if FEW * spec_of(e).size > most]
+            inputs = tuple([e for e in inputs if FEW * spec_of(e).size > most])
         if len(inputs) > 1:
             continue
         if any(type(value) is Draw for value in node.attrs.values()):
@@ -314,13 +314,13 @@ def _fewest_bytes(
 def compute_late(order: Sequence[Node], outputs: Collection[Node]) -> list[Node]:
     """A topological order with mirrored nodes, and what is computed from them alone, right before
     the first other node or output that reads them: their results take memory no earlier."""
+    if not any([MIRRORED in node.labels for node in order]):
+        return list(order)
     waiting: set[Node] = set()
     for node in order:
         computed = [entry[0] for entry in node.sources if entry[0].inputs]
         if MIRRORED in node.labels or (computed and waiting.issuperset(computed)):
             waiting.add(node)
-    if not waiting:
-        return list(order)
     found: dict[Node, None] = {}
     for node in order:
         if node in waiting and node not in outputs:

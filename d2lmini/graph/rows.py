@@ -12,19 +12,20 @@ each array, each as a whole, so it has all that a reduction of rows needs.
 >>> mean, _ = y.inputs[1]
 >>> is_reduction(mean), axes_of_reduction(mean)
 (True, (0, 2))
->>> find_cut([mean, y], (8, 64, 49))            # a row is a channel of all images
+>>> both = [Needs.of(node, (8, 64, 49)) for node in (mean, y)]
+>>> find_cut(Needs.of_all(both), (8, 64, 49))   # a row is a channel of all images
 Cut(begin=1, end=2)
->>> find_cut([mean], (8, 64, 49))               # no op reads the mean: blocks give parts of it
+>>> find_cut(both[0], (8, 64, 49))              # no op reads the mean: blocks give parts of it
 Cut(begin=0, end=1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from d2lmini.graph.ir import Node, spec_of
+from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.ops.chunking import ONE_BLOCK, ROW_BYTES
 from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import REDUCTIONS, kept_shape, reduced_axes
@@ -111,35 +112,66 @@ class Cut(NamedTuple):
         return tuple(dict.fromkeys(new))
 
 
-def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
-    """Where a group of these nodes can be cut: along the first axes that no reduction reduces whose
-    result is read in the group. All arrays must have the same sizes along them, or only 1.
+class Needs(NamedTuple):
+    """What a cut of a domain depends on, of one node or of several.
+
+    read        what they read
+    shapes      of that, with as many axes as the domain
+    itemsizes   of what they compute
+    reductions  the nodes that reduce, their axes, and if their results fit the domain
+    """
+
+    read: frozenset[Entry]
+    shapes: frozenset[Shape]
+    itemsizes: frozenset[int]
+    reductions: frozenset[tuple[Node, tuple[int, ...], bool]]
+
+    @classmethod
+    def of(cls, node: Node, domain: Shape) -> Needs:
+        """Those of one node."""
+        result, read = spec_of((node, 0)), node.sources
+        reductions: frozenset[Any] = frozenset()
+        if is_reduction(node):
+            axes = axes_of_reduction(node)
+            fits = aligned(result.shape, domain) == kept_shape(domain, axes)
+            reductions = frozenset([(node, axes, fits)])
+        shapes = frozenset([aligned(spec_of(e).shape, domain) for e in read])
+        return cls(frozenset(read), shapes, frozenset([result.dtype.itemsize]), reductions)
+
+    @classmethod
+    def of_all(cls, parts: Iterable[Needs]) -> Needs:
+        """Those of several, which are computed in one group."""
+        return cls(*[frozenset().union(*sets) for sets in zip(*parts)])
+
+
+def find_cut(needs: Needs, domain: Shape) -> Cut | None:
+    """Where a group can be cut: along the first axes that no reduction reduces whose result is read
+    in the group. All arrays must have the same sizes along them, or only 1.
 
     None if there are no such axes, or rows are too long, or reductions along the axes that are cut
     would leave large results of each block.
     """
-    read = {e for node in nodes for e in node.inputs if e is not None}
     inner: set[int] = set()
     at_end: list[tuple[Node, tuple[int, ...]]] = []
-    for node in filter(is_reduction, nodes):
-        axes = axes_of_reduction(node)
-        if (node, 0) not in read:
-            at_end.append((node, axes))
-        elif aligned(spec_of((node, 0)).shape, domain) == kept_shape(domain, axes):
-            inner.update(axes)
+    for node, over, fits in needs.reductions:
+        if (node, 0) not in needs.read:
+            at_end.append((node, over))
+        elif fits:
+            inner.update(over)
         else:
             return None
-    shapes = {aligned(spec_of(e).shape, domain) for e in read} - {domain}
+    shapes = needs.shapes - {domain}
 
     def is_one(axes: range) -> bool:
         """True if these axes of all arrays can be taken as one."""
         if len(axes) == 1:
             return True
-        return all(
-            all(s[a] == domain[a] for a in axes) or all(s[a] == 1 for a in axes) for s in shapes
-        ) and all(len({a in over for a in axes}) == 1 for _, over in at_end)
+        for s in shapes:
+            if any([s[a] != domain[a] for a in axes]) and any([s[a] != 1 for a in axes]):
+                return False
+        return all([len({a in over for a in axes}) == 1 for _, over in at_end])
 
-    itemsize = max(spec_of((node, 0)).dtype.itemsize for node in nodes)
+    itemsize = max(needs.itemsizes)
     for begin in range(len(domain)) if inner else (0,):
         end = begin
         while end < len(domain) and end not in inner and is_one(range(begin, end + 1)):
@@ -148,10 +180,11 @@ def find_cut(nodes: Sequence[Node], domain: Shape) -> Cut | None:
         rows = cut.rows(domain)
         if inner and (rows == 1 or prod(domain) // rows * itemsize > ROW_BYTES):
             continue
-        run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
-        if prod(domain[:begin]) > 1 and run * itemsize < RUN_BYTES:
-            continue
-        if all(_is_small(node) for node, over in at_end if begin in over):
+        if begin and prod(domain[:begin]) > 1:
+            run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
+            if run * itemsize < RUN_BYTES:
+                continue
+        if all([_is_small(node) for node, over in at_end if begin in over]):
             return cut
     return None
 

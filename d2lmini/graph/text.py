@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from d2lmini.graph.code import code_of
 from d2lmini.graph.ir import Node, spec_of
 from d2lmini.ops.core import Shape
 from d2lmini.ops.subscript import is_at
@@ -97,7 +99,9 @@ _MARKS = re.compile(r"'|[(\[]|[)\]]|, ")
 
 def fit_line(line: str, width: int) -> list[str]:
     """The line broken after commas, outside of inner brackets if possible."""
-    if line.endswith(" = arrays") and len(line) > width:
+    if len(line) <= width:
+        return [line]
+    if line.endswith(" = arrays"):
         line = f"({line[:-9]}) = arrays"
     parts: list[str] = []
     while len(line) > width:
@@ -130,8 +134,15 @@ def view_text(node: Node) -> str | None:
 
 def try_view(base: np.ndarray, text: str) -> np.ndarray | None:
     """`base` looked at in this way, if that is a view and no copy: NumPy is asked."""
-    view = eval("base" + text, {"base": base})
+    view = _look(text)(base)
     return view if np.may_share_memory(view, base) or not base.size else None
+
+
+@lru_cache
+def _look(text: str) -> Callable[[np.ndarray], np.ndarray]:
+    space: dict[str, Any] = {}
+    exec(code_of(f"look = lambda base: base{text}", ""), space)
+    return space["look"]  # type: ignore[no-any-return]
 
 
 def reshape_text(shape: Shape) -> str:

@@ -39,7 +39,7 @@ from d2lmini.base import loaders
 from d2lmini.bfloat16 import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.ops.chunking import BLOCKED
+from d2lmini.ops.chunking import BLOCKED, ONE_BLOCK
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring
 from d2lmini.ops.formula import (
     DependsOnBlocks,
@@ -339,7 +339,7 @@ class Runner:
             return interpret(op, xp, arrays, attrs) if self.calls < COMPILED_CALL else None
         if self.calls > 1 or most > INTERPRETED:
             return None
-        kind = *[a if a is None else a.ndim for a in arrays], str(attrs)
+        kind = most > ONE_BLOCK, *[a if a is None else a.ndim for a in arrays], str(attrs)
         if kind not in op.depending_on_blocks:
             try:
                 return interpret(op, xp, arrays, attrs, LocalInRows)

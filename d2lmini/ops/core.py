@@ -475,11 +475,16 @@ class Op(Facts):
         specs = [s if isinstance(s, Spec) else Spec(tuple(s[0]), s[1]) for s in inputs]
         attrs = {**self.defaults, **attrs}
         outs = as_specs(self.infer(*specs, **attrs)) if outputs is None else outputs
+        flops = self.count_flops(specs, outs, attrs)
+        return Cost(flops, float(sum(s.nbytes for s in specs) + sum(s.nbytes for s in outs)))
+
+    def count_flops(
+        self, inputs: Sequence[Spec], outputs: Sequence[Spec], attrs: dict[str, Any]
+    ) -> float:
+        """Predicted FLOPs of a call."""
         if callable(self.flops):
-            flops = self.flops(*specs, out=outs[0], **attrs)
-        else:
-            flops = self.flops * sum(s.size for s in outs)
-        return Cost(float(flops), float(sum(s.nbytes for s in specs) + sum(s.nbytes for s in outs)))
+            return float(self.flops(*inputs, out=outputs[0], **{**self.defaults, **attrs}))
+        return float(self.flops * sum([spec.size for spec in outputs]))
 
     def __reduce__(self) -> tuple:
         return find_op, (self.name,)

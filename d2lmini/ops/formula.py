@@ -82,8 +82,6 @@ def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[
 
 def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
     """The same of a formula that is computed in float32: its outputs have the op's own dtypes."""
-    if not needs_copies(op, filter(None, specs)):
-        return infer_by_formula(op, specs, attrs)
     wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
     outputs = as_specs(op.infer(*specs, **attrs))  # type: ignore[arg-type]
     return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]

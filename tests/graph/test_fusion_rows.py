@@ -13,12 +13,12 @@ from graphs import assert_close, graphs
 from hypothesis import given, settings
 
 from d2lmini import autograd, engine, nd, sym
-from d2lmini.graph import emit_numpy, fusion, rows
+from d2lmini.graph import fusion, rows
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.lower import lower
 from d2lmini.graph.program import Program
-from d2lmini.graph.rows import Cut, axes_of_reduction, find_cut, is_reduction
+from d2lmini.graph.rows import Cut, axes_of_reduction, is_reduction
 
 # -- formulas --------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ def check_complete(found: list[Statement]) -> None:
             for source, _ in node.sources:
                 assert source.op is None or source in done, f"{node} runs before {source}"
                 if source in own and is_reduction(source):
-                    cut = find_cut(statement.nodes, statement.shape)
+                    cut = statement.cut
                     over = set(axes_of_reduction(source))
                     assert not over & set(range(cut.begin, cut.end)), f"{source} is cut"
             done.add(node)
@@ -213,10 +213,9 @@ def test_a_reduction_that_is_read_too_early_is_noticed(monkeypatch):
     program = Program("net", graph.variables, graph.outputs)
     assert program.cost.groups == 1 and "axis=1," in program.source
     check(program, graph)
-    monkeypatch.setattr(emit_numpy, "find_cut", lambda *_: Cut(0, 1))
+    monkeypatch.setattr(fusion.Statement, "cut", Cut(0, 1))
     with pytest.raises(AssertionError):
         check(Program("net", graph.variables, graph.outputs), graph)
-    monkeypatch.setitem(globals(), "find_cut", lambda *_: Cut(0, 1))
     with pytest.raises(AssertionError, match="max"):
         check_complete(statements(graph.outputs))
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from d2lmini.graph import verify as checker
-from d2lmini.graph.ir import Entry, Outputs, variables_of
+from d2lmini.graph.ir import Entry, variables_of, with_order
 from d2lmini.graph.passes.constant_fold import bind_values as bind_values
 from d2lmini.graph.passes.constant_fold import constant_fold
 from d2lmini.graph.passes.cse import cse
@@ -70,7 +70,7 @@ def simplify(
     afterwards `BlockGrad` is gone. watch: called with each pass that changes something, and the
     graph before and after.
     """
-    current = Outputs(outputs)
+    current = with_order(outputs)
     idle = 0  # passes in a row that changed nothing
     for _ in range(MOST_ROUNDS):
         for graph_pass in passes:
@@ -79,9 +79,9 @@ def simplify(
                 checker.verify(variables_of(current), after, like=current)
             idle = idle + 1 if after == current else 0
             if idle == len(passes):
-                return list(current)
+                return current
             if idle == 0:
                 if watch is not None:
                     watch(graph_pass, current, after)
-                current = Outputs(after)
+                current = with_order(after)
     raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")

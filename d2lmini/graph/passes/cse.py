@@ -31,22 +31,25 @@ from d2lmini.graph.passes.rewrite import Replacement, rewritten
 
 def cse(outputs: Sequence[Entry]) -> list[Entry]:
     """With each call made once."""
-    met: dict[tuple, Node] = {}
+    met: dict[tuple, list[Node]] = {}
 
     def rule(node: Node) -> Replacement:
-        first = met.setdefault(_key(node), node)
-        return None if first is node else list(first.outputs)
+        op, inputs = node.op, node.inputs
+        assert op is not None
+        is_commutative = op.family is not None and op.family.commutative
+        alike = met.setdefault((op, frozenset(inputs) if is_commutative else inputs), [])
+        for first in alike:
+            if _attributes(first) == _attributes(node):
+                return list(first.outputs)
+        alike.append(node)
+        return None
 
     return rewritten(outputs, rule)
 
 
-def _key(node: Node) -> tuple:
-    """Equal for calls that give the same result."""
-    assert node.op is not None
-    inputs: Any = node.inputs
-    if node.op.family is not None and node.op.family.commutative:
-        inputs = frozenset(inputs)
-    return (node.op, inputs, tuple([(k, _attribute(node.attrs[k])) for k in sorted(node.attrs)]))
+def _attributes(node: Node) -> dict[str, Any]:
+    """Equal for calls with the same attributes."""
+    return {name: _attribute(value) for name, value in node.attrs.items()}
 
 
 def _attribute(value: Any) -> Any:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from d2lmini.graph import ir
-from d2lmini.graph.ir import Entry, Inputs, Node, mutated_by, spec_of, topological, transform
+from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, topological, transform, with_order
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, registry
 
@@ -44,41 +44,55 @@ def rewritten(
 ) -> list[Entry]:  # fmt: skip
     """The graph with every node replaced by what `rule` says, None for those that stay. Before,
     `meet` is told of each node, also of those that are never replaced: as it was, and as it is with
-    its inputs replaced. is_local: the answer depends on the node and its inputs alone."""
+    its inputs replaced. is_local: the answer depends on the node and its inputs alone.
+
+    Most passes find nothing in most graphs. So nodes are only looked at, in their order, up to the
+    first that is replaced; from there on the graph is made anew."""
     bit = _bits.setdefault(rule, 1 << len(_bits)) if is_local else 0
-    order = topological(outputs)
-    if bit and all([node.stays & bit or node.op is None for node in order]):
-        return list(outputs)
-    changed = mutated_by(order)
+    graph = with_order(outputs)
+    order, changed = graph.order, graph.changed
     known = set(order) if changed else set()
     placed: dict[Node, Node] = {}  # what has become of the nodes that read or change such variables
 
-    def visit(node: Node, inputs: Inputs) -> ir.Replacement | None:
-        if node.op is None:
-            return None
-        new = node if inputs is node.inputs else node.replace(inputs=inputs)
+    def answer(node: Node, new: Node) -> Sequence[Entry | None] | None:
+        """The values in the place of `node`, which is `new` with its inputs replaced."""
         if meet is not None:
             meet(node, new)
         if changed:
             known.add(new)
-            if any(e is not None and e[0] in changed for e in node.inputs):
+            if any([e is not None and e[0] in changed for e in node.inputs]):
                 placed[node] = new
-                return new
+                return None
         if new.stays & bit:
-            return new
+            return None
         found = rule(new)
         if found is None:
             new.stays |= bit
-            return new
+            return None
         values = found if isinstance(found, list) else [found]
-        if changed and any(e is not None and _reads(e, changed, known) for e in values):
-            return new
+        if changed and any([e is not None and _reads(e, changed, known) for e in values]):
+            return None
         for value, spec in zip(values, node.specs or (), strict=True):
             assert value is None or spec_of(value) == spec, (node, value, spec)
         return values
 
-    results = transform(outputs, visit, order=order)
-    return results if _in_order(placed, changed, results) else list(outputs)
+    def visit(node: Node, inputs: Inputs) -> ir.Replacement | None:
+        if node is first:
+            return values
+        if node.op is None:
+            return None
+        new = node if inputs is node.inputs else node.replace(inputs=inputs)
+        found = answer(node, new)
+        return new if found is None else found
+
+    for i, first in enumerate(order):
+        if first.op is None or (first.stays & bit and not changed):
+            continue
+        values = answer(first, first)
+        if values is not None:
+            results = transform(outputs, visit, order=order[i:])
+            return results if _in_order(placed, changed, results) else list(outputs)
+    return list(outputs)
 
 
 def _reads(entry: Entry, changed: set[Node], known: set[Node]) -> bool:

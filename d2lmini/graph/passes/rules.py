@@ -139,6 +139,12 @@ def _(node: Node) -> Replacement:
 canonicalize = Rules("canonicalize", "With simpler ops in the place of general ones.")
 
 
+@canonicalize.rule("elemwise_mul broadcast_mul")
+def _(node: Node) -> Replacement:
+    """A square reads its input once."""
+    return call("square", node.inputs[:1], node) if node.inputs[0] == node.inputs[1] else None
+
+
 @canonicalize.rule(" ".join(op.name for f in FAMILIES.values() for op in (f.broadcast, f.equal)))
 def _(node: Node) -> Replacement:
     """By the op of the family beside a number, or for equal shapes."""
@@ -154,12 +160,6 @@ def _(node: Node) -> Replacement:
     if spec_of(a).shape == spec_of(b).shape and node.op is not family.equal:
         return same(node, call(family.equal, (a, b), node))
     return None
-
-
-@canonicalize.rule("elemwise_mul broadcast_mul")
-def _(node: Node) -> Replacement:
-    """A square reads its input once."""
-    return call("square", node.inputs[:1], node) if node.inputs[0] == node.inputs[1] else None
 
 
 @canonicalize.rule("Activation")
