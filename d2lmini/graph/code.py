@@ -54,7 +54,10 @@ def code_of(text: str, file: str, names: Collection[str] = ()) -> CodeType:
                 known += ".0"
         return before + known
 
-    return _fill(_compile(_WORDS.sub(mark, text)), words, file)  # type: ignore[no-any-return]
+    code = _compile(_WORDS.sub(mark, text))
+    if code is None:
+        return compile(text, file, "exec")
+    return _fill(code, words, file)  # type: ignore[no-any-return]
 
 
 def _fill(value: Any, words: list[str], file: str) -> Any:
@@ -75,5 +78,20 @@ def _fill(value: Any, words: list[str], file: str) -> Any:
 
 
 @lru_cache(MOST)
-def _compile(pattern: str) -> CodeType:
-    return compile(pattern, "", "exec")
+def _compile(pattern: str) -> CodeType | None:
+    """The code of a text with marks; None if Python computed with one of them, as in "3 * 4"."""
+    code = compile(pattern, "", "exec")
+    return code if _marks_in(code) >= {*_MARKS.findall(pattern)} else None
+
+
+def _marks_in(value: Any) -> set[str]:
+    """The marks in the constants and the names of a code."""
+    if isinstance(value, CodeType):
+        value = (*value.co_consts, *value.co_names, *value.co_varnames, *value.co_cellvars)
+    if isinstance(value, slice):
+        value = value.start, value.stop, value.step
+    if isinstance(value, tuple):
+        return {mark for part in value for mark in _marks_in(part)}
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return {*_MARKS.findall(str(value).lstrip("-"))}
