@@ -55,10 +55,10 @@ from d2lmini.ops.signature import Signature, signature_of, with_signature
 #: milliseconds, as long as interpreting a tiny call a hundred times.
 COMPILED_CALL = 64
 #: A call that reads an array of `BLOCKED` elements or more is interpreted once: a program computes
-#: it in blocks, which takes a third of the time. If blocks round a sum in another way, or an array
-#: has more than `INTERPRETED` elements, so that a first call is faster with a program, too, it is
-#: compiled at once.
-INTERPRETED = 1 << 19
+#: it in blocks, which takes a third of the time. If blocks round a sum in another way, or the call
+#: takes more than `INTERPRETED` FLOPs, so that a first call is faster with a program, too, it is
+#: compiled at once. An op that counts its FLOPs itself takes about as many as softmax.
+INTERPRETED = 1 << 22
 
 
 class Composed(Op):
@@ -337,7 +337,8 @@ class Runner:
         most = max([a.size for a in arrays if a is not None])
         if most < BLOCKED:
             return interpret(op, xp, arrays, attrs) if self.calls < COMPILED_CALL else None
-        if self.calls > 1 or most > INTERPRETED:
+        flops = 8 if op.backward_of else 5 if callable(op.flops) else op.flops
+        if self.calls > 1 or flops * most > INTERPRETED:
             return None
         kind = most > ONE_BLOCK, *[a if a is None else a.ndim for a in arrays], str(attrs)
         if kind not in op.depending_on_blocks:
