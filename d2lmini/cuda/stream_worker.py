@@ -18,15 +18,23 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2lmini import instrument
 from d2lmini.cuda import current
-from d2lmini.cuda.issue import arrange, lanes, may_wait, prepare_issue, prepare_launches
-from d2lmini.cuda.launches import Launches
+from d2lmini.cuda.issue import (
+    WAITING,
+    arrange,
+    key_of,
+    lanes,
+    may_issue,
+    may_wait,
+    prepare_issue,
+    prepare_launches,
+)
+from d2lmini.cuda.launches import Launches, given_of
 from d2lmini.cuda.memory import Block
 from d2lmini.cuda.staging import Staging
 from d2lmini.cuda.streams import Stream, StreamMark
@@ -41,8 +49,6 @@ if TYPE_CHECKING:
 
 #: A call's launches are prepared when it has run so many times.
 BEFORE = 8
-#: So many arrays of a shape are kept for the next results.
-MOST_SPARES = 32
 
 
 class StreamWorker:
@@ -123,12 +129,12 @@ class StreamWorker:
 
     def _run(self, task: Task) -> None:
         if self.name == "compute" and task.callee is not None:
-            self._prepare(task.callee)
-        self.run_in_scope(task)
+            self._prepare(task)
+        self._run_ordered(task)
         self.device.pool.reserved = self.device.allocator.total_bytes()
 
-    def run_in_scope(self, task: Task) -> None:
-        """Run `task` on this thread, where the lane's device and stream are current."""
+    def _run_ordered(self, task: Task) -> None:
+        """Run `task` behind all its dependencies, and put a mark behind it."""
         stream = self.stream
         self.free_pending()
         stream.begin(task.shared, task.writes)
@@ -136,10 +142,9 @@ class StreamWorker:
         if is_observed:
             instrument.emit("issue", task, self)
         try:
-            launches = self.launches.get(id(task.callee))
-            known = arrange(self, launches, task) if type(launches) is Launches else None
-            if known is not None:
-                known.run()
+            issue = self._arrange(task)
+            if issue is not None:
+                issue.launch()
             else:
                 task.run()
         finally:
@@ -157,12 +162,15 @@ class StreamWorker:
     # -- issuing on the callers' threads (see `issue`) ---------------------------------------------
 
     def take(self, task: Task) -> bool:
-        """Prepare to issue `task` on this thread, whose launches are prepared; False if a worker
-        must run it (lock held)."""
+        """Prepare to issue `task` on this thread, whose launches are prepared; False if the task
+        must run as on a worker (lock held)."""
+        launches = self.launches.get(key_of(task), 0)
+        if type(launches) in (int, str) or launches.waits or not may_issue(self):
+            return False
         if not self.busy.acquire(blocking=False):
             return False
         try:
-            self._taken = prepare_issue(self, task)
+            self._taken = prepare_issue(self, launches, task.inputs, task.outputs, given_of(task))
         finally:
             if self._taken is None:
                 self.busy.release()
@@ -181,18 +189,43 @@ class StreamWorker:
         self._taken = None
         self.busy.release()
 
-    def _prepare(self, call: Any) -> None:
-        """Prepare the launches of a call: at once, for they need not round as CuPy does; but only
-        when it comes often if that makes no difference."""
-        known, key = self.launches, id(call)
+    def runs_anywhere(self, task: Task) -> bool:
+        """True if the caller may run `task`: its kernels are compiled, nothing in it waits, and no
+        worker is busy here (lock held)."""
+        launches = self.launches.get(key_of(task))
+        known = type(launches) is str and launches != WAITING
+        return known and not self.busy.locked() and may_issue(self)
+
+    def _arrange(self, task: Any) -> Any:
+        """The prepared launches of a task with arrays; None if it must run as it is written."""
+        if task.callee is None:
+            return None
+        key = key_of(task)
+        launches = self.launches.get(key)
+        if launches is None or type(launches) in (int, str):
+            return None
+        given = given_of(task)
+        found = arrange(self, launches, task.inputs, task.outputs, given)
+        if found is None and type(launches) is Launches and launches.given not in (None, [*given]):
+            del self.launches[key]  # with these numbers it needs other launches: prepare them again
+        return found
+
+    def _prepare(self, task: Any) -> None:
+        """Prepare the launches of a task: at once, for they need not round as CuPy does; but only
+        when its call comes often if that makes no difference."""
+        known, key, call = self.launches, key_of(task), task.callee
         found = known.get(key)
         if found is None:
-            forget = known.pop, self._calls.pop
-            self._calls[key] = weakref.ref(call, lambda _: [pop(key, None) for pop in forget])
+            self._forget_with(call, key)
             found = 0
         if type(found) is int:
             is_early = found < BEFORE and may_wait(call)
-            known[key] = found + 1 if is_early else prepare_launches(self, call)
+            known[key] = found + 1 if is_early else prepare_launches(self, call, task)
+
+    def _forget_with(self, call: Any, key: Any) -> None:
+        """Drop the launches under a key when the call is gone."""
+        forget = self.launches.pop, self._calls.pop
+        self._calls[key] = weakref.ref(call, lambda _: [pop(key, None) for pop in forget])
 
     def scratch(self, number: int, nbytes: int) -> Any:
         """Memory for intermediate results, as bytes: the same for all programs of this lane, whose
@@ -277,18 +310,15 @@ class StreamWorker:
             if block.foreign or not is_ours:
                 self.waiting.append(block)
                 continue
-            array, block.array = block.array, None
-            spares = block.spares
-            if spares is not None and len(spares) < MOST_SPARES and getrefcount(array) == 2:
-                spares.append(array)
+            block.free()
         # Stop at the first block still in use, so a task queries CUDA about one block at most.
         while self.waiting and self.waiting[0].is_unused:
-            self.waiting.popleft().array = None
+            self.waiting.popleft().free()
         if at_once:
             for block in self.waiting:
                 if not block.foreign:
                     self.stream.wait(block.order.marks(True))
-                    block.array = None
+                    block.free()
             self.waiting = deque(block for block in self.waiting if block.foreign)
             for spares in self.spares.values():
                 spares.clear()

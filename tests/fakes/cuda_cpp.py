@@ -162,7 +162,8 @@ class RawKernel:
             rest = iter(fresh)
             given = [next(rest) if p.is_array else a for a, p in pairs]
             run(self.code, self.name, grid, given)
-            return tuple(f for f, w in zip(fresh, written) if w)
+            changed = [(f, r) for f, r, w in zip(fresh, raws, written) if w]
+            return tuple(_with_changes(*pair) for pair in changed)
 
         outputs = tuple(a for a, w in zip(arrays, written) if w)
         cupy_arrays.hook.execute(self.name, function, arrays, outputs)
@@ -186,6 +187,24 @@ class CIntptr:
         return np.frombuffer(bits[: dtype.itemsize], dtype)[0]  # type: ignore[no-any-return]
 
 
+def _with_changes(found: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """What the kernel found, where it wrote, in the memory itself: arrays given by pointers may
+    reach over others, which the kernel wrote through another pointer."""
+    if not before.flags.c_contiguous:
+        return found
+    new, old = (a.reshape(-1).view(np.uint8) for a in (found, before))
+    np.copyto(old, new, where=new != old)
+    return before
+
+
+def array_at(pointer: Any, c_type: str) -> Any:
+    """The memory from a pointer on, to the end of what was allocated, as an array."""
+    from fakes import cupy_arrays
+
+    dtype = np.dtype(next(char for char, name in C_TYPES.items() if name == c_type))
+    return cupy_arrays.ndarray((len(pointer.raw) // dtype.itemsize,), dtype, pointer)
+
+
 class Function:
     """Stands for `cupy.cuda.Function`."""
 
@@ -196,7 +215,7 @@ class Function:
         self, grid: tuple, block: tuple, args: tuple, shared: int = 0, stream: Any = None
     ) -> None:
         given = tuple(
-            a.as_number(p) if isinstance(a, CIntptr) else a
+            array_at(a, p.type) if p.is_array else a.as_number(p)
             for a, p in zip(args, self.raw.parameters, strict=True)
         )
         with stream:
