@@ -122,13 +122,14 @@ class Issue:
 
     __slots__ = ("fresh", "lane", "launches", "memory", "reads", "writes")
 
+    reads: Sequence[StreamOrder]
+    writes: Sequence[StreamOrder]
+
     def __init__(self, lane: StreamWorker, launches: Launches, memory: list[Any], fresh: list[Any]):
         self.lane = lane
         self.launches = launches
         self.memory = memory
         self.fresh = fresh
-        self.reads: list[StreamOrder] = []
-        self.writes: list[StreamOrder] = []
 
     def launch(self) -> None:
         """Put the launches on the stream, and give the new outputs their arrays. Once more if a
@@ -146,8 +147,7 @@ class Issue:
                 thread_state.lane = outer
             launches.run(self.memory)
         for chunk, array, spares in self.fresh:
-            block = chunk.block = Block(array, lane)
-            block.spares = spares
+            block = chunk.block = Block(array, lane, spares)
             with lock:
                 chunk.order = block.order
                 chunk.own(array)
@@ -168,54 +168,14 @@ class Issue:
             mark.close()
 
 
-def arrange(
-    lane: StreamWorker, launches: Any, inputs: Sequence[Operand | None], outputs: Sequence[Operand],
-    given: Sequence[Any],
-) -> Issue | None:  # fmt: skip
-    """Launches with arrays, new ones for new outputs; None if an output overwrites what they still
-    read, if memory is short, or if a call with these numbers needs other kernels."""
-    memory, chunks = [], []
-    for operand in inputs:
-        if operand is not None:
-            chunk, offset, spec = operand
-            data = chunk.data.data
-            memory.append(data + offset * spec.dtype.itemsize if offset else data)
-            chunks.append(chunk)
-    for chunk, offset, spec in outputs:
-        data = None if chunk.data is None else chunk.data.data
-        memory.append(data + offset * spec.dtype.itemsize if offset else data)
-    launches = launches.choose(memory)
-    if launches is None:
-        return None
-    if launches.mutated and any([chunks.count(chunks[i]) > 1 for i in launches.mutated]):
-        return None
-    if not launches.is_map and any([operand[0] in chunks for operand in outputs]):
-        return None
-    if launches.given is not None and not launches.renew(given, lane.device.xp):
-        return None
-    fresh = []
-    for n, (chunk, _, spec) in enumerate(outputs, len(chunks)):
-        if memory[n] is None:
-            spares = launches.spares[n - len(chunks)]
-            array = spares.pop() if spares else _allocate(lane, spec)
-            if array is None:
-                return None
-            fresh.append((chunk, array, spares))
-            memory[n] = array.data
-    return Issue(lane, launches, memory, fresh)
-
-
 def prepare_issue(
-    lane: StreamWorker, launches: Any, inputs: Sequence[Operand | None], outputs: Sequence[Operand],
+    lane: StreamWorker, launches: Any, inputs: Sequence[Operand], outputs: Sequence[Operand],
     given: Sequence[Any],
 ) -> Issue | None:  # fmt: skip
     """What is needed to issue launches on this thread; None if a worker must do it (lock held)."""
     stream = lane.stream
-    reads, writes, marks = [], [], []
-    for operand in inputs:
-        if operand is None:
-            continue
-        chunk = operand[0]
+    memory, reads, writes, marks = [], [], [], []
+    for chunk, offset, spec in inputs:
         if chunk.writer is not None or chunk.queue or chunk.error is not None:
             return None
         order = chunk.order
@@ -227,6 +187,8 @@ def prepare_issue(
                 return None
             marks.append(mark)
         reads.append(order)
+        data = chunk.data.data
+        memory.append(data + offset * spec.dtype.itemsize if offset else data)
     for chunk, _, _ in outputs:
         if chunk.data is not None:
             if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
@@ -235,7 +197,7 @@ def prepare_issue(
             writes.append(chunk.order)
     if lane.device.pool.freed or lane.pending_free or lane.waiting:
         lane.free_pending()
-    issue = arrange(lane, launches, inputs, outputs, given)
+    issue = arrange(lane, launches, inputs, outputs, given, memory)
     if issue is None:
         return None
     for i in launches.mutated:
@@ -247,6 +209,46 @@ def prepare_issue(
     return issue
 
 
+def arrange(
+    lane: StreamWorker, launches: Any, inputs: Sequence[Operand], outputs: Sequence[Operand],
+    given: Sequence[Any], memory: list[Any],
+) -> Issue | None:  # fmt: skip
+    """Launches with arrays, new ones for new outputs; None if an output overwrites what they still
+    read, if memory is short, or if a call with these numbers needs other kernels. memory: where the
+    inputs begin."""
+    is_new = True
+    for chunk, offset, spec in outputs:
+        if chunk.data is None:
+            memory.append(None)
+        else:
+            is_new = False
+            memory.append(chunk.data.data + (offset or 0) * spec.dtype.itemsize)
+    launches = launches.choose(memory)
+    if launches is None or not (is_new or launches.is_map or is_apart(inputs, outputs)):
+        return None
+    if launches.mutated and not is_apart([inputs[i] for i in launches.mutated], inputs, 1):
+        return None
+    if launches.given is not None and not launches.renew(given, lane.device.xp):
+        return None
+    fresh = []
+    n = len(inputs)
+    for (chunk, _, spec), spares in zip(outputs, launches.spares):
+        if memory[n] is None:
+            array = spares.pop() if spares else _allocate(lane, spec)
+            if array is None:
+                return None
+            fresh.append((chunk, array, spares))
+            memory[n] = array.data
+        n += 1
+    return Issue(lane, launches, memory, fresh)
+
+
+def is_apart(some: Sequence[Operand], others: Sequence[Operand], most: int = 0) -> bool:
+    """True if the memory of each of some operands is that of at most so many others."""
+    chunks = [chunk for chunk, _, _ in others]
+    return all([chunks.count(chunk) <= most for chunk, _, _ in some])
+
+
 def may_issue(lane: StreamWorker) -> bool:
     """True if callers may put work on the stream of a lane now."""
     device = lane.device
@@ -255,6 +257,20 @@ def may_issue(lane: StreamWorker) -> bool:
         and lane.cuda_device() == device.ordinal
         and lane.stream.is_near(MOST_AHEAD)
     )
+
+
+def _allocate(lane: StreamWorker, spec: Any) -> Any:
+    """A new array on this stream; None if memory is short."""
+    device = lane.device
+    pool = device.pool
+    if pool.limit is not None and pool.live + spec.nbytes > pool.limit:
+        return None
+    with lane.stream.handle:
+        try:
+            memory = device.allocator.malloc(spec.nbytes)
+        except Exception:  # a worker meets the error again, or has more memory
+            return None
+    return device.xp.ndarray(spec.shape, spec.dtype, memory)
 
 
 # -- calls without a task --------------------------------------------------------------------------
@@ -283,12 +299,14 @@ def issue_call(
         or not may_issue(lane)
     ):
         return None
+    operands: list[Operand] = []
     for x in inputs:
         if x._ctx is not ctx:
             return None
-    pool = lane.device.pool
-    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
-    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
+        operands.append((x._chunk, x._offset, x._spec))
+    outputs: list[Operand] = []
+    for spec in launches.specs:
+        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
     with lock:
         if not lane.busy.acquire(False):
             return None
@@ -302,10 +320,12 @@ def issue_call(
         finally:
             lane.busy.release()
         current.inlined += 1
-    for chunk, _, _ in outputs:
+    results = []
+    for chunk, _, spec in outputs:
         if chunk.weight:
             chunk.filled = True  # type: ignore[attr-defined]
-    return [wrap(chunk, spec, ctx, kind=kind) for chunk, _, spec in outputs]
+        results.append(wrap(chunk, spec, ctx, kind=kind))
+    return results
 
 
 def _fail(name: str, outputs: Sequence[Operand], problem: Exception) -> None:
@@ -343,20 +363,6 @@ def push_program(
         call = program if replays is None or replays.reason is not None else replays
         results = issue_call(call, inputs, ctx, dispatch.kind_of(inputs), keys)
     return push(program, inputs, ctx, keys, outs, kind) if results is None else results
-
-
-def _allocate(lane: StreamWorker, spec: Any) -> Any:
-    """A new array on this stream; None if memory is short."""
-    device = lane.device
-    pool = device.pool
-    if pool.limit is not None and pool.live + spec.nbytes > pool.limit:
-        return None
-    with lane.stream.handle:
-        try:
-            memory = device.allocator.malloc(spec.nbytes)
-        except MemoryError:
-            return None
-    return device.xp.ndarray(spec.shape, spec.dtype, memory)
 
 
 dispatch.issue = issue_op

@@ -16,10 +16,19 @@ from operator import itemgetter
 from typing import Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.capture import LaterKey, recording_into
+from d2lmini.cuda.capture import recording_into
 from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.cuda.products import library_of
-from d2lmini.cuda.recorder import At, CopyStep, GemmStep, NotRecorded, Recorder, Step, ZeroStep
+from d2lmini.cuda.recorder import (
+    At,
+    CopyStep,
+    GemmStep,
+    NotRecorded,
+    RecordedKey,
+    Recorder,
+    Step,
+    ZeroStep,
+)
 from d2lmini.graph.ir import Draw, Node, spec_of
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import Arenas
@@ -44,6 +53,7 @@ class Launches:
     mutated       which inputs the call changes
     is_map        one elementwise launch: an output may overwrite an input, element by element
     predicted_us  of the GPU's work, roughly
+    run           puts the launches on the stream; takes where the inputs and outputs begin
     given         what differed between calls at the last one; None if nothing does
     """
 
@@ -51,7 +61,7 @@ class Launches:
 
     __slots__ = (
         "_beyond", "_fixed", "_numbers", "_recorder", "_steps", "given", "is_map", "mutated",
-        "name", "predicted_us", "spares", "specs",
+        "name", "predicted_us", "run", "spares", "specs",
     )  # fmt: skip
 
     def __init__(self, lane: Any, call: Any, task: Any):
@@ -87,6 +97,8 @@ class Launches:
             _bind(lane, step, [index[at] for at in step.memory], cell)
             for step, cell in zip(steps, numbers)
         ]
+        is_plain = len(steps) == 1 and not self._beyond and not fixed
+        self.run = self._steps[0] if is_plain else self._run_all
         self.given = given if recorder.calls and given else None
         self._numbers = numbers
         self._recorder = recorder if recorder.calls else None
@@ -109,8 +121,7 @@ class Launches:
                     cell[0] = step.kernel.pack(xp, step.numbers)
         return True
 
-    def run(self, memory: list[Any]) -> None:
-        """Put the launches on the stream. memory: where the inputs and outputs begin."""
+    def _run_all(self, memory: list[Any]) -> None:
         if self._beyond or self._fixed:
             beyond = [memory[base] + offset for base, offset in self._beyond]
             memory = [*memory, *beyond, *self._fixed]
@@ -159,7 +170,7 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     program: Program = call
     arrays = [recorder.empty(*spec_of((node, 0))) for node in program.inputs]
     outs = [recorder.empty(*spec) for spec in program.specs]
-    keys = [LaterKey(given, i) for i in range(len(given))]
+    keys = [RecordedKey(recorder, given, i) for i in range(len(given))]
     with recording_into(recorder):
         results = recorder.run_program(program, arrays, outs, keys)
     if any([result is not out for result, out in zip(results, outs)]):

@@ -56,10 +56,10 @@ class Block:
 
     __slots__ = ("array", "foreign", "lane", "order", "spares")
 
-    def __init__(self, array: Any, lane: StreamWorker):
+    def __init__(self, array: Any, lane: StreamWorker, spares: list[Any] | None = None):
         self.array = array
         self.foreign = False
-        self.spares: list[Any] | None = None
+        self.spares = spares
         self.lane = lane
         self.order = StreamOrder()
 

@@ -25,13 +25,14 @@ d2lmini.cuda.recorder.NotRecorded: add.reduce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.cuda.capture import LaterKey
 from d2lmini.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.cuda.kernels.launch import Kernel, Recording
 from d2lmini.cuda.kernels.symbols import Body, names
@@ -122,6 +123,23 @@ for _name in (
     setattr(Place, _name, _refuse(_name))
 
 
+class RecordedKey(LaterKey):
+    """A random key that launches get anew at each call."""
+
+    def __init__(self, recorder: Recorder, keys: list[Sequence[int]], number: int):
+        super().__init__(keys, number)
+        self.recorder = recorder
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.recorder.is_outside:
+            raise NotRecorded("a random key")
+        return super().__iter__()
+
+    def __getattr__(self, name: str) -> Any:
+        """A key of the CPU's has a generator."""
+        raise NotRecorded(f"the {name} of a random key")
+
+
 class At(NamedTuple):
     """Where an array of a step begins: the number of the array that it lies in, and how many bytes
     behind the begin of that."""
@@ -174,6 +192,7 @@ class Recorder(Recording):
     calls      functions whose launches have other numbers each time: their first step, and the
                first behind them
     maps       how many launches are elementwise
+    is_outside True while such a function runs: only there a random key may be read
     """
 
     def __init__(self) -> None:
@@ -182,6 +201,7 @@ class Recorder(Recording):
         self.constants: dict[int, np.ndarray] = {}
         self.calls: list[tuple[Callable[[], Any], int, int]] = []
         self.maps = 0
+        self.is_outside = False
         self._repeats = False
 
     def empty(self, shape: Any, dtype: Any = float) -> Place:
@@ -204,10 +224,11 @@ class Recorder(Recording):
     def zeros_like(self, array: Place) -> Place:
         return self.zeros(array.shape, array.dtype)
 
-    def asarray(self, array: np.ndarray) -> Place:
+    def asarray(self, array: Any, dtype: Any = None) -> Place:
         """A constant."""
         if isinstance(array, Place):
-            return array
+            return array if dtype is None else array.astype(dtype, copy=False)
+        array = np.asarray(array, dtype)
         made = self.empty(array.shape, array.dtype)
         self.constants[len(self.places) - 1] = array
         return made
@@ -251,8 +272,10 @@ class Recorder(Recording):
         else:
             self.map(lambda x: x, [source], target.dtype, target)
 
-    def ufunc(self, name: str, *args: Any, out: Any = None) -> Place:
+    def ufunc(self, name: str, *args: Any, out: Any = None, **options: Any) -> Place:
         """A ufunc of arrays and numbers, by a generated kernel."""
+        if options:
+            raise NotRecorded(f"{name} with {', '.join(options)}")
         arrays = [a for a in args if isinstance(a, Place)]
 
         def formula(*given: Proxy) -> Proxy:
@@ -302,11 +325,15 @@ class Recorder(Recording):
         return np.may_share_memory(a.plain, b.plain)
 
     def __getattr__(self, name: str) -> Any:
+        """A ufunc of NumPy's, a dtype or a number; all else is what launches cannot do."""
         if name.startswith("__"):
             raise AttributeError(name)
-        if isinstance(getattr(np, name, None), np.ufunc):
+        found = getattr(np, name, None)
+        if isinstance(found, np.ufunc) and found.signature is None:
             return partial(self.ufunc, name)
-        return _refuse(name)
+        if isinstance(found, float) or (isinstance(found, type) and issubclass(found, np.generic)):
+            return found
+        raise NotRecorded(name)
 
     def run_program(
         self, program: Any, arrays: Sequence[Place], places: Sequence[Any], keys: Any = ()
@@ -339,17 +366,19 @@ class Recorder(Recording):
     def outside(self, call: Callable[[], Any]) -> None:
         """Write down the launches of a call that have other numbers each time."""
         first = len(self.steps)
+        self.is_outside = True
         call()
+        self.is_outside = False
         self.calls.append((call, first, len(self.steps)))
 
     def repeat(self, call: Callable[[], Any], first: int, last: int) -> list[Any]:
         """The launches of such a call with its numbers of now. NotRecorded if there are others."""
-        steps, self.steps, self._repeats = self.steps, [], True
+        steps, self.steps, self._repeats, self.is_outside = self.steps, [], True, True
         try:
             call()
             made = self.steps
         finally:
-            self.steps, self._repeats = steps, False
+            self.steps, self._repeats, self.is_outside = steps, False, False
         if [step[1:3] for step in made] != [step[1:3] for step in steps[first:last]]:
             raise NotRecorded("other launches than before")
         return made

@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,21 +76,19 @@ class StreamWorker:
         self._scratch: dict[int, Any] = {}
         self._taken: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
-        self._stream: Stream | None = None
         self._staging: Staging | None = None
         if name == "compute":
             lanes[device.ctx] = self
         self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
 
-    @property
+    @cached_property
     def stream(self) -> Stream:
         """The stream, made once: CuPy's pool identifies its arenas by stream."""
-        if self._stream is None:
-            cuda = self.device.xp.cuda
-            with cuda.Device(self.device.ordinal):
-                self._stream = Stream(cuda, cuda.Stream(non_blocking=True), self)
-            current.in_use.add(self.device.ordinal)
-        return self._stream
+        cuda = self.device.xp.cuda
+        with cuda.Device(self.device.ordinal):
+            made = Stream(cuda, cuda.Stream(non_blocking=True), self)
+        current.in_use.add(self.device.ordinal)
+        return made
 
     @property
     def staging(self) -> Staging:
@@ -156,7 +155,8 @@ class StreamWorker:
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all work on the stream is done; False at the deadline. MXNetError if the
         device failed."""
-        mark = None if self._stream is None else self._stream.last
+        stream = vars(self).get("stream")
+        mark = None if stream is None else stream.last
         return mark is None or self.device.dead is not None or self.wait(mark, deadline)
 
     # -- issuing on the callers' threads (see `issue`) ---------------------------------------------
@@ -170,7 +170,10 @@ class StreamWorker:
         if not self.busy.acquire(blocking=False):
             return False
         try:
-            self._taken = prepare_issue(self, launches, task.inputs, task.outputs, given_of(task))
+            inputs = task.inputs
+            if None in inputs:  # an optional input that is not given
+                inputs = [operand for operand in inputs if operand is not None]
+            self._taken = prepare_issue(self, launches, inputs, task.outputs, given_of(task))
         finally:
             if self._taken is None:
                 self.busy.release()
@@ -205,7 +208,9 @@ class StreamWorker:
         if launches is None or type(launches) in (int, str):
             return None
         given = given_of(task)
-        found = arrange(self, launches, task.inputs, task.outputs, given)
+        inputs = [operand for operand in task.inputs if operand is not None]
+        memory = [c.data.data + (offset or 0) * spec.dtype.itemsize for c, offset, spec in inputs]
+        found = arrange(self, launches, inputs, task.outputs, given, memory)
         if found is None and type(launches) is Launches and launches.given not in (None, [*given]):
             del self.launches[key]  # with these numbers it needs other launches: prepare them again
         return found
@@ -306,7 +311,7 @@ class StreamWorker:
         while self.pending_free:
             block = self.pending_free.popleft()
             order = block.order
-            is_ours = order.is_on(self._stream) or self.stream.has_seen(order.marks(True))
+            is_ours = order.is_on(self.stream) or self.stream.has_seen(order.marks(True))
             if block.foreign or not is_ours:
                 self.waiting.append(block)
                 continue

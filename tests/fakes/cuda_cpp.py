@@ -161,9 +161,10 @@ class RawKernel:
             ]
             rest = iter(fresh)
             given = [next(rest) if p.is_array else a for a, p in pairs]
+            before = [f.copy() for f in fresh]
             run(self.code, self.name, grid, given)
-            changed = [(f, r) for f, r, w in zip(fresh, raws, written) if w]
-            return tuple(_with_changes(*pair) for pair in changed)
+            triples = zip(fresh, before, raws, written)
+            return tuple(_with_changes(f, b, r) for f, b, r, w in triples if w)
 
         outputs = tuple(a for a, w in zip(arrays, written) if w)
         cupy_arrays.hook.execute(self.name, function, arrays, outputs)
@@ -187,14 +188,14 @@ class CIntptr:
         return np.frombuffer(bits[: dtype.itemsize], dtype)[0]  # type: ignore[no-any-return]
 
 
-def _with_changes(found: np.ndarray, before: np.ndarray) -> np.ndarray:
+def _with_changes(found: np.ndarray, before: np.ndarray, raw: np.ndarray) -> np.ndarray:
     """What the kernel found, where it wrote, in the memory itself: arrays given by pointers may
     reach over others, which the kernel wrote through another pointer."""
-    if not before.flags.c_contiguous:
+    if not raw.flags.c_contiguous:
         return found
-    new, old = (a.reshape(-1).view(np.uint8) for a in (found, before))
-    np.copyto(old, new, where=new != old)
-    return before
+    new, old, memory = (a.reshape(-1).view(np.uint8) for a in (found, before, raw))
+    np.copyto(memory, new, where=new != old)
+    return raw
 
 
 def array_at(pointer: Any, c_type: str) -> Any:

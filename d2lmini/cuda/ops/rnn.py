@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.cuda.kernels import recurrent
+from d2lmini.cuda.kernels import recurrent, reductions
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of
+from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of, sum_rows
 
 
 class FusedLSTM(LSTM):
@@ -59,3 +59,8 @@ FUSED: dict[str, type[Layer]] = {**KINDS, "lstm": FusedLSTM, "gru": FusedGRU}
 @layer_of.kernel("cuda")
 def _(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
     return FUSED[mode](xp, clip)
+
+
+@sum_rows.kernel("cuda")
+def _(xp: Any, x: Any, out: Any) -> None:
+    reductions.sum_rows(xp, x, out)
