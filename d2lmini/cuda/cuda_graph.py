@@ -151,6 +151,8 @@ class CapturedGraph:
 class GraphChoice:
     """The recordings of a program, in place of launches: a call takes the one that fits."""
 
+    given = None
+
     def __init__(self, program: Program):
         self.name = program.name
         self.specs = program.specs

@@ -122,14 +122,16 @@ class Issue:
 
     __slots__ = ("fresh", "lane", "launches", "memory", "reads", "writes")
 
-    reads: Sequence[StreamOrder]
-    writes: Sequence[StreamOrder]
-
-    def __init__(self, lane: StreamWorker, launches: Launches, memory: list[Any], fresh: list[Any]):
+    def __init__(
+        self, lane: StreamWorker, launches: Launches, memory: list[Any], fresh: list[Any],
+        reads: Sequence[StreamOrder], writes: Sequence[StreamOrder],
+    ):  # fmt: skip
         self.lane = lane
         self.launches = launches
         self.memory = memory
         self.fresh = fresh
+        self.reads = reads
+        self.writes = writes
 
     def launch(self) -> None:
         """Put the launches on the stream, and give the new outputs their arrays. Once more if a
@@ -170,67 +172,54 @@ class Issue:
 
 def prepare_issue(
     lane: StreamWorker, launches: Any, inputs: Sequence[Operand], outputs: Sequence[Operand],
-    given: Sequence[Any],
+    given: Sequence[Any], is_worker: bool = False,
 ) -> Issue | None:  # fmt: skip
-    """What is needed to issue launches on this thread; None if a worker must do it (lock held)."""
+    """Launches with arrays, new ones for new outputs. None if an output overwrites what they still
+    read, if memory is short, if a call with these numbers needs other launches; or, with the lock
+    held on a caller's thread, if it depends on what is not issued yet."""
     stream = lane.stream
-    memory, reads, writes, marks = [], [], [], []
+    memory, reads, writes, fresh, marks = [], [], [], [], []
     for chunk, offset, spec in inputs:
-        if chunk.writer is not None or chunk.queue or chunk.error is not None:
-            return None
-        order = chunk.order
-        mark = None if order is None or order.unverified else order.writer
-        if mark is None:
-            return None
-        if mark.stream is not stream:
-            if mark.stream.device is not lane.device:
+        if not is_worker:
+            order = chunk.order
+            if chunk.writer is not None or chunk.queue or chunk.error is not None or order is None:
                 return None
-            marks.append(mark)
-        reads.append(order)
+            mark = order.writer
+            if mark is None or order.unverified:
+                return None
+            if mark.stream is not stream:
+                if mark.stream.device is not lane.device:
+                    return None
+                marks.append(mark)
+            reads.append(order)
         data = chunk.data.data
         memory.append(data + offset * spec.dtype.itemsize if offset else data)
-    for chunk, _, _ in outputs:
-        if chunk.data is not None:
+    is_apart = True
+    for chunk, offset, spec in outputs:
+        if chunk.data is None:
+            memory.append(None)
+            continue
+        if not is_worker:
             if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
                 return None
             marks += chunk.order.marks(True)
             writes.append(chunk.order)
-    if lane.device.pool.freed or lane.pending_free or lane.waiting:
+        memory.append(chunk.data.data + (offset or 0) * spec.dtype.itemsize)
+        is_apart = is_apart and all([chunk is not operand[0] for operand in inputs])
+    if not is_worker and (lane.device.pool.freed or lane.pending_free or lane.waiting):
         lane.free_pending()
-    issue = arrange(lane, launches, inputs, outputs, given, memory)
-    if issue is None:
+    if type(launches) is not Launches:
+        launches = launches.choose(memory)
+    if launches is None or not (is_apart or launches.is_map):
         return None
     for i in launches.mutated:
-        marks += reads[i].marks(True)
-        writes.append(reads[i])
-    if marks and not stream.has_seen(marks):
-        stream.wait(marks)
-    issue.reads, issue.writes = reads, writes
-    return issue
-
-
-def arrange(
-    lane: StreamWorker, launches: Any, inputs: Sequence[Operand], outputs: Sequence[Operand],
-    given: Sequence[Any], memory: list[Any],
-) -> Issue | None:  # fmt: skip
-    """Launches with arrays, new ones for new outputs; None if an output overwrites what they still
-    read, if memory is short, or if a call with these numbers needs other kernels. memory: where the
-    inputs begin."""
-    is_new = True
-    for chunk, offset, spec in outputs:
-        if chunk.data is None:
-            memory.append(None)
-        else:
-            is_new = False
-            memory.append(chunk.data.data + (offset or 0) * spec.dtype.itemsize)
-    launches = launches.choose(memory)
-    if launches is None or not (is_new or launches.is_map or is_apart(inputs, outputs)):
-        return None
-    if launches.mutated and not is_apart([inputs[i] for i in launches.mutated], inputs, 1):
-        return None
+        if sum([inputs[i][0] is operand[0] for operand in inputs]) > 1:
+            return None
+        if not is_worker:
+            marks += reads[i].marks(True)
+            writes.append(reads[i])
     if launches.given is not None and not launches.renew(given, lane.device.xp):
         return None
-    fresh = []
     n = len(inputs)
     for (chunk, _, spec), spares in zip(outputs, launches.spares):
         if memory[n] is None:
@@ -240,13 +229,9 @@ def arrange(
             fresh.append((chunk, array, spares))
             memory[n] = array.data
         n += 1
-    return Issue(lane, launches, memory, fresh)
-
-
-def is_apart(some: Sequence[Operand], others: Sequence[Operand], most: int = 0) -> bool:
-    """True if the memory of each of some operands is that of at most so many others."""
-    chunks = [chunk for chunk, _, _ in others]
-    return all([chunks.count(chunk) <= most for chunk, _, _ in some])
+    if marks and not stream.has_seen(marks):
+        stream.wait(marks)
+    return Issue(lane, launches, memory, fresh, reads, writes)
 
 
 def may_issue(lane: StreamWorker) -> bool:
@@ -286,7 +271,6 @@ def issue_call(
     current = engine.current
     if (
         launches is None
-        or type(launches) in (int, str)
         or launches.mutated
         or launches.waits
         or scheduler.thread_state.task is not None

@@ -103,10 +103,6 @@ class Launches:
         self._numbers = numbers
         self._recorder = recorder if recorder.calls else None
 
-    def choose(self, memory: Sequence[Any]) -> Launches:
-        """The launches for arrays in this memory: for any."""
-        return self
-
     def renew(self, given: Sequence[Any], xp: Any) -> bool:
         """Pack the numbers of a call for which `given` is something else. False if such a call
         needs other launches."""
@@ -114,7 +110,7 @@ class Launches:
             self.given[:] = given  # type: ignore[index]
             for call, first, last in self._recorder.calls:  # type: ignore[union-attr]
                 try:
-                    steps = self._recorder.repeat(call, first, last)  # type: ignore[union-attr]
+                    steps = self._recorder.launch_again(call, first, last)  # type: ignore[union-attr]
                 except NotRecorded:
                     return False
                 for step, cell in zip(steps, self._numbers[first:last]):

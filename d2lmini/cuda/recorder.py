@@ -255,9 +255,15 @@ class Recorder(Recording):
             begin = end
         return made
 
-    def copyto(self, target: Place, source: Any, casting: str = "same_kind") -> None:
+    def copyto(
+        self, target: Place, source: Any, casting: str = "same_kind", where: Any = True
+    ) -> None:
         """A copy within the GPU, or of a number."""
-        if not isinstance(source, Place):
+        if where is not True:
+            if not isinstance(source, Place):
+                raise NotRecorded("numbers where a condition holds")
+            self.map(names.where, [where, source, target], target.dtype, target, "where")
+        elif not isinstance(source, Place):
             if not target.flags.c_contiguous or not np.isscalar(source):
                 raise NotRecorded("fill")
             if np.array(source, target.dtype).tobytes().strip(b"\0"):
@@ -271,6 +277,10 @@ class Recorder(Recording):
             self.steps.append(CopyStep((self._find(target), self._find(source)), target.nbytes))
         else:
             self.map(lambda x: x, [source], target.dtype, target)
+
+    def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
+        """min(max(x, low), high)"""
+        return self.minimum(self.maximum(x, low), high, out=out)  # type: ignore[no-any-return]
 
     def ufunc(self, name: str, *args: Any, out: Any = None, **options: Any) -> Place:
         """A ufunc of arrays and numbers, by a generated kernel."""
@@ -371,7 +381,7 @@ class Recorder(Recording):
         self.is_outside = False
         self.calls.append((call, first, len(self.steps)))
 
-    def repeat(self, call: Callable[[], Any], first: int, last: int) -> list[Any]:
+    def launch_again(self, call: Callable[[], Any], first: int, last: int) -> list[Any]:
         """The launches of such a call with its numbers of now. NotRecorded if there are others."""
         steps, self.steps, self._repeats, self.is_outside = self.steps, [], True, True
         try:

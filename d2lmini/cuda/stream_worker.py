@@ -27,7 +27,6 @@ from d2lmini import instrument
 from d2lmini.cuda import current
 from d2lmini.cuda.issue import (
     WAITING,
-    arrange,
     key_of,
     lanes,
     may_issue,
@@ -59,8 +58,8 @@ class StreamWorker:
     waiting       the pending frees that another stream still uses, oldest first
     staging       pinned memory, for a copy lane
     workspace     scratch memory of the lane's recordings, if there are any
-    launches      by the id of a call (an op's plan, a program): how often it ran, then its prepared
-                  launches, or why it has none
+    launches      by `key_of` a task: the launches that its call has
+    reasons       or why its call has none
     spares        by spec: arrays of results that are gone, for the next results
     """
 
@@ -71,8 +70,10 @@ class StreamWorker:
         self.waiting: deque[Block] = deque()
         self.workspace: weakref.ref[Workspace] | None = None
         self.spares: dict[tuple, list[Any]] = {}
-        self.launches: dict[int, Any] = {}
-        self._calls: dict[int, weakref.ref] = {}
+        self.launches: dict[Any, Any] = {}
+        self.reasons: dict[Any, str] = {}
+        self._times: dict[Any, int] = {}
+        self._calls: dict[Any, weakref.ref] = {}
         self._scratch: dict[int, Any] = {}
         self._taken: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
@@ -141,8 +142,9 @@ class StreamWorker:
         if is_observed:
             instrument.emit("issue", task, self)
         try:
-            issue = self._arrange(task)
-            if issue is not None:
+            launches = None if task.callee is None else self.launches.get(key_of(task))
+            issue = launches and self._prepare_issue(task, launches, True)
+            if issue:
                 issue.launch()
             else:
                 task.run()
@@ -164,16 +166,13 @@ class StreamWorker:
     def take(self, task: Task) -> bool:
         """Prepare to issue `task` on this thread, whose launches are prepared; False if the task
         must run as on a worker (lock held)."""
-        launches = self.launches.get(key_of(task), 0)
-        if type(launches) in (int, str) or launches.waits or not may_issue(self):
+        launches = self.launches.get(key_of(task))
+        if launches is None or launches.waits or not may_issue(self):
             return False
         if not self.busy.acquire(blocking=False):
             return False
         try:
-            inputs = task.inputs
-            if None in inputs:  # an optional input that is not given
-                inputs = [operand for operand in inputs if operand is not None]
-            self._taken = prepare_issue(self, launches, inputs, task.outputs, given_of(task))
+            self._taken = self._prepare_issue(task, launches)
         finally:
             if self._taken is None:
                 self.busy.release()
@@ -195,42 +194,36 @@ class StreamWorker:
     def runs_anywhere(self, task: Task) -> bool:
         """True if the caller may run `task`: its kernels are compiled, nothing in it waits, and no
         worker is busy here (lock held)."""
-        launches = self.launches.get(key_of(task))
-        known = type(launches) is str and launches != WAITING
-        return known and not self.busy.locked() and may_issue(self)
+        reason = self.reasons.get(key_of(task), WAITING)
+        return reason != WAITING and not self.busy.locked() and may_issue(self)
 
-    def _arrange(self, task: Any) -> Any:
-        """The prepared launches of a task with arrays; None if it must run as it is written."""
-        if task.callee is None:
-            return None
-        key = key_of(task)
-        launches = self.launches.get(key)
-        if launches is None or type(launches) in (int, str):
-            return None
+    def _prepare_issue(self, task: Any, launches: Any, is_worker: bool = False) -> Any:
+        inputs = task.inputs
+        if None in inputs:  # an optional input that is not given
+            inputs = [operand for operand in inputs if operand is not None]
         given = given_of(task)
-        inputs = [operand for operand in task.inputs if operand is not None]
-        memory = [c.data.data + (offset or 0) * spec.dtype.itemsize for c, offset, spec in inputs]
-        found = arrange(self, launches, inputs, task.outputs, given, memory)
-        if found is None and type(launches) is Launches and launches.given not in (None, [*given]):
-            del self.launches[key]  # with these numbers it needs other launches: prepare them again
-        return found
+        issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
+        if issue is None and launches.given not in (None, [*given]):
+            self.launches.pop(key_of(task), None)  # such a call needs other launches from now on
+        return issue
 
     def _prepare(self, task: Any) -> None:
         """Prepare the launches of a task: at once, for they need not round as CuPy does; but only
         when its call comes often if that makes no difference."""
-        known, key, call = self.launches, key_of(task), task.callee
-        found = known.get(key)
-        if found is None:
-            self._forget_with(call, key)
-            found = 0
-        if type(found) is int:
-            is_early = found < BEFORE and may_wait(call)
-            known[key] = found + 1 if is_early else prepare_launches(self, call, task)
-
-    def _forget_with(self, call: Any, key: Any) -> None:
-        """Drop the launches under a key when the call is gone."""
-        forget = self.launches.pop, self._calls.pop
-        self._calls[key] = weakref.ref(call, lambda _: [pop(key, None) for pop in forget])
+        key, call = key_of(task), task.callee
+        if key in self.launches or key in self.reasons:
+            return
+        if key not in self._calls:
+            known = self.launches, self.reasons, self._times, self._calls
+            self._calls[key] = weakref.ref(call, lambda _: [d.pop(key, None) for d in known])
+        times = self._times[key] = self._times.get(key, 0) + 1
+        if times <= BEFORE and may_wait(call):
+            return
+        found = prepare_launches(self, call, task)
+        if type(found) is str:
+            self.reasons[key] = found
+        else:
+            self.launches[key] = found
 
     def scratch(self, number: int, nbytes: int) -> Any:
         """Memory for intermediate results, as bytes: the same for all programs of this lane, whose

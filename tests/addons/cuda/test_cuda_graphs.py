@@ -121,7 +121,8 @@ def test_statistics_and_random_numbers_go_on_from_replay_to_replay():
             learnt([gpu(0)], lenet, how, shape=(4, 2, 8, 8)) for how in (STATIC, {})
         )
         same(with_graphs, without)
-        assert all(line.endswith("replays: 4") for line in with_graphs[2])
+        # A result that a copy still reads when the next call comes: one more graph.
+        assert all(line.endswith(("replays: 3", "replays: 4")) for line in with_graphs[2])
 
 
 def test_what_was_given_out_is_not_overwritten_while_it_is_held():
