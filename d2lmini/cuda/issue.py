@@ -72,6 +72,8 @@ def prepare_launches(lane: StreamWorker, call: Any, task: Any) -> Launches | str
         return WAITING
     if isinstance(call, Program) and len(call.parts) > 1:
         return "it runs in parts"
+    if isinstance(call, CallPlan) and not call.inputs and not given_of(task):
+        return "it makes constants, which need not be kept"
     try:
         return Launches(lane, call, task)
     except NotRecorded as problem:
