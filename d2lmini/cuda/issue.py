@@ -21,7 +21,7 @@ from d2lmini.cuda.current import thread_state
 from d2lmini.cuda.launches import Launches, given_of
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.recorder import NotRecorded
-from d2lmini.cuda.streams import StreamMark, StreamOrder
+from d2lmini.cuda.streams import StreamOrder
 from d2lmini.device.storage import Chunk
 from d2lmini.engine import scheduler, signals
 from d2lmini.engine.core import lock

@@ -20,7 +20,6 @@ from d2lmini.cuda.capture import recording_into
 from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.cuda.products import library_of
 from d2lmini.cuda.recorder import (
-    At,
     CopyStep,
     GemmStep,
     NotRecorded,

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.cuda.capture import LaterKey
-from d2lmini.cuda.kernels.elementwise import Operand, elementwise
+from d2lmini.cuda.kernels.elementwise import elementwise, operand_of, threads_for
 from d2lmini.cuda.kernels.launch import Kernel, Recording
 from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.ops.symbolic import NotTraceable, Proxy
@@ -300,23 +300,18 @@ class Recorder(Recording):
     ) -> Place:  # fmt: skip
         """A function of one element of each array, which broadcast; in `out` or a new array."""
         shape = np.broadcast_shapes(*(a.shape for a in arrays), () if out is None else out.shape)
-        if out is not None and (out.shape != shape or not out.flags.c_contiguous):
-            raise NotRecorded("a result in another layout")
-        operands = [
-            Operand(a.dtype, a.shape, tuple(s // a.itemsize for s in a.strides)) for a in arrays
-        ]
         try:
             if dtype is None:
                 body = Body()
                 dtype = formula(*[body.add_input("x", a.dtype) for a in arrays]).dtype
+            place = self.empty(shape, dtype) if out is None else out
             made = elementwise(
-                f"{name}_kernel", operands, shape, lambda *x: [formula(*x).astype(np.dtype(dtype))]
-            )
+                f"{name}_kernel", [operand_of(a) for a in arrays], shape,
+                lambda *x: [formula(*x).astype(np.dtype(dtype))], [operand_of(place)],
+            )  # fmt: skip
         except NotTraceable as problem:
             raise NotRecorded(str(problem)) from None
-        place = self.empty(shape, dtype) if out is None else out
-        threads = -(-place.size // 4) if "Four<" in made.source else place.size
-        made(self, threads, *arrays, place, place.size)
+        made(self, threads_for(made, place.size), *arrays, place, place.size)
         return place
 
     @property

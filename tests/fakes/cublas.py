@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from fakes.cuda_cpp import array_at
-
 from d2lmini.cuda.kernels.launch import C_TYPES
 from d2lmini.cuda.products import GemmCall
+from fakes.cuda_cpp import array_at
 
 
 class CUBLASError(RuntimeError):

@@ -149,16 +149,13 @@ class RawKernel:
         pairs = list(zip(args, self.parameters, strict=True))
         arrays = [a for a, p in pairs if p.is_array]
         written = [p.is_written for _, p in pairs if p.is_array]
-        names = {p.name for p in self.parameters}
-        by_rows = [f"{p.name}_row" in names for p in self.parameters if p.is_array]
+        any_layout = "void element(" in self.code
         for arg, parameter in pairs:
             assert parameter.is_array or isinstance(arg, np.generic), (self.name, parameter, arg)
         pairs = [(None if p.is_array else a, p) for a, p in pairs]  # put off, it keeps no array
 
         def function(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
-            fresh = [
-                _same_layout(r, rows) if w else r for r, w, rows in zip(raws, written, by_rows)
-            ]
+            fresh = [_same_layout(r, any_layout) if w else r for r, w in zip(raws, written)]
             rest = iter(fresh)
             given = [next(rest) if p.is_array else a for a, p in pairs]
             before = [f.copy() for f in fresh]
@@ -223,11 +220,11 @@ class Function:
             self.raw(grid, block, given)
 
 
-def _same_layout(array: np.ndarray, by_rows: bool) -> np.ndarray:
-    """A copy. Of an array whose rows lie apart, if the kernel asks how far, with the same gaps."""
+def _same_layout(array: np.ndarray, any_layout: bool) -> np.ndarray:
+    """A copy. Of an array with gaps, if the kernel was made for its strides, with the same gaps."""
     if array.flags.c_contiguous:
         return array.copy()
-    assert by_rows, "a kernel of ours writes only to arrays in order"
+    assert any_layout, "a kernel of ours writes only to arrays in order"
     extent = sum((n - 1) * s for n, s in zip(array.shape, array.strides))
     memory = np.empty(extent // array.itemsize + 1, array.dtype)
     place = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)

@@ -16,16 +16,13 @@ class FusedLSTM(LSTM):
     """`LSTM`, with one kernel for each step."""
 
     @property
-    def bounds(self) -> tuple:
+    def bounds(self) -> recurrent.Bounds:
         clip = self.clip
-        if clip is None:
-            return recurrent.UNBOUNDED
-        return (1 + clip.nan, float(clip.low), float(clip.high))
+        return None if clip is None else (bool(clip.nan), float(clip.low), float(clip.high))
 
     def step(self, c, w, states, y, kept, work) -> list[Any]:
         gates, cell = kept
-        before = self.xp.ascontiguousarray(states[1])
-        recurrent.lstm_step(self.xp, c, before, gates, cell, y, self.bounds)
+        recurrent.lstm_step(self.xp, c, states[1], gates, cell, y, self.bounds)
         return [y, cell]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:

@@ -11,9 +11,9 @@ from fakes.two_gpus import two_gpus
 from test_cuda_order import needs_kernels, run_program, train
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd, profiler
-from d2lmini.cuda.launches import NotRecorded, Recorder
+from d2lmini.cuda import issue
+from d2lmini.cuda.recorder import NotRecorded, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
-from d2lmini.ndarray import dispatch
 
 ROUTES = ("callers", "workers", "either")
 
@@ -23,13 +23,18 @@ def use(route: str, seed: int, monkeypatch: Any) -> None:
     if route == "callers":
         return
     chance = random.Random(seed)
-    take, issue = StreamWorker.take, dispatch.issue
 
     def refuses() -> bool:
         return route == "workers" or chance.random() < 0.5
 
-    monkeypatch.setattr(StreamWorker, "take", lambda *a: not refuses() and take(*a))
-    monkeypatch.setattr(dispatch, "issue", lambda *a: None if refuses() else issue(*a))
+    for owner, name in (
+        (StreamWorker, "take"),
+        (StreamWorker, "runs_anywhere"),
+        (issue, "issue_call"),
+    ):
+        here = getattr(owner, name)
+        refused = lambda *a, here=here: None if refuses() else here(*a)
+        monkeypatch.setattr(owner, name, refused)
 
 
 @needs_kernels
@@ -201,4 +206,4 @@ def test_a_caller_in_a_bulk_and_one_with_naive_engine_agree():
 )
 def test_a_value_is_not_read_while_launches_are_recorded(read):
     with pytest.raises(NotRecorded):
-        read(Recorder().place((2, 2), np.float32))
+        read(Recorder().empty((2, 2), np.float32))
