@@ -262,7 +262,7 @@ class CapturedGraphs:
         try:
             if self._function is None:
                 self._function = program.function()
-            specs = [*[(x.shape, x.dtype) for x in arrays], *program.specs]
+            specs = [*[(x.shape, x.dtype) for x in arrays], *map(tuple, program.specs)]
             used = [
                 xp.ndarray(*spec, array.data) if given else xp.empty(*spec)
                 for array, given, spec in zip((*arrays, *places), is_given, specs)
@@ -326,7 +326,7 @@ class ReplayTask(ProgramTask):
 
     __slots__ = ("recorded",)
 
-    recorded: CapturedGraph | None
+    recorded: CapturedGraph
 
     @property
     def callee(self) -> Any:
@@ -336,10 +336,10 @@ class ReplayTask(ProgramTask):
     fills = False  # results without memory get memory where they are computed
 
     def _compute(self) -> None:
-        self.recorded = None
         super()._compute()
-        if self.recorded is not None:
-            self.recorded.lend(self.outputs)
+        graph = getattr(self, "recorded", None)
+        if graph is not None:
+            graph.lend(self.outputs)
 
     def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
         return self.program.replays.run(self, arrays, places)  # type: ignore[no-any-return]

@@ -272,7 +272,8 @@ def issue_call(
     launches = None if lane is None else lane.launches.get(id(call))
     current = engine.current
     if (
-        launches is None
+        lane is None
+        or launches is None
         or launches.mutated
         or launches.waits
         or scheduler.thread_state.task is not None

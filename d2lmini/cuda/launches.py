@@ -184,7 +184,7 @@ def program_of(plan: CallPlan, ctx: Context, arenas: Arenas, task: OpTask) -> Pr
     attrs = dict(task.attrs)
     if attrs.get("rng") is not None:
         attrs["rng"] = Draw(0)
-    inputs = tuple([v and (v, 0) for v in variables])
+    inputs = tuple([None if v is None else (v, 0) for v in variables])
     node = Node(op, "y", inputs, attrs, plan.outputs)
     results = simplify([(node, i) for i in range(len(plan.outputs))])
     return Program(plan.name, [v for v in variables if v is not None], results, ctx, arenas)

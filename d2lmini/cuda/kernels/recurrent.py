@@ -30,7 +30,9 @@ def _gates(a: Any, n: int) -> list[Any]:
 
 @cache
 def _lstm_step(bounds: Bounds) -> Callable[..., list[Any]]:
-    def step(i, f, g, o, ci, cf, cg, co, before):
+    def step(
+        i: Any, f: Any, g: Any, o: Any, ci: Any, cf: Any, cg: Any, co: Any, before: Any
+    ) -> list[Any]:
         i, f, g, o = _squash(i + ci), _squash(f + cf), xp.tanh(g + cg), _squash(o + co)
         cell = f * before + i * g
         if bounds is not None:
@@ -44,7 +46,9 @@ def _lstm_step(bounds: Bounds) -> Callable[..., list[Any]]:
 
 @cache
 def _lstm_back(bounds: Bounds) -> Callable[..., list[Any]]:
-    def back(head, dh, i, f, g, o, before, after, dc):
+    def back(
+        head: Any, dh: Any, i: Any, f: Any, g: Any, o: Any, before: Any, after: Any, dc: Any
+    ) -> list[Any]:
         bent = xp.tanh(after)
         d = dh + head
         e = dc + d * o * (1 - bent * bent)
@@ -57,14 +61,14 @@ def _lstm_back(bounds: Bounds) -> Callable[..., list[Any]]:
     return back
 
 
-def _gru_step(cr, cz, cn, bias, h, r, z, n):
+def _gru_step(cr: Any, cz: Any, cn: Any, bias: Any, h: Any, r: Any, z: Any, n: Any) -> list[Any]:
     r, z = _squash(r + cr), _squash(z + cz)
     share = cn + bias
     n = xp.tanh(n + r * share)
     return [r, z, n, share, n + z * (h - n)]
 
 
-def _gru_back(g, more, r, z, n, share, h, dh):
+def _gru_back(g: Any, more: Any, r: Any, z: Any, n: Any, share: Any, h: Any, dh: Any) -> list[Any]:
     d = dh + more + g
     dn = d * (1 - n * n) * (1 - z)
     return [dn, dn * r * share * (1 - r), d * (1 - z) * z * (h - n), dn * r, d * z]

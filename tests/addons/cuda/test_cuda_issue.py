@@ -27,14 +27,15 @@ def use(route: str, seed: int, monkeypatch: Any) -> None:
     def refuses() -> bool:
         return route == "workers" or chance.random() < 0.5
 
+    def sometimes(here: Any) -> Any:
+        return lambda *a: None if refuses() else here(*a)
+
     for owner, name in (
         (StreamWorker, "take"),
         (StreamWorker, "runs_anywhere"),
         (issue, "issue_call"),
     ):
-        here = getattr(owner, name)
-        refused = lambda *a, here=here: None if refuses() else here(*a)
-        monkeypatch.setattr(owner, name, refused)
+        monkeypatch.setattr(owner, name, sometimes(getattr(owner, name)))
 
 
 @needs_kernels
