@@ -126,6 +126,6 @@ def test_recorded_launches_give_what_numpy_gives(name):
             found = [y.asnumpy() for y in call(case)]
         for got, want in zip(found, expected(case), strict=True):
             assert got.dtype == want.dtype
-            half = got.dtype == np.float16
-            rtol, atol = (1e-2, 1e-2) if half else (2e-5, 2e-5)
-            np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+            scale = max(abs(want[np.isfinite(want)]).max(initial=0), 1)
+            rtol, atol = (2e-2, 2e-2) if got.dtype == np.float16 else (1e-4, 1e-5)
+            np.testing.assert_allclose(got, want, rtol=rtol, atol=atol * scale)
