@@ -151,13 +151,12 @@ class ThreadedEngine(Engine):
         """Enter a task; run it on this thread, without the lock, if it is ready. False if the bound
         on pending bytes forbids it now."""
         task.site = callsite.find()
-        task.priority += thread_state.priority
         task.prepare()
         with signals.held():
             with self.lock:
                 if not self.budget.admits(task):
-                    task.priority -= thread_state.priority
                     return False
+                task.priority += thread_state.priority
                 is_ready = self._claim(task, hand_out=False)
             if is_ready:
                 self._run_here(task)
