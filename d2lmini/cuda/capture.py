@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.cuda.current import with_memory
+from d2lmini.scopes import contextmanager
 
 if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker
@@ -40,9 +41,9 @@ _capture_lock = threading.Lock()
 
 
 class _ThreadState(threading.local):
-    """Per thread: the recording in progress."""
+    """Per thread: the recording in progress, a GraphCapture or a Recorder."""
 
-    recording: GraphCapture | None = None
+    recording: Any = None
 
 
 thread_state = _ThreadState()
@@ -50,7 +51,8 @@ thread_state = _ThreadState()
 
 def outside(call: Callable[[], Any]) -> None:
     """Make a call that no graph can contain: now, or at each replay of the recording in progress.
-    The arrays that `call` uses must stay where they are."""
+    The arrays that `call` uses must stay where they are; a `Recorder` needs only the numbers of its
+    launches."""
     recording = thread_state.recording
     if recording is None:
         with_memory(call)
@@ -63,6 +65,7 @@ class GraphCapture:
 
     graphs  number of graphs
     calls   number of calls between the graphs
+    keys    the keys of random numbers at the next replay
     """
 
     def __init__(self, lane: StreamWorker):
@@ -70,11 +73,10 @@ class GraphCapture:
         self.calls = 0
         self._steps: list[Callable[[], Any]] = []
         self._stream = lane.stream.handle
-        self._keys: list[Sequence[int]] = []
+        self.keys: list[Sequence[int]] = []
 
-    def replay(self, keys: Sequence[Sequence[int]] = ()) -> None:
-        """Replay the work; `keys` are the keys of its random numbers."""
-        self._keys[:] = keys
+    def replay(self) -> None:
+        """Replay the work."""
         for step in self._steps:
             step()
 
@@ -93,7 +95,7 @@ class GraphCapture:
     def _record(self, function: Callable[[Sequence[Any]], Any], keys: int) -> None:
         self._stream.begin_capture()
         try:
-            function([_Key(self._keys, i) for i in range(keys)])
+            function([LaterKey(self.keys, i) for i in range(keys)])
             self._cut()
         except BaseException:
             # An aborted capture must be ended all the same; ending it raises an error.
@@ -102,7 +104,7 @@ class GraphCapture:
             raise
 
 
-class _Key(Sequence[int]):
+class LaterKey(Sequence[int]):
     """A key that a call reads when it is replayed."""
 
     def __init__(self, keys: list[Sequence[int]], number: int):
@@ -128,13 +130,19 @@ def capture(
     recording = GraphCapture(lane)
     lane.stream.close_open()
     cuda = lane.device.xp.cuda
-    with _capture_lock, cuda.using_allocator(memory.malloc_in_capture):
-        thread_state.recording = recording
-        try:
-            recording._record(function, keys)
-        finally:
-            thread_state.recording = None
+    with _capture_lock, cuda.using_allocator(memory.malloc_in_capture), recording_into(recording):
+        recording._record(function, keys)
     return recording
+
+
+@contextmanager
+def recording_into(recording: Any) -> Iterator[None]:
+    """A scope in which calls `outside` go to a recording."""
+    thread_state.recording = recording
+    try:
+        yield
+    finally:
+        thread_state.recording = None
 
 
 def no_capture() -> AbstractContextManager[Any]:

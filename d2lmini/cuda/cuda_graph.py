@@ -24,17 +24,16 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.context import Context
 from d2lmini.cuda import current
 from d2lmini.cuda.capture import GraphCapture, Workspace, capture, workspace_of
 from d2lmini.cuda.memory import Block
-from d2lmini.graph.call import ProgramTask, push
+from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.plan import Run
 from d2lmini.graph.program import Program
-from d2lmini.ndarray import NDArray
+from d2lmini.ndarray.compute import Operand
 
 #: Graphs of a program at a time: the results of this many calls may be alive at once.
 MAX_GRAPHS = 4
@@ -45,70 +44,98 @@ MAX_EARLIER = 8
 
 
 class CapturedGraph:
-    """One recording of a program, the arrays that it works on, and where they must lie.
+    """One recording of a program, and where its arrays must lie. Calls are those of `Launches`.
 
-    input_addresses   of the inputs; 0 for a copy in the graph's own memory
-    output_addresses  of the given places; 0 for a result in the graph's own memory
-    borrowed          weak references to the results in the graph's own memory
-    blocks            blocks of the arrays whose addresses the graph contains
+    inputs   arrays that the program reads: the given ones, or copies in the graph's own memory
+    outs     arrays that it writes: the given ones, or results in the graph's own memory
+    fixed    the given ones: number of the array -> its address
+    spares   for each result in the graph's own memory: the array while nobody has it
+    blocks   blocks of the arrays whose addresses the graph contains
     """
 
+    is_map = True  # an output may overwrite an input: it is copied there at the end
+
     def __init__(
-        self, lane: Any, workspace: Workspace, run: Run, inputs: list[Any], outs: list[Any]
-    ):
+        self, lane: Any, workspace: Workspace, program: Program, run: Run, inputs: list[Any],
+        outs: list[Any], is_given: Sequence[bool],
+    ):  # fmt: skip
         self.lane = lane
         self.workspace = workspace
-        self.run = run
+        self.predicted_us = program.predicted_us
+        self.mutated = program.mutated
+        self.run_program = run
         self.inputs = inputs
         self.outs = outs
+        self.given: list[Any] | None = None
         self.recording: GraphCapture | None = None
-        self.input_addresses: list[int] = []
-        self.output_addresses: list[int] = []
-        self.borrowed: list[weakref.ref] = []
+        arrays = [*inputs, *outs]
+        self.fixed = {i: arrays[i].data.ptr for i, given in enumerate(is_given) if given}
+        n = len(inputs)
+        self.spares: list[Any] = [None if given else [] for given in is_given[n:]]
+        own = [
+            (i, arrays[i].data, arrays[i].nbytes) for i, given in enumerate(is_given) if not given
+        ]
+        self._copied = [place for place in own if place[0] < n]
+        self._changed = [place for place in self._copied if place[0] in program.mutated]
+        self._results = [place for place in own if place[0] >= n]
         self.blocks: list[Block] = []
 
     @property
     def result_addresses(self) -> list[int]:
         """The addresses of the results in the graph's own memory."""
-        return [out.data.ptr for out, given in zip(self.outs, self.output_addresses) if not given]
+        return [pointer.ptr for _, pointer, _ in self._results]
 
-    def fits(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
-        """True if arrays at these addresses lie where the graph needs them, and no result in the
-        graph's own memory is alive."""
-        return (
-            all(mine == theirs or not mine for mine, theirs in zip(self.input_addresses, inputs))
-            and all(
-                mine == theirs or not mine for mine, theirs in zip(self.output_addresses, outputs)
-            )
-            and all(ref() is None for ref in self.borrowed)
-        )
+    def fits(self, memory: Sequence[Any]) -> bool:
+        """True if the arrays lie where the graph needs them, and nobody has a result in the graph's
+        own memory. memory: where they begin; None for a new one."""
+        for i, address in self.fixed.items():
+            pointer = memory[i]
+            if pointer is None or pointer.ptr != address:
+                return False
+        return all([spares is None or spares for spares in self.spares])
 
-    def copy_in(self, arrays: Sequence[Any]) -> None:
+    def renew(self, given: Sequence[Any], xp: Any) -> bool:
+        """Take other random keys."""
+        assert self.recording is not None
+        self.recording.keys[:] = given
+        return True
+
+    def run(self, memory: Sequence[Any]) -> None:
+        """Replay: copy what the graph does not read where it lies, launch, copy back."""
+        assert self.recording is not None
+        self.copy_in(memory)
+        if self.recording.calls:
+            with self.lane.enter_scope():
+                self.recording.replay()
+        else:
+            self.recording.replay()
+        self.copy_out(memory)
+
+    def copy_in(self, memory: Sequence[Any]) -> None:
         """Copy the inputs whose addresses the graph does not contain."""
-        for address, copied, array in zip(self.input_addresses, self.inputs, arrays):
-            if not address:
-                self.lane.device.copy(copied, array)
+        stream = self.lane.stream.handle
+        for i, pointer, nbytes in self._copied:
+            pointer.copy_from_device_async(memory[i], nbytes, stream)
 
-    def copy_out(
-        self, arrays: Sequence[Any], places: Sequence[Any], mutated: Sequence[int]
-    ) -> list[Any]:
-        """The results; changes to copies of inputs are written back to the inputs."""
-        for i in mutated:
-            if not self.input_addresses[i]:
-                self.lane.device.copy(arrays[i], self.inputs[i])
-        results = []
-        self.borrowed = []
-        for given, out, place in zip(self.output_addresses, self.outs, places):
-            if place is None:
-                # A new array, not a view: views made of a result would keep a view's base alive.
-                result = self.lane.device.xp.ndarray(out.shape, out.dtype, out.data)
-                self.borrowed.append(weakref.ref(result))
+    def copy_out(self, memory: Sequence[Any]) -> None:
+        """Copy results to other given places, and changes of copied inputs back to the inputs."""
+        stream = self.lane.stream.handle
+        for i, pointer, nbytes in self._changed:
+            memory[i].copy_from_device_async(pointer, nbytes, stream)
+        for i, pointer, nbytes in self._results:
+            if memory[i].ptr != pointer.ptr:
+                memory[i].copy_from_device_async(pointer, nbytes, stream)
+
+    def lend(self, outputs: Sequence[Operand]) -> None:
+        """Note which results of a call were new arrays in the graph's own memory; give the others
+        to the next call."""
+        for (chunk, _, _), out, spares in zip(outputs, self.outs, self.spares):
+            if spares is None:
+                continue
+            if chunk.data.data.ptr == out.data.ptr:
+                chunk.block.spares = spares
             else:
-                result = place
-                if not given:
-                    self.lane.device.copy(place, out)
-            results.append(result)
-        return results
+                spares.append(self.lane.device.xp.ndarray(out.shape, out.dtype, out.data))
 
     def free(self) -> None:
         """Free all memory, on the threads of its lanes, after all pending work."""
@@ -121,11 +148,32 @@ class CapturedGraph:
             block.lane.pending_free.append(block)
 
 
+class GraphChoice:
+    """The recordings of a program, in place of launches: a call takes the one that fits."""
+
+    given = None
+
+    def __init__(self, program: Program):
+        self.name = program.name
+        self.specs = program.specs
+        self.mutated = program.mutated
+        self.graphs: list[CapturedGraph] = []
+        self.replayed = 0
+
+    def choose(self, memory: Sequence[Any]) -> CapturedGraph | None:
+        """The recording for arrays in this memory."""
+        for graph in self.graphs:
+            if graph.fits(memory):
+                self.replayed += 1
+                return graph
+        return None
+
+
 class CapturedGraphs:
     """The CapturedGraphs of one program.
 
     reason    why the program is not recorded; None as long as it may be recorded
-    replayed  number of calls that were replays
+    choice    the recordings
     """
 
     def __init__(self, program: Program):
@@ -133,8 +181,8 @@ class CapturedGraphs:
         self.reason: str | None = None
         if len(program.parts) > 1:
             self.reason = "it runs in parts, so that its first results can be copied meanwhile"
-        self.replayed = 0
-        self._graphs: list[CapturedGraph] = []
+        self.choice = GraphChoice(program)
+        self._graphs = self.choice.graphs
         self._n_recorded = 0
         self._lane: Any = None
         self._function: Any = None
@@ -152,39 +200,25 @@ class CapturedGraphs:
         recording = self._graphs[0].recording
         assert recording is not None
         parts = f"graphs: {recording.graphs}, calls between them: {recording.calls}"
-        return f"{name}: {parts}; replays: {self.replayed}"
+        return f"{name}: {parts}; replays: {self.choice.replayed}"
 
-    def run(
-        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
-    ) -> list[Any]:
-        """The outputs, as by `Program.run`; by a replay where possible. `chunks()` gives the chunks
-        of `arrays` and `places`."""
-        results = self._replay(arrays, places, keys, chunks)
-        return self.program.run(arrays, places, keys) if results is None else results
-
-    def _replay(
-        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any], chunks: Callable
-    ) -> list[Any] | None:
-        """The outputs by a replay or a new recording; None if neither is possible."""
+    def run(self, task: ReplayTask, arrays: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+        """The outputs of a call that no recording fits: by a new recording, or as by
+        `Program.run`."""
+        results = None
         if self.reason is None:
             lane = current.thread_state.lane
             if lane is not self._lane:  # the first call, or a call in another `logical_gpus`
                 self._free_graphs()
                 self._lane, self._function = lane, None
+            chunks = [operand[0] for operand in (*task.inputs, *task.outputs)]
             inputs = [x.data.ptr for x in arrays]
-            outputs = [0 if place is None else place.data.ptr for place in places]
-            for graph in self._graphs:
-                if graph.fits(inputs, outputs):
-                    assert graph.recording is not None
-                    graph.copy_in(arrays)
-                    graph.recording.replay(keys)
-                    self.replayed += 1
-                    return graph.copy_out(arrays, places, self.program.mutated)
             if self._called and self._may_record(inputs):
-                return self._record(arrays, places, keys, inputs, outputs, chunks)
-            self._called = True
-            self._remember(chunks())
-        return None
+                results = self._record(task, arrays, places, inputs, chunks)
+            else:
+                self._called = True
+                self._remember(chunks)
+        return self.program.run(arrays, places, task.keys) if results is None else results
 
     def _remember(self, chunks: Sequence[Any]) -> None:
         for earlier, chunk in zip(self._earlier, chunks):
@@ -199,7 +233,7 @@ class CapturedGraphs:
         moved = [
             i
             for i, address in enumerate(addresses)
-            if all(graph.input_addresses[i] not in (0, address) for graph in self._graphs)
+            if all([graph.fixed.get(i, address) != address for graph in self._graphs])
         ]
         if not moved:
             return False  # results in the memory of all graphs are still alive
@@ -211,72 +245,65 @@ class CapturedGraphs:
         _free_all(self._graphs)
 
     def _record(
-        self, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any],
-        input_addresses: Sequence[int], output_addresses: Sequence[int], chunks: Callable,
+        self, task: ReplayTask, arrays: Sequence[Any], places: Sequence[Any],
+        addresses: Sequence[int], chunks: Sequence[Any],
     ) -> list[Any] | None:  # fmt: skip
         """Run the program in the memory of a new graph, then record the graph; None if there is no
         memory for it."""
-        lane = self._lane
+        lane, keys = self._lane, task.keys
         xp, program, workspace = lane.device.xp, self.program, workspace_of(lane)
-        all_chunks = chunks()
-        is_fixed = [
+        is_given = [
             (chunk.block in earlier or address in workspace.result_addresses)
             and i not in self._copied_inputs
-            for i, (address, chunk, earlier) in enumerate(
-                zip(input_addresses, all_chunks, self._earlier)
-            )
+            for i, (address, chunk, earlier) in enumerate(zip(addresses, chunks, self._earlier))
         ]
-        self._remember(all_chunks)
+        is_given += [place is not None for place in places]
+        self._remember(chunks)
         try:
             if self._function is None:
                 self._function = program.function()
-            inputs = [
-                xp.ndarray(x.shape, x.dtype, x.data) if fixed else xp.empty(x.shape, x.dtype)
-                for x, fixed in zip(arrays, is_fixed)
-            ]
-            outs = [
-                xp.empty(spec.shape, spec.dtype)
-                if place is None
-                else xp.ndarray(place.shape, place.dtype, place.data)
-                for place, spec in zip(places, program.specs)
+            specs = [*[(x.shape, x.dtype) for x in arrays], *map(tuple, program.specs)]
+            used = [
+                xp.ndarray(*spec, array.data) if given else xp.empty(*spec)
+                for array, given, spec in zip((*arrays, *places), is_given, specs)
             ]
         except MemoryError:
             self._give_up("there is no memory for a recording")
             return None
-        graph = CapturedGraph(lane, workspace, self._function, inputs, outs)
-        graph.input_addresses = [
-            address if fixed else 0 for address, fixed in zip(input_addresses, is_fixed)
-        ]
-        graph.output_addresses = list(output_addresses)
+        inputs, outs = used[: len(arrays)], used[len(arrays) :]
+        graph = CapturedGraph(lane, workspace, program, self._function, inputs, outs, is_given)
         # Other threads may drop these arrays; the blocks keep their memory from being reused.
         graph.blocks = [
             Block(array.data, chunk.block.lane)
-            for array, chunk, address in zip(
-                (*arrays, *places),
-                all_chunks,
-                (*graph.input_addresses, *graph.output_addresses),
-                strict=True,
-            )
-            if address
+            for array, chunk, given in zip((*arrays, *places), chunks, is_given)
+            if given
         ]
-        graph.copy_in(arrays)
+        memory = [x.data for x in arrays]
+        graph.copy_in(memory)
         with xp.cuda.using_allocator(workspace.malloc):
-            program.run_in(graph.run, inputs, outs, keys)
+            program.run_in(self._function, inputs, outs, keys)
         try:
             graph.recording = capture(
                 lane, workspace,
-                lambda later: program.run_in(graph.run, inputs, outs, later), len(keys),
+                lambda later: program.run_in(self._function, inputs, outs, later), len(keys),
             )  # fmt: skip
         except Exception as problem:
             cause = problem.__cause__
             lane.device.task_error(cause if isinstance(cause, Exception) else problem)
             lane.device.check()
             self._give_up(str(problem).splitlines()[0])
-        results = graph.copy_out(arrays, places, program.mutated)
+        # New arrays, not views: views made of a result would keep a view's base alive.
+        results = [
+            xp.ndarray(out.shape, out.dtype, out.data) if place is None else place
+            for place, out in zip(places, outs)
+        ]
+        graph.copy_out([*memory, *[result.data for result in results]])
         if graph.recording is None:
             graph.free()
         else:
+            graph.given = [*keys] or None
             self._graphs.append(graph)
+            task.recorded = graph
             workspace.result_addresses.update(graph.result_addresses)
             self._n_recorded += 1
             if self._n_recorded > MAX_RECORDINGS:
@@ -295,34 +322,24 @@ def _free_all(graphs: list[CapturedGraph]) -> None:
 
 
 class ReplayTask(ProgramTask):
-    """A call of a program that may be a replay."""
+    """A call of a program that may be a replay. recorded: the graph that it has recorded."""
 
-    __slots__ = ()
+    __slots__ = ("recorded",)
+
+    recorded: CapturedGraph
 
     @property
     def callee(self) -> Any:
-        return self.program.replays
+        replays = self.program.replays
+        return replays if replays.reason is None else self.program
 
     fills = False  # results without memory get memory where they are computed
 
+    def _compute(self) -> None:
+        super()._compute()
+        graph = getattr(self, "recorded", None)
+        if graph is not None:
+            graph.lend(self.outputs)
+
     def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
-        replays = self.program.replays
-        assert replays is not None
-        return replays.run(arrays, places, self.keys, self._chunks)
-
-    def _chunks(self) -> list[Any]:
-        return [operand[0] for operand in (*self.inputs, *self.outputs)]
-
-
-def push_replayed(
-    program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
-    outs: Sequence[Any] = (),
-) -> list[NDArray]:  # fmt: skip
-    """Push a call, to be replayed where possible."""
-    return push(program, inputs, ctx, keys, outs, ReplayTask)
-
-
-def replay_calls(program: Program) -> Callable[..., list[NDArray]] | None:
-    """The function that pushes replayed calls of a program; None if it cannot be replayed."""
-    program.replays = CapturedGraphs(program)
-    return push_replayed if program.replays.reason is None else None
+        return self.program.replays.run(self, arrays, places)  # type: ignore[no-any-return]

@@ -90,11 +90,16 @@ class CudaDevice(Device):
         assert lane is not None and lane.device is self, "only tasks of a GPU allocate its memory"
         return lane
 
-    def replay_calls(self, program: Any) -> Callable[..., Any] | None:
+    def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:
         # Imported here: to find out whether there are GPUs, no compiler is needed.
-        from d2lmini.cuda.cuda_graph import replay_calls
+        from d2lmini.cuda.cuda_graph import CapturedGraphs, ReplayTask
+        from d2lmini.cuda.issue import push_program
 
-        return replay_calls(program)
+        if static:
+            program.replays = CapturedGraphs(program)
+        if len(program.parts) > 1:
+            return None
+        return partial(push_program, kind=ReplayTask) if static else push_program
 
     # -- copies ------------------------------------------------------------------------------------
 

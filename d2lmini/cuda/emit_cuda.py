@@ -43,7 +43,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from d2lmini.cuda.kernels.elementwise import Operand, Shape, complete, elementwise
+from d2lmini.cuda.kernels.elementwise import (
+    Operand,
+    Shape,
+    complete,
+    elementwise,
+    threads_for,
+)
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.reductions import reduction
 from d2lmini.cuda.kernels.stages import Stages
@@ -121,9 +127,7 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
     if axes is None:
         made = elementwise(_title(nodes), operands, domain, formula)
         count = prod(domain)
-        kernels: tuple[tuple[Kernel, int], ...] = (
-            (made, -(-count // 4) if "Four<" in made.source else count),
-        )
+        kernels: tuple[tuple[Kernel, int], ...] = ((made, threads_for(made, count)),)
         sizes: tuple[int, ...] = (count,)
     else:
         outs = [Operand(spec_of(e).dtype, _kept(e, domain)) for e in results]

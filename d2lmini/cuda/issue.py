@@ -12,23 +12,25 @@ somebody waits for it (`streams`).
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from d2lmini import autograd, callsite, engine, instrument
 from d2lmini.context import Context
 from d2lmini.cuda.current import thread_state
-from d2lmini.cuda.launches import Launches, program_of
+from d2lmini.cuda.launches import Launches, given_of
 from d2lmini.cuda.memory import Block, is_short_of_memory
-from d2lmini.cuda.streams import Stream, StreamOrder
+from d2lmini.cuda.recorder import NotRecorded
+from d2lmini.cuda.streams import StreamOrder
 from d2lmini.device.storage import Chunk
 from d2lmini.engine import scheduler, signals
 from d2lmini.engine.core import lock
 from d2lmini.engine.failure import Failure
+from d2lmini.graph.call import ProgramTask, push
 from d2lmini.graph.ir import topological
-from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
 from d2lmini.ndarray import dispatch
-from d2lmini.ndarray.compute import array_of
+from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ndarray.dispatch import wrap
 from d2lmini.ndarray.plan import CallPlan, find_plan
 from d2lmini.ops.core import modes
@@ -47,31 +49,35 @@ MARK_US = 30.0
 lanes: weakref.WeakValueDictionary[Context, StreamWorker] = weakref.WeakValueDictionary()
 
 
-def prepare_launches(lane: StreamWorker, call: Any) -> Launches | str:
-    """The launches of a call, an op's plan or a program, on the worker of the lane; or why there
-    are none."""
+# -- which calls have launches ---------------------------------------------------------------------
+
+
+def key_of(task: Any) -> Any:
+    """What the launches of a task's call depend on."""
+    call = task.callee
+    if type(task) is OpTask and (task.op.injects or None in task.inputs):
+        attrs = task.attrs
+        missing = tuple([i for i, operand in enumerate(task.inputs) if operand is None])
+        return id(call), attrs.get("training"), attrs.get("rng") is None, missing
+    return id(call)
+
+
+def prepare_launches(lane: StreamWorker, call: Any, task: Any) -> Launches | str:
+    """The launches of a task's call, an op's plan or a program, on the worker of the lane; or why
+    there are none."""
+    if not isinstance(call, (CallPlan, Program)):
+        call.choice.waits = waits(call.program)
+        return call.choice  # type: ignore[no-any-return]
+    if waits(call):
+        return WAITING
+    if isinstance(call, Program) and len(call.parts) > 1:
+        return "it runs in parts"
+    if isinstance(call, CallPlan) and not call.inputs and not given_of(task):
+        return "it makes constants, which need not be kept"
     try:
-        ctx = lane.device.ctx
-        if waits(call):
-            return WAITING
-        if not isinstance(call, (CallPlan, Program)):
-            return "it is replayed"
-        if isinstance(call, CallPlan):
-            if call.op.injects:
-                return "it asks for the mode or draws"
-            if call.op.mutates:
-                return "it changes an input"
-            if not call.inputs:
-                return "it reads nothing"
-            call = program_of(call, ctx, Arenas(ctx))
-        program: Program = call
-        if program.mutated:
-            return "it changes an input"
-        if len(program.parts) > 1:
-            return "it runs in parts"
-        return Launches(lane, program)
-    except Exception as problem:  # whatever a program does that is no launch
-        return f"{type(problem).__name__}: {problem}"
+        return Launches(lane, call, task)
+    except NotRecorded as problem:
+        return str(problem)
 
 
 #: Ufuncs whose results are exact, so the same by any kernel.
@@ -98,271 +104,252 @@ WAITING = "it waits for the GPU"
 
 
 def waits(call: Any) -> bool:
-    """True if a call, an op's plan or a program or its replays, may wait for the GPU."""
+    """True if a call, an op's plan or a program, may wait for the GPU."""
     if isinstance(call, CallPlan):
         return call.name in WAITS
-    program = call if isinstance(call, Program) else call.program
-    return any(
-        node.op is not None and node.op.name in WAITS for node in topological(program.outputs)
-    )
+    return any([node.op and node.op.name in WAITS for node in topological(call.outputs)])
 
 
-def arrange(lane: StreamWorker, launches: Launches, task: Any) -> Arranged | None:
-    """The arrays of a task for its launches, new ones for new outputs; None if an output overwrites
-    what the launches still read, or if memory is short."""
-    if None in task.inputs:
-        return None
-    arrays = [array_of(operand) for operand in task.inputs]
-    read = [operand[0] for operand in task.inputs]
-    fresh = []
-    for (chunk, offset, spec), kind, spares in zip(
-        task.outputs, launches.outputs, launches.spares, strict=True
-    ):
-        if chunk.data is not None:
-            if chunk in read and not (launches.is_map and offset is None):
-                return None
-            arrays.append(array_of((chunk, offset, spec)))
-            continue
-        array = spares.pop() if spares else _allocate(lane, kind, chunk.nbytes)
-        if array is None:
-            return None
-        fresh.append((chunk, array, spares))
-        arrays.append(array)
-    return Arranged(lane, launches, (*arrays, *launches.scratch), fresh)
+# -- launches and their arrays ---------------------------------------------------------------------
 
 
-def launch(lane: Any, launches: Launches, arrays: tuple) -> None:
-    """Run the launches; once more if a library finds no memory, after cached memory was freed."""
-    try:
-        launches.run(arrays)
-    except Exception as problem:
-        if not is_short_of_memory(problem):
-            raise
-        outer, thread_state.lane = thread_state.lane, lane
+class Issue:
+    """Launches and their arrays, ready to be put on the stream of a lane.
+
+    memory  where the inputs and outputs begin
+    fresh   the new outputs: chunk, array, and where the array is kept when it is not used any more
+    reads   the orders of the inputs
+    writes  those of what is changed in place
+    """
+
+    __slots__ = ("fresh", "lane", "launches", "memory", "reads", "writes")
+
+    def __init__(
+        self, lane: StreamWorker, launches: Launches, memory: list[Any], fresh: list[Any],
+        reads: Sequence[StreamOrder], writes: Sequence[StreamOrder],
+    ):  # fmt: skip
+        self.lane = lane
+        self.launches = launches
+        self.memory = memory
+        self.fresh = fresh
+        self.reads = reads
+        self.writes = writes
+
+    def launch(self) -> None:
+        """Put the launches on the stream, and give the new outputs their arrays. Once more if a
+        library finds no memory, after cached memory was freed."""
+        lane, launches = self.lane, self.launches
         try:
-            lane.device.trim()
-        finally:
-            thread_state.lane = outer
-        launches.run(arrays)
-
-
-class Arranged(NamedTuple):
-    """Launches with their arrays. fresh: the new outputs, as chunk, array and where the array is
-    kept when it is not used any more."""
-
-    lane: Any
-    launches: Launches
-    arrays: tuple
-    fresh: list[tuple[Chunk, Any, list[Any] | None]]
-
-    def run(self) -> None:
-        """Launch, and give the new outputs their arrays."""
-        launch(self.lane, self.launches, self.arrays)
+            launches.run(self.memory)
+        except Exception as problem:
+            if not is_short_of_memory(problem):
+                raise
+            outer, thread_state.lane = thread_state.lane, lane
+            try:
+                lane.device.trim()
+            finally:
+                thread_state.lane = outer
+            launches.run(self.memory)
         for chunk, array, spares in self.fresh:
-            block = chunk.block = Block(array, self.lane)
-            block.spares = spares
+            block = chunk.block = Block(array, lane, spares)
             with lock:
                 chunk.order = block.order
                 chunk.own(array)
 
-
-class PlainIssue:
-    """A task that is issued on its caller's thread as a worker would run it."""
-
-    __slots__ = ("lane", "task")
-
-    def __init__(self, lane: Any, task: Any):
-        self.lane = lane
-        self.task = task
-
     def run(self) -> None:
-        """Run the task with the stream current on this thread."""
-        lane, task = self.lane, self.task
-        task.prepare()
-        device = lane.device
-        with lane.stream.handle, device.xp.cuda.using_allocator(device.allocate):
-            thread_state.lane, scheduler.thread_state.task = lane, task
-            try:
-                lane.run_in_scope(task)
-            finally:
-                thread_state.lane = scheduler.thread_state.task = None
-
-
-class Issue(NamedTuple):
-    """A task that is issued by its launches: what it reads and writes in place."""
-
-    arranged: Arranged
-    reads: list[StreamOrder]
-    writes: list[StreamOrder]
-
-    def run(self) -> None:
-        """Launch, and note on the Vars that it is on this stream."""
-        arranged = self.arranged
-        stream = arranged.lane.stream
+        """The same on a caller's thread: behind the open mark of the stream (lock held)."""
+        stream = self.lane.stream
         mark = stream.open or stream.open_mark()  # the lock is held: nobody closes it meanwhile
         for order in self.reads:
             order.readers[stream] = mark
         for order in self.writes:
             order.record_write(mark, {})
-        arranged.run()
-        for chunk, _, _ in arranged.fresh:
+        self.launch()
+        for chunk, _, _ in self.fresh:
             chunk.order.writer = mark
-        stream.us += arranged.launches.predicted_us
+        stream.us += self.launches.predicted_us
         if stream.us > MARK_US:
             mark.close()
 
 
-def prepare_issue(lane: StreamWorker, task: Any) -> Issue | PlainIssue | None:
-    """What is needed to issue a task on this thread; None if a worker must run it (lock held)."""
-    launches = lane.launches.get(id(task.callee), 0)
-    device, stream = lane.device, lane.stream
-    if (
-        type(launches) is int
-        or device.dead is not None
-        or lane.cuda_device() != device.ordinal
-        or not stream.is_near(MOST_AHEAD)
-    ):
-        return None
-    if type(launches) is str:
-        return None if launches == WAITING else PlainIssue(lane, task)
-    if None in task.inputs:  # an optional input that is not given
-        return None
-    reads, writes, marks = [], [], []
-    for chunk, _, _ in task.inputs:
-        order = chunk.order
-        if chunk.writer is not None or chunk.queue or chunk.error is not None:
-            return None
-        mark = None if order is None or order.unverified else order.writer
-        if mark is None or mark.stream.device is not device:
-            return None
-        marks.append(mark)
-        reads.append(order)
-    for chunk, _, _ in task.outputs:
-        order = chunk.order
-        if chunk.data is not None:
+def prepare_issue(
+    lane: StreamWorker, launches: Any, inputs: Sequence[Operand], outputs: Sequence[Operand],
+    given: Sequence[Any], is_worker: bool = False,
+) -> Issue | None:  # fmt: skip
+    """Launches with arrays, new ones for new outputs. None if an output overwrites what they still
+    read, if memory is short, if a call with these numbers needs other launches; or, with the lock
+    held on a caller's thread, if it depends on what is not issued yet."""
+    stream = lane.stream
+    memory, reads, writes, fresh, marks = [], [], [], [], []
+    for chunk, offset, spec in inputs:
+        if not is_worker:
+            order = chunk.order
+            if chunk.writer is not None or chunk.queue or chunk.error is not None or order is None:
+                return None
+            mark = order.writer
+            if mark is None or order.unverified:
+                return None
+            if mark.stream is not stream:
+                if mark.stream.device is not lane.device:
+                    return None
+                marks.append(mark)
+            reads.append(order)
+        data = chunk.data.data
+        memory.append(data + offset * spec.dtype.itemsize if offset else data)
+    is_apart = True
+    for chunk, offset, spec in outputs:
+        if chunk.data is None:
+            memory.append(None)
+            continue
+        if not is_worker:
             if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
                 return None
-            marks += order.marks(True)
-            writes.append(order)
-    if lane.device.pool.freed or lane.pending_free or lane.waiting:
+            marks += chunk.order.marks(True)
+            writes.append(chunk.order)
+        memory.append(chunk.data.data + (offset or 0) * spec.dtype.itemsize)
+        is_apart = is_apart and all([chunk is not operand[0] for operand in inputs])
+    if not is_worker and (lane.device.pool.freed or lane.pending_free or lane.waiting):
         lane.free_pending()
-    arranged = arrange(lane, launches, task)
-    if arranged is None:
+    if type(launches) is not Launches:
+        launches = launches.choose(memory)
+    if launches is None or not (is_apart or launches.is_map):
         return None
-    if not stream.has_seen(marks):
+    for i in launches.mutated:
+        if sum([inputs[i][0] is operand[0] for operand in inputs]) > 1:
+            return None
+        if not is_worker:
+            marks += reads[i].marks(True)
+            writes.append(reads[i])
+    if launches.given is not None and not launches.renew(given, lane.device.xp):
+        return None
+    n = len(inputs)
+    for (chunk, _, spec), spares in zip(outputs, launches.spares):
+        if memory[n] is None:
+            array = spares.pop() if spares else _allocate(lane, spec)
+            if array is None:
+                return None
+            fresh.append((chunk, array, spares))
+            memory[n] = array.data
+        n += 1
+    if marks and not stream.has_seen(marks):
         stream.wait(marks)
-    return Issue(arranged, reads, writes)
+    return Issue(lane, launches, memory, fresh, reads, writes)
 
 
-def issue_new(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
-    """The result of a call of an op with one new output, issued here without a task; None if the
-    call must be queued. The most frequent calls, with as few Python calls as possible."""
-    plan = find_plan(op, inputs, attrs)
-    ctx = inputs[0]._ctx
+def may_issue(lane: StreamWorker) -> bool:
+    """True if callers may put work on the stream of a lane now."""
+    device = lane.device
+    return (
+        device.dead is None
+        and lane.cuda_device() == device.ordinal
+        and lane.stream.is_near(MOST_AHEAD)
+    )
+
+
+def _allocate(lane: StreamWorker, spec: Any) -> Any:
+    """A new array on this stream; None if memory is short."""
+    device = lane.device
+    pool = device.pool
+    if pool.limit is not None and pool.live + spec.nbytes > pool.limit:
+        return None
+    with lane.stream.handle:
+        try:
+            memory = device.allocator.malloc(spec.nbytes)
+        except Exception:  # a worker meets the error again, or has more memory
+            return None
+    return device.xp.ndarray(spec.shape, spec.dtype, memory)
+
+
+# -- calls without a task --------------------------------------------------------------------------
+
+
+def issue_call(
+    call: Any, inputs: Sequence[Any], ctx: Context, kind: type, given: Sequence[Any] = ()
+) -> list[Any] | None:
+    """The results of a call with new outputs only, issued here without a task; None if it must be
+    queued. The most frequent calls, with as few Python calls as possible."""
     lane = lanes.get(ctx)
-    if plan is None or lane is None:
-        return None
-    launches = lane.launches.get(id(plan))
-    if type(launches) is not Launches or len(launches.spares) > 1:
-        return None
+    launches = None if lane is None else lane.launches.get(id(call))
     current = engine.current
     if (
-        scheduler.thread_state.task is not None
+        lane is None
+        or launches is None
+        or launches.mutated
+        or launches.waits
+        or scheduler.thread_state.task is not None
         or instrument.listeners
         or not current.issues
         or current.recorder is not None
         or current._late
         or signals.noted
         or lock._is_owned()  # type: ignore[attr-defined]
+        or not may_issue(lane)
     ):
         return None
-    device, stream = lane.device, lane.stream
-    if not stream.is_near(MOST_AHEAD) or lane.cuda_device() != device.ordinal:
-        return None
+    operands: list[Operand] = []
+    for x in inputs:
+        if x._ctx is not ctx:
+            return None
+        operands.append((x._chunk, x._offset, x._spec))
+    outputs: list[Operand] = []
+    for spec in launches.specs:
+        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
     with lock:
-        if device.dead is not None or not lane.busy.acquire(False):
+        if not lane.busy.acquire(False):
             return None
         try:
-            chunk = _issue_here(lane, stream, launches, inputs, ctx)
+            issue = prepare_issue(lane, launches, operands, outputs, given)
+            if issue is None:
+                return None
+            issue.run()
+        except Exception as error:
+            _fail(launches.name, outputs, lane.device.task_error(error))
         finally:
             lane.busy.release()
-        if chunk is None:
-            return None
         current.inlined += 1
-    array = wrap(chunk, launches.spec, ctx, kind=kind)
+    results = []
+    for chunk, _, spec in outputs:
+        if chunk.weight:
+            chunk.filled = True  # type: ignore[attr-defined]
+        results.append(wrap(chunk, spec, ctx, kind=kind))
+    return results
+
+
+def _fail(name: str, outputs: Sequence[Operand], problem: Exception) -> None:
+    """Keep the error of a call on its outputs (lock held)."""
+    failure = Failure(name, callsite.find(), problem)
+    for chunk, _, _ in outputs:
+        chunk.error = failure
+    engine.current.reports.add(failure, engine.current._sequence, keep=False)
+
+
+def issue_op(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
+    """The result of a call of an op with one new output; None if it must be queued."""
+    plan = find_plan(op, inputs, attrs)
+    if plan is None or len(plan.outputs) > 1:
+        return None
+    results = issue_call(plan, inputs, inputs[0]._ctx, kind)
+    if results is None:
+        return None
     if modes.recording:
         for x in inputs:
             if x._node is not None:
-                autograd.record_op(op, inputs, attrs, [array])
+                autograd.record_op(op, inputs, attrs, results)
                 break
-    return array
+    return results[0]
 
 
-def _issue_here(lane: Any, stream: Stream, launches: Launches, inputs: tuple, ctx: Context) -> Any:
-    """The chunk of the result, issued; None if the call must be queued (lock held)."""
-    arrays = []
-    for x in inputs:
-        chunk = x._chunk
-        if chunk.writer is not None or chunk.queue or chunk.error is not None:
-            return None
-        order = chunk.order
-        if order is None or order.unverified or x._ctx is not ctx or x._offset is not None:
-            return None
-        mark = order.writer
-        if mark is None or mark.stream is not stream:
-            if mark is None or mark.stream.device is not stream.device:
-                return None
-            stream.wait((mark,))
-        arrays.append(chunk.data)
-    pool = lane.device.pool
-    if pool.freed:
-        lane.free_pending()
-    spares = launches.spares[0]
-    nbytes = launches.spec.nbytes
-    out = spares.pop() if spares else _allocate(lane, launches.outputs[0], nbytes)
-    if out is None:
-        return None
-    mark = stream.open or stream.open_mark()  # the lock is held: nobody closes it meanwhile
-    for x in inputs:
-        x._chunk.order.readers[stream] = mark
-    problem = None
-    try:
-        launch(lane, launches, (*arrays, out, *launches.scratch))
-    except Exception as error:
-        problem = lane.device.task_error(error)
-    chunk = Chunk(pool, nbytes)
-    block = chunk.block = Block(out, lane)
-    block.spares = spares
-    order = chunk.order = block.order
-    order.writer = mark
-    chunk.data = out
-    pool.live += nbytes
-    if pool.live > pool.peak:
-        pool.peak = pool.live
-    if chunk.weight:
-        chunk.filled = True
-    if problem is not None:
-        failure = chunk.error = Failure(launches.name, callsite.find(), problem)
-        engine.current.reports.add(failure, engine.current._sequence, keep=False)
-    stream.us += launches.predicted_us
-    if stream.us > MARK_US:
-        mark.close()
-    return chunk
+def push_program(
+    program: Program, inputs: Sequence[Any], ctx: Context, keys: Sequence[Any],
+    outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
+) -> list[Any]:  # fmt: skip
+    """The outputs of a call of a program, issued here or queued."""
+    results = None
+    if not outs:
+        replays = program.replays
+        call = program if replays is None or replays.reason is not None else replays
+        results = issue_call(call, inputs, ctx, dispatch.kind_of(inputs), keys)
+    return push(program, inputs, ctx, keys, outs, kind) if results is None else results
 
 
-def _allocate(lane: Any, kind: tuple, nbytes: int) -> Any:
-    """A new array on this stream; None if memory is short."""
-    device = lane.device
-    pool = device.pool
-    if pool.limit is not None and pool.live + nbytes > pool.limit:
-        return None
-    shape, dtype = kind
-    with lane.stream.handle:
-        try:
-            memory = device.allocator.malloc(nbytes)
-        except Exception:
-            return None
-    return device.xp.ndarray(shape, dtype, memory)
-
-
-dispatch.issue = issue_new
+dispatch.issue = issue_op

@@ -11,6 +11,7 @@ host never waits, and finalizers call no CUDA.
 from __future__ import annotations
 
 from math import prod
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,10 @@ def is_short_of_memory(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError) or kind in _NO_MEMORY
 
 
+#: So many arrays of a shape are kept for the next results.
+MOST_SPARES = 32
+
+
 class Block:
     """Memory of a chunk.
 
@@ -51,12 +56,19 @@ class Block:
 
     __slots__ = ("array", "foreign", "lane", "order", "spares")
 
-    def __init__(self, array: Any, lane: StreamWorker):
+    def __init__(self, array: Any, lane: StreamWorker, spares: list[Any] | None = None):
         self.array = array
         self.foreign = False
-        self.spares: list[Any] | None = None
+        self.spares = spares
         self.lane = lane
         self.order = StreamOrder()
+
+    def free(self) -> None:
+        """Give the memory back: to the spare arrays, or to CuPy's pool."""
+        array, self.array = self.array, None
+        spares = self.spares
+        if spares is not None and len(spares) < MOST_SPARES and getrefcount(array) == 2:
+            spares.append(array)
 
     @property
     def is_unused(self) -> bool:

@@ -229,22 +229,17 @@ class Library:
         self._check = xp.cuda.cublas.check_status
         self._memory = xp.cuda.Memory
         library = ctypes.CDLL(name)
-        pointer, number, long = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+        pointer, number = ctypes.c_void_p, ctypes.c_int
         self._create = _function(library, "cublasCreate_v2", pointer)
         self._set_stream = _function(library, "cublasSetStream_v2", pointer, pointer)
         self._set_workspace = _function(
             library, "cublasSetWorkspace_v2", pointer, pointer, ctypes.c_size_t
         )
         self._set_math_mode = _function(library, "cublasSetMathMode", pointer, number)
-        begin = (pointer, *(number,) * 5, pointer)
-        one, many = (pointer, number, number), (pointer, number, number, long)
-        self._gemm = _function(
-            library, "cublasGemmEx", *begin, *one, *one, pointer, *one, number, number
-        )
-        self._gemm_batched = _function(
-            library, "cublasGemmStridedBatchedEx",
-            *begin, *many, *many, pointer, *many, number, number, number,
-        )  # fmt: skip
+        # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
+        # time.
+        self._gemm = library.cublasGemmEx
+        self._gemm_batched = library.cublasGemmStridedBatchedEx
         # The handle and workspace of each lane; free ones, by device.
         self._handles: weakref.WeakKeyDictionary[Any, tuple] = weakref.WeakKeyDictionary()
         self._free: dict[int, list[tuple]] = {}
@@ -254,13 +249,13 @@ class Library:
 
     def gemm(self, lane: Any, call: GemmCall, turned: bool, a: Any, b: Any, out: Any) -> None:
         """Put one call on the stream of a lane."""
-        self.prepare(lane, call, turned, out.dtype)(a, b, out)
+        self.prepare(lane, call, turned, out.dtype)(a.data, b.data, out.data)
 
     def prepare(
         self, lane: Any, call: GemmCall, turned: bool, dtype: np.dtype
     ) -> Callable[[Any, Any, Any], None]:
-        """One call as a function of a, b and out, to put on the stream of a lane; one thread at a
-        time may call it."""
+        """One call as a function of where a, b and out begin, to put on the stream of a lane; one
+        thread at a time may call it."""
         char = dtype.char
         kind, arithmetic, _ = KINDS[char]
         one, zero = self._factors[char]
@@ -289,8 +284,7 @@ class Library:
         check = self._check
 
         def multiply(a: Any, b: Any, out: Any) -> None:
-            pa.value, pb.value = a.data.ptr + begin_a, b.data.ptr + begin_b
-            pout.value = out.data.ptr + begin_out
+            pa.value, pb.value, pout.value = a.ptr + begin_a, b.ptr + begin_b, out.ptr + begin_out
             if char == "f":
                 how.value = _TF32 if module.uses_tf32() else arithmetic
             status = function(*args)

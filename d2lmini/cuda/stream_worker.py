@@ -18,15 +18,23 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from sys import getrefcount
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2lmini import instrument
 from d2lmini.cuda import current
-from d2lmini.cuda.issue import arrange, lanes, may_wait, prepare_issue, prepare_launches
-from d2lmini.cuda.launches import Launches
+from d2lmini.cuda.issue import (
+    WAITING,
+    key_of,
+    lanes,
+    may_issue,
+    may_wait,
+    prepare_issue,
+    prepare_launches,
+)
+from d2lmini.cuda.launches import Launches, given_of
 from d2lmini.cuda.memory import Block
 from d2lmini.cuda.staging import Staging
 from d2lmini.cuda.streams import Stream, StreamMark
@@ -41,8 +49,6 @@ if TYPE_CHECKING:
 
 #: A call's launches are prepared when it has run so many times.
 BEFORE = 8
-#: So many arrays of a shape are kept for the next results.
-MOST_SPARES = 32
 
 
 class StreamWorker:
@@ -52,8 +58,8 @@ class StreamWorker:
     waiting       the pending frees that another stream still uses, oldest first
     staging       pinned memory, for a copy lane
     workspace     scratch memory of the lane's recordings, if there are any
-    launches      by the id of a call (an op's plan, a program): how often it ran, then its prepared
-                  launches, or why it has none
+    launches      by `key_of` a task: the launches that its call has
+    reasons       or why its call has none
     spares        by spec: arrays of results that are gone, for the next results
     """
 
@@ -64,26 +70,26 @@ class StreamWorker:
         self.waiting: deque[Block] = deque()
         self.workspace: weakref.ref[Workspace] | None = None
         self.spares: dict[tuple, list[Any]] = {}
-        self.launches: dict[int, Any] = {}
-        self._calls: dict[int, weakref.ref] = {}
+        self.launches: dict[Any, Any] = {}
+        self.reasons: dict[Any, str] = {}
+        self._times: dict[Any, int] = {}
+        self._calls: dict[Any, weakref.ref] = {}
         self._scratch: dict[int, Any] = {}
         self._taken: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
-        self._stream: Stream | None = None
         self._staging: Staging | None = None
         if name == "compute":
             lanes[device.ctx] = self
         self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
 
-    @property
+    @cached_property
     def stream(self) -> Stream:
         """The stream, made once: CuPy's pool identifies its arenas by stream."""
-        if self._stream is None:
-            cuda = self.device.xp.cuda
-            with cuda.Device(self.device.ordinal):
-                self._stream = Stream(cuda, cuda.Stream(non_blocking=True), self)
-            current.in_use.add(self.device.ordinal)
-        return self._stream
+        cuda = self.device.xp.cuda
+        with cuda.Device(self.device.ordinal):
+            made = Stream(cuda, cuda.Stream(non_blocking=True), self)
+        current.in_use.add(self.device.ordinal)
+        return made
 
     @property
     def staging(self) -> Staging:
@@ -123,12 +129,12 @@ class StreamWorker:
 
     def _run(self, task: Task) -> None:
         if self.name == "compute" and task.callee is not None:
-            self._prepare(task.callee)
-        self.run_in_scope(task)
+            self._prepare(task)
+        self._run_ordered(task)
         self.device.pool.reserved = self.device.allocator.total_bytes()
 
-    def run_in_scope(self, task: Task) -> None:
-        """Run `task` on this thread, where the lane's device and stream are current."""
+    def _run_ordered(self, task: Task) -> None:
+        """Run `task` behind all its dependencies, and put a mark behind it."""
         stream = self.stream
         self.free_pending()
         stream.begin(task.shared, task.writes)
@@ -136,10 +142,10 @@ class StreamWorker:
         if is_observed:
             instrument.emit("issue", task, self)
         try:
-            launches = self.launches.get(id(task.callee))
-            known = arrange(self, launches, task) if type(launches) is Launches else None
-            if known is not None:
-                known.run()
+            launches = None if task.callee is None else self.launches.get(key_of(task))
+            issue = launches and self._prepare_issue(task, launches, True)
+            if issue:
+                issue.launch()
             else:
                 task.run()
         finally:
@@ -151,18 +157,22 @@ class StreamWorker:
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all work on the stream is done; False at the deadline. MXNetError if the
         device failed."""
-        mark = None if self._stream is None else self._stream.last
+        stream = vars(self).get("stream")
+        mark = None if stream is None else stream.last
         return mark is None or self.device.dead is not None or self.wait(mark, deadline)
 
     # -- issuing on the callers' threads (see `issue`) ---------------------------------------------
 
     def take(self, task: Task) -> bool:
-        """Prepare to issue `task` on this thread, whose launches are prepared; False if a worker
-        must run it (lock held)."""
+        """Prepare to issue `task` on this thread, whose launches are prepared; False if the task
+        must run as on a worker (lock held)."""
+        launches = self.launches.get(key_of(task))
+        if launches is None or launches.waits or not may_issue(self):
+            return False
         if not self.busy.acquire(blocking=False):
             return False
         try:
-            self._taken = prepare_issue(self, task)
+            self._taken = self._prepare_issue(task, launches)
         finally:
             if self._taken is None:
                 self.busy.release()
@@ -181,18 +191,39 @@ class StreamWorker:
         self._taken = None
         self.busy.release()
 
-    def _prepare(self, call: Any) -> None:
-        """Prepare the launches of a call: at once, for they need not round as CuPy does; but only
-        when it comes often if that makes no difference."""
-        known, key = self.launches, id(call)
-        found = known.get(key)
-        if found is None:
-            forget = known.pop, self._calls.pop
-            self._calls[key] = weakref.ref(call, lambda _: [pop(key, None) for pop in forget])
-            found = 0
-        if type(found) is int:
-            is_early = found < BEFORE and may_wait(call)
-            known[key] = found + 1 if is_early else prepare_launches(self, call)
+    def runs_anywhere(self, task: Task) -> bool:
+        """True if the caller may run `task`: its kernels are compiled, nothing in it waits, and no
+        worker is busy here (lock held)."""
+        reason = self.reasons.get(key_of(task), WAITING)
+        return reason != WAITING and not self.busy.locked() and may_issue(self)
+
+    def _prepare_issue(self, task: Any, launches: Any, is_worker: bool = False) -> Any:
+        inputs = task.inputs
+        if None in inputs:  # an optional input that is not given
+            inputs = [operand for operand in inputs if operand is not None]
+        given = given_of(task)
+        issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
+        if issue is None and launches.given not in (None, [*given]):
+            self.launches.pop(key_of(task), None)  # such a call needs other launches from now on
+        return issue
+
+    def _prepare(self, task: Any) -> None:
+        """Prepare the launches of a task: at once, for they need not round as CuPy does; but only
+        when its call comes often if that makes no difference."""
+        key, call = key_of(task), task.callee
+        if key in self.launches or key in self.reasons:
+            return
+        if key not in self._calls:
+            known = self.launches, self.reasons, self._times, self._calls
+            self._calls[key] = weakref.ref(call, lambda _: [d.pop(key, None) for d in known])
+        times = self._times[key] = self._times.get(key, 0) + 1
+        if times <= BEFORE and may_wait(call):
+            return
+        found = prepare_launches(self, call, task)
+        if type(found) is str:
+            self.reasons[key] = found
+        else:
+            self.launches[key] = found
 
     def scratch(self, number: int, nbytes: int) -> Any:
         """Memory for intermediate results, as bytes: the same for all programs of this lane, whose
@@ -273,22 +304,19 @@ class StreamWorker:
         while self.pending_free:
             block = self.pending_free.popleft()
             order = block.order
-            is_ours = order.is_on(self._stream) or self.stream.has_seen(order.marks(True))
+            is_ours = order.is_on(self.stream) or self.stream.has_seen(order.marks(True))
             if block.foreign or not is_ours:
                 self.waiting.append(block)
                 continue
-            array, block.array = block.array, None
-            spares = block.spares
-            if spares is not None and len(spares) < MOST_SPARES and getrefcount(array) == 2:
-                spares.append(array)
+            block.free()
         # Stop at the first block still in use, so a task queries CUDA about one block at most.
         while self.waiting and self.waiting[0].is_unused:
-            self.waiting.popleft().array = None
+            self.waiting.popleft().free()
         if at_once:
             for block in self.waiting:
                 if not block.foreign:
                     self.stream.wait(block.order.marks(True))
-                    block.array = None
+                    block.free()
             self.waiting = deque(block for block in self.waiting if block.foreign)
             for spares in self.spares.values():
                 spares.clear()

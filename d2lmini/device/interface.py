@@ -68,9 +68,9 @@ class Device:
         `engine.lane_times`."""
         return {}
 
-    def replay_calls(self, program: Any) -> Callable[..., Any] | None:
-        """A function that pushes calls of a compiled program as replays of a recording; None for a
-        device that records nothing."""
+    def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:
+        """A function that makes calls of a compiled program, as replays of a recording if `static`;
+        None where a call is a task like any other."""
         return None
 
     def copy(self, target: Any, source: Any) -> None:

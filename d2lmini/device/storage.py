@@ -324,6 +324,8 @@ class Chunk(WeightedVar):
     def adopt(self, array: np.ndarray) -> None:
         """Make `array` the contents: fresh, contiguous, without another reference. AssertionError
         unless the array is in C order."""
+        if not array.flags.c_contiguous:
+            raise AssertionError("an array must be in C order, else its views would be copies")
         with lock:
             if self.nbytes >= SMALL:
                 self.pool.check_limit(self.nbytes)
@@ -335,10 +337,7 @@ class Chunk(WeightedVar):
             self.own(array)
 
     def own(self, array: np.ndarray) -> None:
-        """Make `array` the contents and count it (lock held). AssertionError unless the array is
-        in C order."""
-        if not array.flags.c_contiguous:
-            raise AssertionError("an array must be in C order, else its views would be copies")
+        """Make `array`, which is in C order, the contents and count it (lock held)."""
         pool = self.pool
         self.data = array
         self.spec = None

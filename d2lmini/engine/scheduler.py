@@ -67,7 +67,10 @@ class Issuer(Runner, Protocol):
     """A runner whose tasks callers may issue; see `ThreadedEngine.issue`."""
 
     def take(self, task: Task) -> bool:
-        """Prepare to issue `task` on this thread; False if a worker must run it (lock held)."""
+        """Prepare to issue `task` on this thread; False if it cannot be issued so (lock held)."""
+
+    def runs_anywhere(self, task: Task) -> bool:
+        """True if this thread may run `task` as a worker would (lock held)."""
 
     def issue(self) -> None:
         """Put the work of the task that was taken on the device."""
@@ -208,7 +211,9 @@ class Scheduler:
             self._push_late()
         return True
 
-    def _claim(self, task: Task) -> None:
+    def _claim(self, task: Task, hand_out: bool = True) -> bool:
+        """Claim the Vars of `task`; True if it is ready. Then it is handed out, or the caller runs
+        it (lock held)."""
         if self.segments:
             self._flush((*task.shared, *task.writes))
         try:
@@ -219,11 +224,12 @@ class Scheduler:
             self.budget.pin(task)
             if instrument.listeners:
                 instrument.emit("push", task)
-            if ready:
+            if ready and hand_out:
                 self._dispatch([task])
         except BaseException:
             self._mend(task)
             raise
+        return ready
 
     def _is_for_later(self, task: Task) -> bool:
         """True if `task` must be pushed later. It is deferred if a finalizer pushes it while its

@@ -129,8 +129,8 @@ class ThreadedEngine(Engine):
 
     def issue(self, task: Task) -> bool:
         """Issue a task of a device that works asynchronously to the host, here and now, if all that
-        it depends on is issued and its launches are prepared; else return False. A launch waits for
-        nothing. The lock is held, as in `run_inline`."""
+        it depends on is issued; else return False. A launch waits for nothing, so launches that are
+        prepared are put on the device with the lock held, as in `run_inline`."""
         runner: Any = self.runners.get((task.ctx, task.lane))
         if runner is None or instrument.listeners:
             return False
@@ -138,12 +138,29 @@ class ThreadedEngine(Engine):
             if var.writer is not None and not self._catch_up(var):
                 return False
         with self.lock:
-            if not runner.take(task):
+            if runner.take(task):
+                try:
+                    return self._run_now(task, runner.issue)
+                finally:
+                    runner.give_back()
+            if not runner.runs_anywhere(task):
                 return False
-            try:
-                return self._run_now(task, runner.issue)
-            finally:
-                runner.give_back()
+        return self._enter_here(task)
+
+    def _enter_here(self, task: Task) -> bool:
+        """Enter a task; run it on this thread, without the lock, if it is ready. False if the bound
+        on pending bytes forbids it now."""
+        task.site = callsite.find()
+        task.prepare()
+        with signals.held():
+            with self.lock:
+                if not self.budget.admits(task):
+                    return False
+                task.priority += thread_state.priority
+                is_ready = self._claim(task, hand_out=False)
+            if is_ready:
+                self._run_here(task)
+        return True
 
     def _catch_up(self, var: Var) -> bool:
         """Let a worker issue the task of a device that writes `var`, and that nothing holds back,

@@ -283,7 +283,5 @@ def push_parts(
 
 def launcher_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
     """How calls of a program are pushed; `static`: whether shapes and memory stay what they are."""
-    push_replayed = device_of(ctx).replay_calls(program) if static else None
-    if push_replayed is not None:
-        return push_replayed
-    return push_parts if len(program.parts) > 1 else push
+    launcher = device_of(ctx).launcher(program, static)
+    return launcher or (push_parts if len(program.parts) > 1 else push)

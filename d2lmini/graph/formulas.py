@@ -95,17 +95,20 @@ class FormulaProgram:
         given = [node for node in variables if node is not None]
         self.program = Program(op.name, given, simplify(results), ctx, arenas)
 
-    def run(self, arrays: Sequence[Any], out: Any = None) -> list[Any]:
-        """The results for these arrays, computed in the places `out` where these are free."""
+    def run(self, arrays: Sequence[Any], out: Any = None, xp: Any = None) -> list[Any]:
+        """The results for these arrays, computed in the places `out` where these are free. xp: what
+        computes, if that is not the module of the device (see `cuda.recorder`)."""
         program = self.program
         given = [a for a in arrays if a is not None]
         places = program.anywhere
         if out is not None:
             outs = out if isinstance(out, tuple) else (out,)
-            xp = program.xp
-            shared = [any([xp.may_share_memory(y, a) for a in given]) for y in outs]
+            overlap = (xp or program.xp).may_share_memory
+            shared = [any([overlap(y, a) for a in given]) for y in outs]
             places = [None if is_shared else y for y, is_shared in zip(outs, shared)]
             places += program.anywhere[len(places) :]
+        if xp is not None and xp is not program.xp:
+            return xp.run_program(program, given, places)  # type: ignore[no-any-return]
         return program.run(given, places, ())
 
     def kernel(self) -> Callable[..., Any]:

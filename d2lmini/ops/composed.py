@@ -324,7 +324,7 @@ class Runner:
             if xp is np:
                 self.programs[mode] = program
                 self.kernel = program.kernel() if op.simple else None
-        return op.settle(xp, arrays, attrs, program.run(arrays, out), out)
+        return op.settle(xp, arrays, attrs, program.run(arrays, out, xp), out)
 
     def _interpret(self, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any] | None:
         """The results of the formula; None if a program is to compute them."""

@@ -131,14 +131,14 @@ class Layer:
         adds = backwards
         for part, d in self.gates_of_a(D):
             matmul(xp, d.T, rows(x), grads.i2h[part])
-            xp.sum(d, axis=0, out=grads.i2h_bias[part])
+            sum_rows(xp, d, grads.i2h_bias[part])
             if dx is not None and adds:
                 rows(dx)[...] += matmul(xp, d, w.i2h[part])
             elif dx is not None:
                 matmul(xp, d, w.i2h[part], rows(dx))
             adds = True
         matmul(xp, rows(D[-1]).T, rows(before[0]), grads.h2h)
-        xp.sum(rows(D[-1]), axis=0, out=grads.h2h_bias)
+        sum_rows(xp, rows(D[-1]), grads.h2h_bias)
 
     def back(
         self, D: list[Any], before: list[Any], kept: list[Any], across: Any, y: Any, g: Any,
@@ -179,6 +179,15 @@ def _parts_of(shapes: tuple[Shape, ...]) -> list[slice]:
 def rows(a: Any) -> Any:
     """(T, N, X) as (T N, X), a view."""
     return a.reshape(a.shape[0] * a.shape[1], a.shape[2])
+
+
+@with_kernels
+def sum_rows(xp: Any, x: Any, out: Any) -> None:
+    """Fill out (X,) with the sums of the columns of x (R, X)."""
+    if xp is not np:
+        sum_rows.kernels[kind_of(xp)](xp, x, out)
+    else:
+        np.sum(x, axis=0, out=out)
 
 
 class Tanh(Layer):

@@ -282,7 +282,7 @@ class Formula:
 
 def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> Step:
     program = formula.program(values, dtype.itemsize > 2)
-    number = _number if xp is np else _unchanged
+    number = _number if xp is np else xp.number if isinstance(xp, SymbolicModule) else _unchanged
     return program.prepare(xp, number, dtype, *[values[i] for i in program.given])
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from d2lmini.cuda.kernels.launch import C_TYPES
 from d2lmini.cuda.products import GemmCall
+from fakes.cuda_cpp import array_at
 
 
 class CUBLASError(RuntimeError):
@@ -66,11 +68,11 @@ class Library:
         cupy_arrays.hook.execute("gemm", function, (a, b, out), (out,))
 
     def prepare(self, lane: Any, call: GemmCall, turned: bool, dtype: Any) -> Any:
-        """The call as a function of a, b and out."""
+        """The call as a function of where a, b and out begin."""
 
-        def multiply(a: Any, b: Any, out: Any) -> None:
+        def multiply(*memory: Any) -> None:
             with lane.stream.handle:
-                self.gemm(lane, call, turned, a, b, out)
+                self.gemm(lane, call, turned, *[array_at(m, C_TYPES[dtype.char]) for m in memory])
 
         return multiply
 

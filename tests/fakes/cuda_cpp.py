@@ -150,20 +150,19 @@ class RawKernel:
         pairs = list(zip(args, self.parameters, strict=True))
         arrays = [a for a, p in pairs if p.is_array]
         written = [p.is_written for _, p in pairs if p.is_array]
-        names = {p.name for p in self.parameters}
-        by_rows = [f"{p.name}_row" in names for p in self.parameters if p.is_array]
+        any_layout = "void element(" in self.code
         for arg, parameter in pairs:
             assert parameter.is_array or isinstance(arg, np.generic), (self.name, parameter, arg)
         pairs = [(None if p.is_array else a, p) for a, p in pairs]  # put off, it keeps no array
 
         def function(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
-            fresh = [
-                _same_layout(r, rows) if w else r for r, w, rows in zip(raws, written, by_rows)
-            ]
+            fresh = [_same_layout(r, any_layout) if w else r for r, w in zip(raws, written)]
             rest = iter(fresh)
             given = [next(rest) if p.is_array else a for a, p in pairs]
+            before = [f.copy() for f in fresh]
             run(self.code, self.name, grid, given)
-            return tuple(f for f, w in zip(fresh, written) if w)
+            triples = zip(fresh, before, raws, written)
+            return tuple(_with_changes(f, b, r) for f, b, r, w in triples if w)
 
         outputs = tuple(a for a, w in zip(arrays, written) if w)
         cupy_arrays.hook.execute(self.name, function, arrays, outputs)
@@ -187,6 +186,24 @@ class CIntptr:
         return np.frombuffer(bits[: dtype.itemsize], dtype)[0]  # type: ignore[no-any-return]
 
 
+def _with_changes(found: np.ndarray, before: np.ndarray, raw: np.ndarray) -> np.ndarray:
+    """What the kernel found, where it wrote, in the memory itself: arrays given by pointers may
+    reach over others, which the kernel wrote through another pointer."""
+    if not raw.flags.c_contiguous:
+        return found
+    new, old, memory = (a.reshape(-1).view(np.uint8) for a in (found, before, raw))
+    np.copyto(memory, new, where=new != old)
+    return raw
+
+
+def array_at(pointer: Any, c_type: str) -> Any:
+    """The memory from a pointer on, to the end of what was allocated, as an array."""
+    from fakes import cupy_arrays
+
+    dtype = np.dtype(next(char for char, name in C_TYPES.items() if name == c_type))
+    return cupy_arrays.ndarray((len(pointer.raw) // dtype.itemsize,), dtype, pointer)
+
+
 class Function:
     """Stands for `cupy.cuda.Function`."""
 
@@ -197,18 +214,18 @@ class Function:
         self, grid: tuple, block: tuple, args: tuple, shared: int = 0, stream: Any = None
     ) -> None:
         given = tuple(
-            a.as_number(p) if isinstance(a, CIntptr) else a
+            array_at(a, p.type) if p.is_array else a.as_number(p)
             for a, p in zip(args, self.raw.parameters, strict=True)
         )
         with stream:
             self.raw(grid, block, given)
 
 
-def _same_layout(array: np.ndarray, by_rows: bool) -> np.ndarray:
-    """A copy. Of an array whose rows lie apart, if the kernel asks how far, with the same gaps."""
+def _same_layout(array: np.ndarray, any_layout: bool) -> np.ndarray:
+    """A copy. Of an array with gaps, if the kernel was made for its strides, with the same gaps."""
     if array.flags.c_contiguous:
         return array.copy()
-    assert by_rows, "a kernel of ours writes only to arrays in order"
+    assert any_layout, "a kernel of ours writes only to arrays in order"
     extent = sum((n - 1) * s for n, s in zip(array.shape, array.strides))
     memory = np.empty(extent // array.itemsize + 1, array.dtype)
     place = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)

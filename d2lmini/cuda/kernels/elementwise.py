@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -90,30 +91,35 @@ def elementwise(
     inputs: Sequence[Operand],
     domain: Shape,
     formula: Callable[..., Sequence[Proxy]],
+    outs: Sequence[Operand] = (),
 ) -> Kernel:
-    """The kernel that fills one C-contiguous array of the shape `domain` for each value that
-    `formula(*inputs)` returns; the inputs are names in C. Kernel arguments: the inputs, which
-    broadcast to `domain`, the outputs, the number of elements. Equal texts give the same kernel.
+    """The kernel that fills one array of the shape `domain` for each value that `formula(*inputs)`
+    returns; the inputs are names in C. Kernel arguments: the inputs, which broadcast to `domain`,
+    the outputs, the number of elements. Equal texts give the same kernel. outs: the strides of the
+    outputs, where they are not in C order.
 
     NotTraceable if the formula is not elementwise.
     """
     body = Body()
     dtypes = [np.dtype(o.dtype) for o in inputs]
     results = formula(*[load_name(body, f"x{i}", dtype) for i, dtype in enumerate(dtypes)])
-    walks = [broadcast_strides(o, domain) for o in inputs]
+    given = outs or [Operand(y.dtype, domain) for y in results]
+    walks = [broadcast_strides(o, domain) for o in (*inputs, *given)]
     sizes, walks = merge_axes(domain, [*walks, _straight(domain)])
+    walks, behind = walks[: len(inputs)], walks[len(inputs) : -1]
     arrays = [
         _Array(C_TYPES[dtype.char], f"x{i}", place_text(sizes, walk), walk[-1:] == (1,))
         for i, (dtype, walk) in enumerate(zip(dtypes, walks))
     ]
     outputs = [
-        _Array(C_TYPES[y.dtype.char], f"y{i}", "i", is_output=True) for i, y in enumerate(results)
+        _Array(C_TYPES[y.dtype.char], f"y{i}", place_text(sizes, walk), is_output=True)
+        for i, (y, walk) in enumerate(zip(results, behind))
     ]
     arrays += outputs
     stores = [f"{y.name} = {store_text(value)};" for y, value in zip(outputs, results)]
-    index = index_type([prod(domain), *map(reach, inputs)])
+    index = index_type([prod(domain), *map(reach, (*inputs, *given))])
     parameters = [*(a.pointer for a in arrays), f"const {index} n"]
-    by_fours = _by_fours(sizes, walks)
+    by_fours = _by_fours(sizes, [*walks, *behind])
     lines = [
         *broken("__device__ inline void element(", [a.element for a in arrays], end=") {"),
         *(f"    {line}" for line in [*body.lines, *stores]),
@@ -130,6 +136,36 @@ def elementwise(
         "",
     ]
     return complete(name, "\n".join(lines))
+
+
+def fill(
+    xp: Any, name: str, formula: Callable[..., Sequence[Proxy]], inputs: Sequence[Any],
+    outs: Sequence[Any],
+) -> None:  # fmt: skip
+    """Fill `outs`, arrays of one shape with any strides, with the values of a formula of elements
+    of the inputs, which broadcast. A kernel is made once for a formula and layouts."""
+    domain = outs[0].shape
+    made = _filling(name, formula, tuple(map(operand_of, inputs)), tuple(map(operand_of, outs)))
+    made(xp, threads_for(made, prod(domain)), *inputs, *outs, prod(domain))
+
+
+@lru_cache(maxsize=256)
+def _filling(
+    name: str, formula: Callable[..., Sequence[Proxy]], inputs: tuple[Operand, ...],
+    outs: tuple[Operand, ...],
+) -> Kernel:  # fmt: skip
+    return elementwise(name, inputs, outs[0].shape, formula, outs)
+
+
+def operand_of(array: Any) -> Operand:
+    """An array as an operand."""
+    itemsize = array.dtype.itemsize
+    return Operand(array.dtype, array.shape, tuple([s // itemsize for s in array.strides]))
+
+
+def threads_for(kernel: Kernel, count: int) -> int:
+    """The threads that a kernel needs for so many elements."""
+    return -(-count // 4) if "Four<" in kernel.source else count
 
 
 def complete(name: str, text: str) -> Kernel:
@@ -241,7 +277,7 @@ def _four_at_a_time(index: str, arrays: Sequence[_Array]) -> list[str]:
     for a in arrays:
         if a.is_output:
             loads.append(f"Four<{a.type}> {a.name}s;")
-            stores.append(f"four(&{a.name}[i]) = {a.name}s;")
+            stores.append(f"four(&{a.name}[{a.place}]) = {a.name}s;")
         elif a.is_wide:
             loads.append(f"const Four<{a.type}> {a.name}s = four(&{a.name}[{a.place}]);")
         else:

@@ -80,7 +80,7 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
 
 
 class Recording:
-    """What stands for CuPy while launches are written down; see `cuda.launches`."""
+    """What stands for CuPy while launches are written down; see `cuda.recorder`."""
 
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
         """Write down a launch."""

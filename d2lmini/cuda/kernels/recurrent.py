@@ -1,152 +1,101 @@
 """The elementwise part of a recurrent step, between its products, in one kernel; backward likewise.
 
-Formulas and names are those of `ops/rnn_gates.py`. A thread computes one unit of one sequence. An
-argument `NAME_row` is the distance in elements between the rows of an array: the outputs of two
-directions lie side by side.
+Formulas and names are those of `ops/rnn_gates.py`. The gates are views of one array, and the
+outputs of two directions lie side by side: so the kernels are made for strides
+(`elementwise.fill`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.kernels.elementwise import fill
+from d2lmini.cuda.kernels.symbols import names as xp
 
-_UNITS = (
-    "for (Index i = blockIdx.x * blockDim.x + threadIdx.x; i < N * H; i += gridDim.x * blockDim.x)"
-)
-_SQUASH = "__device__ inline A squash(A x) { return 1 / (1 + exp(-x)); }\n"
-
-_LSTM_STEP = TypedKernel(
-    "lstm_step",
-    """$squash
-// clip: 0: cells have no bounds; 1: cells have bounds; 2: in addition nan becomes the upper bound.
-extern "C" __global__ void lstm_step(
-    const T* c, const T* before, T* gates, T* after, T* y, const Index N, const Index H,
-    const Index y_row, const int clip, const double low, const double high
-) {
-    $units {
-        const Index n = i / H, j = i % H, k = 4 * n * H + j;
-        const A in = squash(gates[k] + c[k]), forget = squash(gates[k + H] + c[k + H]);
-        const A fresh = tanh(gates[k + 2 * H] + c[k + 2 * H]);
-        const A out = squash(gates[k + 3 * H] + c[k + 3 * H]);
-        A cell = forget * before[i] + in * fresh;
-        if (clip == 2 && cell != cell) cell = A(high);
-        if (clip) cell = minimum(maximum(cell, A(low)), A(high));
-        gates[k] = in;
-        gates[k + H] = forget;
-        gates[k + 2 * H] = fresh;
-        gates[k + 3 * H] = out;
-        after[i] = cell;
-        y[n * y_row + j] = out * tanh(cell);
-    }
-}
-""",
-    squash=_SQUASH,
-    units=_UNITS,
-)
-
-_LSTM_BACK = TypedKernel(
-    "lstm_back",
-    """
-extern "C" __global__ void lstm_back(
-    const T* g, const T* dh, const T* gates, const T* before, const T* after, T* dc, T* D,
-    const Index N, const Index H, const Index g_row, const int clip, const double low,
-    const double high
-) {
-    $units {
-        const Index n = i / H, j = i % H, k = 4 * n * H + j;
-        const A in = gates[k], forget = gates[k + H], fresh = gates[k + 2 * H];
-        const A out = gates[k + 3 * H], bent = tanh(after[i]);
-        const A d = dh[i] + g[n * g_row + j];
-        A e = dc[i] + d * out * (1 - bent * bent);
-        if (clip && !(after[i] > A(low) && after[i] < A(high))) e *= 0;
-        D[k] = e * in * (1 - in) * fresh;
-        D[k + H] = e * forget * (1 - forget) * before[i];
-        D[k + 2 * H] = e * in * (1 - fresh * fresh);
-        D[k + 3 * H] = d * out * (1 - out) * bent;
-        dc[i] = e * forget;
-    }
-}
-""",
-    units=_UNITS,
-)
-
-_GRU_STEP = TypedKernel(
-    "gru_step",
-    """$squash
-extern "C" __global__ void gru_step(
-    const T* c, const T* bias, const T* h, T* rz, T* gate, T* share, T* y, const Index N,
-    const Index H, const Index h_row, const Index y_row
-) {
-    $units {
-        const Index n = i / H, j = i % H, k = 2 * n * H + j, m = 3 * n * H + j;
-        const A r = squash(rz[k] + c[m]), z = squash(rz[k + H] + c[m + H]);
-        const A part = c[m + 2 * H] + bias[j], fresh = tanh(gate[i] + r * part);
-        rz[k] = r;
-        rz[k + H] = z;
-        gate[i] = fresh;
-        share[i] = part;
-        y[n * y_row + j] = fresh + z * (h[n * h_row + j] - fresh);
-    }
-}
-""",
-    squash=_SQUASH,
-    units=_UNITS,
-)
-
-_GRU_BACK = TypedKernel(
-    "gru_back",
-    """
-extern "C" __global__ void gru_back(
-    const T* g, const T* more, const T* rz, const T* gate, const T* share, const T* h, T* dh, T* dn,
-    T* dc, const Index N, const Index H, const Index g_row, const Index h_row
-) {
-    $units {
-        const Index n = i / H, j = i % H, k = 2 * n * H + j, m = 3 * n * H + j;
-        const A r = rz[k], z = rz[k + H], fresh = gate[i];
-        const A d = dh[i] + more[i] + g[n * g_row + j];
-        const A slope = d * (1 - fresh * fresh) * (1 - z);
-        dn[i] = slope;
-        dc[m] = slope * r * share[i] * (1 - r);
-        dc[m + H] = d * (1 - z) * z * (h[n * h_row + j] - fresh);
-        dc[m + 2 * H] = slope * r;
-        dh[i] = d * z;
-    }
-}
-""",
-    units=_UNITS,
-)
-
-#: No bounds for the cells of an LSTM: (clip, low, high).
-UNBOUNDED = (0, 0.0, 0.0)
+#: Bounds of the cells of an LSTM: whether nan becomes the upper bound, lowest, highest; or none.
+Bounds = tuple[bool, float, float] | None
 
 
-def _row(a: Any) -> int:
-    return a.strides[0] // a.dtype.itemsize
+def _squash(x: Any) -> Any:
+    return 1 / (1 + xp.exp(-x))
+
+
+def _gates(a: Any, n: int) -> list[Any]:
+    """(N, n H) as n views (N, H)."""
+    H = a.shape[1] // n
+    return [a[:, k * H : k * H + H] for k in range(n)]
+
+
+@cache
+def _lstm_step(bounds: Bounds) -> Callable[..., list[Any]]:
+    def step(
+        i: Any, f: Any, g: Any, o: Any, ci: Any, cf: Any, cg: Any, co: Any, before: Any
+    ) -> list[Any]:
+        i, f, g, o = _squash(i + ci), _squash(f + cf), xp.tanh(g + cg), _squash(o + co)
+        cell = f * before + i * g
+        if bounds is not None:
+            bounds_nan, low, high = bounds
+            cell = xp.where(cell != cell, high, cell) if bounds_nan else cell
+            cell = xp.clip(cell, low, high)
+        return [i, f, g, o, cell, o * xp.tanh(cell)]
+
+    return step
+
+
+@cache
+def _lstm_back(bounds: Bounds) -> Callable[..., list[Any]]:
+    def back(
+        head: Any, dh: Any, i: Any, f: Any, g: Any, o: Any, before: Any, after: Any, dc: Any
+    ) -> list[Any]:
+        bent = xp.tanh(after)
+        d = dh + head
+        e = dc + d * o * (1 - bent * bent)
+        if bounds is not None:
+            _, low, high = bounds
+            e = xp.where((after > low) & (after < high), e, e * 0)
+        da = [e * i * (1 - i) * g, e * f * (1 - f) * before, e * i * (1 - g * g)]
+        return [*da, d * o * (1 - o) * bent, e * f]
+
+    return back
+
+
+def _gru_step(cr: Any, cz: Any, cn: Any, bias: Any, h: Any, r: Any, z: Any, n: Any) -> list[Any]:
+    r, z = _squash(r + cr), _squash(z + cz)
+    share = cn + bias
+    n = xp.tanh(n + r * share)
+    return [r, z, n, share, n + z * (h - n)]
+
+
+def _gru_back(g: Any, more: Any, r: Any, z: Any, n: Any, share: Any, h: Any, dh: Any) -> list[Any]:
+    d = dh + more + g
+    dn = d * (1 - n * n) * (1 - z)
+    return [dn, dn * r * share * (1 - r), d * (1 - z) * z * (h - n), dn * r, d * z]
 
 
 def lstm_step(
-    xp: Any, c: Any, before: Any, gates: Any, after: Any, y: Any, bounds: tuple = UNBOUNDED
+    xp: Any, c: Any, before: Any, gates: Any, after: Any, y: Any, bounds: Bounds = None
 ) -> None:
     """As `rnn_gates.lstm_step`; c (N, 4H) is added to the gates first."""
-    kernel = _LSTM_STEP(y.dtype, gates.size)
-    kernel(xp, after.size, c, before, gates, after, y, *after.shape, _row(y), *bounds)
+    parts = _gates(gates, 4)
+    fill(xp, "lstm_step", _lstm_step(bounds), [*parts, *_gates(c, 4), before], [*parts, after, y])
 
 
 def lstm_back(
     xp: Any, g: Any, dh: Any, gates: Any, before: Any, after: Any, dc: Any, D: Any,
-    bounds: tuple = UNBOUNDED,
+    bounds: Bounds = None,
 ) -> None:  # fmt: skip
     """Fill D (N, 4H), the gradient of the gates before their activations. g and dh add up to the
     gradient of the state. dc is the gradient of the cell; it becomes that of the previous cell."""
-    kernel = _LSTM_BACK(dh.dtype, gates.size)
-    kernel(xp, dh.size, g, dh, gates, before, after, dc, D, *dh.shape, _row(g), *bounds)
+    inputs = [g, dh, *_gates(gates, 4), before, after, dc]
+    fill(xp, "lstm_back", _lstm_back(bounds), inputs, [*_gates(D, 4), dc])
 
 
 def gru_step(xp: Any, c: Any, bias: Any, h: Any, rz: Any, n: Any, share: Any, y: Any) -> None:
     """As `rnn_gates.gru_step`; c (N, 3H) is added to rz, and with the bias becomes share."""
-    kernel = _GRU_STEP(y.dtype, c.size)
-    kernel(xp, n.size, c, bias, h, rz, n, share, y, *n.shape, _row(h), _row(y))
+    r, z = _gates(rz, 2)
+    fill(xp, "gru_step", _gru_step, [*_gates(c, 3), bias, h, r, z, n], [r, z, n, share, y])
 
 
 def gru_back(
@@ -154,5 +103,5 @@ def gru_back(
 ) -> None:
     """Fill dn (N, H) and dc (N, 3H), the gradients of a_n and of c. g, more and dh add up to the
     gradient of the state; dh becomes the part that goes directly to the previous state."""
-    kernel = _GRU_BACK(dh.dtype, dc.size)
-    kernel(xp, n.size, g, more, rz, n, share, h, dh, dn, dc, *n.shape, _row(g), _row(h))
+    inputs = [g, more, *_gates(rz, 2), n, share, h, dh]
+    fill(xp, "gru_back", _gru_back, inputs, [dn, *_gates(dc, 3), dh])

@@ -49,8 +49,9 @@ and the next kernel combines them first. The order of each sum depends only on t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,7 +69,7 @@ from d2lmini.cuda.kernels.elementwise import (
 )
 from d2lmini.cuda.kernels.launch import C_TYPES, THREADS, Kernel, index_type
 from d2lmini.cuda.kernels.stages import Stages
-from d2lmini.cuda.kernels.symbols import c_type, literal
+from d2lmini.cuda.kernels.symbols import c_type, literal, names
 from d2lmini.ops.symbolic import Proxy
 
 #: The threads that share a short row.
@@ -131,6 +132,21 @@ def reduction(
     if len(kernels) > 1:
         partial = writer.wide, len(writer.reductions) * writer.cut * writer.groups
     return Launches(kernels, partial, (writer.groups, writer.size, writer.cut))
+
+
+def sum_rows(xp: Any, x: Any, out: Any) -> None:
+    """Fill out (X,), in order, with the sums of the columns of x (R, X)."""
+    strides = tuple([s // x.itemsize for s in x.strides])
+    kernels, partial, sizes = _sum_rows(x.dtype, x.shape, strides)
+    more = [] if partial is None else [xp.empty(partial[1], partial[0])]
+    for kernel, threads in kernels:
+        kernel(xp, threads, x, out, *more, *sizes)
+
+
+@lru_cache(maxsize=256)
+def _sum_rows(dtype: np.dtype, shape: Shape, strides: Shape) -> Launches:
+    x, out = Operand(dtype, shape, strides), Operand(dtype, (1, shape[1]))
+    return reduction("sum_rows", [x], shape, (0,), [out], lambda x: [names.sum(x)])
 
 
 class _Writer:

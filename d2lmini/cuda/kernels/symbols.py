@@ -33,18 +33,26 @@ def c_type(dtype: np.dtype) -> str:
     return "float" if dtype.char == "e" else C_TYPES[dtype.char]
 
 
+class Parameter(float):
+    """A number that stays a parameter of the kernel: the same text then serves other numbers."""
+
+    place: int
+
+    @property
+    def name(self) -> str:
+        return f"p{self.place}"
+
+
 class Body:
     """Lines of C being written, one for each call of a ufunc.
 
-    lines          the lines so far
-    parameters     the numbers that became parameters, by name
-    as_parameters  True to make Python's numbers parameters: the same text then serves other numbers
+    lines       the lines so far
+    parameters  by name: the dtype and the place of each `Parameter` in the lines
     """
 
-    def __init__(self, as_parameters: bool = False):
+    def __init__(self) -> None:
         self.lines: list[str] = []
-        self.parameters: dict[str, Any] = {}
-        self.as_parameters = as_parameters
+        self.parameters: dict[str, tuple[np.dtype, int]] = {}
         self._count = 0
 
     def add_input(self, text: str, dtype: Any) -> Proxy:
@@ -71,9 +79,9 @@ class Body:
 
     def number(self, value: Any, dtype: np.dtype) -> str:
         """The text of a number."""
-        if self.as_parameters and dtype.kind == "f":
-            name = f"p{len(self.parameters)}"
-            self.parameters[name] = (dtype, value)
+        if isinstance(value, Parameter):
+            name = f"{value.name}{dtype.char}"
+            self.parameters[name] = (dtype, value.place)
             return name
         return literal(value, dtype)
 
@@ -123,7 +131,7 @@ def _parenthesize(text: str) -> str:
     return text if plain or (text[0] == "(" and text[-1] == ")") else f"({text})"
 
 
-class _Names(SymbolicModule):
+class Names(SymbolicModule):
     """The module. Each call of a ufunc is a line in the body of the trace."""
 
     def call(
@@ -140,6 +148,9 @@ class _Names(SymbolicModule):
                 texts.append(body.number(arg, needed))
         text = ufunc_to_c(ufunc.__name__, loop[0].char, [_parenthesize(t) for t in texts])
         return body.line(f"rounded({text})" if result.char == "e" else text, result)
+
+    def operand(self, value: Any) -> Any:
+        return float if isinstance(value, Parameter) else super().operand(value)
 
     def convert(self, expr: str, old: np.dtype, new: np.dtype) -> str:
         return convert(expr, old, new)
@@ -169,10 +180,10 @@ class _Names(SymbolicModule):
 
 def _add_reduction(kind: str) -> None:
     """Define `sum(x)` or another reduction of a value over its group."""
-    setattr(_Names, kind, lambda self, x: x.body.reduce(kind, x))
+    setattr(Names, kind, lambda self, x: x.body.reduce(kind, x))
 
 
 for _kind in ("sum", "mean", "max", "min"):
     _add_reduction(_kind)
 
-names = _Names()
+names = Names()

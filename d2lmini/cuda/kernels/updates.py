@@ -6,82 +6,100 @@ parameter r.
 
 The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the
 ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
-step, become parameters of the kernel: the text stays the same, and is compiled once.
+step, become parameters of the kernel: the text is made once, and compiled once.
 
-    formula = Formula(adam_update.compute, {"lr": 0.001}, dtypes)
-    update(cupy, "adam_update", formula, groups)
+    dtypes = (np.dtype("float32"),) * 4
+    update(cupy, adam_update, {"lr": 0.001}, groups)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels import symbols
 from d2lmini.cuda.kernels.elementwise import broken, complete, load_text, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
-from d2lmini.cuda.kernels.symbols import Body, c_type
+from d2lmini.cuda.kernels.symbols import Body, Names, Parameter, c_type
+from d2lmini.ops.core import Op
 from d2lmini.ops.symbolic import trace
+from d2lmini.ops.update import bind
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
 
 
-def update(xp: Any, name: str, formula: Formula, groups: Sequence[Sequence[Any]]) -> None:
-    """Compute `formula` for each group of arrays, in place. `name`: the kernel's name.
+def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[Any]]) -> None:
+    """Run the step of `rule` with these numbers for each group of arrays, in place.
 
-    All arrays are C-contiguous, and all groups have the same dtypes.
+    All arrays are C-contiguous, and all groups have the same dtypes. NotTraceable if the step is
+    not an elementwise formula.
     """
+    dtypes = tuple([a.dtype for a in groups[0]])
+    numbers: list[float] = []
+    bind(rule, _Numbers(numbers), dtypes[0], attrs)
+    # Numbers that switch something off make another formula, all others the same one.
+    kinds = tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs.items()])
+    step = _formula(rule, dtypes, kinds)
     for begin in range(0, len(groups), MAX_PARAMETERS):
         part = groups[begin : begin + MAX_PARAMETERS]
         sizes = [arrays[0].size for arrays in part]
-        args = [arg for arrays, size in zip(part, sizes) for arg in (*arrays, size)]
-        kernel = _kernel(name, formula.text, len(part), index_type(sizes))
-        kernel(xp, max(sizes), *args, *formula.numbers, rows=len(part))
+        kernel = _kernel(rule.name.strip("_"), step, len(part), index_type(sizes))
+        arrays = [array for arrays in part for array in arrays]
+        kernel(xp, max(sizes), *arrays, *sizes, *[numbers[i] for i in step.places], rows=len(part))
 
 
-class _Text(NamedTuple):
+class _Step(NamedTuple):
     """The computation on element i of each array: the arrays and the numbers that it needs, as
-    (C type, name), and lines of C."""
+    (C type, name), lines of C, and which numbers of the rule these are."""
 
     arrays: tuple[tuple[str, str], ...]
     numbers: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
+    places: tuple[int, ...]
 
 
-class Formula:
-    """The formula of `compute(xp, *arrays, out=arrays[0], **attrs)` for one element of each array,
-    including changes of arrays in place: the formula's `text` and the `numbers` in the text.
-    NotTraceable if `compute` is not an elementwise formula."""
+class _Numbers(Names):
+    """The array module that lists the numbers of a step, and gives a parameter for each."""
 
-    def __init__(
-        self, compute: Callable[..., Any], attrs: dict[str, Any], dtypes: Sequence[np.dtype]
-    ):
-        body = Body(as_parameters=True)
-        names = [f"x{i}" for i in range(len(dtypes))]
-        given = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
-        before = [value.expr for value in given]
-        trace(symbols.names, compute, given, attrs, out=given[0])
-        arrays, stores = [], []
-        for name, value, old in zip(names, given, before):
-            is_written = value.expr != old
-            kind = C_TYPES[value.dtype.char]
-            arrays.append((f"{kind}*" if is_written else f"const {kind}*", name))
-            stores += [f"{name}[i] = {store_text(value)};"] if is_written else []
-        numbers = tuple((f"const {c_type(d)}", n) for n, (d, _) in body.parameters.items())
-        self.text = _Text(tuple(arrays), numbers, (*body.lines, *stores))
-        self.numbers = [d.type(value) for d, value in body.parameters.values()]
+    def __init__(self, numbers: list[float]):
+        self.numbers = numbers
+
+    def number(self, value: Any, dtype: np.dtype) -> Parameter:
+        parameter = Parameter(value)
+        parameter.place = len(self.numbers)
+        self.numbers.append(value)
+        return parameter
 
 
 @lru_cache(maxsize=256)
-def _kernel(name: str, step: _Text, count: int, index: str) -> Kernel:
-    """The kernel for `count` parameters. Its arguments: the arrays and the size of each parameter,
-    then the numbers."""
+def _formula(rule: Op, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...]) -> _Step:
+    """The step of a rule for one element of each array, including changes of arrays in place."""
+    body = Body()
+    names = [f"x{i}" for i in range(len(dtypes))]
+    given = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
+    before = [value.expr for value in given]
+    trace(_Numbers([]), rule.compute, given, dict(attrs), out=given[0])
+    arrays, stores = [], []
+    for name, value, old in zip(names, given, before):
+        is_written = value.expr != old
+        kind = C_TYPES[value.dtype.char]
+        arrays.append((f"{kind}*" if is_written else f"const {kind}*", name))
+        stores += [f"{name}[i] = {store_text(value)};"] if is_written else []
+    numbers = tuple([(f"const {c_type(d)}", n) for n, (d, _) in body.parameters.items()])
+    places = tuple([place for _, place in body.parameters.values()])
+    return _Step(tuple(arrays), numbers, (*body.lines, *stores), places)
+
+
+@lru_cache(maxsize=256)
+def _kernel(name: str, step: _Step, count: int, index: str) -> Kernel:
+    """The kernel for `count` parameters. Its arguments: the arrays of all parameters, their sizes,
+    the numbers."""
     own = [*step.arrays, (f"const {index}", "n")]
-    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in own]
+    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in step.arrays]
+    given += [f"const {index} n_{r}" for r in range(count)]
     given += [" ".join(number) for number in step.numbers]
     choice = [
         f"case {r}: {' '.join(f'{word} = {word}_{r};' for _, word in own)} break;"

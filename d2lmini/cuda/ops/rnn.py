@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.cuda.kernels import recurrent
+from d2lmini.cuda.kernels import recurrent, reductions
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of
+from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of, sum_rows
 
 
 class FusedLSTM(LSTM):
     """`LSTM`, with one kernel for each step."""
 
     @property
-    def bounds(self) -> tuple:
+    def bounds(self) -> recurrent.Bounds:
         clip = self.clip
-        if clip is None:
-            return recurrent.UNBOUNDED
-        return (1 + clip.nan, float(clip.low), float(clip.high))
+        return None if clip is None else (bool(clip.nan), float(clip.low), float(clip.high))
 
     def step(self, c, w, states, y, kept, work) -> list[Any]:
         gates, cell = kept
-        before = self.xp.ascontiguousarray(states[1])
-        recurrent.lstm_step(self.xp, c, before, gates, cell, y, self.bounds)
+        recurrent.lstm_step(self.xp, c, states[1], gates, cell, y, self.bounds)
         return [y, cell]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:
@@ -59,3 +56,8 @@ FUSED: dict[str, type[Layer]] = {**KINDS, "lstm": FusedLSTM, "gru": FusedGRU}
 @layer_of.kernel("cuda")
 def _(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
     return FUSED[mode](xp, clip)
+
+
+@sum_rows.kernel("cuda")
+def _(xp: Any, x: Any, out: Any) -> None:
+    reductions.sum_rows(xp, x, out)

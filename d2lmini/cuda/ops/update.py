@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from d2lmini.cuda.capture import outside
 from d2lmini.cuda.kernels import updates
+from d2lmini.cuda.recorder import NotRecorded
 from d2lmini.ops.symbolic import NotTraceable
 from d2lmini.ops.update import bind
 from d2lmini.ops.update_multi import UpdateStep, run
@@ -20,30 +23,35 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[
         if out is not weight:
             xp.copyto(out, weight)
         in_place.append((out, *others))
-    for members, name, formula in _launches(steps, in_place):
-        if formula is not None:
-            updates.update(xp, name, formula, [in_place[i] for i in members])
-            continue
-        for i in members:
-            weight, *others = in_place[i]
-            bind(steps[i].op, xp, weight.dtype, steps[i].attrs)(weight, *others, weight)
+    for members in _alike(steps, in_place):
+        outside(partial(_update, xp, steps, members, [in_place[i] for i in members]))
 
 
-def _launches(
-    steps: Sequence[UpdateStep], groups: Sequence[Sequence[Any]]
-) -> list[tuple[list[int], str, Any]]:
-    """The steps of each launch, the kernel's name and formula. The formula is None if a number is
-    an array, or a decision depends on one."""
-    alike: dict[Any, list[int]] = {}
-    for i, (step, arrays) in enumerate(zip(steps, groups, strict=True)):
-        ordered = all(a.flags.c_contiguous for a in arrays)
-        numbers = all(isinstance(v, (int, float)) for v in step.attrs.values())
-        attrs = tuple(step.attrs.items()) if ordered and numbers else i
-        alike.setdefault((step.op, tuple(a.dtype for a in arrays), attrs), []).append(i)
-    launches = []
-    for (rule, dtypes, _), members in alike.items():
-        formula = None
+def _update(
+    xp: Any, steps: Sequence[UpdateStep], members: list[int], groups: Sequence[Sequence[Any]]
+) -> None:
+    """Run the steps `members`, which are equal; on other numbers when the call is repeated."""
+    rule, attrs = steps[members[0]]
+    if any([steps[i] != (rule, attrs) for i in members]):
+        raise NotRecorded("steps that were equal differ")
+    if _is_plain(attrs, groups[0]):
         with suppress(NotTraceable):
-            formula = updates.Formula(rule.compute, steps[members[0]].attrs, dtypes)
-        launches.append((members, rule.name.strip("_"), formula))
-    return launches
+            return updates.update(xp, rule, attrs, groups)
+    for weight, *others in groups:
+        bind(rule, xp, weight.dtype, attrs)(weight, *others, weight)
+    return None
+
+
+def _alike(steps: Sequence[UpdateStep], groups: Sequence[Sequence[Any]]) -> list[list[int]]:
+    """The steps of each launch, which differ only in their arrays."""
+    alike: dict[Any, list[int]] = {}
+    for i, ((rule, attrs), arrays) in enumerate(zip(steps, groups, strict=True)):
+        what = tuple(attrs.items()) if _is_plain(attrs, arrays) else i
+        alike.setdefault((rule, tuple(a.dtype for a in arrays), what), []).append(i)
+    return list(alike.values())
+
+
+def _is_plain(attrs: dict[str, Any], arrays: Sequence[Any]) -> bool:
+    """True if the arrays are in C order and no number is an array."""
+    ordered = all([a.flags.c_contiguous for a in arrays])
+    return ordered and all([isinstance(v, (int, float)) for v in attrs.values()])

@@ -121,7 +121,8 @@ def test_statistics_and_random_numbers_go_on_from_replay_to_replay():
             learnt([gpu(0)], lenet, how, shape=(4, 2, 8, 8)) for how in (STATIC, {})
         )
         same(with_graphs, without)
-        assert all(line.endswith("replays: 4") for line in with_graphs[2])
+        # A result that a copy still reads when the next call comes: one more graph.
+        assert all(line.endswith(("replays: 3", "replays: 4")) for line in with_graphs[2])
 
 
 def test_what_was_given_out_is_not_overwritten_while_it_is_held():
@@ -365,15 +366,17 @@ def test_a_device_that_fails_wherever_it_is_stays_dead(after):
             net(batches[0]).asnumpy()
 
 
-def broken_free(graph: Any, inputs: Any, outputs: Any) -> bool:
+def broken_free(graph: Any, memory: Any) -> bool:
     """Ignores results in the graph's own memory that are alive."""
-    graph.borrowed = []
-    return FITS(graph, inputs, outputs)
+    for out, spares in zip(graph.outs, graph.spares):
+        if spares == []:
+            spares.append(graph.lane.device.xp.ndarray(out.shape, out.dtype, out.data))
+    return FITS(graph, memory)
 
 
-def broken_address(graph: Any, inputs: Any, outputs: Any) -> bool:
+def broken_address(graph: Any, memory: Any) -> bool:
     """Ignores the addresses of arrays."""
-    return all(ref() is None for ref in graph.borrowed)
+    return all(spares is None or spares for spares in graph.spares)
 
 
 FITS = cuda_graph.CapturedGraph.fits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ from fakes.two_gpus import two_gpus
 from generators.equal_numbers import check
 from test_cuda_order import needs_kernels, run_program, train
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd, profiler
-from d2lmini.cuda.launches import NotRecorded, Recorder
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd, profiler
+from d2lmini.cuda import issue
+from d2lmini.cuda.issue import lanes
+from d2lmini.cuda.recorder import NotRecorded, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.engine.core import lock
 from d2lmini.ndarray import dispatch
+from d2lmini.ndarray.compute import OpTask
 from d2lmini.ops.core import registry
 
 ROUTES = ("callers", "workers", "either")
@@ -25,13 +30,19 @@ def use(route: str, seed: int, monkeypatch: Any) -> None:
     if route == "callers":
         return
     chance = random.Random(seed)
-    take, issue = StreamWorker.take, dispatch.issue
 
     def refuses() -> bool:
         return route == "workers" or chance.random() < 0.5
 
-    monkeypatch.setattr(StreamWorker, "take", lambda *a: not refuses() and take(*a))
-    monkeypatch.setattr(dispatch, "issue", lambda *a: None if refuses() else issue(*a))
+    def sometimes(here: Any) -> Any:
+        return lambda *a: None if refuses() else here(*a)
+
+    for owner, name in (
+        (StreamWorker, "take"),
+        (StreamWorker, "runs_anywhere"),
+        (issue, "issue_call"),
+    ):
+        monkeypatch.setattr(owner, name, sometimes(getattr(owner, name)))
 
 
 @needs_kernels
@@ -208,6 +219,57 @@ def test_a_caller_in_a_bulk_and_one_with_naive_engine_agree():
     assert found[0] == found[1] == found[2]
 
 
+@needs_kernels
+def test_what_is_not_recorded_runs_on_its_caller_without_the_lock(monkeypatch):
+    with two_gpus(0):
+        x = nd.array(np.arange(6).reshape(2, 3), ctx=gpu(0))
+        warm(lambda: nd.argmax(x, axis=1))
+        seen = []
+        run = OpTask.run
+
+        def spy(task: Any) -> None:
+            is_main = threading.current_thread() is threading.main_thread()
+            seen.append((is_main, lock._is_owned()))  # type: ignore[attr-defined]
+            run(task)
+
+        monkeypatch.setattr(OpTask, "run", spy)
+        y = nd.argmax(x, axis=1)
+        assert seen == [(True, False)]
+        assert y.asnumpy().tolist() == [2, 2]
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_a_step_takes_the_learning_rate_of_now(name: str):
+    """The formula is recorded once; its numbers follow. A rate of 0 makes another formula."""
+
+    def weights(ctx: Any) -> np.ndarray:
+        net = gluon.nn.Dense(3, in_units=4)
+        net.initialize(init.One(), ctx=ctx)
+        trainer = gluon.Trainer(net.collect_params(), name, {"learning_rate": 0.1}, kvstore=None)
+        x = nd.ones((2, 4), ctx=ctx)
+        for k in range(12):
+            trainer.set_learning_rate([0.1, 0.02, 0.0][k % 3] if k > 8 else 0.1 / (k + 1))
+            with autograd.record():
+                loss = (net(x) ** 2).mean()
+            loss.backward()
+            trainer.step(1)
+        return net.weight.data(ctx).asnumpy()
+
+    with two_gpus(0):
+        on_gpu = weights(gpu(0))
+        assert "_fused_update" in [known.name for known in lanes[gpu(0)].launches.values()]
+    np.testing.assert_allclose(on_gpu, weights(cpu()), rtol=1e-5)
+
+
+def test_arrays_in_one_arena_are_apart():
+    recorder = Recorder()
+    arena = recorder.empty((64,), np.uint8)
+    x, y = (arena[begin : begin + 16].view(np.float32) for begin in (0, 32))
+    assert not recorder.may_share_memory(x, y)
+    assert recorder.may_share_memory(x, arena[8:24])
+
+
 @pytest.mark.parametrize(
     "read",
     [
@@ -222,4 +284,4 @@ def test_a_caller_in_a_bulk_and_one_with_naive_engine_agree():
 )
 def test_a_value_is_not_read_while_launches_are_recorded(read):
     with pytest.raises(NotRecorded):
-        read(Recorder().place((2, 2), np.float32))
+        read(Recorder().empty((2, 2), np.float32))

@@ -39,6 +39,7 @@ from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.typed import TypedKernel
 from d2lmini.cuda.ops import rnn
+from d2lmini.cuda.recorder import Recorder
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
 from d2lmini.graph.codegen import Writer
@@ -828,10 +829,28 @@ def fixed_kernels(chars: str) -> list[Kernel]:
         for value in vars(module).values():
             if isinstance(value, windows.WindowKernel):
                 found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2, "SIDE_BY_SIDE": 1}))
-    if chars != "e":  # they have no float16
-        found += [(var, {}) for var in vars(recurrent).values() if isinstance(var, TypedKernel)]
     kinds = [(c, "long long" if c == "d" else "int") for c in chars]
     return [kernel.of(*kind, **constants) for kernel, constants in found for kind in kinds]
+
+
+def recurrent_kernels(char: str) -> list[Kernel]:
+    """The steps of LSTM and GRU, forward and back."""
+    recorder = Recorder()
+
+    def new(n: int) -> Any:
+        return recorder.empty((3, 8 * n), char)
+
+    for bounds in (None, (True, -1.0, 2.0)):
+        recurrent.lstm_step(recorder, new(4), new(1), new(4), new(1), new(2)[:, 8:], bounds)
+        recurrent.lstm_back(
+            recorder, new(2)[:, :8], new(1), new(4), new(1), new(1), new(1), new(4), bounds
+        )
+    more = [new(2), new(1), new(1)]
+    bias = recorder.empty((8,), char)
+    recurrent.gru_step(recorder, new(3), bias, new(2)[:, :8], *more, new(2)[:, 8:])
+    gradients = new(1), new(1), new(3)
+    recurrent.gru_back(recorder, new(2)[:, :8], new(1), *more, new(1), *gradients)
+    return [step.kernel for step in recorder.steps]
 
 
 def reducing_kernels(chars: str) -> list[Kernel]:
@@ -869,8 +888,9 @@ def together(kernels: Sequence[tuple[str, str]]) -> str:
 def test_kernels_compile_for_gpus(arch):
     """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
     chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
-    texts = [(k.source, k.name) for k in fixed_kernels(chars)]
-    assert len(texts) == (10 if arch == "sm_70" else 14)
+    steps = [kernel for char in chars if char != "e" for kernel in recurrent_kernels(char)]
+    texts = [(k.source, k.name) for k in [*fixed_kernels(chars), *steps]]
+    assert len(texts) == (10 if arch == "sm_70" else 16)
     texts += [(k.source, k.name) for k in reducing_kernels(chars)]
     if arch == "sm_90":
         texts += [(k.source, k.name) for k in drawing_kernels("f")]
@@ -927,7 +947,8 @@ def test_a_group_of_one_op_compiles_under_its_title(dtype):
 @pytest.mark.parametrize("part", range(8))
 def test_everything_compiles_for_gpus(arch, part):
     """Every op on every dtype, every group of the random programs, every fixed kernel."""
-    texts = [(k.source, k.name) for k in fixed_kernels("efd") + reducing_kernels("efd")]
+    made = fixed_kernels("efd") + reducing_kernels("efd") + recurrent_kernels("f")
+    texts = [(k.source, k.name) for k in made]
     texts += [(k.source, k.name) for k in drawing_kernels("efd")]
     texts += [(each.kernel.source, each.kernel.name) for each in every_op()]
     texts += [key for _, program in random_programs(60) for key in kernels_of(program)]

@@ -1,0 +1,399 @@
+"""Writing down the launches of a program: the program runs on stand-ins for its arrays.
+
+Run as Python, a program costs the host about ten microseconds a statement: it looks up names, makes
+views, checks layouts, packs numbers. All of that depends on shapes and dtypes alone. So a program is
+run once on stand-ins for its arrays (`Place`), with a `Recorder` in the place of CuPy, which writes
+down the launches of our kernels and the calls of cuBLAS (`launches` repeats them). What else a
+program asks of CuPy cannot be written down: `NotRecorded`.
+
+>>> import numpy as np
+>>> from d2lmini.cuda.kernels.launch import Kernel
+>>> double = Kernel("twice", 'extern "C" __global__ void twice(const float* x, float* y, const int n) {}')
+>>> recorder = Recorder()
+>>> x, y = recorder.empty((2, 3), "float32"), recorder.empty((2, 3), "float32")
+>>> double(recorder, y.size, x, y.reshape(-1)[2:], 4)
+>>> recorder.steps
+[KernelStep(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice(const float* x, float* y, int n)>, grid=(1, 1, 1), numbers=(4,))]
+>>> _ = x + y                                 # by a generated kernel
+>>> recorder.steps[1].kernel
+<Kernel add_kernel(const float* x0, const float* x1, float* y0, int n)>
+>>> x.sum()
+Traceback (most recent call last):
+    ...
+d2lmini.cuda.recorder.NotRecorded: add.reduce
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from d2lmini.cuda.capture import LaterKey
+from d2lmini.cuda.kernels.elementwise import elementwise, operand_of, threads_for
+from d2lmini.cuda.kernels.launch import Kernel, Recording
+from d2lmini.cuda.kernels.symbols import Body, names
+from d2lmini.ops.symbolic import NotTraceable, Proxy
+
+
+class NotRecorded(Exception):
+    """What a program asks of CuPy besides launches."""
+
+
+class Place(np.ndarray):
+    """Stands for an array of a GPU: memory that nobody reads or writes, with a shape, strides and
+    an address."""
+
+    recorder: Any
+
+    def __array_ufunc__(  # type: ignore[override]
+        self, ufunc: Any, method: str, *args: Any, out: tuple = (None,), **options: Any
+    ) -> Any:
+        if method != "__call__" or options:
+            raise NotRecorded(f"{ufunc.__name__}.{method}")
+        return self.recorder.ufunc(ufunc.__name__, *args, out=out[0])
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        raise NotRecorded(func.__name__)
+
+    def __array_finalize__(self, base: Any) -> None:
+        self.recorder = getattr(base, "recorder", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A view; a single element would be its value, which is not known here."""
+        if any(
+            [isinstance(k, (np.ndarray, list)) for k in (key if type(key) is tuple else (key,))]
+        ):
+            raise NotRecorded("elements by index")
+        part = super().__getitem__(key)
+        if not isinstance(part, Place):
+            raise NotRecorded("a value")
+        return part
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """A copy into a view. (`x[...] += y` ends with a copy of a view into itself.)"""
+        view = self[key]
+        if not isinstance(value, Place) or _layout(value) != _layout(view):
+            self.recorder.copyto(view, value)
+
+    @property
+    def plain(self) -> np.ndarray:
+        """The memory as an array of NumPy's."""
+        return self.view(np.ndarray)
+
+    def fill(self, value: Any) -> None:
+        """Fill all of the array with a number."""
+        self.recorder.copyto(self, value)
+
+    def astype(self, dtype: Any, copy: bool = True, **_: Any) -> Any:  # type: ignore[override]
+        """Itself, where nothing is converted or copied; else a new array."""
+        if self.dtype == dtype and not copy:
+            return self
+        return self.recorder.map(lambda x: x.astype(np.dtype(dtype)), [self], dtype)
+
+    def copy(self, order: str = "C") -> Any:  # type: ignore[override]
+        """A new array in C order."""
+        return self.recorder.map(lambda x: x, [self], self.dtype)
+
+    def reshape(self, *shape: Any, **_: Any) -> Any:  # type: ignore[override]
+        """A view where there can be one, else a new array."""
+        made = super().reshape(*shape)
+        return made if np.may_share_memory(made.plain, self.plain) else self.copy().reshape(*shape)
+
+
+def _layout(array: Place) -> tuple:
+    return array.ctypes.data, array.shape, array.strides
+
+
+def _refuse(name: str) -> Callable[..., Any]:
+    def refuse(*_args: Any, **_kwargs: Any) -> Any:
+        raise NotRecorded(name)
+
+    return refuse
+
+
+for _name in (
+    "get item set take tolist __bool__ __complex__ __float__ __index__ __int__ __iter__ "
+    "argmax argmin argpartition argsort choose compress dot flatten nonzero partition put repeat "
+    "searchsorted sort tobytes trace"
+).split():
+    setattr(Place, _name, _refuse(_name))
+
+
+class RecordedKey(LaterKey):
+    """A random key that launches get anew at each call."""
+
+    def __init__(self, recorder: Recorder, keys: list[Sequence[int]], number: int):
+        super().__init__(keys, number)
+        self.recorder = recorder
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.recorder.is_outside:
+            raise NotRecorded("a random key")
+        return super().__iter__()
+
+    def __getattr__(self, name: str) -> Any:
+        """A key of the CPU's has a generator."""
+        raise NotRecorded(f"the {name} of a random key")
+
+
+class At(NamedTuple):
+    """Where an array of a step begins: the number of the array that it lies in, and how many bytes
+    behind the begin of that."""
+
+    base: int
+    offset: int
+
+
+class KernelStep(NamedTuple):
+    """A launch of one of our kernels, all arrays before all numbers."""
+
+    memory: tuple[At, ...]
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    numbers: tuple[Any, ...]
+
+
+class GemmStep(NamedTuple):
+    """A call of cuBLAS: see `products.Library.prepare`."""
+
+    memory: tuple[At, ...]
+    call: Any
+    turned: bool
+    dtype: np.dtype
+
+
+class ZeroStep(NamedTuple):
+    """An array is filled with zeros."""
+
+    memory: tuple[At, ...]
+    nbytes: int
+
+
+class CopyStep(NamedTuple):
+    """An array is copied to another of its layout."""
+
+    memory: tuple[At, ...]
+    nbytes: int
+
+
+Step = KernelStep | GemmStep | ZeroStep | CopyStep
+
+
+class Recorder(Recording):
+    """Stands for CuPy while a program runs on places: writes down its launches.
+
+    steps      the launches so far
+    places     the arrays that were made, whose numbers the steps use
+    constants  the contents of those that never change
+    calls      functions whose launches have other numbers each time: their first step, and the
+               first behind them
+    maps       how many launches are elementwise
+    is_outside True while such a function runs: only there a random key may be read
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.places: list[Place] = []
+        self.constants: dict[int, np.ndarray] = {}
+        self.calls: list[tuple[Callable[[], Any], int, int]] = []
+        self.maps = 0
+        self.is_outside = False
+        self._repeats = False
+
+    def empty(self, shape: Any, dtype: Any = float) -> Place:
+        """A new array."""
+        if not np.prod(shape):
+            raise NotRecorded("an array without elements")
+        made = np.empty(shape, dtype).view(Place)
+        made.recorder = self
+        self.places.append(made)
+        return made
+
+    def empty_like(self, array: Place) -> Place:
+        return self.empty(array.shape, array.dtype)
+
+    def zeros(self, shape: Any, dtype: Any = float) -> Place:
+        made = self.empty(shape, dtype)
+        made.fill(0)
+        return made
+
+    def zeros_like(self, array: Place) -> Place:
+        return self.zeros(array.shape, array.dtype)
+
+    def asarray(self, array: Any, dtype: Any = None) -> Place:
+        """A constant."""
+        if isinstance(array, Place):
+            return array if dtype is None else array.astype(dtype, copy=False)
+        array = np.asarray(array, dtype)
+        made = self.empty(array.shape, array.dtype)
+        self.constants[len(self.places) - 1] = array
+        return made
+
+    def ascontiguousarray(self, array: Place) -> Place:
+        """The array itself, where it is in C order, else a copy."""
+        return array if array.flags.c_contiguous else array.copy()
+
+    def broadcast_to(self, array: Place, shape: Any) -> Any:
+        """A view."""
+        return np.lib.stride_tricks.as_strided(
+            array, shape, np.broadcast_to(array.plain, shape).strides, subok=True
+        )
+
+    def concatenate(self, arrays: Sequence[Place], axis: int = 0) -> Place:
+        """A new array of copies."""
+        shape = list(arrays[0].shape)
+        shape[axis] = sum([array.shape[axis] for array in arrays])
+        made = self.empty(tuple(shape), np.result_type(*[a.dtype for a in arrays]))
+        begin = 0
+        for array in arrays:
+            end = begin + array.shape[axis]
+            self.copyto(made[(slice(None),) * axis + (slice(begin, end),)], array)
+            begin = end
+        return made
+
+    def copyto(
+        self, target: Place, source: Any, casting: str = "same_kind", where: Any = True
+    ) -> None:
+        """A copy within the GPU, or of a number."""
+        if where is not True:
+            if not isinstance(source, Place):
+                raise NotRecorded("numbers where a condition holds")
+            self.map(names.where, [where, source, target], target.dtype, target, "where")
+        elif not isinstance(source, Place):
+            if not target.flags.c_contiguous or not np.isscalar(source):
+                raise NotRecorded("fill")
+            if np.array(source, target.dtype).tobytes().strip(b"\0"):
+                full = partial(names.full, (), source, target.dtype)
+                self.map(full, [], target.dtype, target, "fill")
+            else:
+                self.steps.append(ZeroStep((self._find(target),), target.nbytes))
+        elif target.dtype == source.dtype and target.shape == source.shape and (
+            source.flags.c_contiguous and target.flags.c_contiguous
+        ):  # fmt: skip
+            self.steps.append(CopyStep((self._find(target), self._find(source)), target.nbytes))
+        else:
+            self.map(lambda x: x, [source], target.dtype, target)
+
+    def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
+        """min(max(x, low), high)"""
+        return self.minimum(self.maximum(x, low), high, out=out)  # type: ignore[no-any-return]
+
+    def ufunc(self, name: str, *args: Any, out: Any = None, **options: Any) -> Place:
+        """A ufunc of arrays and numbers, by a generated kernel."""
+        if options:
+            raise NotRecorded(f"{name} with {', '.join(options)}")
+        arrays = [a for a in args if isinstance(a, Place)]
+
+        def formula(*given: Proxy) -> Proxy:
+            rest = iter(given)
+            return getattr(names, name)(*[next(rest) if isinstance(a, Place) else a for a in args])
+
+        return self.map(formula, arrays, None if out is None else out.dtype, out, name)
+
+    def map(
+        self, formula: Callable[..., Proxy], arrays: Sequence[Place], dtype: Any = None,
+        out: Place | None = None, name: str = "copy",
+    ) -> Place:  # fmt: skip
+        """A function of one element of each array, which broadcast; in `out` or a new array."""
+        shape = np.broadcast_shapes(*(a.shape for a in arrays), () if out is None else out.shape)
+        try:
+            if dtype is None:
+                body = Body()
+                dtype = formula(*[body.add_input("x", a.dtype) for a in arrays]).dtype
+            place = self.empty(shape, dtype) if out is None else out
+            made = elementwise(
+                f"{name}_kernel", [operand_of(a) for a in arrays], shape,
+                lambda *x: [formula(*x).astype(np.dtype(dtype))], [operand_of(place)],
+            )  # fmt: skip
+        except NotTraceable as problem:
+            raise NotRecorded(str(problem)) from None
+        made(self, threads_for(made, place.size), *arrays, place, place.size)
+        return place
+
+    @property
+    def ndarray(self) -> type[Place]:
+        """The class of arrays."""
+        return Place
+
+    def __eq__(self, other: object) -> bool:  # tables by module keep one entry for all recorders
+        return isinstance(other, Recorder)
+
+    def __hash__(self) -> int:
+        return hash(Recorder)
+
+    def may_share_memory(self, a: Place, b: Place) -> bool:
+        """True if the arrays overlap. Those of a program that do not are disjoint in each call."""
+        return np.may_share_memory(a.plain, b.plain)
+
+    def __getattr__(self, name: str) -> Any:
+        """A ufunc of NumPy's, a dtype or a number; all else is what launches cannot do."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(np, name, None)
+        if isinstance(found, np.ufunc) and found.signature is None:
+            return partial(self.ufunc, name)
+        if isinstance(found, float) or (isinstance(found, type) and issubclass(found, np.generic)):
+            return found
+        raise NotRecorded(name)
+
+    def run_program(
+        self, program: Any, arrays: Sequence[Place], places: Sequence[Any], keys: Any = ()
+    ) -> list[Place]:
+        """The outputs of a compiled program, as by `Program.run`."""
+        nbytes = program.arena_nbytes
+        block = self.empty((nbytes,), np.uint8) if nbytes else None
+
+        def arena(offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
+            assert block is not None
+            nbytes = prod(shape) * np.dtype(dtype).itemsize
+            return block[offset : offset + nbytes].view(dtype).reshape(shape)
+
+        return program.bind(arena, self)(arrays, places, keys)  # type: ignore[no-any-return]
+
+    def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
+        """Write down a launch."""
+        arrays = [a for a in args if isinstance(a, Place)]
+        numbers = tuple(args[len(arrays) :])
+        if not all(isinstance(a, Place) for a in args[: len(arrays)]):
+            raise NotRecorded("a number before an array")
+        self.maps += "void element(" in kernel.source
+        memory = () if self._repeats else tuple(map(self._find, arrays))
+        self.steps.append(KernelStep(memory, kernel, grid, numbers))
+
+    def gemm(self, call: Any, turned: bool, a: Place, b: Place, out: Place) -> None:
+        """Write down a call of cuBLAS."""
+        self.steps.append(GemmStep(tuple(map(self._find, (a, b, out))), call, turned, out.dtype))
+
+    def outside(self, call: Callable[[], Any]) -> None:
+        """Write down the launches of a call that have other numbers each time."""
+        first = len(self.steps)
+        self.is_outside = True
+        call()
+        self.is_outside = False
+        self.calls.append((call, first, len(self.steps)))
+
+    def launch_again(self, call: Callable[[], Any], first: int, last: int) -> list[Any]:
+        """The launches of such a call with its numbers of now. NotRecorded if there are others."""
+        steps, self.steps, self._repeats, self.is_outside = self.steps, [], True, True
+        try:
+            call()
+            made = self.steps
+        finally:
+            self.steps, self._repeats, self.is_outside = steps, False, False
+        if [step[1:3] for step in made] != [step[1:3] for step in steps[first:last]]:
+            raise NotRecorded("other launches than before")
+        return made
+
+    def _find(self, array: Place) -> At:
+        if min(array.strides, default=0) < 0:
+            raise NotRecorded("an array that runs backwards")
+        begin = array.ctypes.data
+        for number, place in enumerate(self.places):
+            offset = begin - place.ctypes.data
+            if 0 <= offset < place.nbytes:
+                return At(number, offset)
+        raise NotRecorded("an array that is no part of the program")

@@ -1,0 +1,131 @@
+"""Which operations are recorded as launches; why the others are not; and what recorded ones give.
+
+What cannot be recorded runs as it is written, slower but right. So a defect in recording could go
+unnoticed: this table would change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import cuda_cpp
+from gpu_kinds import fake_gpus
+from op_rows.table import OP_ROWS, expected, find
+
+from d2lmini import engine, gpu, nd
+from d2lmini.cuda.issue import lanes
+from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.ops.core import registry
+
+needs_kernels = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
+
+
+#: Why launches are not recorded -> the operations for whose rows that is so: mostly the function of
+#: CuPy's that is no launch of ours.
+NOT_RECORDED = {
+    "__iter__": (
+        "_ravel_multi_index gather_nd preloaded_multi_mp_sgd_mom_update "
+        "preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update "
+        "preloaded_multi_sgd_update scatter_nd"
+    ),
+    "a value": "lamb_update_phase2 mp_lamb_update_phase2",
+    "add.reduce": "_squared_error _sum_to mean nansum norm sum_axis",
+    "allclose": "_contrib_allclose",
+    "an array that runs backwards": "SequenceReverse _getitem _unslice crop",
+    "an array without elements": (
+        "RNN _getitem _rnn_layer _split_v2 _spread broadcast_axes crop diag one_hot repeat "
+        "shape_array slice_axis tile"
+    ),
+    "arange": (
+        "SequenceLast SequenceMask SequenceReverse _pick_grad _quantize_2bit "
+        "_sequence_last_grad batch_take choose_element_0index fill_element_0index"
+    ),
+    "argmax": "argmax argmax_channel",
+    "argmin": "argmin",
+    "array": "_dequantize_2bit",
+    "cumsum": "_np_cumsum",
+    "diag": "diag",
+    "diagonal": "_linalg_extractdiag _linalg_sumlogdiag diag",
+    "dtype": "_contrib_arange_like softmax",
+    "elements by index": "_getitem _linalg_extracttrian _linalg_maketrian",
+    "flip": "flip",
+    "full": "SequenceLast",
+    "it waits for the GPU": (
+        "_backward_gather_nd _contrib_ctc_loss _first _getitem_grad _take_grad argsort sort "
+        "take topk"
+    ),
+    "linalg": (
+        "_linalg_det _linalg_gelqf _linalg_inverse _linalg_inverse_or_zero _linalg_potrf "
+        "_linalg_slogdet _linalg_syevd _svd"
+    ),
+    "logical_and.reduce": "all_finite multi_all_finite",
+    "matmul": "batch_dot dot",
+    "maximum.reduce": "max_axis",
+    "minimum.reduce": "min_axis",
+    "moveaxis": "Pad _linalg_makediag _undiag _unpad",
+    "multiply.reduce": "nanprod prod",
+    "numbers where a condition holds": "broadcast_mod",
+    "put_along_axis": "_put_along",
+    "repeat": "UpSampling",
+    "stack": "_contrib_index_array _unravel_index multi_sum_sq",
+    "take": "Embedding",
+    "take_along_axis": "_take_along",
+    "tril": "_linalg_potri _linalg_triangle _linalg_trmm _linalg_trsm",
+    "triu": "_linalg_potri _linalg_triangle _linalg_trmm _linalg_trsm",
+    "where": "_contrib_index_copy one_hot",
+}
+
+#: Rows without empty arrays, which need no launch.
+ROWS = [case for case in OP_ROWS if all(np.size(i) for i in case.inputs if i is not None)]
+
+
+def call(case: Any) -> list[nd.NDArray]:
+    """The row's operation on gpu(0)."""
+    inputs = [
+        nd.array(i, ctx=gpu(0), dtype=i.dtype) if isinstance(i, np.ndarray) else i
+        for i in case.inputs
+    ]
+    with gpu(0):
+        found = find(case.op)(*inputs, **case.attrs)
+    return found if isinstance(found, list) else [found]
+
+
+def names_by_reason() -> dict[str, set[str]]:
+    """Reason -> the operations for which it is given for some row."""
+    found: dict[str, set[str]] = defaultdict(set)
+    calls = {id(plan): name for name, op in registry.items() for plan in op.plans.values()}
+    for key, reason in lanes[gpu(0)].reasons.items():
+        found[reason].add(calls[key[0] if isinstance(key, tuple) else key])
+    return found
+
+
+def test_these_operations_are_not_recorded(monkeypatch):
+    def prepare_only(lane: Any, task: Any) -> None:
+        if lane.name != "compute" or task.callee is None:
+            run(lane, task)
+
+    run = StreamWorker._run_ordered
+    monkeypatch.setattr(StreamWorker, "_run_ordered", prepare_only)
+    with fake_gpus(1):
+        for case in ROWS:
+            call(case)
+        engine.waitall()
+        found = names_by_reason()
+    assert {why: " ".join(sorted(names)) for why, names in found.items()} == NOT_RECORDED
+
+
+@needs_kernels
+@pytest.mark.stress
+@pytest.mark.parametrize("name", sorted({case.op for case in ROWS}))
+def test_recorded_launches_give_what_numpy_gives(name):
+    for case in [case for case in ROWS if case.op == name]:
+        with fake_gpus(1):
+            found = [y.asnumpy() for y in call(case)]
+        for got, want in zip(found, expected(case), strict=True):
+            assert got.dtype == want.dtype
+            scale = max(abs(want[np.isfinite(want)]).max(initial=0), 1)
+            rtol, atol = (2e-2, 2e-2) if got.dtype == np.float16 else (1e-4, 1e-5)
+            np.testing.assert_allclose(got, want, rtol=rtol, atol=atol * scale)
