@@ -18,7 +18,6 @@ from d2lmini.cuda.issue import lanes
 from d2lmini.cuda.recorder import NotRecorded, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.engine.core import lock
-from d2lmini.ndarray import dispatch
 from d2lmini.ndarray.compute import OpTask
 from d2lmini.ops.core import registry
 
