@@ -37,8 +37,8 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
+from d2lmini.draw.picture import DrawnPicture
 from d2lmini.widgets.background_job import BackgroundJob
-from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.controls import MISSING, Control, control, word
 from d2lmini.widgets.panel import Panel
 
@@ -174,13 +174,13 @@ class Experiment(Panel):
             )
         return head, rows
 
-    def draw(self) -> CachedPicture | None:
+    def draw(self) -> DrawnPicture | None:
         """All runs as a picture; the timeline of the last run beneath, if it has one."""
         from d2lmini.d2l.experiment_plot import picture_of
 
         if not self.runs:
             return None
-        return CachedPicture(picture_of(self), self.runs[-1].result.picture)
+        return DrawnPicture(picture_of(self), self.runs[-1].result.picture)
 
     def forget(self) -> None:
         self.runs.clear()

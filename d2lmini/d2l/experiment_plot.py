@@ -10,13 +10,12 @@ distinguish, so that the picture also reads in grey.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.d2l.experiment_results import amount
 from d2lmini.draw.picture import Picture
 from d2lmini.draw.svg import INK
-from d2lmini.draw.timeline import STYLES
+from d2lmini.draw.timeline import STYLES, figure_of
 from d2lmini.widgets.controls import word
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ SECONDS = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
 
 def picture_of(experiment: Experiment) -> Picture:
     """All runs, the last at most `MOST`."""
-    # Hide matplotlib's notice that it builds its font cache, once per machine.
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    from matplotlib.figure import Figure
-
     runs = experiment.runs[-MOST:]
     names_of = _names_by_unit(experiment, runs)
     varying = _varying(runs)
@@ -50,7 +45,7 @@ def picture_of(experiment: Experiment) -> Picture:
         draw = _draw_over
     else:
         high = 1.1 + len(runs) * max(0.3, 0.22 * max(map(len, names_of.values())))
-    figure = Figure(figsize=(6.6, high), layout="constrained")
+    figure = figure_of(high)
     all_axes = figure.subplots(1, len(names_of), squeeze=False, sharey=draw is _draw_bars)[0]
     for ax, (unit, names) in zip(all_axes, names_of.items(), strict=True):
         ax.spines[["top", "right"]].set_visible(False)

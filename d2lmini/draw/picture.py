@@ -91,6 +91,38 @@ class Drawing(Picture):
         return self._png
 
 
+class DrawnPicture(Picture):
+    """A picture that is already drawn: any thread may ask for it at no cost. (matplotlib takes a
+    quarter of a second for a picture, and two threads must not draw the same one.)
+
+    `png` is the picture, with `below` beneath it if there is one; `size` is that on the page.
+    """
+
+    def __init__(self, picture: Picture, below: Picture | None = None):
+        super().__init__(picture.figure, picture.text)
+        self.png, self.size = picture._repr_png_()
+        if below is not None:
+            self.png, self.size = _stack([self.png, below._repr_png_()[0]])
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return self.png, self.size
+
+
+def _stack(images: list[bytes]) -> tuple[bytes, dict[str, int]]:
+    """PNGs one below the other, at two dots for each point of the page."""
+    from PIL import Image  # a dependency of matplotlib
+
+    parts = [Image.open(io.BytesIO(data)) for data in images]
+    whole = Image.new("RGBA", (max(p.width for p in parts), sum(p.height for p in parts)))
+    low = 0
+    for part in parts:
+        whole.paste(part, (0, low))
+        low += part.height
+    file = io.BytesIO()
+    whole.save(file, "PNG", optimize=True)
+    return file.getvalue(), {"width": whole.width // 2, "height": whole.height // 2}
+
+
 def _suit_light_and_dark(figure: Any) -> None:
     """Make the ground transparent; what is black by default becomes INK."""
     from matplotlib.text import Text

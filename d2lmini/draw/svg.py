@@ -1,25 +1,25 @@
 """Boxes and arrows from top to bottom, as SVG: for all drawings of programs, graphs and classes.
 
->>> found = arrange([(40, 20), (40, 20), (60, 30)], [(0, 2), (1, 2)])
->>> found.x, found.y, found.width
-([20.0, 84.0, 52.0], [10.0, 10.0, 60.0], 124.0)
->>> found.arrows[0, 2]
-('M30 30C30 44.5 62 44.5 62 59', 'M58 52L62 59L66 52z')
+>>> scene = arrange([(40, 20), (40, 20), (60, 30)], {(0, 2): True, (1, 2): False})
+>>> scene.x, scene.y, scene.width
+([30.0, 94.0, 62.0], [10.0, 10.0, 60.0], 124.0)
+>>> scene.describe()["edges"][0]["path"]
+'M30 30C30 44.5 62 44.5 62 59'
 
-`layers` finds the positions. The live views draw these shapes themselves, in the browser; `Drawing`
-is the picture that a notebook stores.
+`layers` finds the positions. A notebook stores the picture that `draw` makes; the live views draw
+what `describe` says themselves, in the browser (`js/shared.js`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from d2lmini.draw.layers import Edge, place
 
-#: Pixels: between rows, around the drawing, and per line of text in a box.
-BETWEEN, MARGIN, LINE = 30.0, 10.0, 13.0
+#: Pixels: between rows, around the drawing, per line of text in a box, and per part of a box.
+BETWEEN, MARGIN, LINE, PART = 30.0, 10.0, 13.0, 17.0
 
 #: A picture has no ground of its own: it lies on a light page or a dark one. INK, for letters and
 #: lines on the page, is legible on both (4.6:1 on white, 4.1:1 on JupyterLab's #111111); FILLED is
@@ -45,6 +45,7 @@ class Box(NamedTuple):
     accent   a bold frame: a result
     title    the browser's tooltip
     label    small text below the box
+    parts    a small box inside for each: what is done in one pass
     """
 
     lines: Sequence[str]
@@ -53,40 +54,74 @@ class Box(NamedTuple):
     accent: bool = False
     title: str = ""
     label: str = ""
+    parts: Sequence[str] = ()
 
 
-class Arrangement(NamedTuple):
-    """Positions of boxes: `x` of the centres (without the margin), `y` of the upper edges; for each
-    edge the paths of its line and its head; the total size."""
+class Scene(NamedTuple):
+    """Boxes at their places, and the arrows between them.
 
+    sizes         width and height of each box
+    x, y          the middle of the upper edge of each box
+    edges         (from, to) -> does the arrow carry a value? (else it is dashed)
+    points        of each edge: from the box, through the bends, to the box
+    width, height of the whole drawing
+    """
+
+    sizes: Sequence[tuple[float, float]]
     x: list[float]
     y: list[float]
-    arrows: dict[Edge, tuple[str, str]]
+    edges: Mapping[Edge, bool]
+    points: dict[Edge, list[tuple[float, float]]]
     width: float
     height: float
 
+    def describe(self) -> dict[str, Any]:
+        """The places for a live view, as JSON."""
+        boxes = [
+            {"x": round(x, 1), "y": y, "width": round(width, 1), "height": height}
+            for x, y, (width, height) in zip(self.x, self.y, self.sizes)
+        ]
+        edges = [
+            {"from": a, "to": b, "value": self.edges[a, b], "path": smooth_path(points),
+             "head": _head(*points[-1])}
+            for (a, b), points in self.points.items()
+        ]  # fmt: skip
+        return {"boxes": boxes, "edges": edges, "size": [self.width, self.height]}
 
-def arrange(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge]) -> Arrangement:
-    """Find positions for boxes of these widths and heights; every edge leads to a higher number."""
-    places = place([width for width, _ in sizes], edges)
+    def draw(self, boxes: Sequence[Box], left: float = 0, top: float = 0) -> list[str]:
+        """The SVG elements, moved to the right and down."""
+        parts = []
+        for edge, points in self.points.items():
+            moved = [(x + left, y + top) for x, y in points]
+            dashes = "" if self.edges[edge] else ' stroke-dasharray="4 3"'
+            parts.append(f'<path d="{smooth_path(moved)}" fill="none" stroke="{INK}"{dashes}/>')
+            parts.append(f'<path d="{_head(*moved[-1])}" fill="{INK}"/>')
+        for box, x, y, size in zip(boxes, self.x, self.y, self.sizes):
+            parts.append(draw_box(box, x + left, y + top, *size))
+        return parts
+
+
+def arrange(sizes: Sequence[tuple[float, float]], edges: Mapping[Edge, bool]) -> Scene:
+    """Find places for boxes of these widths and heights; every edge leads to a higher number."""
+    places = place([width for width, _ in sizes], list(edges))
     row_height = [0.0] * (max(places.row, default=-1) + 1)
     for row, (_, height) in zip(places.row, sizes):
         row_height[row] = max(row_height[row], height)
     tops = [MARGIN]
     for height in row_height:
         tops.append(tops[-1] + height + BETWEEN)
+    x = [MARGIN + middle for middle in places.x]
     # Centre a box that is lower than its row.
     y = [tops[row] + (row_height[row] - height) / 2 for row, (_, height) in zip(places.row, sizes)]
-    arrows = {}
-    for a, b in dict.fromkeys(edges):
-        points = [(MARGIN + places.x[a], y[a] + sizes[a][1])]
-        for i, bend in enumerate(places.bends.get((a, b), ())):
-            row = places.row[a] + 1 + i
-            points += [(MARGIN + bend, tops[row]), (MARGIN + bend, tops[row] + row_height[row])]
-        points.append((MARGIN + places.x[b], y[b] - 1))
-        arrows[a, b] = smooth_path(points), _head(*points[-1])
-    right = max([x + width / 2 for x, (width, _) in zip(places.x, sizes)], default=0.0)
-    return Arrangement(places.x, y, arrows, right + 2 * MARGIN, tops[-1] - BETWEEN + MARGIN)
+    points: dict[Edge, list[tuple[float, float]]] = {}
+    for a, b in edges:
+        points[a, b] = [(x[a], y[a] + sizes[a][1])]
+        for row, bend in enumerate(places.bends.get((a, b), ()), places.row[a] + 1):
+            points[a, b].append((MARGIN + bend, tops[row]))
+            points[a, b].append((MARGIN + bend, tops[row] + row_height[row]))
+        points[a, b].append((x[b], y[b] - 1))
+    right = max([middle + width / 2 for middle, (width, _) in zip(x, sizes)], default=MARGIN)
+    return Scene(sizes, x, y, edges, points, right + MARGIN, tops[-1] - BETWEEN + MARGIN)
 
 
 def smooth_path(points: Sequence[tuple[float, float]]) -> str:
@@ -111,20 +146,15 @@ def diagram(
     boxes: Sequence[Box], edges: Sequence[Edge], dashed: Collection[Edge] = ()
 ) -> tuple[list[str], float, float]:
     """Draw boxes with arrows between them: the SVG elements, the width, the height."""
-    sizes = [size_of(box.lines) for box in boxes]
-    places = arrange(sizes, edges)
-    parts = [draw_arrow(path, head, edge in dashed) for edge, (path, head) in places.arrows.items()]
-    for box, x, y, (width, height) in zip(boxes, places.x, places.y, sizes):
-        parts.append(draw_box(box, MARGIN + x, y, width, height))
-        if box.label:
-            parts.append(draw_text(MARGIN + x + 5, y + height + 10, box.label, 9))
-    return parts, places.width, places.height
+    scene = arrange([size_of(box) for box in boxes], {e: e not in dashed for e in edges})
+    return scene.draw(boxes), scene.width, scene.height
 
 
-def size_of(lines: Sequence[str]) -> tuple[float, float]:
-    """Approximate width and height of a box with this text; the first line is bold and larger."""
-    widths = [(5.4 if i else 7.0) * len(line) + 20 for i, line in enumerate(lines)]
-    return max(widths, default=0.0), 10 + LINE * len(lines)
+def size_of(box: Box) -> tuple[float, float]:
+    """Approximate width and height of a box; the first line is bold and larger."""
+    widths = [(5.4 if i else 7.0) * len(line) + 20 for i, line in enumerate(box.lines)]
+    widths += [5.6 * len(part) + 34 for part in box.parts]
+    return max(widths, default=0.0), 10 + LINE * len(box.lines) + PART * len(box.parts)
 
 
 def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
@@ -136,7 +166,13 @@ def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
     for i, line in enumerate(box.lines):
         size = 9 if i else 11
         drawn += draw_text(x, y + 15 + LINE * i, line, size, look.text, i == 0, middle=True)
-    return with_title(box.title, drawn) if box.title else drawn
+    for i, part in enumerate(box.parts):
+        low = y + 2 + LINE * len(box.lines) + PART * i
+        drawn += draw_frame(x, low + 5, width - 16, PART - 3, "#ffffff", INK, 3)
+        drawn += draw_text(x, low + PART - 2, part, 9, FILLED, middle=True)
+    if box.label:
+        drawn += draw_text(x + 5, y + height + 10, box.label, 9)
+    return f"<g><title>{escape(box.title)}</title>{drawn}</g>" if box.title else drawn
 
 
 def draw_legend(x: float, y: float, look: Look, rounded: bool = False) -> str:
@@ -166,18 +202,6 @@ def draw_text(
     how = ' font-weight="bold"' if bold else ""
     how += ' text-anchor="middle"' if middle else ""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{color}"{how}>{escape(text)}</text>'
-
-
-def with_title(title: str, drawn: str) -> str:
-    """Shapes with a tooltip."""
-    return f"<g><title>{escape(title)}</title>{drawn}</g>"
-
-
-def draw_arrow(path: str, head: str, dashed: bool = False) -> str:
-    """A line with an arrow head."""
-    dashes = ' stroke-dasharray="4 3"' if dashed else ""
-    line = f'<path d="{path}" fill="none" stroke="{INK}"{dashes}/>'
-    return line + f'<path d="{head}" fill="{INK}"/>'
 
 
 def draw_frame(

@@ -6,7 +6,7 @@ watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
 graph_widget `graph_view(net)`: a graph, before and after each pass of the compiler
 panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel); made of `controls`,
-           `background_job` (a run that can be cancelled), `captured_output`, `cached_picture`
+           `background_job` (a run that can be cancelled)
 dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f
 """
 

@@ -11,6 +11,9 @@ would on the main thread: the engine is as usable afterwards as after Ctrl-C. Ta
 run to their end, so that the state they change, such as a net's parameters, keeps valid values; a
 second `cancel` drops the tasks that have not begun, and reading their results raises "cancelled".
 
+A notebook shows a thread's output in the cell that is running at that time. What a job prints on
+its own thread is captured instead, and the lines of other threads pass through.
+
 >>> from d2lmini.widgets.background_job import BackgroundJob
 >>> job = BackgroundJob(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
 >>> job.run()
@@ -22,7 +25,9 @@ second `cancel` drops the tasks that have not begun, and reading their results r
 from __future__ import annotations
 
 import atexit
+import io
 import os
+import sys
 import threading
 import time
 import weakref
@@ -30,7 +35,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import chain, repeat
 from typing import Any
 
-from d2lmini import callsite, engine
+from d2lmini import callsite, engine, forks
 from d2lmini.base import MXNetError
 from d2lmini.engine.failure import join_summaries
 from d2lmini.engine.scheduler import interrupts
@@ -39,6 +44,7 @@ from d2lmini.engine.scheduler import interrupts
 NAME = "experiment"
 
 _started: weakref.WeakSet[BackgroundJob] = weakref.WeakSet()
+_door = forks.guard(threading.Lock())
 
 
 class Cancelled(BaseException):
@@ -53,6 +59,7 @@ class BackgroundJob:
     result     the function's result, once the job is done
     problem    of a failed job: the error, and the user's line that raised it, as text
     done, total    the progress that the job has reported; total is None if unknown
+    printed    what a job on its own thread has printed
     begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all its
                           pushed tasks were computed
     """
@@ -67,6 +74,7 @@ class BackgroundJob:
         self.state = "new"
         self.result: Any = None
         self.problem = ""
+        self.printed = ""
         self.done: float = 0
         self.total: float | None = None
         self.begin_s = 0.0
@@ -150,6 +158,7 @@ class BackgroundJob:
         return self.result
 
     def _run_capturing(self) -> None:
+        kept = _capture_prints()
         try:
             self._call(_settle)
         except BaseException as problem:
@@ -159,6 +168,8 @@ class BackgroundJob:
         # alive.
         if self.state != "done":
             self._finish()
+        _end_capture()
+        self.printed = kept.getvalue()
         try:
             if self.over is not None:
                 self.over(self)
@@ -244,6 +255,42 @@ def describe_error(error: BaseException) -> str:
     for word, site in zip(words, reversed(callsite.lines_of_error(error))):
         lines.append(f"  {word} {callsite.describe(site)}")
     return "\n".join(lines)
+
+
+# -- what it prints --------------------------------------------------------------------------------
+
+
+class _StdoutByThread:
+    """Replaces sys.stdout while any thread's lines are captured."""
+
+    def __init__(self, real: Any):
+        self.real = real
+        self.kept: dict[int, io.StringIO] = {}
+
+    def write(self, text: str) -> int:
+        return int(self.kept.get(threading.get_ident(), self.real).write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def _capture_prints() -> io.StringIO:
+    """Capture from now on what this thread prints."""
+    kept = io.StringIO()
+    with _door:
+        if not isinstance(sys.stdout, _StdoutByThread):
+            sys.stdout = _StdoutByThread(sys.stdout)
+        sys.stdout.kept[threading.get_ident()] = kept
+    return kept
+
+
+def _end_capture() -> None:
+    with _door:
+        switch = sys.stdout
+        if isinstance(switch, _StdoutByThread):
+            switch.kept.pop(threading.get_ident(), None)
+            if not switch.kept:
+                sys.stdout = switch.real
 
 
 if hasattr(os, "register_at_fork"):

@@ -27,23 +27,17 @@ need no locks among themselves, must be quick and must not wait for arrays.
 The same widget in JavaScript, `js/clock.js` (`js/shared.js` is prepended; its functions are
 available):
 
-    export default () => {
-      const clock = { s: 0 };               // the state that all views of this widget show
-      const views = new Set();
-      return {
-        initialize({ model }) {
-          // take(header, buffers): header.whole marks the complete state
-          listen(model, (header, buffers) => { clock.s = header.s; views.forEach((v) => v()); });
-        },
-        render({ model, el }) {
-          el.classList.add("d2l-widget");   // the shared styles and colours, js/style.css
-          const draw = () => { el.textContent = clock.s; };
-          views.add(draw);
-          draw();
-          return () => views.delete(draw);
-        },
-      };
-    };
+    // The state of all views of this widget takes a message; header.whole marks the complete state.
+    function take(clock, header, buffers) {
+      clock.s = header.s;
+    }
+    // A view in the element `el`; style.css has the colours.
+    function build(clock, model, el) {
+      const update = () => { el.textContent = clock.s; };
+      update();
+      return { update };
+    }
+    export default widgetOf(() => ({ s: 0 }), take, build);
 
 A view may start late (the first takes a second to load, a page is loaded again), and its first
 message may arrive only after the cell has ended (ipykernel 7.4). So until a view has reported, the
@@ -55,18 +49,17 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 import sys
 import threading
 import weakref
 from base64 import b64encode
 from collections import deque
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from d2lmini.widgets import refresher
-from d2lmini.widgets.stored_html import stored_html, style
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -127,26 +120,14 @@ class Widget:
 
     # -- what it is used by ------------------------------------------------------------------------
 
-    @property
-    def front(self) -> Any:
-        """The anywidget that represents this widget in a notebook, made at first use: can be put
-        into ipywidgets' boxes. ImportError if the `lab` extra is not installed, ValueError after
-        `close`."""
-        if self._front is None:
-            if self._closed:
-                raise ValueError(f"{self.words}: it is closed; make a new one")
-            self._front = _front_class(self.script)()
-            # ipywidgets keeps every front alive; the front must not keep this widget alive.
-            self._front.on_msg(functools.partial(_on_message, weakref.ref(self)))
-        return self._front
-
     def show(self) -> None:
         """Display the widget below the running cell of a notebook; elsewhere do nothing.
 
         The view and the picture are two outputs, one right after the other: where the view cannot
         run (no kernel, a code host) the picture is still visible. While the view runs, style.css
-        hides the picture. When a view has reported, the picture is stored as HTML too
-        (`stored_html.py`)."""
+        hides the picture. When a view has reported, the picture is stored as HTML too, with a style
+        (stored.css) that hides what JupyterLab writes in the place of a view without a kernel:
+        "model not found"."""
         if not in_notebook():
             return
         display = importlib.import_module("IPython.display").display
@@ -164,7 +145,7 @@ class Widget:
     def still(self) -> None:
         """Stop sending changes; the notebook's output becomes the present picture."""
         refresher.remove(self)
-        refresher.call(functools.partial(_send_whole, weakref.ref(self)))
+        refresher.call(self.say_whole)
         self.update_picture()
 
     def close(self) -> None:
@@ -201,9 +182,18 @@ class Widget:
 
     def say_whole(self) -> None:
         """Send the complete state, on the refresher's thread."""
-        message = self.whole()
-        if message is not None:
+        if self._front is not None and (message := self.whole()) is not None:
             self.say(*message, whole=True)
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Called on the refresher's thread with a message from a view: its first, or `received`."""
+        if message.get("kind") != "ready":
+            self.received(message)
+            return
+        first, self._heard = not self._heard, True
+        self.say_whole()
+        if first and self._pictures:
+            self._store()
 
     def beat(self) -> None:
         """Called by the refresher: send the changes, or the complete state if no view has
@@ -218,12 +208,16 @@ class Widget:
     # -- what a notebook asks ----------------------------------------------------------------------
 
     def _view(self) -> dict[str, Any]:
-        """The output that a notebook shows while there is a kernel, by MIME type."""
-        data: dict[str, Any] = {"text/plain": repr(self)}
-        if not self._closed:
-            view = {"version_major": 2, "version_minor": 0, "model_id": self.front.model_id}
-            data["application/vnd.jupyter.widget-view+json"] = view
-        return data
+        """The output that a notebook shows while there is a kernel, by MIME type. ImportError if
+        the `lab` extra is not installed."""
+        if self._closed:
+            return {"text/plain": repr(self)}
+        if self._front is None:
+            self._front = _front_class(self.script)()
+            # ipywidgets keeps every front alive; the front must not keep this widget alive.
+            self._front.on_msg(functools.partial(_on_message, weakref.ref(self)))
+        view = {"version_major": 2, "version_minor": 0, "model_id": self._front.model_id}
+        return {"text/plain": repr(self), "application/vnd.jupyter.widget-view+json": view}
 
     def _still(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The output that remains: (data, metadata). The text does not depend on the picture."""
@@ -237,23 +231,22 @@ class Widget:
     def _to_store(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The last picture, as HTML too if a view has reported."""
         data, metadata = self._stored
-        if self._heard:
-            size = metadata.get("image/png", {})
-            html = stored_html(self.words, data.get("image/png"), size, self.below())
-            data = {**data, "text/html": html}
-        return data, metadata
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        data, metadata = self._still()
-        return {**data, "text/plain": repr(self)}, metadata
+        if not self._heard:
+            return data, metadata
+        image = ""
+        if "image/png" in data:
+            places = "".join(f' {k}="{metadata["image/png"][k]}"' for k in ("width", "height"))
+            source = f"data:image/png;base64,{data['image/png']}"
+            image = f'<img alt="{escape(self.words)}"{places} src="{source}">'
+        style = f"<style>\n{_read('stored.css')}</style>"
+        html = f'{style}\n<div class="d2l-stored">{image}{self.below()}</div>'
+        return {**data, "text/html": html}, metadata
 
     def _ipython_display_(self) -> None:
         if not in_notebook():
             print(repr(self))
-        elif (
-            self._shown_in is None or self._shown_in != _execution()
-        ):  # else this cell already shows the widget
-            self.show()
+        elif self._shown_in is None or self._shown_in != _execution():
+            self.show()  # else this cell already shows the widget
 
     def __repr__(self) -> str:
         return f"<{self.words}>"
@@ -272,17 +265,19 @@ def need(package: str) -> Any:
 
 def in_notebook() -> bool:
     """True if this runs in a Jupyter kernel. (Terminal IPython and scripts have no front end.)"""
+    return _kernel() is not None
+
+
+def _kernel() -> Any:
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
+    return getattr(shell, "kernel", None)
 
 
 def _execution() -> str | None:
     """Identifies the run of a cell: the number of the execution request. (Cell counts do not
     advance where history is off, as when nbval runs the cells.)"""
-    ipython: Any = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    kernel: Any = getattr(shell, "kernel", None)
+    kernel = _kernel()
     request = kernel.get_parent() if hasattr(kernel, "get_parent") else {}
     number: str | None = request.get("header", {}).get("msg_id")
     return number
@@ -290,32 +285,18 @@ def _execution() -> str | None:
 
 @functools.cache
 def _front_class(script: str) -> Any:
-    """The anywidget class of an ES module, with the shared functions prepended to its script, and
-    the shared styles prepended to those of `js/SCRIPT.css`, if there are any."""
+    """The anywidget class of an ES module: the shared functions and styles come before its own."""
     anywidget = need("anywidget")
-    text = "\n".join(
-        (_JS / f"{name}.js").read_text(encoding="utf-8") for name in ("shared", script)
-    )
-    rules = "\n".join(
-        _expand_dark(path.read_text(encoding="utf-8"))
-        for path in (_JS / "style.css", _JS / f"{script}.css")
-        if path.exists()
-    )
-    members = {"_esm": text, "_css": f"{rules}\n{style()}"}
+    styles = "\n".join(map(_read, ("style.css", f"{script}.css", "stored.css")))
+    members = {"_esm": _read("shared.js") + _read(f"{script}.js"), "_css": styles}
     return type(f"d2lmini_{script}", (anywidget.AnyWidget,), members)
 
 
-def _expand_dark(style: str) -> str:
-    """Expand each `@dark SELECTOR {...}` into a rule for JupyterLab's and VS Code's dark themes,
-    and one for a page that follows the system's theme."""
-    return re.sub(
-        r"@dark (\S+) (\{[^}]*\})",
-        r'[data-jp-theme-light="false"] \1, body.vscode-dark \1, body.vscode-high-contrast \1 \2'
-        "\n@media (prefers-color-scheme: dark) {\n"
-        r"  body:not([data-jp-theme-light]):not(.vscode-light) \1 \2"
-        "\n}",
-        style,
-    )
+@functools.cache
+def _read(name: str) -> str:
+    """The text of a file of `js`; "" for a widget without styles of its own."""
+    path = _JS / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _keep(widget: Widget) -> None:
@@ -329,23 +310,6 @@ def _keep(widget: Widget) -> None:
 
 def _on_message(ref: weakref.ref[Widget], _: Any, message: Any, buffers: Any) -> None:
     """Handle a message, on whatever thread it arrived: pass it to the refresher's thread."""
-    refresher.call(functools.partial(_answer, ref, message))
-
-
-def _answer(ref: weakref.ref[Widget], message: dict[str, Any]) -> None:
     widget = ref()
-    if widget is None:
-        return
-    if message.get("kind") == "ready":
-        first, widget._heard = not widget._heard, True
-        widget.say_whole()
-        if first:
-            widget._store()
-    else:
-        widget.received(message)
-
-
-def _send_whole(ref: weakref.ref[Widget]) -> None:
-    widget = ref()
-    if widget is not None and widget._front is not None:
-        widget.say_whole()
+    if widget is not None:
+        refresher.call(functools.partial(widget.answer, message))

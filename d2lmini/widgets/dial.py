@@ -11,9 +11,9 @@
 
 A loop that never waits pushes faster than the engine computes, and the pending operations take
 memory. The engine pauses a push that would pass its limit on pending bytes
-(`engine.limit_pending`); this slider sets that limit. Each run reports the peak of pending bytes,
-the peak of array memory, and its time; during a run both curves are live, and the slider may be
-moved.
+(`engine.limit_pending`). The slider is that limit for the runs of the dial; between its runs the
+engine has its own. Each run reports the peak of pending bytes, the peak of array memory, and its
+time; during a run both curves are live, and the slider may be moved.
 
 In a script, a test or a saved notebook there are only the printed lines and the picture.
 """
@@ -21,7 +21,6 @@ In a script, a test or a saved notebook there are only the printed lines and the
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,22 +30,29 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.device import storage
 from d2lmini.device.devices import list_named
+from d2lmini.draw.picture import DrawnPicture, Picture
+from d2lmini.draw.svg import INK
+from d2lmini.draw.timeline import STYLES, plot_of
 from d2lmini.engine.budget import default_limit
 from d2lmini.profiler.summary import in_time
 from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.base import Message
-from d2lmini.widgets.cached_picture import CachedPicture
 from d2lmini.widgets.controls import Control
 from d2lmini.widgets.panel import Panel
 
 #: The slider's positions between two powers of ten.
 LADDER = (1, 1.5, 2, 3, 5, 7)
 
-#: This many samples are kept while nothing runs: a minute.
-KEPT = 600
+#: This many runs are drawn, the last ones; the earlier ones in these styles.
+MOST = 4
+BLUES = tuple(STYLES[kind][0] for kind in ("push", "copy", "compute"))
+DASHES, MARKERS = ("-", "--", "-."), "sD^"
 
 #: Seconds since the run began, pending bytes, bytes of arrays, the limit.
 Point = tuple[float, int, int, int]
+
+#: The dial that runs now: there is one limit, so one at a time.
+_running: MemoryDial | None = None
 
 
 @dataclass
@@ -77,73 +83,53 @@ class MemoryDial(Panel):
     samples = True
     turns = True
 
-    def __init__(self, f: Callable[[], object] | None = None):
-        self.words = "memory dial"
-        if f is not None:
-            self.words += f" of {getattr(f, '__name__', type(f).__name__)}"
-        self.runnable = f is not None
+    def __init__(self, f: Callable[[], object]):
+        self.words = f"memory dial of {getattr(f, '__name__', type(f).__name__)}"
         self.runs: list[DialRun] = []
         self._f = f
         self._now: DialRun | None = None
-        self._idle = DialRun(0, 0)  # samples while nothing runs
-        self._begin_s = time.perf_counter()
-        self._sent = 0
-        budget = engine.current.budget
-        self._restore = weakref.finalize(self, _set_limit, budget, budget.limit)
-        self._restore.atexit = False
-        super().__init__([_control((budget.limit or default_limit()) / 1e6)])
-        if f is None:
-            self.live()
-
-    # -- the dial ----------------------------------------------------------------------------------
-
-    @property
-    def limit_mb(self) -> float:
-        """The slider's limit in MB of a million bytes. Can be set."""
-        return float(self.controls[0].value)
-
-    @limit_mb.setter
-    def limit_mb(self, megabytes: float) -> None:
-        self.turned({"limit": megabytes})
-        self.say_whole()
-
-    def turned(self, values: dict[str, Any]) -> None:
-        """Apply a moved slider: set the limit, in MB. ValueError for 0 and below."""
-        megabytes = values["limit"]
-        if not megabytes > 0:
-            raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")
-        if self._now is not None:
-            self._now.turned = True
-            self._take_peaks(self._now)  # a new limit begins a new count
-        self.controls = (_control(megabytes),)
-        engine.limit_pending(int(1e6 * megabytes))
-
-    def close(self) -> None:
-        """Cancel a run in progress, restore the engine's limit, close the view."""
-        super().close()
-        self._restore()
+        self._last = DialRun(0, 0)  # whose curve the view shows
+        self._begin_s = 0.0
+        super().__init__([_control((engine.current.budget.limit or default_limit()) / 1e6)])
 
     # -- a run, as `Panel` asks for it -------------------------------------------------------------
 
+    def turned(self, values: dict[str, Any]) -> None:
+        """Apply a moved slider: a limit in MB. ValueError for 0 and below."""
+        megabytes = values["limit"]
+        if not megabytes > 0:
+            raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")
+        self.controls = (_control(megabytes),)
+        if self._now is not None:
+            self._now.turned = True
+            self._take_peaks(self._now)  # a new limit begins a new count
+            engine.limit_pending(int(1e6 * megabytes))
+
     def work(self, job: BackgroundJob, values: dict[str, Any]) -> DialRun:
-        if self._f is None:
-            raise TypeError("memory dial: there is nothing to run; make it with memory_dial(f)")
+        """One run. RuntimeError while another dial runs: there is one limit."""
+        global _running
+        if _running is not None and _running is not self and _running.running:
+            raise RuntimeError(f"{_running.words} is running: wait for its end or cancel it")
+        _running = self
         self.turned(values)
         run = DialRun(self.runs[-1].number + 1 if self.runs else 1, int(1e6 * values["limit"]))
+        before = engine.current.budget.limit
         for pool in _pools():
             storage.reset_peak(pool.ctx)
         paused, self._begin_s = engine.stats().paused, time.perf_counter()
-        self._sent, self._now = 0, run
-        self._sample(run)
         try:
+            engine.limit_pending(run.limit)
+            self._sample(run)
+            self._now = self._last = run
             self._f()
             engine.waitall()
         finally:
-            run.seconds = time.perf_counter() - self._begin_s
-            run.paused = engine.stats().paused - paused
+            self._now = None
             self._take_peaks(run)
             self._sample(run)
-            self._idle, self._now = run, None
+            engine.limit_pending(before)
+            run.seconds, *_ = run.points[-1]
+            run.paused = engine.stats().paused - paused
             _add_peaks(run)
         return run
 
@@ -179,14 +165,7 @@ class MemoryDial(Panel):
     # -- what is shown -----------------------------------------------------------------------------
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        head = [
-            "run",
-            "limit",
-            "pending at most",
-            "in arrays at most",
-            "time",
-            "pushes that paused",
-        ]
+        head = ["run", "limit", "pending at most", "in arrays at most", "time"]
         rows = [
             [
                 str(run.number), _mb(run.limit) + (", turned" if run.turned else ""),
@@ -194,71 +173,46 @@ class MemoryDial(Panel):
             ]
             for run in list(self.runs)
         ]  # fmt: skip
-        return head, rows
+        return [*head, "pushes that paused"], rows
 
-    def draw(self) -> CachedPicture | None:
-        from d2lmini.widgets.dial_picture import picture_of
-
-        if not self.runs:
-            return None
-        return CachedPicture(picture_of(self.runs, self.words))
-
-    def picture(self) -> CachedPicture | None:
-        if self._f is None and self._idle.points and not self._closed:
-            from d2lmini.widgets.dial_picture import picture_of
-
-            return CachedPicture(picture_of([self._idle], self.words))
-        return super().picture()
+    def draw(self) -> DrawnPicture | None:
+        return DrawnPicture(picture_of(self.runs, self.words)) if self.runs else None
 
     def forget(self) -> None:
         self.runs.clear()
-        self._idle = DialRun(0, 0)
+        self._last = DialRun(0, 0)
 
     def changes(self) -> Message | None:
-        run = self._now
-        if run is None:
-            if self._f is not None:
-                return None
-            run = self._idle
-        self._sample(run)
-        if self._f is None:
-            del run.points[:-KEPT]
-            return {"state": self.state(), "points": "last"}, [_numbers(run.points[-1:])]
-        fresh, self._sent = run.points[self._sent :], len(run.points)
-        first = fresh and fresh[0] is run.points[0]
-        header = {"state": self.state(), "points": "all" if first else "more"}
-        return header, [_numbers(fresh)]
+        if self._now is None:
+            return None
+        self._sample(self._now)
+        return {"state": self.state(), "curve": True}, [self._curve()]
 
-    def whole(self) -> Message | None:
-        message = super().whole()
-        assert message is not None
-        told, images = message
-        points = list((self._now or self._idle).points)
-        return {**told, "curve": True}, [*images, _numbers(points)]
+    def whole(self) -> Message:
+        told, images = super().whole()
+        return {**told, "curve": True}, [*images, self._curve()]
+
+    def _curve(self) -> np.ndarray:
+        return np.array(list(self._last.points), np.float64).reshape(-1, 4)
 
 
-def memory_dial(
-    f: Callable[[], object] | None = None, limits_mb: Sequence[float] | None = None
-) -> MemoryDial:
+def memory_dial(f: Callable[[], object], limits_mb: Sequence[float] | None = None) -> MemoryDial:
     """The limit on pending bytes as a slider, with its effect on `f()`.
 
     f            runs a program that does not wait, such as a training loop; f runs once for each of
-                 `limits_mb`, and each time that Run is pressed. None: there is only the slider, and
-                 the view shows the notebook's own cells
+                 `limits_mb`, and each time that Run is pressed
     limits_mb    in MB of a million bytes; None: once, with the engine's present limit
 
-    Prints for each run the peak of pending bytes, the peak of array memory, and the time. `close()`
-    restores the engine's limit.
+    Prints for each run the peak of pending bytes, the peak of array memory, and the time.
     """
-    if f is not None and not callable(f):
+    if not callable(f):
         raise TypeError(
             f"memory_dial: expected a function without arguments, got {type(f).__name__}; "
             "did you write f() for f?"
         )
     dial = MemoryDial(f)
-    if f is not None:
-        for limit in limits_mb if limits_mb is not None else [dial.limit_mb]:
-            dial.run(limit=limit)
+    for limit in [dial.controls[0].value] if limits_mb is None else limits_mb:
+        dial.run(limit=limit)
     return dial
 
 
@@ -284,19 +238,43 @@ def _add_peaks(run: DialRun) -> None:
             run.points.insert(largest + 1, point)
 
 
-def _set_limit(budget: Any, limit: int | None) -> None:
-    """Set the limit without a lock, as the caller may be a finalizer; waiting pushes check again
-    soon."""
-    budget.limit = limit
-
-
 def _pools() -> list[storage.Pool]:
     return [device.pool for device in list_named() if device.pool is not None]
 
 
-def _numbers(points: Sequence[Point]) -> np.ndarray:
-    return np.array(points, np.float64).reshape(-1, 4)
-
-
 def _mb(nbytes: float) -> str:
     return f"{nbytes / 1e6:,.4g} MB" if nbytes < 1e10 else f"{nbytes / 1e6:,.0f} MB"
+
+
+# -- the picture -----------------------------------------------------------------------------------
+
+
+def picture_of(runs: Sequence[DialRun], words: str) -> Picture:
+    """Pending MB of each run over its seconds, with a marker at its peak; of the last run, which is
+    orange and filled, also array memory and the limit."""
+    figure, axes = plot_of(3.1, xlabel="seconds", ylabel="MB")
+    columns = [np.array(run.points, float).T / [[1], [1e6], [1e6], [1e6]] for run in runs[-MOST:]]
+    *earlier, last = runs[-MOST:]
+    for at, run in enumerate(earlier):
+        seconds, pending, _, _ = columns[at]
+        axes.plot(
+            seconds, pending, color=BLUES[at], linestyle=DASHES[at], marker=MARKERS[at],
+            markevery=[int(np.argmax(pending))], label=f"pending, {_name(run)}",
+        )  # fmt: skip
+    seconds, pending, live, limit = columns[-1]
+    face, edge, _ = STYLES["accent"]
+    filled = {"facecolor": face, "edgecolor": edge, "alpha": 0.75}
+    axes.fill_between(seconds, pending, **filled, label=f"pending, {_name(last)}")
+    n = f"run {last.number}"
+    axes.plot(seconds, live, color=INK, linewidth=1, label=f"in arrays, {n}")
+    top = 1.12 * max(*(pending.max() for _, pending, _, _ in columns), live.max(), 1.0)
+    if limit.min() <= top:
+        axes.plot(seconds, limit, ":", color=edge, linewidth=1.8, label=f"limit of {n}")
+    axes.set(ylim=(0, top), xlim=(0, None))
+    figure.legend(loc="outside lower center", frameon=False, fontsize=8, ncols=2)
+    return Picture(figure, words)
+
+
+def _name(run: DialRun) -> str:
+    turned = " at first" if run.turned else ""
+    return f"run {run.number} (limit {run.limit / 1e6:,.4g} MB{turned})"

@@ -5,9 +5,8 @@
     d2lmini.widgets.graph_view(net)
 
 shows the traced graph; a button for each stage shows the compiler's result up to the groups that
-run in one pass and the memory between them. Point at a box for its shapes, FLOPs, bytes and the
-line that made it. A Symbol, a Program and a Trace are shown the same way. Outside a notebook the
-view prints the cost of the stages:
+run in one pass. Point at a box for its shapes, FLOPs, bytes and the line that made it. A Symbol and
+a Program are shown the same way. Outside a notebook the view prints the cost of the stages:
 
 >>> from d2lmini import sym
 >>> with sym.NameManager():
@@ -20,51 +19,26 @@ graph of y
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import cycle
+from functools import cached_property
 from typing import Any
 
 from d2lmini.draw import svg
 from d2lmini.draw.picture import Drawing
-from d2lmini.draw.svg import (
-    FILLED,
-    INK,
-    LINE,
-    MARGIN,
-    Look,
-    arrange,
-    break_lines,
-    draw_arrow,
-    draw_frame,
-    draw_legend,
-    draw_text,
-    page,
-)
+from d2lmini.draw.svg import MARGIN, break_lines, draw_legend, draw_text
 from d2lmini.symbol.picture import KINDS
 from d2lmini.widgets.base import Message, Widget
-from d2lmini.widgets.graph_boxes import Box, Stage
-from d2lmini.widgets.graph_stages import View, views_of
+from d2lmini.widgets.graph_stages import Stage, View, views_of
 
-#: Pixels: a part of a fused group.
-PART = 17.0
-#: Two stages stand side by side up to this width; details that are slow to draw are left out
-#: beyond this many boxes.
+#: Two stages stand side by side up to this width, in pixels; beyond this many boxes only the last
+#: stage is drawn, which has fewer.
 WIDE, MOST_DRAWN = 1100.0, 80
-
-#: The style of each kind of box: those of a Symbol's picture, and those of a trace.
-LOOKS = {
-    **KINDS,
-    "compute": Look("an operation", "#a9c7ea", "#111111"),
-    "copy": Look("a copy between devices", "#5f9bd1", "#111111", "4 2"),
-}
 
 
 def graph_view(x: Any, /, **shapes: tuple[int, ...]) -> GraphView:
     """A view of a graph: of a Symbol (with `shapes` of its variables, as for `infer_shape`), of a
-    HybridBlock that was hybridized and called, of a Program or a list of them (`net.program()`), or
-    of a Trace. TypeError for anything else; MXNetError for a net without a graph, shapes that do
-    not fit, and more than 150 boxes."""
+    HybridBlock that was hybridized and called, or of a Program. TypeError for anything else;
+    MXNetError for a net without a graph, shapes that do not fit, and more than 150 boxes."""
     return GraphView(views_of(x, **shapes))
 
 
@@ -77,22 +51,23 @@ class GraphView(Widget):
     def __init__(self, views: Sequence[View]):
         super().__init__()
         self.views = list(views)
-        self._drawing: Drawing | None = None
 
     def whole(self) -> Message:
         """All stages: the view itself chooses which stage it shows."""
-        kinds = {name: kind.means for name, kind in LOOKS.items()}
+        kinds = {name: kind.means for name, kind in KINDS.items()}
         views = [
-            {"title": view.title, "stages": [_scene(stage) for stage in view.stages]}
+            {"title": view.title, "stages": [_describe(stage) for stage in view.stages]}
             for view in self.views
         ]
         return {"views": views, "kinds": kinds}, []
 
     def picture(self) -> Drawing:
         """The first and the last stage of the first graph."""
-        if self._drawing is None:
-            self._drawing = _drawing(self.views[0])
         return self._drawing
+
+    @cached_property
+    def _drawing(self) -> Drawing:
+        return _draw(self.views[0])
 
     def __repr__(self) -> str:
         lines = []
@@ -101,126 +76,60 @@ class GraphView(Widget):
         return "\n".join(lines)
 
 
-# -- where everything stands -----------------------------------------------------------------------
-
-
-def _scene(stage: Stage) -> dict[str, Any]:
-    """A stage for JSON: boxes with the middle of their upper edge, arrows as SVG paths, the arena
-    as rectangles of (name, first statement, last, offset, bytes)."""
-    sizes = [_size(box) for box in stage.boxes]
-    places = arrange(sizes, list(stage.edges))
-    boxes = []
-    for box, x, y, (width, height) in zip(stage.boxes, places.x, places.y, sizes):
-        where = {"x": round(MARGIN + x, 1), "y": y, "width": round(width, 1), "height": height}
-        boxes.append({**where, **box._asdict()})
-    edges = [
-        {"from": a, "to": b, "value": stage.edges[a, b], "path": path, "head": head}
-        for (a, b), (path, head) in places.arrows.items()
+def _arrange(stage: Stage) -> tuple[list[svg.Box], svg.Scene]:
+    """The boxes of a stage as they are drawn, and their places."""
+    boxes = [
+        svg.Box(box.lines, KINDS[box.kind], box.kind == "variable", box.output, parts=box.parts)
+        for box in stage.boxes
     ]
-    found: dict[str, Any] = {
-        "name": stage.name,
-        "words": stage.words,
-        "total": str(stage),
-        "size": [places.width, places.height],
-        "boxes": boxes,
-        "edges": edges,
-        "arena": None,
-    }
-    if stage.plan is not None and stage.plan.lives:
-        found["arena"] = {
-            "nbytes": stage.plan.nbytes,
-            "separately": stage.plan.separately,
-            "lives": [
-                [life.name, life.begin, life.end, offset, life.nbytes]
-                for life, offset in zip(stage.plan.lives, stage.plan.offsets)
-            ],
-        }
-    return found
+    sizes = []
+    for box, drawn in zip(stage.boxes, boxes):
+        mark = " " * 5 if box.new else ""  # room for "new" in the first line
+        width, height = svg.size_of(drawn._replace(lines=[box.lines[0] + mark, *box.lines[1:]]))
+        sizes.append((max(width, 70.0), height))
+    return boxes, svg.arrange(sizes, stage.edges)
 
 
-def _size(box: Box) -> tuple[float, float]:
-    widths = [(7.0 if i == 0 else 5.6) * len(line) + 20 for i, line in enumerate(box.lines)]
-    widths += [5.6 * len(part) + 34 for part in box.parts]
-    mark = 34 if box.new else 0  # beside the first line
-    widths[0] += mark
-    return max([*widths, 70.0]), 10 + LINE * len(box.lines) + PART * len(box.parts)
+def _describe(stage: Stage) -> dict[str, Any]:
+    """A stage for JSON."""
+    scene = _arrange(stage)[1].describe()
+    for box, placed in zip(stage.boxes, scene["boxes"]):
+        placed |= box._asdict()
+    return {"name": stage.name, "words": stage.words, "total": str(stage), **scene}
 
 
-# -- the picture -----------------------------------------------------------------------------------
-
-
-def _drawing(view: View) -> Drawing:
+def _draw(view: View) -> Drawing:
     stages = [view.stages[0], view.stages[-1]] if len(view.stages) > 1 else view.stages
     if sum(len(stage.boxes) for stage in stages) > MOST_DRAWN:
         stages = stages[-1:]
-    scenes = [_scene(stage) for stage in stages]
-    beside = sum(scene["size"][0] for scene in scenes) <= WIDE
+    arranged = [_arrange(stage) for stage in stages]
+    beside = sum(scene.width for _, scene in arranged) <= WIDE
     parts: list[str] = []
-    head = break_lines(f"graph of {view.title}", 480 - 2 * MARGIN)
-    parts += [draw_text(MARGIN, 20 + 14 * i, line, 11) for i, line in enumerate(head)]
-    left = right = 0.0
-    top = bottom = 14.0 * len(head)
-    for scene in scenes:
-        width = max(scene["size"][0], 300.0)
-        title, high = _title(scene, left, top, width)
-        parts += title + _draw_scene(scene, left, top + high)
-        right = max(right, left + width)
-        bottom = max(bottom, top + high + scene["size"][1])
-        if beside:
-            left += width + 20
-        else:
-            top = bottom + 10
-    used = [k for k in LOOKS if any(b["kind"] == k for scene in scenes for b in scene["boxes"])]
+    left = right = top = bottom = 0.0
+
+    def write(text: str, bold: bool, width: float, y: float) -> float:
+        for line in break_lines(text, width - 2 * MARGIN):
+            y += 14
+            parts.append(draw_text(left + MARGIN, y, line, 11, bold=bold))
+        return y
+
+    top = write(f"graph of {view.title}", False, 480, 6)
+    for stage, (boxes, scene) in zip(stages, arranged):
+        width = max(scene.width, 300.0)
+        low = write(str(stage), True, width, top + 2) + 4
+        parts += scene.draw(boxes, left, low)
+        right, bottom = max(right, left + width), max(bottom, low + scene.height)
+        left, top = (left + width + 20, top) if beside else (left, bottom + 10)
+    seen = [box for stage in stages for box in stage.boxes]
     x, y = MARGIN, bottom + 8
-    for kind in used:
-        wide = 30 + 5.4 * len(LOOKS[kind].means)
-        if x + wide > right:
-            x, y = MARGIN, y + 16
-        parts.append(draw_legend(x, y, LOOKS[kind], kind == "variable"))
-        x += wide
-    boxes = [box for scene in scenes for box in scene["boxes"]]
-    said = ["thick frame: a result"] * any(box["output"] for box in boxes)
-    said += ["boxes in a box: done in one pass"] * any(box["parts"] for box in boxes)
-    if not all(edge["value"] for scene in scenes for edge in scene["edges"]):
-        said.append("dashed arrow: overwrites what that one reads or wrote")
+    for kind, look in KINDS.items():
+        if any(box.kind == kind for box in seen):
+            wide = 30 + 5.4 * len(look.means)
+            if x + wide > right:
+                x, y = MARGIN, y + 16
+            parts.append(draw_legend(x, y, look, kind == "variable"))
+            x += wide
+    said = ["thick frame: a result"] * any(box.output for box in seen)
+    said += ["boxes in a box: done in one pass"] * any(box.parts for box in seen)
     parts.append(draw_text(MARGIN, y + 28, "; ".join(said), 9))
-    return Drawing(page(max(right, 480.0), y + 36, parts), f"graph of {view.title}")
-
-
-def _title(scene: dict[str, Any], left: float, top: float, width: float) -> tuple[list[str], float]:
-    lines = break_lines(scene["total"], width - 2 * MARGIN)
-    y = top + 8
-    parts = []
-    for line in lines:
-        y += 14
-        parts.append(draw_text(left + MARGIN, y, line, 11, bold=True))
-    return parts, y - top + 4
-
-
-def _draw_scene(scene: dict[str, Any], left: float, top: float) -> list[str]:
-    """The boxes and arrows of a scene, moved to its position."""
-    parts = []
-    for edge in scene["edges"]:
-        path, head = (_move_path(edge[name], left, top) for name in ("path", "head"))
-        parts.append(draw_arrow(path, head, dashed=not edge["value"]))
-    for box in scene["boxes"]:
-        parts.append(_box(box, left + box["x"], top + box["y"]))
-    return parts
-
-
-def _box(box: dict[str, Any], x: float, y: float) -> str:
-    height, width = box["height"], box["width"]
-    shown = svg.Box(box["lines"], LOOKS[box["kind"]], box["kind"] == "variable", box["output"])
-    drawn = svg.draw_box(shown, x, y, width, height)
-    y += 2 + LINE * len(box["lines"])
-    for part in box["parts"]:
-        drawn += draw_frame(x, y + 5, box["width"] - 16, PART - 3, "#ffffff", INK, 3)
-        y += PART
-        drawn += draw_text(x, y - 2, part, 9, FILLED, middle=True)
-    return drawn
-
-
-def _move_path(path: str, right: float, down: float) -> str:
-    """A translated SVG path, whose numbers are x and y by turns."""
-    by = cycle((right, down))
-    return re.sub(r"[-+.\de]+", lambda number: f"{float(number[0]) + next(by):g}", path)
+    return Drawing(svg.page(max(right, 480.0), y + 36, parts), f"graph of {view.title}")

@@ -15,8 +15,7 @@
 
 The view (`js/panel.js`) shows the state that `whole` returns, and sends button presses. Nothing
 runs in a callback: presses go to the refresher's thread, which starts a run on its own thread
-(`background_job`)
-or cancels it, so a panel responds while a cell computes. One run at a time.
+(`background_job`) or cancels it, so a panel responds while a cell computes. One run at a time.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from d2lmini import engine
+from d2lmini.draw.picture import DrawnPicture
 from d2lmini.profiler.summary import in_time
-from d2lmini.widgets.background_job import NAME, BackgroundJob
+from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.base import Message, Widget
-from d2lmini.widgets.cached_picture import CachedPicture
-from d2lmini.widgets.captured_output import capture_prints
 from d2lmini.widgets.controls import Control
-from d2lmini.widgets.stored_html import table_html
 
 #: This many characters of a run's printed output are shown, the last ones.
 SHOWN = 4000
@@ -48,9 +46,6 @@ class Panel(Widget):
     script = "panel"
     words = "panel"
 
-    #: True if there are the buttons Run, Cancel and Clear.
-    runnable = True
-
     #: Call `turned` as soon as a control changes?
     turns = False
 
@@ -62,8 +57,7 @@ class Panel(Widget):
         self.controls = tuple(controls)
         self._job: BackgroundJob | None = None
         self._door = threading.Lock()
-        self._printed = ""
-        self._drawn: CachedPicture | None = None
+        self._drawn: DrawnPicture | None = None
         self._stale = False  # are there runs that the picture lacks?
         self._drawing = threading.Lock()
 
@@ -80,7 +74,7 @@ class Panel(Widget):
         """The runs as text: the names of the columns, and a row for each run, the oldest first."""
         return [], []
 
-    def draw(self) -> CachedPicture | None:
+    def draw(self) -> DrawnPicture | None:
         """A picture of the runs; None if there are none."""
         return None
 
@@ -101,15 +95,11 @@ class Panel(Widget):
         """Begin a run in the background, as the Run button does; other controls keep their initial
         values. RuntimeError while a run is in progress; TypeError for a name without a control.
         """
-        job = self._begin(self._check_values(values))
-        self._look()
-        job.start()
+        self._begin(values)[0].start()
 
     def run(self, **values: Any) -> Any:
         """Run on this thread: errors pass through, the result is returned."""
-        values = self._check_values(values)
-        job = self._begin(values)
-        self._look()
+        job, values = self._begin(values)
         try:
             result = job.run()
             self._note_run(job, values)
@@ -117,10 +107,6 @@ class Panel(Widget):
             if self._front is not None or self.samples:
                 self.still()
         return result
-
-    def _look(self) -> None:
-        if self._front is not None or self.samples:
-            self.live()
 
     def cancel(self) -> None:
         """Cancel the run in progress, if any; see `BackgroundJob.cancel`."""
@@ -141,40 +127,33 @@ class Panel(Widget):
 
     def close(self) -> None:
         """Cancel the run in progress, wait for its end, and close the view."""
-        if self.running and self._job is not None:
-            self._job.cancel()
-            self._job.cancel()
-            self._job.join(10)
+        if self.running:
+            self.cancel()
+            self.cancel()
+            self.wait(10)
         super().close()
 
-    def _check_values(self, values: dict[str, Any]) -> dict[str, Any]:
-        names = [control.name for control in self.controls]
-        unknown = sorted(values.keys() - set(names))
+    def _begin(self, given: dict[str, Any]) -> tuple[BackgroundJob, dict[str, Any]]:
+        """A job for a run, and a value for each control."""
+        values = {control.name: control.value for control in self.controls}
+        unknown = sorted(given.keys() - values.keys())
         if unknown:
+            names = [*values]
             raise TypeError(f"{self.words}: there is no control {unknown[0]!r}; there are {names}")
-        return {control.name: values.get(control.name, control.value) for control in self.controls}
-
-    def _begin(self, values: dict[str, Any]) -> BackgroundJob:
+        values |= given
         with self._door:
             if self.running:
                 raise RuntimeError(
                     f"{self.words}: a run is going on; wait() for its end or cancel() it"
                 )
             job = BackgroundJob(
-                lambda job: self._work(job, values), lambda job: self._over(job, values)
+                lambda job: self.work(job, values), lambda job: self._over(job, values)
             )
             job.enter()
             self._job = job
-        return job
-
-    def _work(self, job: BackgroundJob, values: dict[str, Any]) -> Any:
-        if threading.current_thread().name != NAME:
-            return self.work(job, values)
-        with capture_prints() as kept:
-            try:
-                return self.work(job, values)
-            finally:
-                self._printed = kept.getvalue()[-SHOWN:]
+        if self._front is not None or self.samples:
+            self.live()
+        return job, values
 
     def _over(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         """Called on the thread of a background run that has ended."""
@@ -195,7 +174,7 @@ class Panel(Widget):
 
     # -- the view ----------------------------------------------------------------------------------
 
-    def picture(self) -> CachedPicture | None:
+    def picture(self) -> DrawnPicture | None:
         with self._drawing:
             if self._stale:
                 self._stale = False
@@ -203,22 +182,24 @@ class Panel(Widget):
             return self._drawn
 
     def below(self) -> str:
+        """The table, if it says more than the printed lines."""
         head, rows = self.table()
-        return table_html(head, rows) if len(rows) > 1 else ""
+        lines = ["".join(f"<th>{escape(word)}</th>" for word in head)]
+        lines += ["".join(f"<td>{escape(word)}</td>" for word in row) for row in rows]
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows[1:] else ""
 
     def changes(self) -> Message | None:
         return ({"state": self.state()}, []) if self.running else None
 
-    def whole(self) -> Message | None:
+    def whole(self) -> Message:
         head, rows = self.table()
         told = {
             "name": self.words,
             "controls": [control.describe() for control in self.controls],
             "state": self.state(),
-            "printed": self._printed,
+            "printed": "" if self._job is None else self._job.printed[-SHOWN:],
             "head": head,
             "rows": rows,
-            "runs": self.runnable,
             "turns": self.turns,
         }
         drawn = self._drawn
@@ -237,7 +218,6 @@ class Panel(Widget):
             self.cancel()
             self.say({"state": self.state()})
         elif kind == "clear" and not self.running:
-            self._printed = ""
             self._job = None
             self.clear()
 
@@ -246,20 +226,17 @@ class Panel(Widget):
         job = self._job
         if job is None:
             return {"running": False, "text": "", "problem": ""}
-        running = job.alive
-        text = self._running_text(job) if running else f"{job.state} in {in_time(job.elapsed_s)}"
-        told = {"running": running, "stopping": running and job.stopping, "text": text}
-        told |= {"problem": job.problem, "done": job.done, "total": job.total}
-        return told
+        text = self._progress(job) if job.alive else f"{job.state} in {in_time(job.elapsed_s)}"
+        told = {"running": job.alive, "text": text, "problem": job.problem}
+        return {**told, "done": job.done, "total": job.total}
 
-    def _running_text(self, job: BackgroundJob) -> str:
+    def _progress(self, job: BackgroundJob) -> str:
+        if job.stopping and (pending := engine.stats().pending):
+            return (
+                f"stopping: {pending} operations that were pushed are still to be done; "
+                "press Cancel again to drop them (what reads their results gets an error)"
+            )
         if job.stopping:
-            pending = engine.stats().pending
-            if pending:
-                return (
-                    f"stopping: {pending} operations that were pushed are still to be done; "
-                    "press Cancel again to drop them (what reads their results gets an error)"
-                )
             return "stopping at its next wait, yield or report of progress"
         seconds = f"{time.perf_counter() - job.begin_s:.1f} s"
         if job.total:

@@ -38,8 +38,7 @@ NAME = "d2lmini-refresher"
 class Refresher:
     """The live widgets, the pending calls, and the thread that serves both.
 
-    `_widgets` is replaced, never changed in place. A widget that raises gets no more updates; the
-    next `add` or `call` of a user's thread warns about it.
+    A widget that raises gets no more updates; the next `add` of a user's thread warns about it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +49,7 @@ class Refresher:
 
     def _begin_anew(self) -> None:
         self._lock = threading.Lock()
-        self._widgets: tuple[weakref.ref[Any], ...] = ()
+        self._widgets: weakref.WeakSet[Any] = weakref.WeakSet()
         self._jobs: deque[Callable[[], object]] = deque()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -59,16 +58,16 @@ class Refresher:
 
     def add(self, widget: Any) -> None:
         """Call `widget.beat()` at every beat, as long as the widget lives."""
-        self._warn()
+        while self._problems:
+            callsite.warn(self._problems.popleft())
         with self._lock:
-            if all(ref() is not widget for ref in self._widgets):
-                self._widgets = (*self._widgets, weakref.ref(widget))
+            self._widgets.add(widget)
             self._start()
 
     def remove(self, widget: Any) -> None:
         """Stop calling `widget.beat()`. A call in progress may still finish."""
         with self._lock:
-            self._widgets = tuple(ref for ref in self._widgets if ref() is not widget)
+            self._widgets.discard(widget)
         self._wake.set()
 
     def call(self, job: Callable[[], object]) -> None:
@@ -81,7 +80,7 @@ class Refresher:
     def stop(self, patience_s: float = 1.0) -> None:
         """End the thread and forget everything; called at exit of the process."""
         with self._lock:
-            self._widgets = ()
+            self._widgets.clear()
             self._jobs.clear()
             thread, self._ending = self._thread, True
         self._wake.set()
@@ -89,7 +88,6 @@ class Refresher:
             thread.join(patience_s)
         self._ending = False
 
-    @property
     def running(self) -> bool:
         """True if the thread runs."""
         return self._thread is not None
@@ -110,13 +108,11 @@ class Refresher:
                 self._beat()
                 due = time.monotonic() + PERIOD_S
             with self._lock:
-                if not any(widget() for widget in self._widgets):
-                    self._widgets = ()
-                    if not self._jobs:
-                        self._thread = None
-                        return
-                    due = time.monotonic()
-            self._wake.wait(max(0.0, due - time.monotonic()))
+                idle = not self._widgets
+                if idle and not self._jobs:
+                    self._thread = None
+                    return
+            self._wake.wait(0 if idle else max(0.0, due - time.monotonic()))
             self._wake.clear()
 
     def _do_jobs(self) -> None:
@@ -129,27 +125,18 @@ class Refresher:
                 self._problems.append(f"a widget's answer to its view failed: {problem!r}")
 
     def _beat(self) -> None:
-        for ref in self._widgets:
-            widget = ref()
-            if widget is None:
-                continue
+        with self._lock:
+            widgets = list(self._widgets)
+        while widgets:
+            widget = widgets.pop()
             try:
                 widget.beat()
             except Exception as problem:
                 name = type(widget).__name__
                 self._problems.append(f"{name} raised {problem!r} and is kept up to date no more")
                 self.remove(widget)
-            del widget  # do not keep the widget alive until the next beat
-
-    def _warn(self) -> None:
-        while self._problems:
-            callsite.warn(self._problems.popleft())
 
 
 _refresher = Refresher()
-add, remove, call, stop = _refresher.add, _refresher.remove, _refresher.call, _refresher.stop
-
-
-def running() -> bool:
-    """True if the thread runs."""
-    return _refresher.running
+add, remove, call = _refresher.add, _refresher.remove, _refresher.call
+stop, running = _refresher.stop, _refresher.running

@@ -25,10 +25,6 @@ again and again. The same moves can be made from Python:
 >>> print(told)
 3 c = a * 3 begins on cpu 2: it reads a, writes c. 2 reads a at the same time.
 4 a += 1 must wait: 2 and 3 still read a.
->>> print(stepper.queues())
-a [[1. 1.]]: 2 reads, 3 reads; in line: 4 to write
-b: 2 writes
-c: 3 writes
 >>> stepper.able()
 [2 ends, 3 ends]
 >>> stepper
@@ -37,23 +33,36 @@ stepper of 4 operations
 2 b = a * 2            after 1        cpu 1  10 to 20 us
 3 c = a * 3            after 1        cpu 2  10 to 20 us
 4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us
+
+The layout of the graph is the same in the live view and in the picture of a whole run. A solid
+arrow carries a value, a dashed one only makes room: the later operation overwrites what the earlier
+one reads or wrote.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
+from d2lmini.draw import svg
+from d2lmini.draw.picture import Drawing
+from d2lmini.draw.timeline import STYLES
+from d2lmini.engine.order import drop_implied, edges_of, order_of
 from d2lmini.engine.stepped_records import Text, Times
+from d2lmini.ops.shown import shown_name
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.stepper_play import Move, Playback
-from d2lmini.widgets.stepper_program import record_program
-from d2lmini.widgets.stepper_scene import Drawing, after, drawing, scene, workers
+from d2lmini.widgets.stepper_program import code_of, record_program
 
 #: The view describes this many of the last moves.
 TOLD = 40
+#: Pixels of the picture: a lane, and the space left of it.
+LANE, LEFT = 22.0, 64.0
+#: From this many operations on the picture has only the lanes: the graph would be too long.
+MOST_DRAWN = 50
 
 
 class Stepper(Widget):
@@ -63,8 +72,6 @@ class Stepper(Widget):
     workers  of the CPU, on the virtual clock
     times    microseconds of all operations, {name: microseconds}, a function of the task, or None:
              as predicted
-    seed     None: the order of a threaded engine that keeps to the times; a number: a random legal
-             order
     guess    ask before each move which operation can begin next, and hide the arrows of operations
              that have not begun; `right` of `asked` answers were right
 
@@ -80,21 +87,18 @@ class Stepper(Widget):
         program: Callable[[], object],
         workers: int = 2,
         times: Times = 10.0,
-        seed: int | None = None,
         guess: bool = False,
     ):
         super().__init__()
         self.program = record_program(program, workers, times)
-        self.play = Playback(self.program, seed)
+        self.play = Playback(self.program)
+        #: For each operation, those whose values it needs, and those for which it makes room.
+        self.after = drop_implied(order_of(self.program.operations))
         self._lock = threading.RLock()  # moves come from cells and from the view
         self._told: list[list[str]] = []  # the description of each move
         self._problem = ""
         self.guessing = guess
         self.right = self.asked = 0
-        whole = Playback(self.program, seed)
-        whole.run()
-        self._whole = whole
-        self._drawing: Drawing | None = None
 
     # -- moves -------------------------------------------------------------------------------------
 
@@ -102,47 +106,49 @@ class Stepper(Widget):
         """Make one move: the next, or the one by which this operation begins or ends; returns what
         happened and why, in words. ValueError if that operation can neither begin nor end now."""
         with self._lock:
-            told = words.step(self.play, number)
-            if told:
-                self._told[self.play.steps - 1 :] = [told]
+            told = self._step(number)
         self._tell()
         return Text("\n".join(told) or "It is over.")
+
+    def _step(self, number: int | None = None) -> list[str]:
+        told = words.step(self.play, number)
+        if told:
+            self._told[self.play.steps - 1 :] = [told]
+        return told
 
     def back(self, steps: int = 1) -> None:
         """Take moves back; at the beginning nothing happens."""
         with self._lock:
-            for _ in range(steps):
-                self.play.back()
+            self.play.go_to(max(0, self.play.steps - steps))
             del self._told[self.play.steps :]
         self._tell()
 
     def run(self) -> None:
         """Move until the program is over."""
         with self._lock:
-            while told := words.step(self.play):
-                self._told.append(told)
+            while self._step():
+                continue
         self._tell()
 
     def run_to(self, number: int) -> Text:
         """Move until this operation begins; if it has begun, go back to its begin. ValueError for a
         number that no operation has."""
         with self._lock:
-            if number not in self.program.operations:
-                most = len(self.program.operations)
+            most = len(self.program.operations)
+            if not 1 <= number <= most:
                 raise ValueError(f"run_to: the operations are 1 to {most}, got {number!r}")
-            while number in self.play.began_us:
-                self.play.back()
-            del self._told[self.play.steps :]
-            while number not in self.play.began_us:
-                self._told.append(words.step(self.play))
-            told = self._told[-1]
+            job = self.play.jobs[number - 1]
+            if job.began >= 0:
+                self.play.go_to(self.play.path.index(Move(number, True)))
+            while self.play.jobs[number - 1].began < 0:
+                told = self._step()
         self._tell()
         return Text("\n".join(told))
 
-    def reset(self, seed: int | None = None) -> None:
-        """Go to the beginning; `seed`, if given, draws the next order."""
+    def reset(self) -> None:
+        """Go to the beginning."""
         with self._lock:
-            self.play.restart(seed)
+            self.play.restart()
             self._told.clear()
             self.right = self.asked = 0
         self._tell()
@@ -151,19 +157,17 @@ class Stepper(Widget):
         """Which operation can begin next? None: none can, one must end first. A right answer makes
         the move; a wrong answer is explained."""
         with self._lock:
-            able = [move.number for move in self.play.able() if move.begins]
             if not self.play.able():
                 return Text("It is over.")
+            able = [move.number for move in self.play.able() if move.begins]
             self.asked += 1
             if number in able or (number is None and not able):
                 self.right += 1
-                told = words.step(self.play, number)
-                self._told[self.play.steps - 1 :] = [told]
-                answer = "Right. " + told[0]
+                answer = "Right. " + self._step(number)[0]
             elif number is None:
-                one = words.title(self.play, able[0])
+                one = self.program.titles[able[0] - 1]
                 answer = f"No: {one} can begin, for nothing that it needs is pending."
-            elif number in self.program.operations:
+            elif 1 <= number <= len(self.program.operations):
                 answer = f"No: {number} cannot begin, {words.why_not(self.play, number)}."
             else:
                 answer = f"No: there is no operation {number}."
@@ -171,86 +175,71 @@ class Stepper(Widget):
         self._tell()
         return Text(answer)
 
-    # -- how it stands -----------------------------------------------------------------------------
-
     def able(self) -> list[Move]:
         """All moves that are legal now."""
         return self.play.able()
 
-    def queues(self) -> Text:
-        """For each Var in use: the operations that hold it, and those in its queue."""
-        lines = []
-        for var, name in self.program.names.items():
-            line = self.play.line(var)
-            held = [f"{n} {'writes' if w else 'reads'}" for n, w, holds in line if holds]
-            queue = [f"{n} to {'write' if w else 'read'}" for n, w, holds in line if not holds]
-            if line:
-                value = f" {value}" if (value := self.play.value(var)) else ""
-                waiting = f"; in line: {', '.join(queue)}" if queue else ""
-                lines.append(f"{name}{value}: {', '.join(held)}{waiting}")
-        return Text("\n".join(lines) or "all Vars are idle")
+    # -- what the view is told and tells -----------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """The present state as plain data (for JSON): what the view draws. The arrows to the
         operations in "hidden" are not drawn: they would give the answer to a guess."""
-        play = self.play
+        play, hides = self.play, self.guessing
         with self._lock:
-            hides = self.guessing  # hide what would give the answer away
-            status = {
-                n: "ahead" if hides and s in ("waiting", "ready") else s
-                for n, s in play.status.items()
-            }
+            status = {job.number: play.status(job.number) for job in play.jobs}
+            begun = [job for job in play.jobs if job.began >= 0]
             upcoming = play.next()
-            spans = [
-                [play.worker[n], n, us, play.ended_us.get(n)] for n, us in play.began_us.items()
-            ]
             told = self._told[-TOLD:] or [words.beginning(play)]
             return {
                 "step": play.steps,
                 "us": play.now_us,
-                "status": status,
-                "hidden": [n for n in status if hides and n not in play.began_us],
-                "notes": {n: self._note(n) for n in status},
-                "able": [] if hides else [[m.number, m.begins] for m in play.able()],
-                "next": None if hides or upcoming is None else list(upcoming),
+                "status": {
+                    n: "ahead" if hides and s in ("waiting", "ready") else s
+                    for n, s in status.items()
+                },
+                "hidden": [j.number for j in play.jobs if hides and j.began < 0],
+                "notes": {n: self._note(n, s) for n, s in status.items()},
+                "able": [] if hides else play.able(),
+                "next": None if hides else upcoming,
                 "over": upcoming is None,
                 "vars": [] if hides else [
                     {"name": name, "value": play.value(var), "line": play.line(var)}
                     for var, name in self.program.names.items()
                 ],
-                "spans": spans,
+                "spans": [[j.worker, j.number, j.began, max(j.ended, j.began + j.run),
+                           j.ended < 0] for j in begun],
                 "order": play.order,
                 "told": [message[:1] if hides else message for message in told],
-                "seed": play.seed,
-                "guessing": self.guessing,
+                "guessing": hides,
                 "right": self.right,
                 "asked": self.asked,
                 "problem": self._problem,
             }  # fmt: skip
 
-    def _note(self, number: int) -> str:
+    def _note(self, number: int, status: str) -> str:
         """The state of an operation in a few words, for its box."""
-        play, status = self.play, self.play.status[number]
+        job = self.play.jobs[number - 1]
         if status == "running":
-            end = play.began_us[number] + self.program.operations[number].us
-            return f"runs on {play.worker[number]} until {end:.4g} us"
-        if status in ("done", "failed", "skipped"):
-            return f"{status}, {play.worker[number]}, {play.began_us[number]:.4g} to " + (
-                f"{play.ended_us[number]:.4g} us"
-            )
-        if self.guessing:
-            return "not issued yet" if status == "later" else "has yet to begin"
-        if status == "waiting":
-            those = {n for _, _, ahead in play.ahead(number) for n, _ in ahead}
+            return f"runs on {job.worker} until {job.began + job.run:.4g} us"
+        if job.ended >= 0:
+            return f"{status}, {job.worker}, {job.began:.4g} to {job.ended:.4g} us"
+        if status == "waiting" and not self.guessing:
+            those = {n for _, ahead in self.play.ahead(number) for n, _ in ahead}
             return f"waits for {words.some(those)}"
-        return "not issued yet" if status == "later" else "ready"
-
-    # -- what the view is told and tells -----------------------------------------------------------
+        if status == "later":
+            return "not issued yet"
+        return "has yet to begin" if self.guessing else "ready"
 
     def whole(self) -> Message:
         """The drawing, the lanes, and the present state."""
-        lanes = workers(self.program)
-        return {**scene(self.play), "workers": lanes, "state": self.state()}, []
+        scene = self._scene.describe()
+        for operation, box, told in zip(self.program.operations, scene["boxes"], self._lines):
+            us = (operation.ended_ns - operation.began_ns) / 1e3
+            about = f"{told[0]}; {operation.name}, takes {us:g} us; issued at {operation.where}"
+            box |= {"lines": [*told, ""], "about": about, "kind": "", "parts": []}
+        lanes = [name for names in self.program.workers.values() for name in names]
+        us = max(x.ended_ns - x.began_ns for x in self.program.operations) / 1e3
+        return {"scene": scene, "workers": lanes, "longest": us, "state": self.state()}, []
 
     def _tell(self) -> None:
         self.say({"state": self.state()})
@@ -262,15 +251,10 @@ class Stepper(Widget):
         try:
             if kind == "step" and not (self.guessing and not number):
                 self.step(number)
-            elif kind == "back":
-                self.back()
-            elif kind == "run":
-                self.run()
+            elif kind in ("back", "run", "reset"):
+                getattr(self, kind)()
             elif kind == "run_to" and isinstance(number, int):
                 self.run_to(number)
-            elif kind == "reset":
-                seed = message.get("seed")
-                self.reset(seed if isinstance(seed, int) else None)
             elif kind == "guess":
                 self.guess(number)
             elif kind == "guessing":
@@ -280,21 +264,83 @@ class Stepper(Widget):
             self._problem = str(problem)
             self._tell()
 
+    # -- the whole run, as a picture and as text ---------------------------------------------------
+
+    @cached_property
+    def _lines(self) -> list[tuple[str, str]]:
+        """The text in the box of each operation: title, and its name or line, what is not there."""
+        found = []
+        for x in self.program.operations:
+            title, name = self.program.titles[x.number - 1], shown_name(x.name)
+            of_line = title != f"{x.number} {name}"
+            found.append((title, name if of_line else svg.shorten(code_of(x.line), 34)))
+        return found
+
+    @cached_property
+    def _scene(self) -> svg.Scene:
+        note = " " * 26  # room for the state of an operation
+        sizes = [svg.size_of(svg.Box([*lines, note], svg.Look("", ""))) for lines in self._lines]
+        return svg.arrange(sizes, edges_of(self.after))
+
+    def _when(self, number: int) -> str:
+        x, us = self.program.operations[number - 1], self.program.us
+        when = f"{us(x.began_ns):.4g} to {us(x.ended_ns):.4g} us"
+        return when if x.status == "done" else f"{when}, {x.status}"
+
     def picture(self) -> Drawing:
         """The whole run: the graph, the order, which worker ran what when."""
-        if self._drawing is None:
-            self._drawing = drawing(self._whole)
-        return self._drawing
+        operations, order = self.program.operations, self.program.order
+        parts, width, y = [], 720.0, 0.0
+        hint = "the live view has the graph"
+        if len(order) < MOST_DRAWN:
+            boxes = [
+                svg.Box([*lines, f"{x.worker}, {self._when(x.number)}"],
+                    svg.Look("", STYLES["compute" if x.status == "done" else "wait"][0]))
+                for x, lines in zip(operations, self._lines)
+            ]  # fmt: skip
+            parts, width, y = self._scene.draw(boxes), self._scene.width, self._scene.height
+            hint = "an arrow: it needs the value; dashed: it overwrites what was read or written"
+        width = max(width, 460.0)
+        told = "They began in the order " + ", ".join(map(str, order))
+        for line in svg.break_lines(told, width - 2 * svg.MARGIN):
+            y += 15
+            parts.append(svg.draw_text(svg.MARGIN, y, line, 11, bold=True))
+        lanes, y = self._lanes(width, y + 12)
+        parts += [*lanes, svg.draw_text(svg.MARGIN, y + 16, hint, 9)]
+        return Drawing(svg.page(width, y + 26, parts), f"steps of {len(order)} operations")
+
+    def _lanes(self, width: float, y: float) -> tuple[list[str], float]:
+        """A row for each worker, a bar for each operation, a time axis."""
+        face, edge, _ = STYLES["compute"]
+        us, operations = self.program.us, self.program.operations
+        end = max([*(us(x.ended_ns) for x in operations), 1e-9])
+        scale = (width - LEFT - 2 * svg.MARGIN) / end
+        parts = []
+        for worker in (name for names in self.program.workers.values() for name in names):
+            parts.append(svg.draw_text(svg.MARGIN, y + 15, worker, 10))
+            for x in operations:
+                if x.worker == worker:
+                    long = scale * (us(x.ended_ns) - us(x.began_ns))
+                    at = LEFT + scale * us(x.began_ns) + long / 2
+                    parts.append(svg.draw_frame(at, y + 2, max(long, 1.0), LANE - 4, face, edge, 0))
+                    if long > 14:
+                        n = str(x.number)
+                        parts.append(
+                            svg.draw_text(at, y + 15, n, 10, svg.FILLED, True, middle=True)
+                        )
+            y += LANE
+        parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{svg.INK}"/>')
+        for i in range(5):
+            time = f"{end * i / 4:.3g}"
+            parts.append(svg.draw_text(LEFT + scale * end * i / 4, y + 14, time, 9, middle=True))
+        return [*parts, svg.draw_text(svg.MARGIN, y + 14, "time in us", 9)], y + 18
 
     def __repr__(self) -> str:
-        whole = self._whole
         rows = []
-        for n, (needs, room) in after(self.program).items():
+        for x, (needs, room) in zip(self.program.operations, self.after):
             behind = f"after {', '.join(map(str, sorted(needs | room)))}" if needs | room else ""
-            when = f"{whole.began_us[n]:.4g} to {whole.ended_us[n]:.4g} us"
-            if whole.status[n] != "done":
-                when += f", {whole.status[n]}"
-            rows.append((words.title(whole, n), behind, whole.worker[n], when))
+            title = self.program.titles[x.number - 1]
+            rows.append((title, behind, x.worker, self._when(x.number)))
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in rows]
         return "\n".join([f"stepper of {len(rows)} operations", *lines])

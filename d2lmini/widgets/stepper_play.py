@@ -10,22 +10,20 @@
 >>> play = Playback(record_program(program))
 >>> for _ in range(3):
 ...     print(play.step())
-0 us: cpu 1 begins 1 _ones
-10 us: cpu 1 ends 1 _ones
-10 us: cpu 1 begins 2 _mul_scalar
+1 begins
+1 ends
+2 begins
 >>> play.able()
 [3 begins, 2 ends]
 >>> play.ahead(4)                             # a, which 4 waits to write: 2 and 3 read it
-[(1, True, [(2, False), (3, False)])]
+[(1, [(2, False), (3, False)])]
 
-The rules are the stepped engine's (`engine.simulation`), and so are the policies
-(`engine.policies`), without computation: so a play can stay in a notebook for hours, holds no
-memory, blocks no thread, and emits no instrument events. For a seed it gives the log that
-`engine.stepped(seed=...)` gives.
+The rules are the stepped engine's (`engine.simulation`), without computation: so a play can stay in
+a notebook for hours, holds no memory, blocks no thread, and emits no instrument events.
 
-A path through the program is the list of its moves. `back` replays the same path from the beginning
-with one move less: milliseconds, for programs of this size. Forward again takes the same moves,
-until the caller chooses another.
+A path through the program is the list of its moves. To take a move back, the same path is played
+from the beginning with one move less: milliseconds, for programs of this size. Forward again takes
+the same moves, until the caller chooses another.
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from d2lmini.engine.order import order_of
-from d2lmini.engine.policies import make_policy
-from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
-from d2lmini.engine.stepped_records import LogEntry
 from d2lmini.widgets.stepper_program import Program, Wait
 
 
@@ -54,65 +49,35 @@ class Playback:
     """A program after some moves.
 
     program  the record
-    seed     None: an operation begins as soon as it may, by priority and age; then the earliest end
-             comes. A number: a random legal order
+    path     the moves made, and those that were taken back
     steps    number of moves made
-    now_us   the virtual clock
-    status   number -> "later" (not issued yet), "waiting", "ready", "running", or how it ended:
-             "done", "failed", "skipped"
-    worker, began_us, ended_us   number -> its worker, its begin, its end
-    log      the events, in the stepped engine's format
-    schedule the ready and the running operations (as `policies` asks)
+    jobs     the operations; of their times `pushed`, `ready`, `began` and `ended`, in microseconds
+             of the virtual clock, -1 means: not yet
     """
 
-    def __init__(self, program: Program, seed: int | None = None):
+    def __init__(self, program: Program):
         self.program = program
-        self._steps = _steps(program)
-        self._order = order_of(list(program.operations.values()))  # type: ignore[arg-type]
-        self._workers = {
-            operation.place: worker_names(operation.place, operation.workers)
-            for operation in program.operations.values()
-        }
-        self._uses: dict[int, list[tuple[int, bool]]] = {}  # Var -> (operation, writes it?)
-        for number, operation in program.operations.items():
-            for var in dict.fromkeys((*operation.reads, *operation.writes)):
-                self._uses.setdefault(var, []).append((number, var in operation.writes))
-        self.restart(seed)
+        self._program_steps = _steps_of(program)
+        self._after = order_of(program.operations)
+        self.path: list[Move] = []
+        self.go_to(0)
 
-    def restart(self, seed: int | None = None) -> None:
-        """Go to the beginning, and drop the path."""
-        self._policy = make_policy(seed)
-        self.seed = seed
-        self._way: list[Move] = []
-        self._go(0)
-
-    def _go(self, steps: int) -> None:
+    def go_to(self, steps: int) -> None:
         """Go to the state after this many moves of the path."""
-        self._jobs = self._make_jobs()
-        self._run = Simulation(self._jobs, {"main": self._steps}, self._workers)
-        self.schedule = self._run.schedule
-        self.steps = 0
-        self.worker: dict[int, str] = {}
-        self.began_us: dict[int, float] = {}
-        self.ended_us: dict[int, float] = {}
-        self.log: list[LogEntry] = []
-        self._newest = 0  # the highest number of an operation that was pushed
-        self._settle()
-        for move in self._way[:steps]:
-            self._do(move)
-        self._look()
-
-    def _make_jobs(self) -> list[SimulatedTask]:
-        jobs: list[SimulatedTask] = []
-        for operation, (needs, room) in zip(self.program.operations.values(), self._order):
-            job = SimulatedTask(
-                operation.number, operation.place, operation.us, 0, operation.priority
-            )
-            job.follows([jobs[number - 1] for number in needs + room])
+        program = self.program
+        self.jobs = [
+            SimulatedTask(x.number, x.place, (x.ended_ns - x.began_ns) / 1e3, 0, x.priority)
+            for x in program.operations
+        ]
+        for job, operation, (needs, room) in zip(self.jobs, program.operations, self._after):
+            job.follows([self.jobs[number - 1] for number in needs + room])
             if operation.by:
-                jobs[operation.by - 1].children.append((0, job))
-            jobs.append(job)
-        return jobs
+                self.jobs[operation.by - 1].children.append((0, job))
+        self._run = Simulation(self.jobs, {"main": self._program_steps}, program.workers)
+        self._run.settle()
+        self.steps = 0
+        for move in self.path[:steps]:
+            self._make(move)
 
     # -- what may happen ---------------------------------------------------------------------------
 
@@ -122,9 +87,66 @@ class Playback:
         return float(self._run.now)
 
     @property
-    def pushed(self) -> int:
-        """Number of operations pushed."""
-        return len(self._run.issued)
+    def order(self) -> list[int]:
+        """The operations that have begun, in the order of their begins."""
+        return [number for number, begins in self.path[: self.steps] if begins]
+
+    def able(self) -> list[Move]:
+        """All moves that are legal now; begins come first."""
+        schedule = self._run.schedule
+        begins = [Move(job.number, True) for job in schedule.able_to_begin()]
+        return begins + [Move(job.number, False) for job in schedule.able_to_end()]
+
+    def next(self) -> Move | None:
+        """The move made by default; None at the end. An operation begins as soon as it may, by
+        priority and age; then the earliest end comes."""
+        if self.steps < len(self.path):
+            return self.path[self.steps]
+        schedule = self._run.schedule
+        if (job := schedule.next_to_begin()) is not None:
+            return Move(job.number, True)
+        job = schedule.next_to_end()
+        return None if job is None else Move(job.number, False)
+
+    # -- moving ------------------------------------------------------------------------------------
+
+    def step(self, number: int | None = None) -> Move | None:
+        """Make the next move, or the one that begins or ends this operation; return the move. None
+        if there is none. ValueError if that operation can neither begin nor end now."""
+        move = self.next()
+        if number is not None:
+            move = next((move for move in self.able() if move.number == number), None)
+            if move is None:
+                able = ", ".join(map(repr, self.able())) or "nothing: it is over"
+                raise ValueError(f"step: {number} can neither begin nor end now; possible: {able}")
+        if move is not None:
+            if self.path[self.steps : self.steps + 1] != [move]:
+                self.path[self.steps :] = [move]
+            self._make(move)
+        return move
+
+    def restart(self) -> None:
+        """Go to the beginning, and drop the path."""
+        self.path.clear()
+        self.go_to(0)
+
+    def _make(self, move: Move) -> None:
+        job = self.jobs[move.number - 1]
+        (self._run.begin if move.begins else self._run.end)(job)
+        self.steps += 1
+        self._run.settle()  # the program goes on to its next wait for an operation that is not done
+
+    # -- who stands where --------------------------------------------------------------------------
+
+    def status(self, number: int) -> str:
+        """ "later" (not issued yet), "waiting", "ready", "running", or how it ended: "done",
+        "failed", "skipped"."""
+        job = self.jobs[number - 1]
+        if job.ended >= 0:
+            return self.program.operations[number - 1].status
+        if job.began >= 0:
+            return "running"
+        return "ready" if job.ready >= 0 else "waiting" if job.pushed >= 0 else "later"
 
     @property
     def awaited(self) -> tuple[Wait, set[int]] | None:
@@ -133,151 +155,62 @@ class Playback:
         if thread.since < 0:
             return None
         step = thread.steps[thread.at]
-        jobs = self._run.issued if step.jobs is None else [self._jobs[n - 1] for n in step.jobs]
+        jobs = self._run.issued if step.jobs is None else [self.jobs[n - 1] for n in step.jobs]
         return step.wait, {job.number for job in jobs if job.ended < 0}
-
-    def able(self) -> list[Move]:
-        """All moves that are legal now; begins come first."""
-        begins = [Move(job.number, True) for job in self.schedule.able_to_begin()]
-        return begins + [Move(job.number, False) for job in self.schedule.able_to_end()]
-
-    def next(self) -> Move | None:
-        """The move made by default; None at the end."""
-        if self.steps < len(self._way):
-            return self._way[self.steps]
-        found = self._policy.next(self)
-        return None if found is None else Move(found.operation.number, found.begins)
-
-    @property
-    def order(self) -> list[int]:
-        """The operations that have begun, in the order of their begins."""
-        return [event.number for event in self.log if event.kind == "begin"]
-
-    # -- moving ------------------------------------------------------------------------------------
-
-    def step(self, number: int | None = None) -> LogEntry | None:
-        """Make the next move, or the one that begins or ends this operation; return the move. None
-        if there is none. ValueError if that operation can neither begin nor end now."""
-        if number is None:
-            move = self.next()
-            if move is None:
-                return None
-        else:
-            found = [move for move in self.able() if move.number == number]
-            if not found:
-                able = ", ".join(map(repr, self.able())) or "nothing: it is over"
-                raise ValueError(f"step: {number} can neither begin nor end now; possible: {able}")
-            move = found[0]
-        if self._way[self.steps : self.steps + 1] != [move]:
-            self._way[self.steps :] = [move]
-        event = self._do(move)
-        self._look()
-        return event
-
-    def back(self) -> bool:
-        """Take the last move back; False at the beginning."""
-        if self.steps:
-            self._go(self.steps - 1)
-            return True
-        return False
-
-    def run(self) -> None:
-        """Move until the program is over."""
-        while self.step() is not None:
-            continue
-
-    def _do(self, move: Move) -> LogEntry:
-        number, job = move.number, self._jobs[move.number - 1]
-        name = self.program.operations[number].name
-        if move.begins:
-            self._run.begin(job)
-            self.worker[number], self.began_us[number] = job.worker, job.began
-        else:
-            self._run.end(job)
-            self.ended_us[number] = job.ended
-        kind = "begin" if move.begins else "end"
-        event = LogEntry(kind, number, name, job.worker, self.now_us)
-        self.log.append(event)
-        self.steps += 1
-        self._settle()
-        return event
-
-    def _settle(self) -> None:
-        """The program goes on to its next wait for an operation that is not done."""
-        before = self.pushed
-        self._run.settle()
-        for job in self._run.issued[before:]:
-            name = self.program.operations[job.number].name
-            self.log.append(LogEntry("push", job.number, name, "", self.now_us))
-            self._newest = max(self._newest, job.number)
-
-    def _look(self) -> None:
-        self.status = {job.number: self._status(job) for job in self._jobs}
-
-    def _status(self, job: SimulatedTask) -> str:
-        if job.ended >= 0:
-            return self.program.operations[job.number].status
-        if job.began >= 0:
-            return "running"
-        return "ready" if job.ready >= 0 else "waiting" if job.pushed >= 0 else "later"
-
-    # -- who stands where --------------------------------------------------------------------------
 
     def line(self, var: int) -> list[tuple[int, bool, bool]]:
         """The queue of a Var, from its head: (number, writes?, holds it?). The engine's rule:
         readers hold it together, a writer alone."""
         line: list[tuple[int, bool, bool]] = []
-        for number, writes in self._uses.get(var, ()):
-            job = self._jobs[number - 1]
-            if job.ended < 0 and number <= self._newest:
+        newest = max((job.number for job in self._run.issued), default=0)
+        for x, job in zip(self.program.operations[:newest], self.jobs):
+            if job.ended < 0 and (var in x.reads or var in x.writes):
+                writes = var in x.writes
                 first = not line if writes else not any(wrote for _, wrote, _ in line)
-                line.append((number, writes, first and job.pushed >= 0))
+                line.append((x.number, writes, first and job.pushed >= 0))
         return line
 
-    def ahead(self, number: int) -> list[tuple[int, bool, list[tuple[int, bool]]]]:
-        """For each Var that an operation still waits for: the Var, whether the operation writes it,
-        and the operations that come first: (number, writes?)."""
+    def waits_only_for_running(self, number: int) -> bool:
+        """Does an operation that waits stand right behind those that run?"""
+        return all(self.jobs[n - 1].began >= 0 for _, those in self.ahead(number) for n, _ in those)
+
+    def ahead(self, number: int) -> list[tuple[int, list[tuple[int, bool]]]]:
+        """For each Var that an operation still waits for: the Var, and the operations that come
+        first: (number, writes?)."""
         found = []
-        operation = self.program.operations[number]
-        shared = [var for var in operation.reads if var not in operation.writes]
-        for var in (*shared, *operation.writes):
-            writes = var in operation.writes
-            those: list[tuple[int, bool]] = []
-            for other, wrote, holds in self.line(var):
-                if other == number:
-                    if not holds:
-                        found.append((var, writes, those))
-                    break
-                if writes or wrote:
-                    those.append((other, wrote))
+        operation = self.program.operations[number - 1]
+        for var in dict.fromkeys((*operation.reads, *operation.writes)):
+            line = self.line(var)
+            at = next((i for i, (n, _, _) in enumerate(line) if n == number), None)
+            if at is not None and not line[at][2]:
+                writes = line[at][1]
+                found.append((var, [(n, wrote) for n, wrote, _ in line[:at] if writes or wrote]))
         return found
 
     def value(self, var: int) -> str:
-        """The contents of a small Var: the value that the last ended writer left there. None while
-        an operation writes it."""
-        wrote = [n for n in self.order if var in self.program.operations[n].writes]
-        if wrote and wrote[-1] not in self.ended_us:
+        """The contents of a small Var: the value that the last ended writer left there. "" while an
+        operation writes it."""
+        operations = self.program.operations
+        wrote = [n for n in self.order if var in operations[n - 1].writes]
+        if wrote and self.jobs[wrote[-1] - 1].ended < 0:
             return ""
-        known = self.program.operations[wrote[-1]].values if wrote else self.program.values
-        return known.get(var, "")
+        return self.program.values[wrote[-1] if wrote else 0].get(var, "")
 
 
-def _steps(program: Program) -> list[ProgramStep]:
+def _steps_of(program: Program) -> list[ProgramStep]:
     """The program's actions; a wait is for the operations that it found pushed."""
-    steps, last = [], 0
-    for item in program.script:
-        if not isinstance(item, Wait):
-            last = item
-            steps.append(ProgramStep(0, item))
-            continue
-        jobs = None
-        if item.var is not None:
-            reads_too = item.kind == "wait_to_write"
-            jobs = tuple(
-                number
-                for number, operation in program.operations.items()
-                if number <= last
-                and (item.var in operation.writes or (reads_too and item.var in operation.reads))
-            )
-        steps.append(ProgramStep(0, 0, jobs, 0, item))
-    return steps
+    pushes = [(x.number, ProgramStep(0, x.number)) for x in program.operations if not x.by]
+    waits = [(wait.after, ProgramStep(0, 0, _awaited(wait, program), 0, wait))
+             for wait in program.waits]  # fmt: skip
+    # Sorting is stable: a wait stands behind the push before it.
+    return [step for _, step in sorted(pushes + waits, key=lambda entry: entry[0])]
+
+
+def _awaited(wait: Wait, program: Program) -> tuple[int, ...] | None:
+    if wait.var is None:
+        return None
+    touches = {
+        x.number: wait.var in x.writes or (wait.writes and wait.var in x.reads)
+        for x in program.operations[: wait.after]
+    }
+    return tuple(number for number, awaited in touches.items() if awaited)

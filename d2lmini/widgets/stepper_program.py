@@ -1,4 +1,4 @@
-"""A small program as a plain record: its pushes, reads and waits, and their results.
+"""A small program as the stepped engine recorded it: operations, waits, names and values of arrays.
 
 >>> from d2lmini import nd
 >>> def program():
@@ -6,8 +6,8 @@
 ...     b = a * 2
 ...     a += 1
 >>> record = record_program(program)
->>> for x in record.operations.values():
-...     print(x, [record.names[var] for var in x.writes], *x.values.values())
+>>> for x in record.operations:
+...     print(x, [record.names[var] for var in x.writes], *record.values[x.number].values())
 1 _ones ['a'] [1. 1.]
 2 _mul_scalar ['b'] [2. 2.]
 3 _plus_scalar ['a'] [2. 2.]
@@ -34,74 +34,54 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini import callsite, engine, instrument
+from d2lmini.draw.svg import shorten
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var
-from d2lmini.engine.operation import place_of
-from d2lmini.engine.scheduler import thread_state
-from d2lmini.engine.stepped_records import Times, duration_of, lane_of
+from d2lmini.engine.stepped_records import SteppedOperation, Times
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
+from d2lmini.ops.shown import shown_name
 from d2lmini.scopes import contextmanager
 
-#: Most operations of a program that can be stepped through; larger arrays are not written out.
-MOST, MOST_ELEMENTS = 200, 6
-
-
-class Operation(NamedTuple):
-    """The facts of an operation that hold in any order.
-
-    number         from 1, in the order of the program
-    name           as in messages and traces
-    line, where    the text of the line that issued it; file and line number
-    reads, writes  numbers of the Vars; a Var in both is changed in place
-    place          "cpu", "gpu(0)", or one of its lanes: "gpu(0) in"
-    workers        number of workers of that place
-    priority       higher begins first
-    us             its assumed duration
-    by             number of the operation that pushed it; 0: the program did
-    status         how it ends: "done", "failed" or "skipped"
-    values         Var -> its contents afterwards, of small arrays
-    """
-
-    number: int
-    name: str
-    line: str
-    where: str
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    place: str
-    workers: int
-    priority: int
-    us: float
-    by: int
-    status: str
-    values: dict[int, str]
-
-    def __str__(self) -> str:
-        return f"{self.number} {self.name}"
+#: Most operations of a program that can be stepped through; larger arrays are not written out;
+#: longer lines are shortened.
+MOST, MOST_ELEMENTS, MOST_LETTERS = 200, 6, 36
 
 
 class Wait(NamedTuple):
-    """The program waited: `kind` is the kind of wait, `var` its Var (None: all Vars)."""
+    """The program waited: after it had pushed operation number `after`, for the Var `var` (None:
+    for everything), in this line. `writes`: for its readers, too."""
 
-    kind: str
+    after: int
     var: int | None
+    writes: bool
     line: str
 
 
 class Program(NamedTuple):
     """A recorded program.
 
-    operations  by number
-    script      the program's actions in order: the number of a pushed operation, or a Wait
+    operations  as the stepped engine recorded them, in the order of their numbers
+    order       the numbers in the order in which they began
+    titles      of the operations: "4 a += 1"
+    waits       of the program, in order
+    workers     the names of the workers of each place
     names       of the Vars, by number
-    values      the initial contents of small arrays that existed before the program
+    values      number of an operation -> Var -> what the operation left there, of small arrays; 0:
+                what existed before the program
     """
 
-    operations: dict[int, Operation]
-    script: list[int | Wait]
+    operations: list[SteppedOperation]
+    order: list[int]
+    titles: list[str]
+    waits: list[Wait]
+    workers: dict[str, list[str]]
     names: dict[int, str]
-    values: dict[int, str]
+    values: dict[int, dict[int, str]]
+
+    def us(self, ns: int) -> float:
+        """A time of the record, in microseconds since the program began."""
+        return (ns - self.operations[0].pushed_ns) / 1e3
 
 
 def record_program(program: Callable[[], object], workers: int = 2, times: Times = 10.0) -> Program:
@@ -116,8 +96,8 @@ def record_program(program: Callable[[], object], workers: int = 2, times: Times
             f"Stepper: program is a function without arguments that issues operations, "
             f"got {type(program).__name__}"
         )
-    recorder = _Recorder(workers, times)
     with engine.stepped(workers=workers, times=times) as stepped:
+        recorder = _Recorder(stepped.operations)
         try:
             with instrument.listening(recorder):
                 with _note_names(program, recorder.name):
@@ -128,122 +108,105 @@ def record_program(program: Callable[[], object], workers: int = 2, times: Times
             stepped.wait_idle("Stepper")
             with stepped.lock:
                 stepped.take_unreported()  # the failures are reported only in the record
-    n = len(recorder.tasks)
+    n = len(stepped.operations)
     if not 0 < n <= MOST:
         raise ValueError(
             f"Stepper: the program pushed {n} operations, and 1 to {MOST} can be stepped through: "
             + ("take fewer rounds of its loop" if n else "let it compute something")
         )
-    return recorder.record()
+    order = [event.number for event in stepped.log if event.kind == "begin"]
+    return recorder.record(order, workers)
 
 
 class _Recorder(instrument.Instrument):
-    """Listens to the engine. Keeps the program's Vars alive until the record is complete."""
+    """Listens to the engine for what its record lacks: waits, names and values. Keeps the program's
+    Vars alive until the record is complete."""
 
-    def __init__(self, workers: int, times: Times):
-        self.workers = workers
-        self.duration_us = duration_of(times)
-        self.tasks: dict[Task, int] = {}  # in the order of the pushes
-        self.script: list[int | Wait] = []
+    def __init__(self, operations: dict[int, SteppedOperation]):
+        self.operations = operations
+        self.waits: list[tuple[int, Var | None, bool, str]] = []
         self.numbers: dict[Var, int] = {}
-        self.names: dict[int, str] = {}
-        self.before: dict[int, str] = {}
-        self.by: dict[Task, int] = {}
-        self.us: dict[Task, float] = {}
-        self.status: dict[Task, str] = {}
-        self.values: dict[Task, dict[int, str]] = {}
+        self.names: dict[Var, str] = {}
+        self.before: dict[Var, str] = {}
+        self.values: dict[int, dict[int, str]] = {}
         self.over = False
 
-    # -- what it hears (the engine's lock is held, apart from `start` and `wait`) ------------------
-
     def push(self, task: Task) -> None:
-        self.by[task] = self.tasks.get(thread_state.task, 0)
-        self.tasks[task] = number = len(self.tasks) + 1
-        self.us[task] = self.duration_us(task)
-        for var in (*task.reads, *task.shared, *task.writes):
-            self._number(var)
-        if not self.by[task]:
-            self.script.append(number)
-
-    def start(self, task: Task, worker: str) -> None:
-        self.status[task] = "done"  # the task runs
+        for var in (*task.shared, *task.writes):
+            self.before.setdefault(var, value_of(var))
 
     def end(self, task: Task, failure: Any) -> None:
-        if failure is not None:
-            self.status[task] = "failed" if task in self.status else "skipped"
-        values = {self._number(var): value_of(var) for var in task.writes if var.error is None}
-        self.values[task] = {var: value for var, value in values.items() if value}
+        operation = self.operations[task.seq]
+        self.numbers.update(zip(task.shared, operation.reads))
+        self.numbers.update(zip(task.writes, operation.writes))
+        # The engine's reads are those that are shared; what is changed in place is read, too.
+        changed = [self.numbers[var] for var in task.writes if var in task.reads]
+        operation.reads = (*operation.reads, *changed)
+        values = {self.numbers[var]: value_of(var) for var in task.writes if var.error is None}
+        self.values[task.seq] = {var: value for var, value in values.items() if value}
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
-        if self.over or kind == "backpressure" or not (target is None or target in self.numbers):
+        if self.over or kind == "backpressure" or not (target is None or target in self.before):
             return
-        var = None if target is None else self.numbers[target]
-        self.script.append(Wait(kind, var, _line(site)[1]))
+        last = max((n for n, operation in self.operations.items() if not operation.by), default=0)
+        line = code_of(callsite.describe(site).partition(": ")[2])
+        self.waits.append((last, target, kind == "wait_to_write", line))
 
     def name(self, name: str, value: Any) -> None:
         """Note that the program calls `value` by this name: an array, several, or a net with its
         parameters."""
         if isinstance(value, (list, tuple)):
-            for i, param in enumerate(value[:20]):
-                self.name(f"{name}[{i}]", param)
-            return
-        if isinstance(value, Block):
+            for i, item in enumerate(value[:20]):
+                self.name(f"{name}[{i}]", item)
+        elif isinstance(value, Block):
             for param in value.collect_params().values():
                 for array in param._data or ():
                     self.name(param.name, array)
-            return
-        if isinstance(value, NDArray) and value.grad is not None:
-            self.name(f"{name}.grad", value.grad)
-        var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
-        if not isinstance(var, Var) or self._number(var) in self.names:
-            return
-        others = sum(text == name or text.startswith(f"{name} #") for text in self.names.values())
-        self.names[self._number(var)] = f"{name} #{others + 1}" if others else name
+        else:
+            if isinstance(value, NDArray) and value.grad is not None:
+                self.name(f"{name}.grad", value.grad)
+            var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
+            if isinstance(var, Var) and var not in self.names:
+                self.before.setdefault(var, value_of(var))
+                known = self.names.values()
+                others = sum(text == name or text.startswith(f"{name} #") for text in known)
+                self.names[var] = f"{name} #{others + 1}" if others else name
 
-    def _number(self, var: Var) -> int:
-        """The number of a Var; at the first use, also records its contents."""
-        if var not in self.numbers:
-            self.numbers[var] = len(self.numbers) + 1
-            self.before[self.numbers[var]] = value_of(var)
-        return self.numbers[var]
-
-    # -- what it makes of that ---------------------------------------------------------------------
-
-    def record(self) -> Program:
-        operations = {number: self._operation(task) for task, number in self.tasks.items()}
-        used = {
-            var
-            for operation in operations.values()
-            for var in (*operation.reads, *operation.writes)
-        }
-        names = {var: self._name_of(var, operations) for var in sorted(used)}
-        values = {var: self.before[var] for var in names if self.before[var]}
-        return Program(operations, self.script, names, values)
-
-    def _operation(self, task: Task) -> Operation:
-        where, line = _line(task.site)
-        reads = dict.fromkeys(self.numbers[var] for var in (*task.reads, *task.shared))
-        writes = tuple([self.numbers[var] for var in task.writes])
-        skipped = self.status[task] == "skipped"
-        return Operation(
-            self.tasks[task], task.name, line, where, tuple(reads), writes,
-            place_of(task.ctx, lane_of(task)),
-            worker_pools.threads.get(worker_pools.key_of(task), self.workers),  # type: ignore[call-overload]
-            task.priority, 0.0 if skipped else self.us[task], self.by[task], self.status[task],
-            self.values[task],
-        )  # fmt: skip
-
-    def _name_of(self, var: int, operations: dict[int, Operation]) -> str:
-        if var in self.names:
-            return self.names[var]
-        first = next(e for e in operations.values() if var in e.writes or var in e.reads)
-        return f"array {var}" if var in first.reads else f"result of {first.number}"
+    def record(self, order: list[int], workers: int) -> Program:
+        operations = [self.operations[n] for n in sorted(self.operations)]
+        vars_of = {number: var for var, number in sorted(self.numbers.items(), key=lambda e: e[1])}
+        names = {n: self.names.get(var) or _unnamed(n, operations) for n, var in vars_of.items()}
+        self.values[0] = {n: self.before[var] for n, var in vars_of.items() if self.before[var]}
+        waits = [
+            Wait(after, None if var is None else self.numbers[var], writes, line)
+            for after, var, writes, line in self.waits
+            if var is None or var in self.numbers
+        ]
+        serve = {x.place: worker_pools.names_of(x, workers) for x in operations}
+        titles = _titles_of(operations)
+        return Program(operations, order, titles, waits, serve, names, self.values)
 
 
-def _line(site: Any) -> tuple[str, str]:
-    """File and number of a line, and its text."""
-    where, _, text = callsite.describe(site).partition(": ")
-    return where, text
+def _titles_of(operations: list[SteppedOperation]) -> list[str]:
+    """Number and line of each; the name where a line has issued several operations."""
+    places = [x.where for x in operations]
+    found = []
+    for x, place in zip(operations, places):
+        line = code_of(x.line)
+        if not line or places.count(place) > 1:
+            line = shown_name(x.name)
+        found.append(f"{x.number} {shorten(line, MOST_LETTERS)}")
+    return found
+
+
+def code_of(line: str) -> str:
+    """A line without its comment."""
+    return line.split("  #")[0].strip()
+
+
+def _unnamed(var: int, operations: list[SteppedOperation]) -> str:
+    first = next(x for x in operations if var in x.writes or var in x.reads)
+    return f"array {var}" if var in first.reads else f"result of {first.number}"
 
 
 def value_of(var: Var) -> str:

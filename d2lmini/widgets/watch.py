@@ -10,9 +10,9 @@
 
 There is a lane for the program, with its waits, and for every worker of every device, with the
 operations that it runs; below the lanes the number of queued operations, and the memory of the
-devices and the process. A click on an operation shows what it is, the line that issued it, and,
-with arrows, what it waited for. In a notebook the view is updated ten times a second while the cell
-computes, and a picture is stored; elsewhere nothing is shown, and the record can be read:
+devices. A click on an operation shows the line that issued it, and, with arrows, what it waited
+for. In a notebook the view is updated ten times a second while the cell computes, and a picture is
+stored; elsewhere nothing is shown, and the record can be read:
 
 >>> import d2lmini
 >>> from d2lmini import nd
@@ -30,11 +30,9 @@ carries the events since the last one (`watch_messages`), and js/watch.js draws 
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -44,7 +42,7 @@ from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import CLOSING
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.watch_messages import MessageWriter
-from d2lmini.widgets.watch_records import RecentRecords, Sample, Snapshot
+from d2lmini.widgets.watch_records import News, RecentRecords, Sample
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -56,7 +54,7 @@ KEEP = 20_000
 QUIET_BEATS = 10
 
 #: The active Watch.
-_watching: weakref.ref[Watch] | None = None
+_watching: Watch | None = None
 
 
 class Watch(Widget):
@@ -75,7 +73,7 @@ class Watch(Widget):
         super().__init__()
         self._recent = RecentRecords(keep)
         self._telling = MessageWriter(self._recent.begin_ns, keep)
-        self._door = threading.Lock()  # one thread reads the records at a time
+        self._door = threading.RLock()  # one thread reads the records at a time
         self._watches = False
         self._quiet = 0
         self._drawn = 0  # number of operations in the notebook's picture
@@ -85,19 +83,19 @@ class Watch(Widget):
     @property
     def operations(self) -> Sequence[Operation]:
         """The operations that ended last."""
-        self._look()
+        self._pass_on()
         return list(self._recent.operations)
 
     @property
     def waits(self) -> Sequence[Wait]:
         """The waits of the program's threads that ended last."""
-        self._look()
+        self._pass_on()
         return list(self._recent.waits)
 
     @property
     def samples(self) -> Sequence[Sample]:
         """Queued operations and memory, over time."""
-        self._look()
+        self._pass_on()
         return list(self._recent.samples)
 
     @property
@@ -120,14 +118,13 @@ class Watch(Widget):
         """Start watching; another active watch is stopped. `watch()` calls this."""
         global _watching
         self.show()  # first, because it fails without the packages of the view
-        before = None if _watching is None else _watching()
-        if before is not None:
-            before.stop()
-        _watching = weakref.ref(self)
-        self._watches = True
+        if _watching is not None:
+            _watching.stop()
+        _watching, self._watches = self, True
         instrument.add(self._recent)
         self.live()
-        _follow_cells(self)
+        if self._pictures:
+            _events().register("post_run_cell", self._cell_ended)
 
     def stop(self) -> None:
         """Wait for all pushed operations, and stop watching; the picture remains. Errors of
@@ -135,17 +132,16 @@ class Watch(Widget):
         global _watching
         if not self._watches:
             return
-        self._watches = False
-        if _watching is not None and _watching() is self:
-            _watching = None
+        _watching, self._watches = None, False
         try:
             engine.current.wait_idle(CLOSING)
         finally:
             instrument.remove(self._recent)
-            with self._door:
-                self._pass_on()
+            self._pass_on()
             self._drawn = self.count
             self.still()
+            if self._pictures:
+                _events().unregister("post_run_cell", self._cell_ended)
 
     def close(self) -> None:
         """Stop, and close the view; the picture remains."""
@@ -160,18 +156,16 @@ class Watch(Widget):
     ) -> None:
         self.stop()
 
-    def cell_ended(self) -> None:
-        """Called when a cell of the notebook ends: the notebook stores a picture of the cell's
-        work."""
-        if self._watches and self.count != self._drawn:
+    def _cell_ended(self, *_: Any) -> None:
+        """Called when a cell of the notebook ends: the notebook stores a picture of its work."""
+        if self.count != self._drawn:
             self._drawn = self.count
             self.update_picture()
 
     # -- what the refresher asks -------------------------------------------------------------------
 
     def changes(self) -> Message | None:
-        with self._door:
-            look, message = self._pass_on()
+        look, message = self._pass_on()
         busy = look.ended or look.waits or look.running or look.waiting or self._recent.queued
         self._quiet = 0 if busy else self._quiet + 1
         return None if self._quiet % QUIET_BEATS > 1 else message
@@ -180,21 +174,14 @@ class Watch(Widget):
         with self._door:
             return self._telling.everything()
 
-    def _look(self) -> None:
-        with self._door:
-            self._pass_on()
-
-    def _pass_on(self) -> tuple[Snapshot, Message]:
-        """Read the engine's records and note what is to be sent (lock held)."""
-        look = self._recent.look(_process().memory_info().rss)
-        return look, self._telling.news(look, self._state())
-
-    def _state(self) -> dict[str, Any]:
-        now_us = (time.perf_counter_ns() - self._recent.begin_ns) / 1e3
+    def _pass_on(self) -> tuple[News, Message]:
+        """Read the engine's records and note what is to be sent."""
         recent = self._recent
-        return {
-            "now": now_us, "count": recent.count, "queued": recent.queued, "live": self._watches
-        }  # fmt: skip
+        with self._door:
+            look = recent.look()
+            now_us = (time.perf_counter_ns() - recent.begin_ns) / 1e3
+            state = {"now": now_us, "count": recent.count, "queued": recent.queued}
+            return look, self._telling.news(look, {**state, "live": self._watches})
 
 
 def watch(keep: int = KEEP) -> Watch:
@@ -213,41 +200,20 @@ def watch(keep: int = KEEP) -> Watch:
     return found
 
 
-@functools.cache
-def _process() -> Any:
-    # Imported here: few programs ask for it.
-    import psutil
+def _events() -> Any:
+    import IPython
 
-    return psutil.Process()
+    return IPython.get_ipython().events
 
 
 def _begin_anew() -> None:
     """In a forked child: the parent goes on watching, the child does not."""
     global _watching
-    if _watching is not None and (widget := _watching()) is not None:
-        instrument.remove(widget._recent)
-        widget._watches, widget._door = False, threading.Lock()
+    if _watching is not None:
+        instrument.remove(_watching._recent)
+        _watching._watches, _watching._door = False, threading.RLock()
     _watching = None
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
-
-
-def _follow_cells(widget: Watch) -> None:
-    """Renew the picture in the notebook after each cell, while it watches."""
-    if not widget._pictures:
-        return
-    import IPython
-
-    shell: Any = IPython.get_ipython()
-    ref = weakref.ref(widget)
-
-    def after_cell(*_: Any) -> None:
-        alive = ref()
-        if alive is not None and alive._watches:
-            alive.cell_ended()
-        else:
-            shell.events.unregister("post_run_cell", after_cell)
-
-    shell.events.register("post_run_cell", after_cell)

@@ -1,6 +1,6 @@
 """The records of a live view: the last thousands of operations and waits, in a ring.
 
-A listener like `profiler.Trace`, with the same records, that drops old records: it may listen all
+A `Recorder` like `profiler.Trace`, with the same records, that drops old records: it may listen all
 day. The hooks store names and times; the dependencies of an operation are computed ten times a
 second, on the refresher's thread (`look`), by the engine's own rule.
 
@@ -10,8 +10,7 @@ second, on the refresher's thread (`look`), by the engine's own rule.
 ...     x = nd.ones((2, 2)) + 1
 ...     y = x * x
 ...     nd.waitall()
->>> look = recent.look()
->>> [(str(operation), operation.after) for operation in look.ended]
+>>> [(str(operation), operation.after) for operation in recent.look().ended]
 [('1 _ones', ((), ())), ('2 _plus_scalar', ((1,), ())), ('3 broadcast_mul', ((2,), ()))]
 >>> recent.count, [str(operation) for operation in recent.operations]
 (3, ['2 _plus_scalar', '3 broadcast_mul'])
@@ -22,12 +21,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections import deque
 from typing import Any, NamedTuple
 
 from d2lmini import callsite, engine
-from d2lmini.callsite import Site
 from d2lmini.context import Context
 from d2lmini.device import devices
 from d2lmini.engine.core import Task
@@ -36,56 +33,36 @@ from d2lmini.profiler.recorder import Recorder
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import CLOSING
 
-_clock = time.perf_counter_ns
-
 #: Nanoseconds between two samples of the queue and the memory while operations run.
 SAMPLE_NS = 1_000_000
 
-#: A sampled device: a context, and its live, cached and pending bytes.
-Held = tuple[Context, int, int, int]
-
 
 class WatchedOperation(Operation):
-    """An Operation with more facts than those of a trace.
+    """An Operation that knows its predecessors, once it has ended: `after`."""
 
-    about   what has its shapes: a Plan, a Program, a Spec, or None
-    after   its predecessors, once it has ended
-    """
+    __slots__ = ("after",)
 
-    __slots__ = ("about", "after")
-
-    about: Any
     after: Before
 
 
 class Sample(NamedTuple):
-    """At one moment: operations pushed and not complete, and the bytes that the devices hold.
-    `process`: the bytes that the process holds, 0 if not measured."""
+    """At one moment: operations pushed and not complete, and the devices' live, cached and pending
+    bytes."""
 
     when_ns: int
     queued: int
-    held: tuple[Held, ...]
-    process: int = 0
+    held: dict[Context, tuple[int, int, int]]
 
 
-class Waiting(NamedTuple):
-    """A wait in progress of one of the program's threads, since `begin_ns`."""
-
-    thread: str
-    kind: str
-    begin_ns: int
-    site: Site | None
-
-
-class Snapshot(NamedTuple):
-    """The news since the last look: operations that ended, waits that ended, samples; and what is
-    in progress."""
+class News(NamedTuple):
+    """What is new since the last look: operations that ended, waits that ended, samples; and what
+    is in progress."""
 
     ended: list[WatchedOperation]
     waits: list[Wait]
     samples: list[Sample]
     running: list[WatchedOperation]
-    waiting: list[Waiting]
+    waiting: list[Wait]
 
 
 class RecentRecords(Recorder):
@@ -100,41 +77,31 @@ class RecentRecords(Recorder):
     def __init__(self, keep: int):
         super().__init__()
         self.keep = keep
-        self.begin_ns = _clock()
+        self.begin_ns = self._clock()
         self.operations: deque[WatchedOperation] = deque()
         self.waits: deque[Wait] = deque(maxlen=keep)
         self.samples: deque[Sample] = deque(maxlen=keep)
-        # From the hooks to `look`: pushed tasks (to be put in order), ended tasks, ... If `look` is
-        # not called for long, the oldest records are lost.
-        self._most = most = max(5 * keep, 10_000)
-        self._pushed: deque[WatchedOperation] = deque(maxlen=most)
+        # From the hooks to `look`. If it is not called for long, the oldest records are lost.
+        most = max(5 * keep, 10_000)
+        self._pushed: deque[WatchedOperation] = deque(maxlen=most)  # to be put in order
         self._ended: deque[WatchedOperation] = deque(maxlen=most)
-        self._waited: deque[tuple[Any, ...]] = deque(maxlen=most)
+        self._waited: deque[Wait] = deque(maxlen=most)
         self._sampled: deque[Sample] = deque(maxlen=most)
         self._sampled_ns = 0
         self._ordering = Ordering()
-        self._after: dict[int, Before] = {}  # of operations that have not ended
-        self._joined: set[WatchedOperation] = (
-            set()
-        )  # rendezvous tasks that got inputs after their push
+        self._joined: set[WatchedOperation] = set()  # rendezvous that got inputs after their push
 
     # -- what the engine tells ---------------------------------------------------------------------
 
     def push(self, task: Task) -> None:
         super().push(task)
-        operation = self._open[task]
-        operation.about = _about(task)
-        self._sample_if_due(operation.pushed_ns)
+        self._sample_if_due(self._open[task].pushed_ns)
 
-    def small(
-        self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
-        site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
-    ) -> None:  # fmt: skip
-        super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
+    def small(self, *facts: Any) -> None:
+        super().small(*facts)
         operation = self._pushed[-1]
-        operation.about = getattr(footprint, "__self__", None)  # a Plan's method, or a function
         self._ended.append(operation)
-        self._sample_if_due(end_ns)
+        self._sample_if_due(operation.ended_ns)
 
     def _join(self, operation: WatchedOperation, later: tuple[int, ...]) -> None:
         self._joined.add(operation)
@@ -146,67 +113,53 @@ class RecentRecords(Recorder):
             self._ended.append(operation)
             self._sample_if_due(operation.ended_ns)
 
+    def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
+        if kind != CLOSING:
+            serial = getattr(target, "serial", None)
+            thread = threading.current_thread().name
+            self._waited.append(Wait(kind, serial, 0, 0, site, thread, begin_ns, end_ns))
+
     def _sample_if_due(self, now: int) -> None:
         if now - self._sampled_ns > SAMPLE_NS:
             self._sample(now)
 
-    def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
-        if kind == CLOSING:
-            return
-        serial = 0 if target is None else getattr(target, "serial", 0)
-        thread = threading.current_thread().name
-        self._waited.append((begin_ns, kind, serial, site, thread, end_ns))
-
-    def _sample(self, now: int, process: int = 0) -> None:
-        held = tuple(
-            (device.ctx, pool.live, pool.cached, pool.pending)
-            for device in devices.list_named()
-            if (pool := device.pool) is not None
-        )
+    def _sample(self, now: int) -> None:
         self._sampled_ns = now
-        self._sampled.append(Sample(now, len(self._open), held, process))
+        pools = [(d.ctx, d.pool) for d in devices.list_named() if d.pool is not None]
+        held = {ctx: (pool.live, pool.cached, pool.pending) for ctx, pool in pools}
+        self._sampled.append(Sample(now, len(self._open), held))
 
     # -- what the refresher asks -------------------------------------------------------------------
 
-    def look(self, process: int = 0) -> Snapshot:
-        """The news since the last call; called by one thread at a time. `process`: bytes, for a
-        sample taken now."""
-        self._sample(_clock(), process)
-        waits = sorted(_all_of(self._waited), key=lambda told: told[0])
-        ended, found = _all_of(self._ended), []
-        done = 0
-        for operation in _all_of(self._pushed):
-            while done < len(waits) and waits[done][0] < operation.pushed_ns:
-                found.append(self._wait_of(waits[done]))
-                done += 1
-            self._after[operation.number] = self._ordering.after(operation)
-        while len(self._after) > 2 * (self._most + len(self._open)):  # of operations that were lost
-            del self._after[next(iter(self._after))]
-        found += map(self._wait_of, waits[done:])
-        for operation in ended:
-            operation.after = self._came_after(operation)
+    def look(self) -> News:
+        """The news since the last call; called by one thread at a time."""
+        self._sample(self._clock())
+        ended = _taken(self._ended)
+        waits = deque(sorted(_taken(self._waited), key=lambda wait: wait.begin_ns))
+        found: list[Wait] = []
+        for operation in _taken(self._pushed):
+            while waits and waits[0].begin_ns < operation.pushed_ns:
+                found.append(self._find_awaited(waits.popleft()))
+            operation.after = self._ordering.after(operation)
+        found += map(self._find_awaited, waits)
+        ended = [operation for operation in ended if hasattr(operation, "after")]  # not lost
+        for operation in self._joined.intersection(ended):
+            self._joined.discard(operation)
+            needs, room = operation.after
+            wrote = {self._ordering.writer.get(serial, 0) for serial in operation.reads}
+            operation.after = tuple(sorted(wrote.union(needs) - {0, operation.number})), room
         self.operations.extend(ended)
         while len(self.operations) > self.keep:
             self._ordering.forget(self.operations.popleft())
-        samples = _all_of(self._sampled)
+        samples = _taken(self._sampled)
         self.waits += found
         self.samples += samples
         running = [operation for operation in list(self._open.values()) if operation.began_ns]
-        return Snapshot(ended, found, samples, running, waiting_now())
+        return News(ended, found, samples, running, waiting_now(self._clock()))
 
-    def _came_after(self, operation: WatchedOperation) -> Before:
-        needs, room = self._after.pop(operation.number, ((), ()))
-        if operation in self._joined:
-            self._joined.discard(operation)
-            wrote = {self._ordering.writer.get(serial, 0) for serial in operation.reads}
-            needs = tuple(sorted(wrote.union(needs) - {0, operation.number}))
-        return needs, room
-
-    def _wait_of(self, told: tuple[Any, ...]) -> Wait:
-        """The record of a wait; it was for the last operation before it that wrote there."""
-        begin_ns, kind, serial, site, thread, end_ns = told
-        operation = self._ordering.writer.get(serial, 0)
-        return Wait(kind, serial, operation, 0, site, thread, begin_ns, end_ns)
+    def _find_awaited(self, wait: Wait) -> Wait:
+        """The wait with the last operation before it that wrote there."""
+        return wait._replace(operation=self._ordering.writer.get(wait.target or 0, 0))
 
     @property
     def queued(self) -> int:
@@ -214,17 +167,9 @@ class RecentRecords(Recorder):
         return len(self._open)
 
 
-def _all_of(news: deque[Any]) -> list[Any]:
-    """A snapshot of the contents; hooks on other threads may append meanwhile."""
+def _taken(news: deque[Any]) -> list[Any]:
+    """What a deque holds now; hooks on other threads may append meanwhile."""
     return [news.popleft() for _ in range(len(news))]
-
-
-def _about(task: Any) -> Any:
-    """What has the shapes of a task, without keeping an array alive."""
-    about = getattr(task, "plan", None) or getattr(task, "program", None)
-    if about is None and type(source := getattr(task, "source", None)) is tuple:
-        about = source[2]  # of a copy: a Spec
-    return about
 
 
 _HERE = os.path.dirname(os.path.abspath(callsite.__file__)) + os.sep
@@ -233,29 +178,20 @@ _HERE = os.path.dirname(os.path.abspath(callsite.__file__)) + os.sep
 _THE_WAIT = engine.Engine._wait.__code__
 
 
-def waiting_now() -> list[Waiting]:
+def waiting_now(now: int) -> list[Wait]:
     """The waits in progress of the program's threads, read from outside: from the frames of the
     engine's one wait function. (A hook reports a wait only when it is over.)"""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = []
     for ident, frame in sys._current_frames().items():
-        if ident in names and (wait := _wait_above(frame)) is not None:
-            known = wait.f_locals
-            if known.get("begin"):
-                found.append(Waiting(names[ident], known["by"], known["begin"], _site_above(wait)))
+        place: Any = frame
+        while place is not None and place.f_code is not _THE_WAIT:
+            place = place.f_back
+        if place is None or ident not in names or not place.f_locals.get("begin"):
+            continue
+        by, begin = place.f_locals["by"], place.f_locals["begin"]
+        while place is not None and place.f_code.co_filename.startswith(_HERE):
+            place = place.f_back
+        site = None if place is None else (place.f_code, place.f_lasti)
+        found.append(Wait(by, None, 0, 0, site, names[ident], begin, now))
     return found
-
-
-def _site_above(frame: Any) -> Site | None:
-    """The line outside this package that led to this frame of another thread."""
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
-    return None if frame is None else (frame.f_code, frame.f_lasti)
-
-
-def _wait_above(frame: Any) -> Any:
-    for _ in range(12):  # the wait function calls no deeper
-        if frame is None or frame.f_code is _THE_WAIT:
-            return frame
-        frame = frame.f_back
-    return None

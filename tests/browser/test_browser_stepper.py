@@ -60,7 +60,7 @@ def test_stepper_steps_and_asks(page):
     page.wait(lambda: "Which operation can begin next?" in box.inner_text(), "the question")
     arrows = box.locator(".d2l-graph .d2l-arrow")
     assert arrows.count() and not any(arrow.is_visible() for arrow in arrows.all())
-    nodes = box.locator(".d2l-node[role=button]")
+    nodes = box.locator(".d2l-box[role=button]")
     nodes.nth(3).click()
     page.wait(lambda: "No: 4 cannot begin" in box.inner_text(), "the answer to a wrong guess")
     page.picture("wrong-guess", box, themes=["light"])

@@ -33,7 +33,6 @@ from d2lmini.ops.core import Modes, modes
 from d2lmini.profiler import lint
 from d2lmini.symbol import AttrScope, naming
 from d2lmini.symbol.symbol import tracer
-from d2lmini.widgets import captured_output
 
 FILES = tuple(map(str, PACKAGE.rglob("*.py")))
 
@@ -73,7 +72,6 @@ SCOPES: dict[str, Callable[[], object]] = {
     "symbol.naming.Prefix": lambda: naming.Prefix("p_"),
     "util.np_array": util.np_array,
     "util.np_shape": util.np_shape,
-    "widgets.captured_output.capture_prints": captured_output.capture_prints,
 }
 
 #: Scopes that are not asked, and why.

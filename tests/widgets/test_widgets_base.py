@@ -9,11 +9,11 @@ import time
 import weakref
 
 import pytest
+from fronts import Front
 from worlds import until
 
 from d2lmini.draw.timeline import timeline
 from d2lmini.widgets import base, refresher
-from d2lmini.widgets.stored_html import table_html
 
 anywidget = pytest.importorskip("anywidget")
 
@@ -52,22 +52,6 @@ class Count(base.Widget):
         return timeline([("row", [("compute", 0.0, 1.0)])]) if self.beaten else None
 
 
-class Posted:
-    """Stands for the front: keeps what is sent."""
-
-    model_id = "model-1"
-
-    def __init__(self):
-        self.sent = []
-        self.closed = False
-
-    def send(self, header, buffers):
-        self.sent.append((header, buffers))
-
-    def close(self):
-        self.closed = True
-
-
 @pytest.fixture
 def notebook(monkeypatch):
     """As in a notebook: what is displayed and updated, without a kernel."""
@@ -95,11 +79,6 @@ def notebook(monkeypatch):
     base._shown.clear()
     yield outputs
     base._shown.clear()
-
-
-class Front(Posted):
-    def on_msg(self, heard):
-        self.heard = heard
 
 
 # --- the refresher ---
@@ -197,7 +176,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_everything_is_sent_until_a_view_has_reported_then_the_news():
     widget = Count()
-    widget._front = front = Posted()
+    widget._front = front = Front()
     for _ in range(12):
         widget.beat()
     whole = [header["whole"] for header, _ in front.sent]
@@ -214,7 +193,7 @@ def test_everything_is_sent_until_a_view_has_reported_then_the_news():
 
 def test_what_a_view_sends_is_received_on_the_refreshers_thread():
     widget = Count()
-    widget._front = Posted()
+    widget._front = Front()
     base._on_message(weakref.ref(widget), None, {"kind": "click", "at": 3}, [])
     until(lambda: widget.got)
     assert widget.got == [({"kind": "click", "at": 3}, refresher.NAME)]
@@ -225,7 +204,7 @@ def test_a_message_for_a_widget_that_is_gone_is_dropped():
     ref = weakref.ref(widget)
     del widget
     gc.collect()
-    base._answer(ref, {"kind": "ready"})
+    base._on_message(ref, None, {"kind": "ready"}, [])
 
 
 def test_without_a_view_nothing_is_sent_and_nothing_breaks():
@@ -260,7 +239,7 @@ def test_once_a_view_has_reported_the_picture_is_stored_as_html_too(notebook):
         words = "a < b"
 
         def below(self):
-            return table_html(["run"], [["1 < 2"]])
+            return "<p>1 &lt; 2</p>"
 
     widget = Noted()
     widget.show()
@@ -270,13 +249,13 @@ def test_once_a_view_has_reported_the_picture_is_stored_as_html_too(notebook):
     plain, metadata = picture.versions[-1]
     assert "text/html" not in plain
     for _ in range(2):
-        base._answer(weakref.ref(widget), {"kind": "ready"})
+        widget.answer({"kind": "ready"})
     assert len(picture.versions) == 3, "once, not at each view"
     data, again = picture.versions[-1]
     html = data.pop("text/html")
     assert (data, again) == (plain, metadata)
     assert plain["image/png"] in html and 'alt="a &lt; b" width="660"' in html
-    assert "<td>1 &lt; 2</td>" in html
+    assert html.endswith("<p>1 &lt; 2</p></div>")
 
 
 def test_a_cell_that_ends_with_its_name_does_not_show_it_twice(notebook):
@@ -290,14 +269,12 @@ def test_closed_it_leaves_the_picture_and_closing_twice_does_no_harm(notebook):
     widget = Count()
     widget.show()
     widget.beat()
-    front = widget.front
+    front = widget._front
     widget.close()
     widget.close()
     view, picture = notebook
     assert front.closed and view.versions[-1][0] == {"text/plain": "<count>"}
     assert "image/png" in picture.versions[-1][0]
-    with pytest.raises(ValueError, match="closed"):
-        widget.front
 
 
 def test_only_the_last_are_kept_for_their_views(notebook):
@@ -312,31 +289,16 @@ def test_elsewhere_it_shows_itself_as_its_words(capsys):
     widget = Count()
     widget._ipython_display_()
     assert capsys.readouterr().out == "<count>\n" and repr(widget) == "<count>"
-    assert widget._repr_mimebundle_() == ({"text/plain": "<count>"}, {})
 
 
 def test_the_front_is_an_anywidget_with_the_shared_functions_and_styles():
-    widget = Count()
-    front = widget.front
-    try:
-        assert isinstance(front, anywidget.AnyWidget)
-        assert "function listen(" in front._esm and "export default" in front._esm
-        assert "--d2l-compute" in front._css and ".d2l-watch-words" in front._css
-    finally:
-        widget.close()
-
-
-def test_dark_colours_hold_for_dark_themes_and_for_pages_that_follow_the_system():
-    dark = base._expand_dark("/* a */\n@dark .d2l-x {\n  color: red;\n}\n.d2l-y { color: blue; }")
-    themes, system = dark.split("@media (prefers-color-scheme: dark) {")
-    assert themes.split() == [
-        "/*", "a", "*/", '[data-jp-theme-light="false"]', ".d2l-x,", "body.vscode-dark", ".d2l-x,",
-        "body.vscode-high-contrast", ".d2l-x", "{", "color:", "red;", "}",
-    ]  # fmt: skip
-    assert " ".join(system.split()) == (
-        "body:not([data-jp-theme-light]):not(.vscode-light) .d2l-x { color: red; } } "
-        ".d2l-y { color: blue; }"
-    )
+    front = base._front_class("watch")
+    assert issubclass(front, anywidget.AnyWidget)
+    made = front()
+    assert "function listen(" in made._esm and "export default" in made._esm
+    for rule in ("--d2l-compute", ".d2l-watch-words", ".d2l-stored"):
+        assert rule in made._css
+    made.close()
 
 
 def test_a_package_that_is_missing_is_named_with_the_way_to_get_it():

@@ -1,4 +1,4 @@
-"""The graph view: what it shows of a Symbol, a net, a Program and a Trace, and what it costs."""
+"""The graph view: what it shows of a Symbol, a net and a Program, and what it costs."""
 
 import json
 import threading
@@ -6,11 +6,11 @@ import threading
 import pytest
 
 import d2lmini
-from d2lmini import autograd, nd, profile, sym
+from d2lmini import autograd, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn
 from d2lmini.widgets import graph_view
-from d2lmini.widgets.graph_boxes import amount
+from d2lmini.widgets.graph_stages import amount
 
 
 def chain():
@@ -72,9 +72,7 @@ def test_a_symbol_with_shapes_that_do_not_fit_or_names_it_has_not():
         graph_view(chain(), x=(2, 3), b=(4,))
     with pytest.raises(TypeError, match="only a Symbol takes shapes"):
         graph_view(dense_net(), x=(2,))
-    with pytest.raises(
-        TypeError, match="a Symbol, a hybridized net, a Program or a Trace, got int"
-    ):
+    with pytest.raises(TypeError, match="a Symbol, a hybridized net or a Program, got int"):
         graph_view(3)
 
 
@@ -100,12 +98,10 @@ def test_the_last_stage_is_what_the_program_does():
     net = dense_net()
     (program,) = net.program()
     fused = graph_view(net).views[0].stages[-1]
-    assert fused.plan == program.plan
     assert (fused.cost.flops, fused.cost.nbytes) == (program.cost.flops, program.cost.nbytes)
     assert sum(bool(box.parts) for box in fused.boxes) == program.cost.groups
     (alone,) = graph_view(program).views
     assert [str(stage) for stage in alone.stages][-1] == str(fused)
-    assert len(graph_view(net.program()).views) == 1
 
 
 def test_a_net_without_a_graph_is_told_what_to_do():
@@ -117,41 +113,6 @@ def test_a_net_without_a_graph_is_told_what_to_do():
     net.hybridize()
     with pytest.raises(MXNetError, match=r"net.hybridize\(\), then call it once"):
         graph_view(net)
-
-
-def test_places_in_memory_are_told_and_do_not_overlap():
-    net = nn.HybridSequential()
-    net.add(nn.Dense(64), nn.Dense(64), nn.Dense(64), nn.Dense(4))
-    net.initialize()
-    net.hybridize()
-    net(nd.ones((32, 8)))
-    view = graph_view(net)
-    fused = view.views[0].stages[-1]
-    told = [value for box in fused.boxes for what, value in box.facts if what == "lies in"]
-    assert any(value.startswith("the arena, bytes 0 to") for value in told)
-    arena = view.whole()[0]["views"][0]["stages"][-1]["arena"]
-    for i, (_, begin, end, offset, nbytes) in enumerate(arena["lives"]):
-        assert offset + nbytes <= arena["nbytes"]
-        for _, first, last, other, size in arena["lives"][:i]:
-            if begin <= last and first <= end:
-                assert offset + nbytes <= other or other + size <= offset
-
-
-def test_a_trace_is_shown_with_what_each_operation_took():
-    with profile() as trace:
-        a = nd.ones((2,))
-        b = a * 2
-        a += 1
-        c = a + b
-    c.wait_to_read()
-    (stage,) = graph_view(trace).views[0].stages
-    assert names(stage) == ["1 nd.ones", "2 *", "3 +", "4 +"]
-    assert stage.edges[1, 2] is False and stage.edges[0, 1] is True
-    assert {"ran on", "took", "moves", "line"} <= dict(stage.boxes[3].facts).keys()
-    with profile() as empty:
-        pass
-    with pytest.raises(MXNetError, match="nothing ran"):
-        graph_view(empty)
 
 
 def test_what_is_too_large_to_be_looked_at():
@@ -205,9 +166,8 @@ def test_the_picture_shows_the_first_and_the_last_stage():
     svg = view.picture().svg
     assert ">traced: 4 operations" in svg and ">fused: 4 statements" in svg
     assert ">2 ops in one pass<" in svg and ">relu: " in svg
-    data, _ = view._repr_mimebundle_()
-    assert set(data) == {"text/plain", "image/png"} and len(data["image/png"]) < 200_000
-    assert data["text/plain"].splitlines()[1].startswith("  traced: 4 operations, 3.24 MB moved")
+    assert len(view.picture()._repr_png_()[0]) < 150_000
+    assert repr(view).splitlines()[1].startswith("  traced: 4 operations, 3.24 MB moved")
     assert view.picture() is view.picture()
 
 

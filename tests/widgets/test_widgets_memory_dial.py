@@ -6,12 +6,14 @@ import time
 
 import numpy as np
 import pytest
+from fronts import Front
 from sanitizer import sanitize
+from worlds import until
 
 from d2lmini import cpu, engine, nd, storage, widgets
 from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME
-from d2lmini.widgets.dial import KEPT, MemoryDial, _control
+from d2lmini.widgets.dial import MemoryDial, _control, picture_of
 
 SOON_S = 20
 MB = 1_000_000
@@ -22,9 +24,7 @@ def nothing_stays():
     before = engine.current.budget.limit
     yield
     assert engine.current.budget.limit == before
-    until = time.monotonic() + SOON_S
-    while refresher.running() and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: not refresher.running())
     assert not {NAME, refresher.NAME} & {thread.name for thread in threading.enumerate()}
 
 
@@ -54,7 +54,6 @@ def test_the_limit_bounds_what_is_pending(runs_ahead, capsys):
         "memory dial of program, with a limit on pending memory of N\n"
         "  pending memory    at most N\n  memory of arrays  at most N\n  time              N\n"
     )
-    assert engine.current.budget.limit == 10 * MB
     dial.close()
 
 
@@ -98,12 +97,10 @@ def test_peaks_of_arrays_are_those_of_the_books(ctx):
 def test_turned_while_it_runs(runs_ahead):
     dial = MemoryDial(lambda: [runs_ahead(0.3) for _ in range(2)])
     dial.start(limit=1000)
-    until = time.monotonic() + SOON_S
-    while engine.stats().pending_bytes < 35 * MB and time.monotonic() < until:
-        time.sleep(0.005)
+    until(lambda: engine.stats().pending_bytes >= 35 * MB)
     places = [float(word) for word in dial.controls[0].describe()["choices"]]
     dial.received({"kind": "turn", "values": {"limit": places.index(5.0)}})
-    assert dial.limit_mb == 5 and engine.stats().limit_bytes == 5 * MB
+    assert dial.controls[0].value == 5 and engine.stats().limit_bytes == 5 * MB
     assert dial.wait(SOON_S)
     [run] = dial.runs
     assert run.turned and run.peak_pending > 35 * MB and run.paused > 0
@@ -113,20 +110,24 @@ def test_turned_while_it_runs(runs_ahead):
     dial.close()
 
 
-def test_close_puts_the_limit_back_and_so_does_letting_go():
-    before = engine.current.budget.limit
-    dial = widgets.memory_dial(lambda: None, limits_mb=[3])
-    assert engine.current.budget.limit == 3 * MB
-    dial.close()
-    dial.close()
-    assert engine.current.budget.limit == before
-    dial = widgets.memory_dial(lambda: None, limits_mb=[4])
-    assert engine.current.budget.limit == 4 * MB
-    del dial
-    import gc
+def test_the_limit_is_the_engines_again_after_every_run():
+    """`nothing_stays` asks it of every test, of runs that fail or are cancelled too."""
+    before, inside = engine.current.budget.limit, []
+    engine.limit_pending(77 * MB)
+    dial = widgets.memory_dial(lambda: inside.append(engine.stats().limit_bytes), limits_mb=[3, 4])
+    assert inside == [3 * MB, 4 * MB] and engine.stats().limit_bytes == 77 * MB
+    dial.received({"kind": "turn", "values": {"limit": 0}})  # the slider moves, and nothing runs
+    assert dial.controls[0].value == 1 and engine.stats().limit_bytes == 77 * MB
+    engine.limit_pending(before)
 
-    gc.collect()
-    assert engine.current.budget.limit == before
+
+def test_one_dial_at_a_time(runs_ahead):
+    first, second = MemoryDial(lambda: runs_ahead(1)), MemoryDial(lambda: None)
+    first.start(limit=9)
+    with pytest.raises(RuntimeError, match="memory dial of <lambda> is running: wait for its end"):
+        second.run(limit=4)
+    assert first.wait(SOON_S)
+    assert second.run(limit=4).limit == 4 * MB
 
 
 def test_a_run_that_fails_or_is_cancelled_leaves_all_in_order(runs_ahead):
@@ -144,71 +145,33 @@ def test_a_run_that_fails_or_is_cancelled_leaves_all_in_order(runs_ahead):
     assert dial.wait(SOON_S)
     assert dial.state()["problem"].startswith("ValueError: not this time") and dial.runs == []
     dial.start(limit=20)
-    while len(calls) < 5:
-        time.sleep(0.001)
+    until(lambda: len(calls) >= 5)
     dial.cancel()
     assert dial.wait(SOON_S) and dial.state()["text"].startswith("cancelled")
     assert dial.runs == [] and engine.stats().pending == 0
     dial.close()
 
 
-def test_without_a_program_it_shows_what_the_notebook_does():
-    dial = widgets.memory_dial()
-    assert not dial.runnable
-    until = time.monotonic() + SOON_S
-    while len(dial._idle.points) < 3 and time.monotonic() < until:
-        time.sleep(0.01)
-    assert dial.picture()._repr_png_()[0][:4] == b"\x89PNG"
-    dial._idle.points *= KEPT
-    dial.changes()
-    assert len(dial._idle.points) == KEPT
-    with pytest.raises(TypeError, match="there is nothing to run"):
-        dial.run()
-    dial.limit_mb = 12
-    assert engine.stats().limit_bytes == 12 * MB
-    with pytest.raises(ValueError, match="more than 0 MB"):
-        dial.limit_mb = 0
-    dial.close()
-
-
 def test_messages_to_the_view(runs_ahead):
-    sent = []
-
-    class Front:
-        def send(self, header, buffers):
-            sent.append((header, buffers))
-
-        def close(self):
-            pass
-
     dial = MemoryDial(lambda: runs_ahead(1.5))
-    dial._front = Front()
+    dial._front = front = Front()
+    sent = front.sent
     dial.start(limit=1000)
     assert dial.wait(SOON_S)
-    until = time.monotonic() + SOON_S
-    while not (sent and sent[-1][0]["whole"] and sent[-1][0]["rows"]):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: sent and sent[-1][0]["whole"] and sent[-1][0]["rows"])
     header, buffers = sent[-1]
-    assert header["curve"] and header["turns"] and header["runs"] and header["head"][1] == "limit"
+    assert header["curve"] and header["turns"] and header["head"][1] == "limit"
     *pngs, curve = buffers
     assert len(pngs) == 1 and curve.dtype == np.float64
     assert curve.tolist() == [list(point) for point in dial.runs[0].points]
-    # What was sent in between was enough to draw the same as it went on (see take in panel.js).
-    points, longest = [], 0
-    for header, buffers in sent[:-1]:
-        if header["whole"]:
-            points = buffers[-1].tolist()
-        elif header.get("points"):
-            points = buffers[0].tolist() + (points if header["points"] != "all" else [])
-        longest = max(longest, len(points))
-    assert longest >= 3 and all(point in curve.tolist() for point in points)
+    # What was sent in between grows to that.
+    curves = [buffers[-1].tolist() for header, buffers in sent[:-1] if header.get("curve")]
+    assert max(map(len, curves)) >= 3
+    assert all(point in curve.tolist() for points in curves for point in points)
     dial.close()
 
 
 def test_the_picture_says_what_the_view_says(runs_ahead):
-    from d2lmini.widgets.dial_picture import picture_of
-
     dial = widgets.memory_dial(lambda: runs_ahead(0.2), limits_mb=[1000, 10])
     figure = picture_of(dial.runs, "x").figure
     [axes] = figure.axes

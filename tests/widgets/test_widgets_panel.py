@@ -6,16 +6,16 @@ import threading
 import time
 
 import pytest
+from fronts import Front
 from matplotlib import image
 from worlds import until
 
 from d2lmini import MXNetError, engine, nd
+from d2lmini.draw.picture import DrawnPicture
 from d2lmini.draw.timeline import timeline
 from d2lmini.engine.scheduler import interrupts
 from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME, BackgroundJob, Cancelled
-from d2lmini.widgets.cached_picture import CachedPicture
-from d2lmini.widgets.captured_output import capture_prints
 from d2lmini.widgets.controls import control, word
 from d2lmini.widgets.panel import Panel
 
@@ -27,9 +27,7 @@ def nothing_stays():
     """After every test no run's thread is there, and the refresher has nobody to beat for."""
     before = sys.stdout
     yield
-    until = time.monotonic() + SOON_S
-    while refresher.running() and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: not refresher.running())
     names = [thread.name for thread in threading.enumerate()]
     assert NAME not in names and refresher.NAME not in names
     assert interrupts == {} and sys.stdout is before
@@ -49,24 +47,6 @@ def gate():
     yield made
     made.set()
     engine.waitall()
-
-
-class Front:
-    """Stands for the anywidget: keeps what is sent."""
-
-    def __init__(self):
-        self.sent = []
-        self.closed = False
-
-    def send(self, header, buffers):
-        self.sent.append((header, buffers))
-
-    def close(self):
-        self.closed = True
-
-    @property
-    def wholes(self):
-        return [header for header, _ in self.sent if header["whole"]]
 
 
 # -- controls --------------------------------------------------------------------------------------
@@ -348,25 +328,22 @@ def test_on_this_thread_errors_and_ctrl_c_pass_through():
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def test_prints_of_one_thread_are_kept_and_others_pass(capsys):
+def test_prints_of_a_job_are_kept_and_others_pass(capsys):
     inside, go_on = threading.Event(), threading.Event()
-    kept = []
 
-    def prints():
-        with capture_prints() as text:
-            print("from the run")
-            inside.set()
-            go_on.wait(SOON_S)
-        kept.append(text.getvalue())
+    def prints(job):
+        print("from the run")
+        inside.set()
+        go_on.wait(SOON_S)
 
-    thread = threading.Thread(target=prints)
-    thread.start()
+    job = BackgroundJob(prints)
+    job.start()
     inside.wait(SOON_S)
     print("from the cell")
     assert sys.stdout.writable()  # it is asked for all else, too
     go_on.set()
-    thread.join()
-    assert kept == ["from the run\n"] and capsys.readouterr().out == "from the cell\n"
+    assert job.join(SOON_S)
+    assert job.printed == "from the run\n" and capsys.readouterr().out == "from the cell\n"
 
 
 # -- panels ----------------------------------------------------------------------------------------
@@ -400,7 +377,7 @@ class Doubling(Panel):
 
     def draw(self):
         self.drawn_on.append(threading.current_thread().name)
-        return CachedPicture(timeline([("one", [("compute", 0.0, 1.0)])]))
+        return DrawnPicture(timeline([("one", [("compute", 0.0, 1.0)])]))
 
 
 @pytest.fixture
@@ -543,6 +520,6 @@ def test_pictures_below_one_another():
     def height(picture):
         return image.imread(io.BytesIO(picture._repr_png_()[0])).shape[0]
 
-    both = CachedPicture(lanes(1), below=lanes(3))
+    both = DrawnPicture(lanes(1), below=lanes(3))
     pixels = height(lanes(1)) + height(lanes(3))  # odd with some versions of matplotlib
     assert height(both) == pixels and both.size["height"] == pixels // 2

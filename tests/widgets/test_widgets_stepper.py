@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import until
 
 from d2lmini import autograd, engine, gluon, instrument, nd
 from d2lmini.widgets import refresher
@@ -63,13 +64,13 @@ def random_program(seed, n=12):
 
 def test_the_record_has_lines_names_and_values():
     record = record_program(program)
-    assert [operation.line for operation in record.operations.values()] == [
+    assert [operation.line for operation in record.operations] == [
         "a = nd.ones((1, 2))", "b = a * 2", "c = a * 3", "a += 1", "return b + c",
     ]  # fmt: skip
     assert list(record.names.values()) == ["a", "b", "c", "result of 5"]
     a = next(var for var, name in record.names.items() if name == "a")
-    assert record.operations[4].reads == record.operations[4].writes == (a,)
-    assert record.operations[4].values == {a: "[[2. 2.]]"}
+    assert record.operations[3].reads == record.operations[3].writes == (a,)
+    assert record.values[4] == {a: "[[2. 2.]]"}
 
 
 def test_a_name_that_is_bound_anew_is_told_from_the_one_before():
@@ -99,10 +100,10 @@ def test_what_the_program_finds_has_its_name_and_its_contents():
 
     record = record_program(use)
     var = next(var for var, name in record.names.items() if name == "weights")
-    assert record.values == {var: "[1. 2.]"}
+    assert record.values[0] == {var: "[1. 2.]"}
     stepper = Stepper(use)
     assert weights.asnumpy().tolist() == [0, 0]
-    assert stepper.program.values == {var: "[0. 0.]"}
+    assert stepper.program.values[0] == {var: "[0. 0.]"}
 
 
 def test_parameters_and_gradients_have_the_names_of_the_net():
@@ -124,10 +125,10 @@ def test_parameters_and_gradients_have_the_names_of_the_net():
 def test_waits_of_the_program_are_part_of_the_record():
     stepper = Stepper(waiting)
     play = stepper.play
-    assert [n for n, status in play.status.items() if status == "later"] == [4, 5]
+    assert [play.status(n) for n in range(1, 6)][3:] == ["later", "later"]
     assert play.awaited is not None and play.awaited[1] == {3}
     stepper.run_to(4)
-    assert play.awaited is None and play.ended_us[3] <= play.began_us[4]
+    assert play.awaited is None and 0 <= play.jobs[2].ended <= play.jobs[3].began
 
 
 def test_the_engine_before_is_in_use_again_and_nothing_is_pending():
@@ -158,7 +159,7 @@ def test_a_failing_operation_is_told_of_and_troubles_nobody():
 
     stepper = Stepper(fails)
     nd.waitall()  # raises nothing
-    assert [operation.status for operation in stepper.program.operations.values()] == [
+    assert [operation.status for operation in stepper.program.operations] == [
         "done", "failed", "skipped",
     ]  # fmt: skip
     stepper.run()
@@ -191,28 +192,37 @@ def test_operations_that_operations_push():
         engine.push(lambda: engine.push(print, reads=[a], name="inner"), writes=[b], name="outer")
 
     play = Playback(record_program(inside))
-    assert play.status == {1: "ready", 2: "later"} and "issues it" in words.why_not(play, 2)
-    play.run()
+    assert [play.status(1), play.status(2)] == ["ready", "later"]
+    assert "issues it" in words.why_not(play, 2)
+    run(play)
     assert play.order == [1, 2]
 
 
 # -- the moves are the engine's --------------------------------------------------------------------
 
 
+def run(play):
+    """Step to the end; every event: what begins or ends, where, when."""
+    events = []
+    while move := play.step():
+        job = play.jobs[move.number - 1]
+        events.append(("begin" if move.begins else "end", move.number, job.worker, play.now_us))
+    return events
+
+
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.one_of(st.none(), st.integers(0, 99)), st.integers(1, 3))
-def test_a_play_is_what_the_stepped_engine_does(what, seed, workers):
-    run = random_program(what)
-    play = Playback(record_program(run, workers), seed)
-    play.run()
-    with engine.stepped(seed=seed, workers=workers, times=10) as stepped:
-        run()
-    assert play.log == stepped.log
-    steps = play.steps
-    for _ in range(7):
-        play.back()
-    play.run()
-    assert play.log == stepped.log and play.steps == steps
+@given(st.integers(0, 10**6), st.integers(1, 3))
+def test_a_play_is_what_the_stepped_engine_does(what, workers):
+    program = random_program(what)
+    play = Playback(record_program(program, workers))
+    events = run(play)
+    with engine.stepped(workers=workers, times=10) as stepped:
+        program()
+    log = [event for event in stepped.log if event.kind != "push"]
+    assert events == [(event.kind, event.number, event.worker, event.time_us) for event in log]
+    assert play.order == play.program.order
+    play.go_to(max(0, play.steps - 7))
+    assert run(play) == events[-7:] and play.steps == len(events)
 
 
 @settings(max_examples=25, deadline=None)
@@ -224,17 +234,16 @@ def test_whatever_the_reader_picks_is_legal(what, picks):
     play = Playback(record_program(random_program(what)))
     while able := play.able():
         if play.steps and draw.random() < 0.2:
-            play.back()
+            play.go_to(play.steps - 1)
             continue
         move = draw.choice(able)
-        event = play.step(move.number)
-        assert event.kind == ("begin" if move.begins else "end")
-    operations = play.program.operations.values()
+        assert play.step(move.number) == move
+    operations, jobs = play.program.operations, play.jobs
     for early in operations:
         for late in operations:
             touched = {*early.reads, *early.writes} & {*late.reads, *late.writes}
             if early.number < late.number and touched & {*early.writes, *late.writes}:
-                assert play.ended_us[early.number] <= play.began_us[late.number]
+                assert 0 <= jobs[early.number - 1].ended <= jobs[late.number - 1].began
                 assert play.order.index(early.number) < play.order.index(late.number)
 
 
@@ -272,12 +281,14 @@ def test_it_says_what_happened_and_why():
     for _ in range(3):
         stepper.step()
     assert "4 a += 1 must wait: 2 and 3 still read a." in stepper.step()
-    assert stepper.queues().splitlines()[0] == "a [[1. 1.]]: 2 reads, 3 reads; in line: 4 to write"
+    first = stepper.state()["vars"][0]
+    assert first["name"] == "a" and first["value"] == "[[1. 1.]]"
+    assert first["line"] == [(2, False, True), (3, False, True), (4, True, False)]
     assert "4 a += 1 must wait: 3 still reads a." in stepper.step(2)
     assert "4 and 5 may begin" in stepper.step(3)
     stepper.run()
     assert stepper.step() == "It is over."
-    assert stepper.queues() == "all Vars are idle"
+    assert not any(each["line"] for each in stepper.state()["vars"])
 
 
 def test_values_are_those_of_the_moment():
@@ -339,10 +350,10 @@ class Sent(Stepper):
 
 def test_the_view_is_sent_everything_once_and_the_state_after_every_move():
     stepper = Sent(program)
-    stepper.say_whole()
-    whole = stepper.messages.pop()
-    assert [node["number"] for node in whole["nodes"]] == [1, 2, 3, 4, 5]
-    assert {(e["from"], e["to"]): e["value"] for e in whole["edges"]}[2, 4] is False
+    whole = json.loads(json.dumps(stepper.whole()[0]))
+    assert [box["lines"][0][0] for box in whole["scene"]["boxes"]] == list("12345")
+    values = {(e["from"], e["to"]): e["value"] for e in whole["scene"]["edges"]}
+    assert values[0, 1] is True and values[1, 3] is False
     assert whole["workers"] == ["cpu 1", "cpu 2"] and whole["state"]["step"] == 0
     stepper.received({"kind": "step"})
     stepper.received({"kind": "step"})
@@ -358,13 +369,13 @@ def test_every_button_does_what_it_says():
     stepper = Sent(program)
     for message, step in [
         ({"kind": "run_to", "number": 4}, 7), ({"kind": "back"}, 6), ({"kind": "run"}, 10),
-        ({"kind": "reset", "seed": 3}, 0), ({"kind": "step", "number": 5}, 0),
+        ({"kind": "reset"}, 0), ({"kind": "step", "number": 5}, 0),
         ({"kind": "guessing", "on": True}, 0), ({"kind": "step"}, 0),
         ({"kind": "guess", "number": 1}, 1), ({"kind": "nonsense"}, 1),
     ]:  # fmt: skip
         stepper.received(message)
         assert stepper.play.steps == step, message
-    assert stepper.play.seed == 3 and stepper.right == 1
+    assert stepper.right == 1
     refused = [message["state"]["problem"] for message in stepper.messages]
     assert any("5 can neither begin nor end" in problem for problem in refused)
 
@@ -388,25 +399,22 @@ def test_moves_from_several_threads_leave_it_whole():
 def test_the_picture_and_the_text_are_those_of_the_whole_run():
     pytest.importorskip("matplotlib")
     stepper = Stepper(program)
-    data, _ = stepper._repr_mimebundle_()
-    assert set(data) == {"text/plain", "image/png"}
-    assert len(data["image/png"]) < 200_000
+    text = repr(stepper)
+    assert len(stepper.picture()._repr_png_()[0]) < 150_000
     svg = stepper.picture().svg
     assert ">They began in the order 1, 2, 3, 4, 5<" in svg and ">4 a += 1<" in svg
     stepper.step()
-    assert stepper._repr_mimebundle_()[0]["text/plain"] == data["text/plain"]
-    assert data["text/plain"].splitlines()[4] == (
-        "4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us"
-    )
+    assert repr(stepper) == text
+    assert text.splitlines()[4] == ("4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us")
 
 
 def test_where_a_line_issues_several_operations_their_names_tell_them_apart():
     def one_line():
         return nd.ones((2,)) * 2 + 1
 
-    nodes = Sent(one_line).whole()[0]["nodes"]
-    assert [node["title"] for node in nodes] == ["1 nd.ones", "2 *", "3 +"]
-    assert {node["below"] for node in nodes} == {"return nd.ones((2,)) * 2 + 1"}
+    boxes = Sent(one_line).whole()[0]["scene"]["boxes"]
+    assert [box["lines"][0] for box in boxes] == ["1 nd.ones", "2 *", "3 +"]
+    assert {box["lines"][1] for box in boxes} == {"return nd.ones((2,)) * 2 + 1"}
 
 
 def test_a_long_program_is_stepped_fast_and_its_picture_is_small():
@@ -425,7 +433,7 @@ def test_a_long_program_is_stepped_fast_and_its_picture_is_small():
     stepper.back()
     assert time.thread_time() - begin < 0.2
     assert len(json.dumps(stepper.state())) < 50_000
-    assert len(stepper._repr_mimebundle_()[0]["image/png"]) < 200_000
+    assert len(stepper.picture()._repr_png_()[0]) < 150_000
     assert "the live view has the graph" in stepper.picture().svg
 
 
@@ -433,9 +441,6 @@ def test_nothing_runs_when_it_is_there():
     stepper = Stepper(program)
     stepper.show()  # outside of a notebook
     stepper.step()
-    until = time.monotonic() + 5
-    while refresher.running() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not refresher.running()
+    until(lambda: not refresher.running())
     stepper.close()
     stepper.close()

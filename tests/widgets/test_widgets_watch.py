@@ -18,7 +18,7 @@ from d2lmini import cpu, engine, gpu, instrument, nd, virtual_gpus
 from d2lmini.base import MXNetError
 from d2lmini.engine.order import order_of
 from d2lmini.widgets import base, refresher
-from d2lmini.widgets.watch_messages import OPERATION, SAMPLE, WAIT
+from d2lmini.widgets.watch_messages import OPERATION, WAIT
 from d2lmini.widgets.watch_records import RecentRecords, waiting_now
 
 SIZE = 300  # of arrays that are too large to be computed where they are called
@@ -54,34 +54,29 @@ def large():
 
 def read(message, texts=None):
     """What a view makes of a message: operations by number, waits, samples; and the words."""
-    header, (operations, after, waits, samples) = message
+    header, [buffer] = message
     texts = [] if texts is None else texts
     assert len(texts) == header["known"]
     texts += header["texts"]
-    after = list(np.frombuffer(after, np.int32))
-    rows = dict(header["rows"])
-    found = {}
-    for row in np.frombuffer(operations).reshape(-1, OPERATION):
-        needs, room = after.pop(0), after.pop(0)
-        number, name, lane, *times, line, about, failure = row
-        found[int(number)] = {
-            "name": texts[int(name)],
-            "row": rows.get(int(lane)),
-            "times": times,
-            "line": "" if line < 0 else texts[int(line)],
-            "about": "" if about < 0 else texts[int(about)],
-            "failure": None if failure < 0 else texts[int(failure)],
-            "needs": [after.pop(0) for _ in range(needs)],
-            "room": [after.pop(0) for _ in range(room)],
-        }
-    assert not after
-    width = SAMPLE + 3 * len(header["devices"])
-    return (
-        found,
-        np.frombuffer(waits).reshape(-1, WAIT),
-        np.frombuffer(samples).reshape(-1, width),
-        texts,
-    )
+    told = np.frombuffer(buffer).tolist()
+    rows, found, waits, samples = dict(header["rows"]), {}, [], []
+    while told:
+        kind, n = told[:2]
+        record, told = told[2 : 2 + int(n)], told[2 + int(n) :]
+        if kind == OPERATION:
+            number, name, lane, *times, line, failure, needs = record[:10]
+            found[int(number)] = {
+                "name": texts[int(name)],
+                "row": rows.get(int(lane)),
+                "times": times,
+                "line": "" if line < 0 else texts[int(line)],
+                "failure": None if failure < 0 else texts[int(failure)],
+                "needs": record[10 : 10 + int(needs)],
+                "room": record[10 + int(needs) :],
+            }
+        else:
+            (waits if kind == WAIT else samples).append(record)
+    return found, waits, samples, texts
 
 
 # --- what it records ---
@@ -142,11 +137,11 @@ def test_the_ring_forgets_and_the_order_of_the_rest_stays_right():
             y = x + 1  # reads the same array over and over
             y *= 2
     assert w.count == 401
-    w._look()
+    w._pass_on()
     assert len(w.operations) == 50 and len(w._recent.samples) <= 50
     numbers = sorted(operation.number for operation in w.operations)
     assert numbers[-1] == 401
-    assert len(w._recent._after) == 0 and not w._recent._open
+    assert not w._recent._open
     # Nothing is known any more of Vars that only forgotten operations touched.
     assert len(w._recent._ordering.writer) <= 50
     assert sum(map(len, w._recent._ordering._readers.values())) <= 50
@@ -179,10 +174,8 @@ def test_the_queue_and_the_memory_over_time():
     times = [sample.when_ns for sample in w.samples]
     assert times == sorted(times) and len(times) > 3
     assert w.samples[-1].queued == 0
-    held = {ctx: sizes for ctx, *sizes in w.samples[-1].held}
-    live, _cached, pending = held[cpu()]
+    live, _cached, pending = w.samples[-1].held[cpu()]
     assert live >= 300 * SIZE * SIZE * 4 and pending == 0
-    assert max(sample.process for sample in w.samples) > 1e6
 
 
 def test_devices_and_their_links_have_lanes_and_memory_of_their_own():
@@ -190,7 +183,7 @@ def test_devices_and_their_links_have_lanes_and_memory_of_their_own():
         x = nd.ones((SIZE, SIZE), ctx=gpu(0))
         y = (x + 1).as_in_context(gpu(1))
         (y * 2).asnumpy()
-        w._look()
+        w._pass_on()
         rows, *_ = read(w.whole())
         devices = w.whole()[0]["devices"]
     lanes = {row["row"] for row in rows.values()}
@@ -222,13 +215,17 @@ def test_a_wait_is_seen_while_it_lasts():
     waiter = threading.Thread(target=x.wait_to_read, name="a waiter")
     with d2lmini.watch() as w:
         waiter.start()
-        until(lambda: any(each.thread == "a waiter" for each in waiting_now()))
-        found = next(each for each in waiting_now() if each.thread == "a waiter")
+        until(
+            lambda: any(each.thread == "a waiter" for each in waiting_now(time.perf_counter_ns()))
+        )
+        found = next(
+            each for each in waiting_now(time.perf_counter_ns()) if each.thread == "a waiter"
+        )
         assert found.kind == "wait_to_read"
         assert 0 < found.begin_ns <= time.perf_counter_ns()
         go.set()
         waiter.join(10)
-        assert not any(each.thread == "a waiter" for each in waiting_now())
+        assert not any(each.thread == "a waiter" for each in waiting_now(time.perf_counter_ns()))
     assert [wait.thread for wait in w.waits] == ["a waiter"]
 
 
@@ -289,10 +286,10 @@ def test_if_nobody_looks_the_oldest_are_lost_and_nothing_grows():
     with instrument.listening(recent):
         for _ in range(30_000):
             x + 1
-    assert len(recent._pushed) == len(recent._ended) == recent._most < 30_000
+    assert len(recent._pushed) == len(recent._ended) < 30_000
     look = recent.look()
     assert look.ended[-1].number == recent.count == 30_000
-    assert len(recent.operations) == 100 and not recent._after
+    assert len(recent.operations) == 100
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -378,7 +375,6 @@ def test_the_news_together_are_everything():
     assert waits == len(all_waits) == 5 and samples == len(all_samples)
     third = whole[3]
     assert third["name"] == "+" and third["needs"] == [2] and not third["room"]
-    assert third["about"] == f"({SIZE}, {SIZE}) float32 → ({SIZE}, {SIZE}) float32"
     assert "x = x + 1" in third["line"] and third["row"].startswith("cpu")
     pushed, ready, begin, end = third["times"]
     assert 0 < pushed <= ready <= begin <= end
@@ -395,7 +391,7 @@ def test_a_late_view_gets_at_most_what_is_kept():
             nd.waitall()
             w.changes()
         found, *_ = read(w.whole())
-    assert 30 <= len(found) <= 50 and max(found) == 201
+    assert 30 <= len(found) <= 80 and max(found) == 201
 
 
 def test_what_runs_now_is_told():
@@ -439,15 +435,13 @@ def test_the_picture_has_lanes_queue_and_memory_and_is_small():
             x = x + 1
         x.asnumpy()
     picture = w.picture()
-    lanes, queue, memory, process, words = picture.figure.axes
+    lanes, queue, memory = picture.figure.axes
     rows = [label.get_text() for label in lanes.get_yticklabels()]
     assert rows[0] == "front end" and rows[1].startswith("cpu")
     assert queue.get_ylabel() == "queued\noperations"
-    assert process.get_xlabel() == "milliseconds" and process.get_ylabel() == "process\nMB"
-    assert memory.get_ylabel() == "memory\nMB"
+    assert memory.get_ylabel() == "memory\nMB" and memory.get_xlabel() == "milliseconds"
     legend = {text.get_text() for text in memory.get_legend().get_texts()}
     assert {"live cpu(0)", "pending cpu(0)"} <= legend
-    assert "x.asnumpy()" in words.texts[0].get_text()
     image, _ = picture._repr_png_()
     assert image.startswith(b"\x89PNG") and len(image) < 150_000
     assert repr(picture) == "<live view of the engine>"
@@ -467,28 +461,6 @@ def test_the_picture_shows_the_devices_that_hold_most():
     names = {text.get_text().split()[-1] for text in legend}
     assert "cpu(0)" in names and len(names) <= 4 < len(kept)
     assert picture._repr_png_()
-
-
-def test_few_operations_have_arrows_from_what_they_waited_for():
-    pytest.importorskip("matplotlib")
-    started, go = threading.Event(), threading.Event()
-
-    def hold():
-        started.set()
-        go.wait(20)
-
-    with d2lmini.watch() as w:
-        x = large()
-        nd.waitall()
-        engine.push(hold, writes=[x])
-        assert started.wait(10)
-        y = x + 1  # waits for the one that holds x
-        z = large() + 1  # for nobody who is held
-        go.set()
-        y.wait_to_read()
-        z.wait_to_read()
-    legend = w.picture().figure.axes[0].get_legend()
-    assert "waited for" in [text.get_text() for text in legend.get_texts()]
 
 
 # --- what it costs ---
