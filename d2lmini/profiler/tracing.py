@@ -148,6 +148,7 @@ class Trace(OutsideRecorder):
         """Stop listening."""
         instrument.remove(self)
         self.end_ns = engine.current.clock()
+        self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
         if self._timing:
             self.cpu.finish()
         self._gpu_times.resolve()
@@ -484,7 +485,7 @@ class Profile(Scope):
 
 def profile(nvtx: bool = False) -> Profile:
     """Record the engine's activity within the scope. The scope waits for an idle engine at its
-    start and end; the final wait does not count as the program's. Errors of operations are raised
+    start and end; the final wait does not count as the program's, and Ctrl-C skips it. Errors of operations are raised
     at the end, if the scope itself raised none. Within `engine.stepped()` times are those of the
     virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
     adds ranges for NVIDIA's tools, named after operation and line.
