@@ -192,7 +192,7 @@ with mx.{scope}() as record:
 @pytest.mark.parametrize("scope", ["profile", "watch"])
 def test_one_stop_ends_a_cell_that_is_recorded(kernel: Kernel, scope: str):
     def stop(text: str) -> None:
-        if "ready" in text:
+        if text.startswith("ready"):
             kernel.process.interrupt_kernel()
 
     shown = kernel.run(SCOPE.format(scope=scope), stop)
