@@ -1,35 +1,35 @@
 """How much slower do operations become next to one another? Predictions as bands.
 
 A trace has the durations of operations next to those that they happened to meet. On other workers
-or devices they meet others, with which they share memory, caches, cores and Python's global
-interpreter lock. A prediction simulates which operations meet, and stretches these; for one worker,
-it estimates how long each takes alone.
+or devices, or without a wait, they meet others, with which they share memory, caches, cores and
+Python's global interpreter lock. The prediction is a run of the program with these durations:
 
-    alone      the duration on one worker. An operation of several workers waited for the
-               interpreter lock while it was off the CPU, and came back to cold caches: its CPU time
-               is longer than alone by the share of its duration that it was off the CPU. Where no
-               CPU time is known, as on virtual devices, its Python took longer next to others
-    meeting    an operation waits for memory and caches, for the interpreter lock if it runs Python,
-               and for a core. Its Python is at most the part that its predicted time does not
-               explain, and all of a function that the program pushed
-    several    with two workers instead of one, each operation finds cold caches and wakes a thread
+    alone    an operation of one worker has the duration that was recorded. One of several workers
+             has waited for the interpreter lock and woken a thread: alone it takes its CPU time, or
+             the shortest of its kind, less by the share of its duration that it was off the CPU
+    meeting  next to others it waits for the interpreter lock after each call of NumPy, and finds
+             cold caches. A function that the program pushed is taken for Python, which runs beside
+             no other Python. More operations than cores share the cores
 
-A trace of one worker does not tell how often an operation asks for the interpreter lock. So the
-program is simulated with the least and with the most that this may cost. A trace of several workers
-has that cost in its times, so its band is narrower.
+What a trace does not tell makes the band: how often an operation asks for the interpreter lock,
+whether a pushed function holds it, how the caches are shared. Its ends are runs in which the
+operations that compute take as many times longer or shorter as predictions of 92 programs missed.
+Every band has at least the error of the replay of the recording itself.
 
 >>> from d2lmini.profiler.contention import _overlaps
 >>> _overlaps([(0, 10), (5, 15)], [1.0, 1.0])      # each meets the other for half of its time
 [0.5, 0.5]
 
-The constants were fitted to 46 programs on two cores (`tests/benchmarks/band_programs.py`).
-docs/ask-a-trace.md says how often the bands were right for other programs.
+The constants were fitted to the programs of `tests/benchmarks/band_programs.py` on a virtual
+machine of two cores. docs/ask-a-trace.md says how often the bands were right.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from d2lmini.device import devices
@@ -41,18 +41,17 @@ if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording
 
-#: Next to another operation, an operation takes this much longer, as a share of its duration.
-_BESIDE = 0.22
-#: The same for Python: the least, and the most.
-_PYTHON = 0.4, 3.0
-#: With several workers each operation takes so much longer.
-_SEVERAL_NS = 110e3
-#: The share by which Python was longer next to others, in an operation without a known CPU time.
-_HELD_PYTHON = 0.9
-#: On one worker the program's own Python takes less time than next to several, by this share.
-_HELD_ISSUING = 0.4
-#: A prediction may be wrong by this factor for reasons of which the model knows nothing.
-_NOISE = 1.4
+#: With several workers each operation takes so much longer, and so much more next to another.
+_SEVERAL_NS, _BESIDE_NS = 20e3, 110e3
+#: Without a known CPU time, meeting others made an operation longer by this share at most.
+_MOST_HELD = 0.5
+#: How many times as long as predicted the operations took, from the shortest to the longest of nine
+#: in ten programs, on more workers, on fewer, and on as many.
+_MORE, _FEWER, _AS_MANY = (0.7, 1.7), (0.7, 1.35), (0.8, 1.4)
+#: The share of a change of rates (links, devices) that other limits took back.
+_TAKEN_BACK = 0.25
+#: The least error of a prediction.
+_ERROR = 0.05
 
 _PASSES = 2  # simulations that find which operations meet
 
@@ -66,113 +65,137 @@ class Bands:
         self.recording = recording
         self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
         self._cores = trace.cores or count_cores()
-        self._several = self._lanes(recording.recorded) > 1
-        off = trace.off_cpu()
-        self._sleeps = {
-            operation.number: off[operation.number].blocked
-            for operation in operations
-            if operation.number in off and trace.cpu.times[operation.number].pushed
-        }
+        self._lanes_before = self._lanes(recording.recorded)
+        self._pushed = list(map(self._is_pushed, operations))
+        self._asleep = self._sleeps()
         #: The share of its duration in which each operation computes.
         self._computes = list(map(self._computes_for, operations))
         spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
         self._met = _overlaps(spans, self._computes)
-        self._alone = list(map(self._alone_ns, operations, self._computes, self._met))
-        self._python = list(map(_python, operations, self._alone))
-        worked_ns = sum(
-            operation.run_ns * computes
-            for operation, computes in zip(operations, self._computes, strict=True)
-            if not operation.inline
-        )
-        self._busy = min(1.0, worked_ns / max(1, trace.end_ns - trace.begin_ns))
+        self._alone = self._alone_ns()
+        self._length = trace.end_ns - trace.begin_ns
+        again = recording.simulate(recording.recorded).ended
+        self._error = max(_ERROR, abs(again / max(1, self._length) - 1))
 
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
-        least, most = _PYTHON
-        low = self._err(self._meet(conditions, least), 1 / _NOISE)
-        high = self._err(self._meet(conditions, most), _NOISE)
+        lanes, before = self._lanes(conditions), self._lanes_before
+        recorded = self.recording.recorded
+        low = high = conditions
+        if conditions.dropped or (conditions.workers, conditions.places) != (
+            recorded.workers, recorded.places
+        ):  # fmt: skip
+            times = _MORE if lanes > before else _FEWER if lanes < before else _AS_MANY
+            low = self._stretch(self._meet(conditions, python=0.0), times[0])
+            high = self._stretch(self._meet(conditions), times[1])
         ends = [self.recording.simulate(end).ended for end in (low, high)]
-        return min(ends), max(ends)
+        if conditions.run_ns != recorded.run_ns:
+            ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
+        return min(ends) * (1 - self._error), max(ends) * (1 + self._error)
 
     def run(self, conditions: Conditions) -> Simulation:
-        """A run within the band."""
-        return self.recording.simulate(self._meet(conditions, sum(_PYTHON) / 2))
+        """The predicted run, which lies within the band."""
+        return self.recording.simulate(self._meet(conditions))
 
-    def _err(self, conditions: Conditions, times: float) -> Conditions:
-        """The conditions with all that computes so many times as long. A function of which it is
-        not known whether it computes may take less time alone, not more."""
+    def _stretch(self, conditions: Conditions, times: float) -> Conditions:
+        """The conditions with all that computes so many times as long."""
         run_ns = [
-            round(ns * (1 + (times - 1) * (computes if times > 1 or computes else 1.0)))
-            if self._contends(operation)
-            else ns
+            round(ns * (1 + (times - 1) * computes)) if not operation.inline else ns
             for operation, ns, computes in zip(
                 self.recording.trace.operations, conditions.run_ns, self._computes, strict=True
             )
         ]
-        return replace(conditions, run_ns=run_ns, issuing=conditions.issuing * times)
+        beside = any(not operation.inline for operation in self.recording.trace.operations)
+        issuing = conditions.issuing * (times if beside else 1.0)
+        return replace(conditions, run_ns=run_ns, issuing=issuing)
 
-    def _meet(self, conditions: Conditions, python: float) -> Conditions:
-        """The conditions with the durations of operations that meet others; Python takes `python`
-        times longer then."""
-        if self._lanes(conditions) == 1:
-            if not self._several:
-                return conditions
-            recorded = self.recording.recorded.run_ns
+    def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
+        """The conditions with the durations of operations that meet others than they met; of a
+        pushed function the share `python` runs beside no other Python."""
+        several = self._lanes(conditions) > 1
+        if not several and self._lanes_before == 1:
+            return conditions
+        now = conditions if several else replace(conditions, usual=True)
+        for _ in range(_PASSES if several else 1):
+            met = [0.0] * len(self._met)
+            if several:
+                spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
+                met = _overlaps(spans, self._computes)
             run_ns = [
-                round(ns * new / old) if old else 0
-                for ns, new, old in zip(self._alone, conditions.run_ns, recorded, strict=True)
-            ]
-            issuing = conditions.issuing * (1 - _HELD_ISSUING * self._busy)
-            return replace(conditions, run_ns=run_ns, issuing=issuing, usual=True)
-        before = self._slower(self._met, python) if self._several else [1.0] * len(self._met)
-        now = conditions
-        for _ in range(_PASSES):
-            spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
-            after = self._slower(_overlaps(spans, self._computes), python)
-            run_ns = [
-                round(ns * new / old + self._fixed_ns(operation, computes))
-                for operation, computes, ns, new, old in zip(
-                    self.recording.trace.operations, self._computes, conditions.run_ns, after,
-                    before, strict=True,
+                self._meeting_ns(i, beside, python, several) * ns / recorded if recorded else 0
+                for i, (beside, ns, recorded) in enumerate(
+                    zip(met, conditions.run_ns, self.recording.recorded.run_ns, strict=True)
                 )
-            ]  # fmt: skip
-            now = replace(now, run_ns=run_ns)
+            ]
+            now = replace(now, run_ns=list(map(round, run_ns)))
         return now
 
-    def _slower(self, met: Sequence[float], python: float) -> list[float]:
-        """How many times longer each operation takes with so many others beside it."""
-        return [
-            1
-            + computes
-            * (
-                min(1.0, beside) * (_BESIDE + python * share)
-                + max(0.0, (beside + 1) / self._cores - 1)
-            )
-            for beside, computes, share in zip(met, self._computes, self._python, strict=True)
-        ]
+    def _meeting_ns(self, i: int, beside: float, python: float, several: bool) -> float:
+        """The duration of an operation with so many others beside it."""
+        operation = self.recording.trace.operations[i]
+        computes, alone = self._computes[i], self._alone[i]
+        as_before = self._lanes_before > 1 and several and abs(beside - self._met[i]) < 0.05
+        if operation.inline or not computes or as_before:
+            return operation.run_ns
+        if not several:
+            return alone
+        others = min(1.0, beside)
+        more = python * others * alone if self._pushed[i] else self._held_ns(others)
+        crowd = max(0.0, (beside + 1) / self._cores - 1)
+        return alone + computes * (more + crowd * alone)
 
-    def _fixed_ns(self, operation: Operation, computes: float) -> float:
-        """What one of several workers adds, unless the recording has it."""
-        return 0.0 if self._several or operation.inline else _SEVERAL_NS * computes
+    def _held_ns(self, beside: float) -> float:
+        """What an operation of the library takes longer with others beside it."""
+        return _SEVERAL_NS + _BESIDE_NS * min(1.0, beside)
 
-    def _alone_ns(self, operation: Operation, computes: float, beside: float) -> float:
-        """The duration on one worker."""
-        run_ns = float(operation.run_ns)
-        if not self._several or not computes:
-            return run_ns
+    def _alone_ns(self) -> list[float]:
+        """The duration of each operation on one worker."""
+        trace = self.recording.trace
+        if self._lanes_before == 1:
+            return [float(operation.run_ns) for operation in trace.operations]
+        worked: list[float] = []
+        shortest: dict[tuple[str, float, float], float] = defaultdict(lambda: float("inf"))
+        for operation, asleep in zip(trace.operations, self._asleep, strict=True):
+            cpu = trace.cpu.times.get(operation.number)
+            ns = operation.run_ns if cpu is None else min(operation.run_ns, cpu.ns + asleep)
+            worked.append(ns)
+            kind = operation.name, operation.nbytes, operation.flops
+            shortest[kind] = min(shortest[kind], ns)
+        alone = []
+        for i, operation in enumerate(trace.operations):
+            ns = worked[i]
+            if self._computes[i] and not self._pushed[i] and operation.number not in trace.shared:
+                least = shortest[operation.name, operation.nbytes, operation.flops]
+                if operation.number in trace.cpu.times:
+                    off = (operation.run_ns - ns) / operation.run_ns
+                    ns = least / (1 + off)
+                else:
+                    held_ns = self._held_ns(self._met[i])
+                    ns = max(_MOST_HELD * ns, min(least, ns - held_ns))
+            elif self._pushed[i] and operation.number not in trace.cpu.times:
+                ns /= 1 + min(1.0, self._met[i]) * _MOST_HELD
+            alone.append(ns)
+        return alone
+
+    def _sleeps(self) -> list[float]:
+        """How long each operation slept: the median of the pushed functions of its line. (Which
+        part of its time off the CPU one waited for the interpreter lock is not known.)"""
+        off, of_line = self.recording.trace.off_cpu(), defaultdict(list)
+        for operation, pushed in zip(self.recording.trace.operations, self._pushed, strict=True):
+            if pushed and operation.number in off:
+                of_line[operation.name, operation.site].append(off[operation.number].blocked)
+        slept = {line: median(each) for line, each in of_line.items()}
+        return [slept.get((o.name, o.site), 0.0) for o in self.recording.trace.operations]
+
+    def _is_pushed(self, operation: Operation) -> bool:
+        """True for a function that the program pushed."""
         cpu = self.recording.trace.cpu.times.get(operation.number)
-        if cpu is None:
-            return run_ns / (1 + min(1.0, beside) * _python(operation, run_ns) * _HELD_PYTHON)
-        worked_ns = min(run_ns, cpu.ns + self._sleeps.get(operation.number, 0))
-        off = max(0.0, run_ns - worked_ns - (cpu.delayed_ns or 0)) / run_ns
-        return worked_ns if cpu.pushed else worked_ns / (1 + off)
+        return not (operation.flops or operation.nbytes) if cpu is None else cpu.pushed
 
     def _computes_for(self, operation: Operation) -> float:
         if not self._contends(operation):
             return 0.0
-        if operation.footprint is None and operation.number not in self.recording.trace.cpu.times:
-            return 0.0  # a function of the program without a known CPU time; it may as well sleep
-        return 1 - self._sleeps.get(operation.number, 0) / operation.run_ns
+        return max(0.0, 1 - self._asleep[operation.number - 1] / operation.run_ns)
 
     def _contends(self, operation: Operation) -> bool:
         """True if it runs on the machine's cores."""
@@ -189,14 +212,6 @@ class Bands:
             if self._contends(operation)
         }
         return sum(conditions.workers[place] for place in places)
-
-
-def _python(operation: Operation, took_ns: float) -> float:
-    """The share of the operation that its predicted time does not explain; 1 if the program pushed
-    it."""
-    if operation.footprint is None:
-        return 1.0
-    return max(0.0, 1 - operation.predicted_us * 1e3 / max(1.0, took_ns))
 
 
 def _overlaps(spans: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[float]:

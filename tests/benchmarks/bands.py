@@ -6,7 +6,7 @@
 
 A program runs in both worlds, turn about. The trace of the median run in the one is replayed for
 the other; the prediction is right if the median of the runs there lies in its band, and its error
-is that of the middle of the band. The questions (`QUESTIONS`):
+is that of the predicted trace. The questions (`QUESTIONS`):
 
     workers   from one worker to two, and back
     devices   from two virtual GPUs to one
@@ -26,6 +26,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -48,12 +49,16 @@ LINK_GB_S, GFLOPS = 0.2, 1.0
 SETS = {"fitted": FITTED, "judged": JUDGED}
 
 
+#: The predicted seconds, and the band.
+Foreseen = tuple[float, Prediction]
+
+
 class Question(NamedTuple):
     """From one world to another: their names, and what a trace of the first predicts."""
 
     before: str
     after: str
-    predict: Callable[[Any], Prediction]
+    predict: Callable[[Any], Foreseen]
 
 
 class Kind(NamedTuple):
@@ -65,22 +70,27 @@ class Kind(NamedTuple):
     questions: tuple[Question, ...]
 
 
-def _replayed(**change: Any) -> Callable[[Any], Prediction]:
-    return lambda trace: trace.replay(**change).prediction
+def _replayed(**change: Any) -> Callable[[Any], Foreseen]:
+    def predict(trace: Any) -> Foreseen:
+        predicted = trace.replay(**change)
+        return predicted.seconds, predicted.prediction
+
+    return predict
 
 
-def _without_waits(trace: Any) -> Prediction:
+def _without_waits(trace: Any) -> Foreseen:
     lines = {wait.where for wait in trace.waits if wait.kind != "waitall"}
-    return trace.replay(without_wait_at=[line.partition(": ")[0] for line in lines]).prediction
+    return _replayed(without_wait_at=[line.partition(": ")[0] for line in lines])(trace)
 
 
-def _twice_as_fast(trace: Any) -> Prediction:
+def _twice_as_fast(trace: Any) -> Foreseen:
     recording = Recording(trace)
     run_ns = [
         ns / 2 if place.startswith("gpu") and place.endswith(")") else ns
         for ns, place in zip(recording.recorded.run_ns, recording.recorded.places, strict=True)
     ]
-    return recording.predict(replace(recording.recorded, run_ns=run_ns))
+    run, prediction = recording.foresee(replace(recording.recorded, run_ns=run_ns))
+    return run.ended / 1e9, prediction
 
 
 def _on_workers(make: Callable[[], Run]) -> dict[str, Callable[[], Any]]:
@@ -152,13 +162,14 @@ KINDS = {
 
 
 class Answer(NamedTuple):
-    """A prediction and the truth, in seconds: of a program, from one world to another; the band;
-    the medians of the runs there and here; and by which factor the middle half of the runs there
-    differ."""
+    """A prediction and the truth, in seconds: of a program, from one world to another; the
+    predicted run and the band; the medians of the runs there and here; and by which factor the
+    middle half of the runs there differ."""
 
     program: str
     before: str
     after: str
+    predicted_s: float
     low_s: float
     high_s: float
     truth_s: float
@@ -172,8 +183,8 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Of the band's middle, as a share of the truth."""
-        return (self.low_s + self.high_s) / 2 / self.truth_s - 1
+        """Of the predicted run, as a share of the truth."""
+        return self.predicted_s / self.truth_s - 1
 
     @property
     def width(self) -> float:
@@ -184,8 +195,8 @@ class Answer(NamedTuple):
         said = "right" if self.right else "WRONG"
         return (
             f"{said} {self.program:22} {self.before:>11} -> {self.after:11} recorded "
-            f"{1e3 * self.recorded_s:6.1f} ms, predicted {1e3 * self.low_s:6.1f} to "
-            f"{1e3 * self.high_s:6.1f} ms (x {self.width:.2f}), measured "
+            f"{1e3 * self.recorded_s:6.1f} ms, predicted {1e3 * self.predicted_s:6.1f} ms, "
+            f"{1e3 * self.low_s:6.1f} to {1e3 * self.high_s:6.1f} (x {self.width:.2f}), measured "
             f"{1e3 * self.truth_s:6.1f} ms (x {self.spread:.2f}), {self.error:+.0%}"
         )
 
@@ -209,10 +220,6 @@ def _on_virtual(
         return _record(lambda: run(on))
 
 
-def _seconds(trace: Any) -> float:
-    return (trace.end_ns - trace.begin_ns) / 1e9
-
-
 def _in_turns(worlds: dict[str, Callable[[], Any]], rounds: int) -> Traces:
     """Traces in each world, shortest first."""
     for record in worlds.values():
@@ -222,7 +229,7 @@ def _in_turns(worlds: dict[str, Callable[[], Any]], rounds: int) -> Traces:
     for _ in range(rounds):
         for world, record in worlds.items():
             traces[world].append(_undisturbed(record, end_s))
-    return {world: sorted(each, key=_seconds) for world, each in traces.items()}
+    return {world: sorted(each, key=attrgetter("seconds")) for world, each in traces.items()}
 
 
 def _undisturbed(record: Callable[[], Any], end_s: float) -> Any:
@@ -239,10 +246,10 @@ def _undisturbed(record: Callable[[], Any], end_s: float) -> Any:
 def _answer(name: str, question: Question, traces: Traces) -> Answer:
     before, after = traces[question.before], traces[question.after]
     trace = before[len(before) // 2]
-    predicted = question.predict(trace)
-    runs_s = list(map(_seconds, after))
-    return Answer(name, question.before, question.after, predicted.low_ns / 1e9,
-                  predicted.high_ns / 1e9, median(runs_s), _seconds(trace),
+    predicted_s, band = question.predict(trace)
+    runs_s = [trace.seconds for trace in after]
+    return Answer(name, question.before, question.after, predicted_s, band.low_ns / 1e9,
+                  band.high_ns / 1e9, median(runs_s), trace.seconds,
                   runs_s[-1 - len(runs_s) // 4] / runs_s[len(runs_s) // 4])  # fmt: skip
 
 
@@ -278,10 +285,10 @@ class Kept:
     def traces(self, name: str) -> Traces:
         """The kept traces of a program, shortest first; none if it did not run yet."""
         found: Traces = defaultdict(list)
-        for path in sorted((self.folder / name).glob("*.json.gz")):
+        for path in (self.folder / name).glob("*.json.gz"):
             world = path.name.rpartition("-")[0].replace(" per ", "/")
             found[world].append(profiler.load(path))
-        return found
+        return {world: sorted(each, key=attrgetter("seconds")) for world, each in found.items()}
 
 
 def wait_for_calm(patience_s: float) -> None:
