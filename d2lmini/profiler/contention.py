@@ -172,8 +172,6 @@ class Bands:
                 else:
                     held_ns = self._held_ns(self._met[i])
                     ns = max(_MOST_HELD * ns, min(least, ns - held_ns))
-            elif self._pushed[i] and operation.number not in trace.cpu.times:
-                ns /= 1 + min(1.0, self._met[i]) * _MOST_HELD
             alone.append(ns)
         return alone
 
@@ -193,9 +191,11 @@ class Bands:
         return not (operation.flops or operation.nbytes) if cpu is None else cpu.pushed
 
     def _computes_for(self, operation: Operation) -> float:
-        if not self._contends(operation):
-            return 0.0
-        return max(0.0, 1 - self._asleep[operation.number - 1] / operation.run_ns)
+        i = operation.number - 1
+        unknown = self._pushed[i] and operation.number not in self.recording.trace.cpu.times
+        if unknown or not self._contends(operation):
+            return 0.0  # a function of the program without a known CPU time may as well sleep
+        return max(0.0, 1 - self._asleep[i] / operation.run_ns)
 
     def _contends(self, operation: Operation) -> bool:
         """True if it runs on the machine's cores."""

@@ -201,7 +201,10 @@ def test_rounds_go_on_while_the_answer_is_open(machine):
     def rounds_of(seconds, longer):
         times = itertools.cycle([1.0, longer])
         return compare(
-            {"a": lambda: machine.spend(seconds), "b": lambda: machine.spend(seconds * next(times))},
+            {
+                "a": lambda: machine.spend(seconds),
+                "b": lambda: machine.spend(seconds * next(times)),
+            },
             rounds=6,
             explain=False,
         ).rounds
