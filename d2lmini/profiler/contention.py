@@ -27,10 +27,10 @@ machine of two cores. docs/ask-a-trace.md says how often the bands were right.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
@@ -40,56 +40,56 @@ if TYPE_CHECKING:
     from d2lmini.engine.simulation import Simulation
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording
+    from d2lmini.profiler.tracing import Trace
 
 #: With several workers each operation takes so much longer, and so much more next to another.
 _SEVERAL_NS, _BESIDE_NS = 20e3, 110e3
 #: Without a known CPU time, meeting others made an operation longer by this share at most.
 _MOST_HELD = 0.5
 #: How many times as long as predicted the operations took, from the shortest to the longest of nine
-#: in ten programs, on more workers, on fewer, and on as many.
-_MORE, _FEWER, _AS_MANY = (0.7, 1.7), (0.7, 1.35), (0.8, 1.4)
+#: in ten programs.
+_MISSED = 0.75, 1.5
 #: The share of a change of rates (links, devices) that other limits took back.
 _TAKEN_BACK = 0.25
 #: The least error of a prediction.
 _ERROR = 0.05
 
-_PASSES = 2  # simulations that find which operations meet
+
+class _Known(NamedTuple):
+    """What is known of an operation: whether the program pushed it, as a function; the share of its
+    duration in which it computes; the mean number of others that it met; its duration alone."""
+
+    pushed: bool
+    computes: float
+    met: float
+    alone_ns: float
 
 
 class Bands:
     """Predicts bands for a recording: `of(conditions)` is the shortest and the longest duration."""
 
     def __init__(self, recording: Recording):
-        trace = recording.trace
-        operations = trace.operations
         self.recording = recording
+        trace = recording.trace
+        self._operations = trace.operations
         self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
         self._cores = trace.cores or count_cores()
-        self._lanes_before = self._lanes(recording.recorded)
-        self._pushed = list(map(self._is_pushed, operations))
-        self._asleep = self._sleeps()
-        #: The share of its duration in which each operation computes.
-        self._computes = list(map(self._computes_for, operations))
-        spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
-        self._met = _overlaps(spans, self._computes)
-        self._alone = self._alone_ns()
-        self._length = trace.end_ns - trace.begin_ns
+        self._several = self._lanes(recording.recorded) > 1
+        self._known = list(self._find_known(trace))
+        self._computes = [known.computes for known in self._known]
+        self._length = max(1, trace.end_ns - trace.begin_ns)
         again = recording.simulate(recording.recorded).ended
-        self._error = max(_ERROR, abs(again / max(1, self._length) - 1))
+        self._error = max(_ERROR, abs(again / self._length - 1))
 
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
-        lanes, before = self._lanes(conditions), self._lanes_before
-        recorded = self.recording.recorded
-        low = high = conditions
-        if conditions.dropped or (conditions.workers, conditions.places) != (
-            recorded.workers, recorded.places
-        ):  # fmt: skip
-            times = _MORE if lanes > before else _FEWER if lanes < before else _AS_MANY
-            low = self._stretch(self._meet(conditions, python=0.0), times[0])
-            high = self._stretch(self._meet(conditions), times[1])
+        before, low, high = self.recording.recorded, conditions, conditions
+        lanes = before.workers, before.places
+        if conditions.dropped or (conditions.workers, conditions.places) != lanes:
+            low = self._stretch(self._meet(conditions, python=0.0), _MISSED[0])
+            high = self._stretch(self._meet(conditions), _MISSED[1])
         ends = [self.recording.simulate(end).ended for end in (low, high)]
-        if conditions.run_ns != recorded.run_ns:
+        if conditions.run_ns != before.run_ns:
             ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
         return min(ends) * (1 - self._error), max(ends) * (1 + self._error)
 
@@ -98,104 +98,88 @@ class Bands:
         return self.recording.simulate(self._meet(conditions))
 
     def _stretch(self, conditions: Conditions, times: float) -> Conditions:
-        """The conditions with all that computes so many times as long."""
+        """The conditions with all that computes so many times as long, and what issues it."""
         run_ns = [
-            round(ns * (1 + (times - 1) * computes)) if not operation.inline else ns
-            for operation, ns, computes in zip(
-                self.recording.trace.operations, conditions.run_ns, self._computes, strict=True
+            ns if operation.inline else round(ns * (1 + (times - 1) * known.computes))
+            for operation, ns, known in zip(
+                self._operations, conditions.run_ns, self._known, strict=True
             )
         ]
-        beside = any(not operation.inline for operation in self.recording.trace.operations)
-        issuing = conditions.issuing * (times if beside else 1.0)
-        return replace(conditions, run_ns=run_ns, issuing=issuing)
+        beside = any(not operation.inline for operation in self._operations)
+        return replace(
+            conditions, run_ns=run_ns, issuing=conditions.issuing * (times if beside else 1)
+        )
 
     def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
         """The conditions with the durations of operations that meet others than they met; of a
         pushed function the share `python` runs beside no other Python."""
-        several = self._lanes(conditions) > 1
-        if not several and self._lanes_before == 1:
-            return conditions
-        now = conditions if several else replace(conditions, usual=True)
-        for _ in range(_PASSES if several else 1):
-            met = [0.0] * len(self._met)
-            if several:
-                spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
-                met = _overlaps(spans, self._computes)
-            run_ns = [
-                self._meeting_ns(i, beside, python, several) * ns / recorded if recorded else 0
-                for i, (beside, ns, recorded) in enumerate(
-                    zip(met, conditions.run_ns, self.recording.recorded.run_ns, strict=True)
-                )
-            ]
-            now = replace(now, run_ns=list(map(round, run_ns)))
+        if self._lanes(conditions) == 1:
+            if not self._several:
+                return conditions
+            return self._with(replace(conditions, usual=True), [k.alone_ns for k in self._known])
+        now = conditions
+        for _ in range(2):  # to find which operations meet
+            spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
+            met = _overlaps(spans, self._computes)
+            took = [self._next_to(i, beside, python) for i, beside in enumerate(met)]
+            now = self._with(conditions, took)
         return now
 
-    def _meeting_ns(self, i: int, beside: float, python: float, several: bool) -> float:
+    def _with(self, conditions: Conditions, took_ns: Sequence[float]) -> Conditions:
+        """The conditions with these durations; those that they have changed change in proportion,
+        and operations that the program runs itself stay."""
+        run_ns = [
+            ns if operation.inline or not operation.run_ns else round(took * ns / operation.run_ns)
+            for operation, ns, took in zip(
+                self._operations, conditions.run_ns, took_ns, strict=True
+            )
+        ]
+        return replace(conditions, run_ns=run_ns)
+
+    def _next_to(self, i: int, beside: float, python: float) -> float:
         """The duration of an operation with so many others beside it."""
-        operation = self.recording.trace.operations[i]
-        computes, alone = self._computes[i], self._alone[i]
-        as_before = self._lanes_before > 1 and several and abs(beside - self._met[i]) < 0.05
-        if operation.inline or not computes or as_before:
-            return operation.run_ns
-        if not several:
-            return alone
-        others = min(1.0, beside)
-        more = python * others * alone if self._pushed[i] else self._held_ns(others)
+        known, others = self._known[i], min(1.0, beside)
+        if not known.computes or (self._several and abs(beside - known.met) < 0.05):
+            return self._operations[i].run_ns
+        more = python * others * known.alone_ns if known.pushed else _held_ns(beside)
         crowd = max(0.0, (beside + 1) / self._cores - 1)
-        return alone + computes * (more + crowd * alone)
+        return known.alone_ns + known.computes * (more + crowd * known.alone_ns)
 
-    def _held_ns(self, beside: float) -> float:
-        """What an operation of the library takes longer with others beside it."""
-        return _SEVERAL_NS + _BESIDE_NS * min(1.0, beside)
-
-    def _alone_ns(self) -> list[float]:
-        """The duration of each operation on one worker."""
-        trace = self.recording.trace
-        if self._lanes_before == 1:
-            return [float(operation.run_ns) for operation in trace.operations]
-        worked: list[float] = []
-        shortest: dict[tuple[str, float, float], float] = defaultdict(lambda: float("inf"))
-        for operation, asleep in zip(trace.operations, self._asleep, strict=True):
-            cpu = trace.cpu.times.get(operation.number)
-            ns = operation.run_ns if cpu is None else min(operation.run_ns, cpu.ns + asleep)
-            worked.append(ns)
-            kind = operation.name, operation.nbytes, operation.flops
-            shortest[kind] = min(shortest[kind], ns)
-        alone = []
-        for i, operation in enumerate(trace.operations):
-            ns = worked[i]
-            if self._computes[i] and not self._pushed[i] and operation.number not in trace.shared:
-                least = shortest[operation.name, operation.nbytes, operation.flops]
-                if operation.number in trace.cpu.times:
-                    off = (operation.run_ns - ns) / operation.run_ns
-                    ns = least / (1 + off)
+    def _find_known(self, trace: Trace) -> Iterator[_Known]:
+        cpu, off = trace.cpu.times, trace.off_cpu()
+        pushed, slept_in = [], defaultdict(list)
+        for x in trace.operations:
+            measured = cpu.get(x.number)
+            pushed.append(measured.pushed if measured else not (x.flops or x.nbytes))
+            if pushed[-1] and measured:
+                slept_in[x.name, x.site].append(off[x.number].blocked)
+        # Which part of its time off the CPU a function waited for the interpreter lock is unknown.
+        slept = {line: median(each) for line, each in slept_in.items()}
+        worked, shortest = [], defaultdict(lambda: float("inf"))
+        for x in trace.operations:
+            measured, asleep = cpu.get(x.number), slept.get((x.name, x.site), 0.0)
+            worked.append(min(x.run_ns, measured.ns + asleep) if measured else x.run_ns)
+            kind = x.name, x.nbytes, x.flops
+            shortest[kind] = min(shortest[kind], worked[-1])
+        computes = []
+        for x, function in zip(trace.operations, pushed, strict=True):
+            asleep = slept.get((x.name, x.site), 0.0)
+            # A function without a known CPU time may as well sleep.
+            known = x.number in cpu or not function
+            computes.append(max(0.0, 1 - asleep / x.run_ns) if known and self._contends(x) else 0.0)
+        met = _overlaps([(x.began_ns, x.ended_ns) for x in trace.operations], computes)
+        for x, function, ns, part, beside in zip(
+            trace.operations, pushed, worked, computes, met, strict=True
+        ):
+            if self._several and part and not function and x.number not in trace.shared:
+                least = shortest[x.name, x.nbytes, x.flops]
+                if x.number in cpu:
+                    ns = least / (1 + (x.run_ns - ns) / x.run_ns)
                 else:
-                    held_ns = self._held_ns(self._met[i])
-                    ns = max(_MOST_HELD * ns, min(least, ns - held_ns))
-            alone.append(ns)
-        return alone
-
-    def _sleeps(self) -> list[float]:
-        """How long each operation slept: the median of the pushed functions of its line. (Which
-        part of its time off the CPU one waited for the interpreter lock is not known.)"""
-        off, of_line = self.recording.trace.off_cpu(), defaultdict(list)
-        for operation, pushed in zip(self.recording.trace.operations, self._pushed, strict=True):
-            if pushed and operation.number in off:
-                of_line[operation.name, operation.site].append(off[operation.number].blocked)
-        slept = {line: median(each) for line, each in of_line.items()}
-        return [slept.get((o.name, o.site), 0.0) for o in self.recording.trace.operations]
-
-    def _is_pushed(self, operation: Operation) -> bool:
-        """True for a function that the program pushed."""
-        cpu = self.recording.trace.cpu.times.get(operation.number)
-        return not (operation.flops or operation.nbytes) if cpu is None else cpu.pushed
-
-    def _computes_for(self, operation: Operation) -> float:
-        i = operation.number - 1
-        unknown = self._pushed[i] and operation.number not in self.recording.trace.cpu.times
-        if unknown or not self._contends(operation):
-            return 0.0  # a function of the program without a known CPU time may as well sleep
-        return max(0.0, 1 - self._asleep[i] / operation.run_ns)
+                    ns = max(_MOST_HELD * ns, min(least, ns - _held_ns(beside)))
+            elif not self._several or not part:
+                ns = x.run_ns
+            yield _Known(function, part, beside, ns)
 
     def _contends(self, operation: Operation) -> bool:
         """True if it runs on the machine's cores."""
@@ -204,14 +188,14 @@ class Bands:
 
     def _lanes(self, conditions: Conditions) -> int:
         """The number of workers that compute on the machine's cores."""
-        places = {
-            place
-            for place, operation in zip(
-                conditions.places, self.recording.trace.operations, strict=True
-            )
-            if self._contends(operation)
-        }
+        placed = zip(conditions.places, self._operations, strict=True)
+        places = {place for place, operation in placed if self._contends(operation)}
         return sum(conditions.workers[place] for place in places)
+
+
+def _held_ns(beside: float) -> float:
+    """What an operation of the library takes longer with so many others beside it."""
+    return _SEVERAL_NS + _BESIDE_NS * min(1.0, beside)
 
 
 def _overlaps(spans: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[float]:
