@@ -98,17 +98,18 @@ class Bands:
         return self.recording.simulate(self._meet(conditions))
 
     def _stretch(self, conditions: Conditions, times: float) -> Conditions:
-        """The conditions with all that computes so many times as long, and what issues it."""
+        """The conditions with all that computes so many times as long, and what the program does
+        meanwhile."""
         run_ns = [
             ns if operation.inline else round(ns * (1 + (times - 1) * known.computes))
             for operation, ns, known in zip(
                 self._operations, conditions.run_ns, self._known, strict=True
             )
         ]
-        beside = any(not operation.inline for operation in self._operations)
-        return replace(
-            conditions, run_ns=run_ns, issuing=conditions.issuing * (times if beside else 1)
-        )
+        worked_ns = sum(ns * known.computes for ns, known in zip(run_ns, self._known))
+        busy = min(1.0, worked_ns / max(1, self.recording.simulate(conditions).ended))
+        issuing = conditions.issuing * (1 + (times - 1) * busy)
+        return replace(conditions, run_ns=run_ns, issuing=issuing)
 
     def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
         """The conditions with the durations of operations that meet others than they met; of a

@@ -24,10 +24,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from d2lmini.context import Context
 from d2lmini.device import devices
 from d2lmini.profiler.peaks import Peak, peak
-from d2lmini.profiler.summary import summary_of
+from d2lmini.profiler.summary import align, in_time, summary_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
+
+HEAD = ("operation", "place", "count", "total", "FLOPs", "bytes", "arithmetic", "memory",
+        "of the roof")  # fmt: skip
+
+#: The share of the operations' time without a core from which on the table says so.
+LOST = 0.02
 
 
 class RooflineRow(NamedTuple):
@@ -53,26 +59,31 @@ class RooflineRow(NamedTuple):
 
 
 class Roofline:
-    """`rows`, the largest total time first, and the `peaks` by place. Prints as a table."""
+    """`rows`, the largest total time first, the `peaks` by place, and the seconds for which
+    operations had no core (`preempted_s`). Prints as a table."""
 
-    def __init__(self, rows: list[RooflineRow], peaks: dict[str, Peak]):
+    def __init__(self, rows: list[RooflineRow], peaks: dict[str, Peak], preempted_s: float):
         self.rows = rows
         self.peaks = peaks
+        self.preempted_s = preempted_s
 
     def __str__(self) -> str:
-        lines = [f"peak of {place}, {peak}" for place, peak in self.peaks.items()]
-        lines.append(
-            f"{'operation':<24}{'place':<12}{'count':>6}{'total':>12}{'arithmetic':>14}{'moved':>12}"
-            f"{'':>30}of the roof"
-        )
+        rows = [HEAD]
         for row in self.rows:
             share = "" if row.share is None else f"{100 * row.share:.0f} % ({row.roof})"
-            line = (
-                f"{row.name[:23]:<24}{row.place:<12}{row.times:>6}{1e3 * row.seconds:>9.2f} ms"
-                f"{row.flops / 1e6:>8.4g} MFLOP{row.nbytes / 1e6:>9.4g} MB"
-                f"{row.gflops_per_s:>8.3g} GFLOP/s{row.gb_per_s:>7.3g} GB/s  {share}"
+            rows.append(
+                (row.name, row.place, f"{row.times}", f"{1e3 * row.seconds:.2f} ms",
+                 f"{row.flops / 1e6:.4g} MFLOP", f"{row.nbytes / 1e6:.4g} MB",
+                 f"{row.gflops_per_s:.3g} GFLOP/s", f"{row.gb_per_s:.3g} GB/s", share)
+            )  # fmt: skip
+        lines = [f"peak of {place}, {peak}" for place, peak in self.peaks.items()]
+        lines += align(rows, "<<>>>>>><")
+        total_s = sum(row.seconds for row in self.rows)
+        if self.preempted_s > LOST * total_s:
+            lines.append(
+                f"for {in_time(self.preempted_s)} of {in_time(total_s)} operations had no core, "
+                "because other programs ran: without them the rates are higher"
             )
-            lines.append(line.rstrip())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -102,7 +113,8 @@ def roofline_of(trace: Trace) -> Roofline:
         rows.append(
             RooflineRow(kind.name, place, kind.count, seconds, flops, nbytes, *rates, share, roof)
         )
-    return Roofline(rows, peaks)
+    preempted_ns = sum(parts.preempted for parts in trace.off_cpu().values())
+    return Roofline(rows, peaks, preempted_ns / 1e9)
 
 
 def _least(flops: float, nbytes: float, peak: Peak) -> tuple[float, str]:

@@ -436,7 +436,9 @@ class Trace(OutsideRecorder):
                 waits[i] = wait._replace(operation=numbers[k - 1] if k else 0)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.operations))
+        from d2lmini.profiler.summary import timetable
+
+        return timetable(self)
 
     def __repr__(self) -> str:
         ms = (self.end_ns - self.begin_ns) / 1e6
