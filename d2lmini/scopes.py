@@ -188,7 +188,7 @@ def contextmanager(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _end(scope: Standing, *error: object) -> None:
+def _end(scope: Standing, *error: Any) -> None:
     try:
         if not interrupted(*error):
             scope.close()

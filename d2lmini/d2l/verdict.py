@@ -350,7 +350,8 @@ def _interval_rank(n: int, missed_at_most: float = MISSED) -> int:
     Each value lies below the true median with probability 1/2, so the interval misses it with
     probability 2 P(Binomial(n, 1/2) < k), whatever the distribution (the sign test turned round).
     We take the largest k that misses no more often than `missed_at_most`, and 1 if none does: up to
-    nine values (five miss one time in 16). From ten values on one outlier is powerless, two from 13.
+    nine values (five miss one time in 16). From ten values on one outlier is powerless, and two are
+    from 13 on.
     """
     k, missed = 1, 1
     while 2 * (missed + math.comb(n, k)) <= missed_at_most * 2**n:

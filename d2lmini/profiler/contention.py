@@ -37,6 +37,7 @@ from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals
 
 if TYPE_CHECKING:
+    from d2lmini.callsite import Site
     from d2lmini.engine.simulation import Simulation
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording
@@ -147,40 +148,50 @@ class Bands:
         return known.alone_ns + known.computes * (more + crowd * known.alone_ns)
 
     def _find_known(self, trace: Trace) -> Iterator[_Known]:
-        cpu, off = trace.cpu.times, trace.off_cpu()
-        pushed, slept_in = [], defaultdict(list)
-        for x in trace.operations:
-            measured = cpu.get(x.number)
-            pushed.append(measured.pushed if measured else not (x.flops or x.nbytes))
-            if pushed[-1] and measured:
-                slept_in[x.name, x.site].append(off[x.number].blocked)
-        # Which part of its time off the CPU a function waited for the interpreter lock is unknown.
-        slept = {line: median(each) for line, each in slept_in.items()}
-        worked, shortest = [], defaultdict(lambda: float("inf"))
-        for x in trace.operations:
-            measured, asleep = cpu.get(x.number), slept.get((x.name, x.site), 0.0)
-            worked.append(min(x.run_ns, measured.ns + asleep) if measured else x.run_ns)
+        operations, cpu = trace.operations, trace.cpu.times
+        pushed = [cpu[x.number].pushed if x.number in cpu else not (x.flops or x.nbytes)
+                  for x in operations]  # fmt: skip
+        slept = self._sleeps_of_lines(trace)
+        asleep = [slept.get((x.name, x.site), 0.0) for x in operations]
+        #: The CPU time and the sleep of each; its duration, where the CPU time is unknown.
+        worked = [min(x.run_ns, cpu[x.number].ns + ns) if x.number in cpu else float(x.run_ns)
+                  for x, ns in zip(operations, asleep, strict=True)]  # fmt: skip
+        # A function without a known CPU time may as well sleep.
+        computes = [
+            max(0.0, 1 - ns / x.run_ns)
+            if self._contends(x) and (x.number in cpu or not function)
+            else 0.0
+            for x, ns, function in zip(operations, asleep, pushed, strict=True)
+        ]
+        met = _overlaps([(x.began_ns, x.ended_ns) for x in operations], computes)
+        shortest: dict[tuple[str, float, float], float] = {}
+        for x, ns in zip(operations, worked, strict=True):
             kind = x.name, x.nbytes, x.flops
-            shortest[kind] = min(shortest[kind], worked[-1])
-        computes = []
-        for x, function in zip(trace.operations, pushed, strict=True):
-            asleep = slept.get((x.name, x.site), 0.0)
-            # A function without a known CPU time may as well sleep.
-            known = x.number in cpu or not function
-            computes.append(max(0.0, 1 - asleep / x.run_ns) if known and self._contends(x) else 0.0)
-        met = _overlaps([(x.began_ns, x.ended_ns) for x in trace.operations], computes)
-        for x, function, ns, part, beside in zip(
-            trace.operations, pushed, worked, computes, met, strict=True
+            shortest[kind] = min(shortest.get(kind, ns), ns)
+        for x, function, part, beside, ns in zip(
+            operations, pushed, computes, met, worked, strict=True
         ):
-            if self._several and part and not function and x.number not in trace.shared:
-                least = shortest[x.name, x.nbytes, x.flops]
-                if x.number in cpu:
-                    ns = least / (1 + (x.run_ns - ns) / x.run_ns)
-                else:
-                    ns = max(_MOST_HELD * ns, min(least, ns - _held_ns(beside)))
-            elif not self._several or not part:
+            least = shortest[x.name, x.nbytes, x.flops]
+            if not self._several or not part:
                 ns = x.run_ns
+            elif function or x.number in trace.shared:
+                pass
+            elif x.number in cpu:
+                ns = least / (1 + (x.run_ns - ns) / x.run_ns)
+            else:
+                ns = max(_MOST_HELD * ns, min(least, ns - _held_ns(beside)))
             yield _Known(function, part, beside, ns)
+
+    @staticmethod
+    def _sleeps_of_lines(trace: Trace) -> dict[tuple[str, Site | None], float]:
+        """How long the functions slept that a line pushed, the median: which part of its time off
+        the CPU a single one waited for the interpreter lock is not known."""
+        off = trace.off_cpu()
+        found: dict[tuple[str, Site | None], list[int]] = defaultdict(list)
+        for x in trace.operations:
+            if x.number in off and trace.cpu.times[x.number].pushed:
+                found[x.name, x.site].append(off[x.number].blocked)
+        return {line: median(each) for line, each in found.items()}
 
     def _contends(self, operation: Operation) -> bool:
         """True if it runs on the machine's cores."""

@@ -312,7 +312,7 @@ class Trace(OutsideRecorder):
     def graph(self, first: int = 1, last: int | None = None, lines: bool = True) -> Picture:
         """The dependency graph, as a picture that prints as text: operations number `first` to
         `last`, with the line that issued each if `lines`. ValueError for none, or for too many."""
-        from d2lmini.profiler.graph import graph_of
+        from d2lmini.profiler.draw import graph_of
 
         return graph_of(self, first, last, lines)
 

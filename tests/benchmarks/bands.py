@@ -15,8 +15,8 @@ is that of the predicted trace. The questions (`QUESTIONS`):
     speeds    two slow virtual GPUs that become twice as fast
 
 The model (`profiler/contention.py`) was fitted to the programs in `band_programs`; those in
-`new_band_programs` were written afterwards. `--traces FOLDER` keeps the traces, and asks those kept,
-so that a changed model answers the same questions.
+`new_band_programs` were written afterwards. `--traces FOLDER` keeps the traces, and asks those
+kept, so that a changed model answers the same questions.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Question(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The questions of a kind, and the worlds that they are about: a program of the set's `programs`
-    gives a function for each, which returns the trace of a run."""
+    """The questions of a kind, and the worlds that they are about: a program of the set's
+    `programs` gives a function for each, which returns the trace of a run."""
 
     programs: Callable[[Programs], dict[str, Callable[[], Any]]]
     worlds: Callable[[Callable[[], Any]], dict[str, Callable[[], Any]]]
