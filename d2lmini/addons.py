@@ -61,7 +61,7 @@ NAMES = {
     ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
-        set_state""",
+        set_kvstore_handle set_state""",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler_objects"): """
         Counter Domain Event Frame Marker Task""",
 }  # fmt: skip

@@ -97,10 +97,17 @@ def _leave(changes: _Changes, scope: Scope, kind: Any = None, *error: object) ->
                 changes.undo = entered.pop(i)[1].undo
                 break
     try:
-        scope.close()
+        if not interrupted(kind):
+            scope.close()
     finally:
         changes.restore()
     scope.left(kind)
+
+
+def interrupted(kind: type[BaseException] | None = None, *_: object) -> bool:
+    """True if Ctrl-C ended the scope. One Ctrl-C shall be enough: such a scope waits for nothing at
+    its end, and pending work goes on behind it, as after a plain wait that was interrupted."""
+    return kind is not None and issubclass(kind, KeyboardInterrupt)
 
 
 class Scope:
@@ -115,7 +122,7 @@ class Scope:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called at the end, before all is undone; may wait."""
+        """Called at the end, before all is undone, unless Ctrl-C ended the scope; may wait."""
 
     def left(self, kind: Any) -> None:
         """Called when all is undone; `kind`: of the exception that ended the scope, or None."""
@@ -181,9 +188,10 @@ def contextmanager(function: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _end(scope: Standing, *error: object) -> None:
+def _end(scope: Standing, *error: Any) -> None:
     try:
-        scope.close()
+        if not interrupted(*error):
+            scope.close()
     finally:
         scope.restore()
 
@@ -208,4 +216,4 @@ class Standing(_Changes):
             raise
 
     def close(self) -> None:
-        """Called at the end, before all is undone; may wait."""
+        """Called at the end, before all is undone, unless Ctrl-C ended the scope; may wait."""

@@ -42,7 +42,7 @@ LEFT_OUT = {
         BatchEndParam FeedForward DataParallelExecutorManager LogValidationMetricsCallback
         SKLEARN_INSTALLED""",
     "as are MXNet's parameter servers; kvstore 'dist_sync' needs none":
-        "kvstore_server KVStoreServer set_kvstore_handle",
+        "kvstore_server KVStoreServer",
     "gluon.data.DataLoader fetches batches ahead": "PrefetchingIter",
     "itertools.cycle and islice make epochs of any length": "ResizeIter",
     "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",

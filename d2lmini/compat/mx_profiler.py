@@ -56,8 +56,8 @@ Sections = dict[str, dict[str, Figures]]
 
 
 class _Profiler:
-    """The state of the process's profiler: `trace` of the present or last run, `marks` beside it,
-    and `since`, the lengths of `lists` at the reset."""
+    """The state of the process's profiler: `trace` of all its runs, `marks` beside it, and `since`,
+    the lengths of `lists` at the reset."""
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = dict(OPTIONS)
@@ -76,6 +76,25 @@ class _Profiler:
         """Operations, waits, changes of memory, and marks."""
         trace = self.trace
         return [trace.operations, trace.waits, trace.memory, self.marks] if trace else [[]] * 4
+
+    def run(self) -> None:
+        """Begin to record, or go on after a stop."""
+        self.running, self.paused = True, False
+        if self.trace is None:
+            self.trace = Trace()
+            self.trace.begin()
+        else:
+            self.trace._closing = False
+            self.trace.cpu.begin()
+            instrument.add(self.trace)
+
+    def stop(self) -> None:
+        """Wait for pending operations, which are still recorded, and end."""
+        assert self.trace is not None
+        self.trace._closing = True
+        engine.current.wait_idle("profiler.stop")
+        self.running = False
+        self.trace.finish()
 
     def pause(self, paused: bool) -> None:
         self.paused = paused
@@ -99,21 +118,15 @@ def set_config(**kwargs: Any) -> None:
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """Begin ("run") or end ("stop") recording; a stop waits for pending operations. KeyError for
-    another state."""
+    """Begin or go on ("run"), or end ("stop") recording; a stop waits for pending operations. The
+    table and the file have all runs. KeyError for another state."""
     _check_process(profile_process)
     if state not in ("stop", "run"):
         raise KeyError(state)
     if state == "run" and not profiler.running:
-        profiler.trace, profiler.marks, profiler.since = Trace(), [], [0, 0, 0, 0]
-        profiler.running, profiler.paused = True, False
-        profiler.trace.begin()
+        profiler.run()
     elif state == "stop" and profiler.running:
-        assert profiler.trace is not None
-        profiler.trace._closing = True
-        engine.current.wait_idle("profiler.stop")
-        profiler.running = False
-        profiler.trace.finish()
+        profiler.stop()
 
 
 def pause(profile_process: str = "worker") -> None:
@@ -161,6 +174,10 @@ def dumps(
     if reset:
         profiler.since = [len(records) for records in profiler.lists()]
     return _as_json(times, memory) if format == "json" else _as_table(times, memory)
+
+
+def set_kvstore_handle(handle: Any) -> None:
+    """Accepted, and not used: KVStores have no server processes that could be profiled."""
 
 
 def _check_choice(what: str, given: str, choices: tuple[str, ...]) -> None:

@@ -27,6 +27,7 @@ Common measurement errors, and how each is avoided:
 - the second candidate finds warm caches (or a hot chip)    -> the order rotates
 - a function is too short for the clock                     -> it is repeated inside a round
 - one lucky run                                             -> median and interval of all rounds
+- too few rounds to tell                                    -> more, while the answer is open
 """
 
 import time
@@ -37,11 +38,15 @@ from typing import NamedTuple
 from d2lmini import callsite, engine
 from d2lmini.d2l import load
 from d2lmini.d2l.observed import Observed, summarize
-from d2lmini.d2l.verdict import Verdict
+from d2lmini.d2l.verdict import MIN_ROUNDS, Verdict
 from d2lmini.device import blas
 from d2lmini.profiler import profile
 
 Function = Callable[[], object]
+
+#: How many times the rounds may become while the answer is open, and the seconds that this may
+#: take. `verdict.MISSED` allows for so many looks at the answer.
+MOST_TIMES, PATIENCE_S = 4, 5.0
 
 #: By name, functions of each verdict and its candidates; the lines that they return stand below the
 #: verdict. So a course can say what was found elsewhere, and a test can keep what a text claims.
@@ -62,7 +67,9 @@ def compare(
 
     candidates: names and functions without arguments, or the functions themselves, as in
     `compare(f, g)`, which then have their own names. rounds: how often each is timed; fewer than
-    five allow no verdict, ten tolerate one disturbed round. warmup: untimed calls of each before.
+    five allow no verdict, ten tolerate one disturbed round. While they leave open whether there is
+    a difference, twice and then four times as many, if that takes less than five seconds in all.
+    warmup: untimed calls of each before.
     min_time: seconds a round lasts at least; shorter functions are called several times in a row,
     without a wait between the calls, and the time of one call is the total over their number.
     margin: a difference smaller than this fraction counts as none. explain: run each once more
@@ -74,7 +81,7 @@ def compare(
     ValueError for fewer than two candidates, at once. An error in a candidate, also a delayed one
     from the engine, ends the comparison: failed work is not timed.
     Warns if work is in flight when the clock stops, because another thread pushes meanwhile.
-    Cost: about len(candidates) * (rounds + 3) * max(min_time, one call).
+    Cost: about len(candidates) * (rounds + 3) * max(min_time, one call), and the further rounds.
     """
     if not isinstance(candidates, Mapping):
         candidates = _by_name([candidates, *others])
@@ -89,12 +96,21 @@ def compare(
 
     laps: dict[str, list[Lap]] = {name: [] for name in candidates}
     names = list(candidates)
-    begin = load.snapshot()
-    for _ in range(rounds):
-        for name in names:
-            laps[name].append(_measure(candidates[name], repeats[name]))
-        names.append(names.pop(0))
-    elsewhere = load.cores_elsewhere(begin, load.snapshot())
+    begin, most = load.snapshot(), MOST_TIMES * rounds
+    while True:
+        for _ in range(rounds):
+            for name in names:
+                laps[name].append(_measure(candidates[name], repeats[name]))
+            names.append(names.pop(0))
+        now = load.snapshot()
+        elsewhere = load.cores_elsewhere(begin, now)
+        rounds = len(laps[names[0]])
+        slow = 2 * (now.now_s - begin.now_s) > PATIENCE_S
+        if slow or rounds == most or rounds < MIN_ROUNDS:
+            break
+        found = _verdict_on(laps, repeats, {}, margin)
+        if not replace(found, cores=begin.cores, elsewhere=elsewhere).is_open:
+            break
     late = max(names, key=lambda name: max(lap.pending for lap in laps[name]))
     if any(lap.pending for lap in laps[late]):
         _warn_of_pending(late, max(lap.pending for lap in laps[late]))

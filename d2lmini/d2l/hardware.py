@@ -30,7 +30,7 @@ from d2lmini.d2l.explain import duration
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.spec import Cost
-from d2lmini.profiler.peaks import Peak, peak
+from d2lmini.profiler.roofline import Peak, peak
 
 #: Bytes of memory in which `read_s` reads at random: from a first cache to far beyond the last.
 ROOMS = (16 << 10, 256 << 10, 4 << 20, 128 << 20)

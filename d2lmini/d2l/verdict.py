@@ -3,10 +3,13 @@
 A computer is never quiet: another program runs, a clock rate falls, a page is fetched. So two
 single numbers prove little. The candidates run in rounds, in turns, and we look at the *ratio
 within each round*: a disturbance of a whole round affects both candidates and cancels. Of those
-ratios we take the median and the interval that holds the true median 95 times in 100, for any
-distribution of the noise (no bell curve is assumed), and one spoilt round in ten moves neither by
-much. While other programs keep a quarter of a core busy or more, rounds in a row are disturbed
-alike, and the interval is the one for 99 times in 100; the sentence then names the load.
+ratios we take the median and the interval that holds the true median, for any distribution of the
+noise (no bell curve is assumed), and one spoilt round in ten moves neither by much. While the
+interval leaves the answer open, `compare` doubles the rounds, once and twice; so that it asks three
+times, each interval may miss one time in 40, and all three are right 95 times in 100 or more (ten,
+twenty and forty rounds miss 22, 12 and 17 times in 1000). While other programs keep a quarter of a
+core busy or more, rounds in a row are disturbed alike, and an interval may miss one time in 128;
+the sentence then names the load.
 
 >>> from d2lmini.d2l import Verdict
 >>> print(Verdict.from_times({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
@@ -35,6 +38,8 @@ Times = Mapping[str, Iterable[float]]
 
 # Below five rounds no pair of ratios encloses the median with 15/16 certainty.
 MIN_ROUNDS = 5
+# How often an interval may miss the median, and beside other programs.
+MISSED, MISSED_LOADED = 1 / 40, 1 / 128
 # No call takes less than a nanosecond; a clock that says so has not ticked.
 SHORTEST_S = 1e-9
 # JupyterLab breaks longer lines within words in a window 700 pixels wide.
@@ -161,6 +166,15 @@ class Verdict:
             return "faster"
         return "slower" if low > math.log1p(self.margin) else "no measurable difference"
 
+    @property
+    def is_open(self) -> bool:
+        """True if more rounds may change what is said of a candidate and the first: the interval
+        lies on both sides of the margin."""
+        edge = math.log1p(self.margin)
+        first, *others = self.names
+        found = [self._log_ratio(name, first) for name in others]
+        return any(low <= side <= high for _, low, high in found for side in (-edge, edge))
+
     def _log_ratio(self, name: str, other: str) -> tuple[float, float, float]:
         """Median of log(time / time of other), and its interval.
 
@@ -170,7 +184,7 @@ class Verdict:
             [math.log(max(t, SHORTEST_S)) for t in self.times[n]] for n in (name, other)
         )
         logs = sorted(a - b for a, b in zip(ours, theirs, strict=True))
-        k = _interval_rank(len(logs), 1 / 128 if self.loaded else 1 / 16)
+        k = _interval_rank(len(logs), MISSED_LOADED if self.loaded else MISSED)
         return statistics.median(logs), logs[k - 1], logs[-k]
 
     @property
@@ -330,14 +344,14 @@ def fold(head: str, sentence: str) -> str:
     )
 
 
-def _interval_rank(n: int, missed_at_most: float = 1 / 16) -> int:
+def _interval_rank(n: int, missed_at_most: float = MISSED) -> int:
     """The k for which the k-th smallest and k-th largest of n values enclose the median.
 
     Each value lies below the true median with probability 1/2, so the interval misses it with
     probability 2 P(Binomial(n, 1/2) < k), whatever the distribution (the sign test turned round).
-    We take the largest k that misses no more often than `missed_at_most`, and 1 if none does. With
-    1/16, which is all that five values can give: k = 1 up to 8 values, 2 from 9 (then one outlier
-    is powerless), 3 from 12.
+    We take the largest k that misses no more often than `missed_at_most`, and 1 if none does: up to
+    nine values (five miss one time in 16). From ten values on one outlier is powerless, and two are
+    from 13 on.
     """
     k, missed = 1, 1
     while 2 * (missed + math.comb(n, k)) <= missed_at_most * 2**n:

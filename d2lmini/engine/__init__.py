@@ -198,12 +198,16 @@ def explain(value: Any) -> str:
 @contextmanager
 def use(kind: str, **options: Any) -> Iterator[Engine]:
     """Use another engine in the scope, for the whole process: `use("naive")`, `use("threaded",
-    workers=4, inline_below=0)`. Waits until both engines are idle at each change."""
+    workers=4, inline_below=0)`. Waits until both engines are idle at each change. If Ctrl-C ends
+    the scope, its engine drops the tasks that have not begun."""
     fresh, outer = _make(kind, **options), current
     outer.wait_idle("engine.use")
     with _replacing(outer, fresh):
         try:
             yield fresh
+        except KeyboardInterrupt:
+            fresh.cancel_pending()
+            raise
         finally:
             fresh.wait_idle("engine.use")
 

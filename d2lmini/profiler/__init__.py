@@ -4,8 +4,8 @@ records    records of a trace: operations, waits, memory; numbers and names, no 
 tracing    `profile()`: listens to the engine and keeps the records
 cpu_time   CPU time of operations
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
-graph      a picture of the dependencies, which `engine.order` derives
-draw       the timeline; `summary` the table
+draw       pictures: the timeline, and the dependencies, which `engine.order` derives
+summary    tables of operations; `roofline` compares them with the machine's peaks
 chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
 foreign    traces of PyTorch, JAX and others; `load` reads them too
 merge      the traces of several processes as one
@@ -13,7 +13,7 @@ waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
 schedule_bounds    what no order of the operations beats
-critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
+critical_path    the longest chain
 replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
            the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules);
            `contention` makes bands of predictions for other workers or devices

@@ -1,178 +1,197 @@
 """How much slower do operations become next to one another? Predictions as bands.
 
 A trace has the durations of operations next to those that they happened to meet. On other workers
-or devices they meet others, with which they share memory, caches, cores and Python's global
-interpreter lock. A prediction simulates which operations meet, and stretches these; for one worker,
-it estimates how long each takes alone.
+or devices, or without a wait, they meet others, with which they share memory, caches, cores and
+Python's global interpreter lock. The prediction is a run of the program with these durations:
 
-    alone      the duration on one worker. An operation of several workers waited for the
-               interpreter lock while it was off the CPU, and came back to cold caches: its CPU time
-               is longer than alone by the share of its duration that it was off the CPU. Where no
-               CPU time is known, as on virtual devices, its Python took longer next to others
-    meeting    an operation waits for memory and caches, for the interpreter lock if it runs Python,
-               and for a core. Its Python is at most the part that its predicted time does not
-               explain, and all of a function that the program pushed
-    several    with two workers instead of one, each operation finds cold caches and wakes a thread
+    alone    an operation of one worker has the duration that was recorded. One of several workers
+             has waited for the interpreter lock and woken a thread: alone it takes its CPU time, or
+             the shortest of its kind, less by the share of its duration that it was off the CPU
+    meeting  next to others it waits for the interpreter lock after each call of NumPy, and finds
+             cold caches. A function that the program pushed is taken for Python, which runs beside
+             no other Python. More operations than cores share the cores
 
-A trace of one worker does not tell how often an operation asks for the interpreter lock. So the
-program is simulated with the least and with the most that this may cost. A trace of several workers
-has that cost in its times, so its band is narrower.
+What a trace does not tell makes the band: how often an operation asks for the interpreter lock,
+whether a pushed function holds it, how the caches are shared. Its ends are runs in which the
+operations that compute take as many times longer or shorter as predictions of 92 programs missed.
+Every band has at least the error of the replay of the recording itself.
 
 >>> from d2lmini.profiler.contention import _overlaps
 >>> _overlaps([(0, 10), (5, 15)], [1.0, 1.0])      # each meets the other for half of its time
 [0.5, 0.5]
 
-The constants were fitted to 46 programs on two cores (`tests/benchmarks/band_programs.py`).
-docs/ask-a-trace.md says how often the bands were right for other programs.
+The constants were fitted to the programs of `tests/benchmarks/band_programs.py` on a virtual
+machine of two cores. docs/ask-a-trace.md says how often the bands were right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals
 
 if TYPE_CHECKING:
+    from d2lmini.callsite import Site
     from d2lmini.engine.simulation import Simulation
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording
+    from d2lmini.profiler.tracing import Trace
 
-#: Next to another operation, an operation takes this much longer, as a share of its duration.
-_BESIDE = 0.22
-#: The same for Python: the least, and the most.
-_PYTHON = 0.4, 3.0
-#: With several workers each operation takes so much longer.
-_SEVERAL_NS = 110e3
-#: The share by which Python was longer next to others, in an operation without a known CPU time.
-_HELD_PYTHON = 0.9
-#: On one worker the program's own Python takes less time than next to several, by this share.
-_HELD_ISSUING = 0.4
-#: A prediction may be wrong by this factor for reasons of which the model knows nothing.
-_NOISE = 1.4
+#: With several workers each operation takes so much longer, and so much more next to another.
+_SEVERAL_NS, _BESIDE_NS = 20e3, 110e3
+#: Without a known CPU time, meeting others made an operation longer by this share at most.
+_MOST_HELD = 0.5
+#: How many times as long as predicted the operations took, from the shortest to the longest of nine
+#: in ten programs.
+_MISSED = 0.75, 1.5
+#: The share of a change of rates (links, devices) that other limits took back.
+_TAKEN_BACK = 0.25
+#: The least error of a prediction.
+_ERROR = 0.05
 
-_PASSES = 2  # simulations that find which operations meet
+
+class _Known(NamedTuple):
+    """What is known of an operation: whether the program pushed it, as a function; the share of its
+    duration in which it computes; the mean number of others that it met; its duration alone."""
+
+    pushed: bool
+    computes: float
+    met: float
+    alone_ns: float
 
 
 class Bands:
     """Predicts bands for a recording: `of(conditions)` is the shortest and the longest duration."""
 
     def __init__(self, recording: Recording):
-        trace = recording.trace
-        operations = trace.operations
         self.recording = recording
+        trace = recording.trace
+        self._operations = trace.operations
         self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
         self._cores = trace.cores or count_cores()
         self._several = self._lanes(recording.recorded) > 1
-        off = trace.off_cpu()
-        self._sleeps = {
-            operation.number: off[operation.number].blocked
-            for operation in operations
-            if operation.number in off and trace.cpu.times[operation.number].pushed
-        }
-        #: The share of its duration in which each operation computes.
-        self._computes = list(map(self._computes_for, operations))
-        spans = [(operation.began_ns, operation.ended_ns) for operation in operations]
-        self._met = _overlaps(spans, self._computes)
-        self._alone = list(map(self._alone_ns, operations, self._computes, self._met))
-        self._python = list(map(_python, operations, self._alone))
-        worked_ns = sum(
-            operation.run_ns * computes
-            for operation, computes in zip(operations, self._computes, strict=True)
-            if not operation.inline
-        )
-        self._busy = min(1.0, worked_ns / max(1, trace.end_ns - trace.begin_ns))
+        self._known = list(self._find_known(trace))
+        self._computes = [known.computes for known in self._known]
+        self._length = max(1, trace.end_ns - trace.begin_ns)
+        again = recording.simulate(recording.recorded).ended
+        self._error = max(_ERROR, abs(again / self._length - 1))
 
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
-        least, most = _PYTHON
-        low = self._err(self._meet(conditions, least), 1 / _NOISE)
-        high = self._err(self._meet(conditions, most), _NOISE)
+        before, low, high = self.recording.recorded, conditions, conditions
+        lanes = before.workers, before.places
+        if conditions.dropped or (conditions.workers, conditions.places) != lanes:
+            low = self._stretch(self._meet(conditions, python=0.0), _MISSED[0])
+            high = self._stretch(self._meet(conditions), _MISSED[1])
         ends = [self.recording.simulate(end).ended for end in (low, high)]
-        return min(ends), max(ends)
+        if conditions.run_ns != before.run_ns:
+            ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
+        return min(ends) * (1 - self._error), max(ends) * (1 + self._error)
 
     def run(self, conditions: Conditions) -> Simulation:
-        """A run within the band."""
-        return self.recording.simulate(self._meet(conditions, sum(_PYTHON) / 2))
+        """The predicted run, which lies within the band."""
+        return self.recording.simulate(self._meet(conditions))
 
-    def _err(self, conditions: Conditions, times: float) -> Conditions:
-        """The conditions with all that computes so many times as long. A function of which it is
-        not known whether it computes may take less time alone, not more."""
+    def _stretch(self, conditions: Conditions, times: float) -> Conditions:
+        """The conditions with all that computes so many times as long, and what the program does
+        meanwhile."""
         run_ns = [
-            round(ns * (1 + (times - 1) * (computes if times > 1 or computes else 1.0)))
-            if self._contends(operation)
-            else ns
-            for operation, ns, computes in zip(
-                self.recording.trace.operations, conditions.run_ns, self._computes, strict=True
+            ns if operation.inline else round(ns * (1 + (times - 1) * known.computes))
+            for operation, ns, known in zip(
+                self._operations, conditions.run_ns, self._known, strict=True
             )
         ]
-        return replace(conditions, run_ns=run_ns, issuing=conditions.issuing * times)
+        worked_ns = sum(ns * known.computes for ns, known in zip(run_ns, self._known))
+        busy = min(1.0, worked_ns / max(1, self.recording.simulate(conditions).ended))
+        issuing = conditions.issuing * (1 + (times - 1) * busy)
+        return replace(conditions, run_ns=run_ns, issuing=issuing)
 
-    def _meet(self, conditions: Conditions, python: float) -> Conditions:
-        """The conditions with the durations of operations that meet others; Python takes `python`
-        times longer then."""
+    def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
+        """The conditions with the durations of operations that meet others than they met; of a
+        pushed function the share `python` runs beside no other Python."""
         if self._lanes(conditions) == 1:
             if not self._several:
                 return conditions
-            recorded = self.recording.recorded.run_ns
-            run_ns = [
-                round(ns * new / old) if old else 0
-                for ns, new, old in zip(self._alone, conditions.run_ns, recorded, strict=True)
-            ]
-            issuing = conditions.issuing * (1 - _HELD_ISSUING * self._busy)
-            return replace(conditions, run_ns=run_ns, issuing=issuing, usual=True)
-        before = self._slower(self._met, python) if self._several else [1.0] * len(self._met)
+            return self._with(replace(conditions, usual=True), [k.alone_ns for k in self._known])
         now = conditions
-        for _ in range(_PASSES):
+        for _ in range(2):  # to find which operations meet
             spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
-            after = self._slower(_overlaps(spans, self._computes), python)
-            run_ns = [
-                round(ns * new / old + self._fixed_ns(operation, computes))
-                for operation, computes, ns, new, old in zip(
-                    self.recording.trace.operations, self._computes, conditions.run_ns, after,
-                    before, strict=True,
-                )
-            ]  # fmt: skip
-            now = replace(now, run_ns=run_ns)
+            met = _overlaps(spans, self._computes)
+            took = [self._next_to(i, beside, python) for i, beside in enumerate(met)]
+            now = self._with(conditions, took)
         return now
 
-    def _slower(self, met: Sequence[float], python: float) -> list[float]:
-        """How many times longer each operation takes with so many others beside it."""
-        return [
-            1
-            + computes
-            * (
-                min(1.0, beside) * (_BESIDE + python * share)
-                + max(0.0, (beside + 1) / self._cores - 1)
+    def _with(self, conditions: Conditions, took_ns: Sequence[float]) -> Conditions:
+        """The conditions with these durations; those that they have changed change in proportion,
+        and operations that the program runs itself stay."""
+        run_ns = [
+            ns if operation.inline or not operation.run_ns else round(took * ns / operation.run_ns)
+            for operation, ns, took in zip(
+                self._operations, conditions.run_ns, took_ns, strict=True
             )
-            for beside, computes, share in zip(met, self._computes, self._python, strict=True)
         ]
+        return replace(conditions, run_ns=run_ns)
 
-    def _fixed_ns(self, operation: Operation, computes: float) -> float:
-        """What one of several workers adds, unless the recording has it."""
-        return 0.0 if self._several or operation.inline else _SEVERAL_NS * computes
+    def _next_to(self, i: int, beside: float, python: float) -> float:
+        """The duration of an operation with so many others beside it."""
+        known, others = self._known[i], min(1.0, beside)
+        if not known.computes or (self._several and abs(beside - known.met) < 0.05):
+            return self._operations[i].run_ns
+        more = python * others * known.alone_ns if known.pushed else _held_ns(beside)
+        crowd = max(0.0, (beside + 1) / self._cores - 1)
+        return known.alone_ns + known.computes * (more + crowd * known.alone_ns)
 
-    def _alone_ns(self, operation: Operation, computes: float, beside: float) -> float:
-        """The duration on one worker."""
-        run_ns = float(operation.run_ns)
-        if not self._several or not computes:
-            return run_ns
-        cpu = self.recording.trace.cpu.times.get(operation.number)
-        if cpu is None:
-            return run_ns / (1 + min(1.0, beside) * _python(operation, run_ns) * _HELD_PYTHON)
-        worked_ns = min(run_ns, cpu.ns + self._sleeps.get(operation.number, 0))
-        off = max(0.0, run_ns - worked_ns - (cpu.delayed_ns or 0)) / run_ns
-        return worked_ns if cpu.pushed else worked_ns / (1 + off)
+    def _find_known(self, trace: Trace) -> Iterator[_Known]:
+        operations, cpu = trace.operations, trace.cpu.times
+        pushed = [cpu[x.number].pushed if x.number in cpu else not (x.flops or x.nbytes)
+                  for x in operations]  # fmt: skip
+        slept = self._sleeps_of_lines(trace)
+        asleep = [slept.get((x.name, x.site), 0.0) for x in operations]
+        #: The CPU time and the sleep of each; its duration, where the CPU time is unknown.
+        worked = [min(x.run_ns, cpu[x.number].ns + ns) if x.number in cpu else float(x.run_ns)
+                  for x, ns in zip(operations, asleep, strict=True)]  # fmt: skip
+        # A function without a known CPU time may as well sleep.
+        computes = [
+            max(0.0, 1 - ns / x.run_ns)
+            if self._contends(x) and (x.number in cpu or not function)
+            else 0.0
+            for x, ns, function in zip(operations, asleep, pushed, strict=True)
+        ]
+        met = _overlaps([(x.began_ns, x.ended_ns) for x in operations], computes)
+        shortest: dict[tuple[str, float, float], float] = {}
+        for x, ns in zip(operations, worked, strict=True):
+            kind = x.name, x.nbytes, x.flops
+            shortest[kind] = min(shortest.get(kind, ns), ns)
+        for x, function, part, beside, ns in zip(
+            operations, pushed, computes, met, worked, strict=True
+        ):
+            least = shortest[x.name, x.nbytes, x.flops]
+            if not self._several or not part:
+                ns = x.run_ns
+            elif function or x.number in trace.shared:
+                pass
+            elif x.number in cpu:
+                ns = least / (1 + (x.run_ns - ns) / x.run_ns)
+            else:
+                ns = max(_MOST_HELD * ns, min(least, ns - _held_ns(beside)))
+            yield _Known(function, part, beside, ns)
 
-    def _computes_for(self, operation: Operation) -> float:
-        if not self._contends(operation):
-            return 0.0
-        if operation.footprint is None and operation.number not in self.recording.trace.cpu.times:
-            return 0.0  # a function of the program without a known CPU time; it may as well sleep
-        return 1 - self._sleeps.get(operation.number, 0) / operation.run_ns
+    @staticmethod
+    def _sleeps_of_lines(trace: Trace) -> dict[tuple[str, Site | None], float]:
+        """How long the functions slept that a line pushed, the median: which part of its time off
+        the CPU a single one waited for the interpreter lock is not known."""
+        off = trace.off_cpu()
+        found: dict[tuple[str, Site | None], list[int]] = defaultdict(list)
+        for x in trace.operations:
+            if x.number in off and trace.cpu.times[x.number].pushed:
+                found[x.name, x.site].append(off[x.number].blocked)
+        return {line: median(each) for line, each in found.items()}
 
     def _contends(self, operation: Operation) -> bool:
         """True if it runs on the machine's cores."""
@@ -181,22 +200,14 @@ class Bands:
 
     def _lanes(self, conditions: Conditions) -> int:
         """The number of workers that compute on the machine's cores."""
-        places = {
-            place
-            for place, operation in zip(
-                conditions.places, self.recording.trace.operations, strict=True
-            )
-            if self._contends(operation)
-        }
+        placed = zip(conditions.places, self._operations, strict=True)
+        places = {place for place, operation in placed if self._contends(operation)}
         return sum(conditions.workers[place] for place in places)
 
 
-def _python(operation: Operation, took_ns: float) -> float:
-    """The share of the operation that its predicted time does not explain; 1 if the program pushed
-    it."""
-    if operation.footprint is None:
-        return 1.0
-    return max(0.0, 1 - operation.predicted_us * 1e3 / max(1.0, took_ns))
+def _held_ns(beside: float) -> float:
+    """What an operation of the library takes longer with so many others beside it."""
+    return _SEVERAL_NS + _BESIDE_NS * min(1.0, beside)
 
 
 def _overlaps(spans: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[float]:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
@@ -37,8 +37,10 @@ from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
 from d2lmini.profiler.records import Change
+from d2lmini.profiler.summary import align, shorten
 
 if TYPE_CHECKING:
+    from d2lmini.profiler.outside import Copy
     from d2lmini.profiler.tracing import Trace
 
 #: Roles of memory in training.
@@ -166,7 +168,6 @@ class DeviceMemory:
         rows = [(_mb(holder.nbytes), str(holder.arrays), *_who(holder)) for holder in self.holders]
         if self.older_bytes:
             rows.append((_mb(self.older_bytes), "", "", "from before the trace"))
-        widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
         lines = [
             f"{self.ctx}: {_mb(self.peak_bytes)} live at the peak, {_mb(self.begin_bytes)} at the "
             f"begin, {_mb(self.end_bytes)} at the end; {_mb(self.peak_pending)} pending at most, "
@@ -175,18 +176,16 @@ class DeviceMemory:
         if self.roles["other"] != self.peak_bytes:
             sizes = [f"{role} {_mb(nbytes)}" for role, nbytes in self.roles.items() if nbytes]
             lines.append(f"at the peak: {', '.join(sizes)}")
-        for size, arrays, name, where in rows:
-            cells = size.rjust(widths[0]), arrays.rjust(widths[1]), name.ljust(widths[2]), where
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+        return "\n".join([*lines, *align(rows, ">><<")])
 
 
 class MemoryReport:
-    """`DeviceMemory` of every device that allocated or freed memory: report[ctx]; prints as
-    tables."""
+    """`DeviceMemory` of every device that allocated or freed memory: report[ctx]; `copies`, NumPy's
+    arrays that the program got, with the lines that held them at their peak. Prints as tables."""
 
-    def __init__(self, devices: dict[Context, DeviceMemory]):
+    def __init__(self, devices: dict[Context, DeviceMemory], copies: list[LineAllocation]):
         self.devices = devices
+        self.copies = copies
 
     def __getitem__(self, ctx: Context) -> DeviceMemory:
         if ctx not in self.devices:
@@ -198,7 +197,13 @@ class MemoryReport:
         return iter(self.devices.values())
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self)) or "no memory was taken or given back"
+        tables = [str(device) for device in self]
+        if self.copies:
+            most = sum(line.nbytes for line in self.copies)
+            head = f"NumPy arrays that the program got (asnumpy, ...): {_mb(most)} at the peak"
+            rows = [(_mb(x.nbytes), str(x.arrays), shorten(x.where, 70)) for x in self.copies]
+            tables.append("\n".join([head, *align(rows, ">><")]))
+        return "\n\n".join(tables) or "no memory was taken or given back"
 
     __repr__ = __str__
 
@@ -209,7 +214,23 @@ def report_of(trace: Trace) -> MemoryReport:
     for change in trace.memory:
         changes[change.ctx].append(change)
     maker = _Makers(trace)
-    return MemoryReport({ctx: _device(ctx, changes[ctx], trace, maker) for ctx in changes})
+    found = {ctx: _device(ctx, changes[ctx], trace, maker) for ctx in changes}
+    return MemoryReport(found, _copies_at_peak(trace.copies))
+
+
+def _copies_at_peak(copies: Iterable[Copy]) -> list[LineAllocation]:
+    """The lines that held NumPy's copies of arrays when these were largest."""
+    held: dict[Site | None, LineAllocation] = {}
+    now = most = 0
+    at_peak: list[LineAllocation] = []
+    for copy in copies:
+        line = held.setdefault(callsite.same_line(copy.site), LineAllocation("", copy.site))
+        line.nbytes += copy.nbytes
+        line.arrays += 1 if copy.nbytes > 0 else -1
+        now += copy.nbytes
+        if now > most:
+            most, at_peak = now, [replace(line) for line in held.values() if line.nbytes > 0]
+    return sorted(at_peak, key=lambda line: -line.nbytes)
 
 
 class _Makers:
@@ -331,5 +352,4 @@ def _mb(nbytes: int) -> str:
 
 
 def _who(holder: LineAllocation) -> tuple[str, str]:
-    where = holder.where
-    return holder.name or "(the program)", where if len(where) <= 70 else where[:69] + "…"
+    return holder.name or "(the program)", shorten(holder.where, 70)

@@ -19,7 +19,7 @@ Operations have their recorded durations and hand-overs and run by the engine's 
 Within `engine.stepped()` the prediction is exact: more workers there behave as predicted.
 
 Elsewhere operations that run side by side share memory, caches, cores and the interpreter. So a
-prediction for other workers or devices is a band, from low to high (`contention`).
+prediction is a band, from low to high (`contention`).
 
 Not in the trace, so not predicted: a different split of batches for other devices; waits outside
 the engine, as for the end of a thread, which keep their recorded length; Python that runs on
@@ -90,7 +90,7 @@ class Conditions:
     places: Sequence[str]
     run_ns: Sequence[float]
     priorities: Sequence[int]
-    dropped: Collection[int] = ()
+    dropped: Collection[int] = frozenset()
     issuing: float = 1
     order: bool = True
     pauses: bool = True
@@ -121,34 +121,21 @@ class Recording:
 
     def predict(self, conditions: Conditions) -> Prediction:
         """The duration of the run under these conditions."""
-        if self._meets_others(conditions):
-            return Prediction(*self._known_bands().of(conditions))
-        ns = self.simulate(conditions).ended
-        return Prediction(ns, ns)
+        return self.foresee(conditions)[1]
 
-    def _known_bands(self) -> Bands:
+    def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
+        """A run under these conditions, with the usual contention, and its predicted duration. On a
+        virtual clock operations share nothing, and the prediction is exact."""
+        if conditions == self.recorded or self.trace.engine_kind != "threaded":
+            run = self.simulate(conditions)
+            return run, Prediction(run.ended, run.ended)
         if self._bands is None:
             from d2lmini.profiler.contention import Bands
 
             self._bands = Bands(self)
-        return self._bands
-
-    def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
-        """A run under these conditions, with the usual contention, and its predicted duration."""
-        if not self._meets_others(conditions):
-            run = self.simulate(conditions)
-            return run, Prediction(run.ended, run.ended)
-        bands = self._known_bands()
-        low, high = bands.of(conditions)
-        run = bands.run(conditions)
+        low, high = self._bands.of(conditions)
+        run = self._bands.run(conditions)
         return run, Prediction(min(low, run.ended), max(high, run.ended))
-
-    def _meets_others(self, conditions: Conditions) -> bool:
-        """True if operations share the machine with others than in the recording. On a virtual
-        clock they share nothing."""
-        recorded = self.recorded
-        elsewhere = conditions.workers != recorded.workers or conditions.places != recorded.places
-        return elsewhere and self.trace.engine_kind == "threaded"
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""

@@ -5,11 +5,14 @@
 
 Times and rates are printed with their units, counts without. FLOPs and bytes come from the
 operation's cost formula; a rate is their total divided by the total run time.
+
+`print(trace)` is the table of the single operations (`timetable`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +33,10 @@ SORTS = {
 #: Values of `by`: what the rows are.
 KEYS = ("operation", "line")
 
-HEAD = ("place", "count", "total", "mean", "FLOPs", "bytes")
+HEAD = ("place", "count", "total", "mean", "arithmetic", "memory")
+
+#: Operations that `print(trace)` shows.
+SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class SummaryRow:
     def cells(self) -> tuple[str, ...]:
         """The printed cells."""
         return (
-            self.name if len(self.name) <= 60 else self.name[:59] + "…",
+            shorten(self.name, 60),
             self.place,
             f"{self.count}",
             in_time(self.total_s),
@@ -84,18 +90,36 @@ class Summary:
         self.by = by
 
     def __str__(self) -> str:
-        table = [(self.by, *HEAD), *[row.cells for row in self.rows]]
-        names = [max(len(row[i]) for row in table) for i in (0, 1)]
-        lines = [
-            f"{row[0]:<{names[0]}}  {row[1]:<{names[1]}} {row[2]:>7} {row[3]:>10} {row[4]:>10} "
-            f"{row[5]:>15} {row[6]:>12}"
-            for row in table
-        ]
+        lines = align([(self.by, *HEAD), *[row.cells for row in self.rows]], "<<")
         if self.missed:
-            lines.append(f"{self.missed} more failed, were skipped or not over")
+            lines.append(f"{self.missed} more failed, were skipped, or had not ended")
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """The rows of a table as lines. `sides` has for each column "<", left, or ">", right, where all
+    columns that it does not name stand.
+
+    >>> align([("a", "1", "x"), ("bcd", "10", "")], "<><")
+    ['a     1  x', 'bcd  10']
+    """
+    columns = [
+        (max(map(len, column)), side)
+        for column, side in zip(zip(*rows, strict=True), sides.ljust(len(rows[0]), ">"))
+    ]
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, (width, side) in zip(row, columns, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def shorten(text: str, length: int) -> str:
+    """The text, or its begin and an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def in_time(seconds: float) -> str:
@@ -154,3 +178,25 @@ def summary_of(trace: Trace, sort_by: str = "total", by: str = "operation") -> S
         SummaryRow(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count
     ]
     return Summary(sorted(rows, key=SORTS[sort_by]), missed, by)
+
+
+def timetable(trace: Trace) -> str:
+    """The operations of a trace in the order of their pushes: when each began and how long it took;
+    the first and the last, if there are many."""
+    operations, half = trace.operations, SHOWN // 2
+    many = len(operations) > SHOWN
+    rows = [("", "operation", "place", "began at", "took", "line")]
+    for operation in [*operations[:half], *operations[-half:]] if many else operations:
+        times = ("-", "-")
+        if operation.ran and operation.ended_ns:
+            began_s = (operation.began_ns - trace.begin_ns) / 1e9
+            times = in_time(max(0.0, began_s)), in_time(operation.run_ns / 1e9)
+        rows.append(
+            (f"{operation.number}", operation.name, operation.place, *times,
+             shorten(operation.where, 60))
+        )  # fmt: skip
+    lines = align(rows, "><<>><")
+    if many:
+        left_out = len(operations) - 2 * half
+        lines.insert(half + 1, f"... {left_out} more; trace.summary() adds all up")
+    return "\n".join([repr(trace)[1:-1], *(lines if operations else [])])

@@ -148,6 +148,7 @@ class Trace(OutsideRecorder):
         """Stop listening."""
         instrument.remove(self)
         self.end_ns = engine.current.clock()
+        self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
         if self._timing:
             self.cpu.finish()
         self._gpu_times.resolve()
@@ -311,7 +312,7 @@ class Trace(OutsideRecorder):
     def graph(self, first: int = 1, last: int | None = None, lines: bool = True) -> Picture:
         """The dependency graph, as a picture that prints as text: operations number `first` to
         `last`, with the line that issued each if `lines`. ValueError for none, or for too many."""
-        from d2lmini.profiler.graph import graph_of
+        from d2lmini.profiler.draw import graph_of
 
         return graph_of(self, first, last, lines)
 
@@ -435,15 +436,19 @@ class Trace(OutsideRecorder):
                 waits[i] = wait._replace(operation=numbers[k - 1] if k else 0)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.operations))
+        from d2lmini.profiler.summary import timetable
+
+        return timetable(self)
 
     def __repr__(self) -> str:
         ms = (self.end_ns - self.begin_ns) / 1e6
         text = f"trace of {len(self.operations)} operations in"
         if self.recorded is None:
             return f"<{text} {ms:.1f} ms>"
-        before = (self.recorded.end_ns - self.recorded.begin_ns) / 1e6
-        return f"<predicted {text} {self.prediction}; recorded were {before:.1f} ms>"
+        before, band = 1e3 * self.recorded.seconds, self.prediction
+        if band is not None and band.low_ns < band.high_ns:
+            text += f" {ms:.2f} ms,"
+        return f"<predicted {text} {band}; recorded were {before:.1f} ms>"
 
 
 def _count_workers() -> dict[str, int]:
@@ -484,15 +489,17 @@ class Profile(Scope):
 
 def profile(nvtx: bool = False) -> Profile:
     """Record the engine's activity within the scope. The scope waits for an idle engine at its
-    start and end; the final wait does not count as the program's. Errors of operations are raised
-    at the end, if the scope itself raised none. Within `engine.stepped()` times are those of the
-    virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
+    start and end; the final wait does not count as the program's, and Ctrl-C skips it. Errors of
+    operations are raised at the end, if the scope itself raised none. Within `engine.stepped()`
+    times are those of the virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
     adds ranges for NVIDIA's tools, named after operation and line.
 
     An event costs 1 to 2 us, and a task has six: pushed, ready, started, memory allocated and
-    freed, ended. Its CPU time costs 2 us more, 3.5 us if it is expected to take 0.1 ms or longer.
-    That is 2 to 3 % of a task of 500 us. An operation on tiny arrays takes 10 to 12 us in
-    place of 4, since it reports all its events in one; its bar in a timeline is as short as
-    without a trace, but the gaps between bars grow. A wait takes 2 us longer.
+    freed, ended; the clocks of its thread cost 2 to 4 us more. While the program pushes and workers
+    run, both want the interpreter lock: products of 0.24 ms took 24 us longer (20 to 31, on two
+    cores), and 44 us if the program waited for each. An operation on tiny arrays took 8.3 us in
+    place of 2.0, since it reports all its events in one; its bar in a timeline is as short as
+    without a trace, but the gaps between bars grow. A wait for what is done took 2.1 us in place of
+    0.3.
     """
     return Profile(nvtx)

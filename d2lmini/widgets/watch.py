@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import engine, instrument
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import CLOSING
+from d2lmini.scopes import interrupted
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.watch_messages import MessageWriter
 from d2lmini.widgets.watch_records import News, RecentRecords, Sample
@@ -129,12 +130,16 @@ class Watch(Widget):
     def stop(self) -> None:
         """Wait for all pushed operations, and stop watching; the picture remains. Errors of
         operations are raised where their values are read, not here. Stopping twice does no harm."""
+        self._stop(waits=True)
+
+    def _stop(self, waits: bool) -> None:
         global _watching
         if not self._watches:
             return
         _watching, self._watches = None, False
         try:
-            engine.current.wait_idle(CLOSING)
+            if waits:
+                engine.current.wait_idle(CLOSING)
         finally:
             instrument.remove(self._recent)
             self._pass_on()
@@ -154,7 +159,7 @@ class Watch(Widget):
     def __exit__(
         self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
     ) -> None:
-        self.stop()
+        self._stop(waits=not interrupted(kind))
 
     def _cell_ended(self, *_: Any) -> None:
         """Called when a cell of the notebook ends: the notebook stores a picture of its work."""

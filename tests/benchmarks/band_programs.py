@@ -1,7 +1,9 @@
 """The programs to which the bands of predictions were fitted; each gives a function to run.
 
-`FITTED.workers` run on one worker and on two, `FITTED.devices` on two devices and on one. Those
-that judge the bands, and that no constant was fitted to, are in `new_band_programs`.
+`FITTED.workers` run on one worker and on two, `FITTED.devices` on two devices and on one,
+`FITTED.waits` with and without the waits at each step, `FITTED.links` on two devices with slow
+links and with links half as fast, `FITTED.speeds` on two slow devices and on two that are twice as
+fast. Those that judge the bands, and that no constant was fitted to, are in `new_band_programs`.
 """
 
 from __future__ import annotations
@@ -21,21 +23,39 @@ Run = Callable[[Sequence[Context]], None]
 Make = Callable[[], Run]
 
 
+#: A program that waits at each step; `False`: the same program without these waits.
+RunWaits = Callable[[bool], None]
+MakeWaits = Callable[[], RunWaits]
+
+
 class Programs:
-    """Programs by name: those for other workers, and those for other devices."""
+    """Programs by name, by what is asked about them. Each method adds a program."""
 
     def __init__(self) -> None:
         self.workers: dict[str, Make] = {}
         self.devices: dict[str, Make] = {}
+        self.waits: dict[str, MakeWaits] = {}
+        self.links: dict[str, Make] = {}
+        self.speeds: dict[str, Make] = {}
 
     def on_workers(self, make: Make) -> Make:
-        """Add a program to those for workers."""
         self.workers[make.__name__] = make
         return make
 
     def on_devices(self, make: Make) -> Make:
-        """Add a program to those for devices."""
         self.devices[make.__name__] = make
+        return make
+
+    def with_waits(self, make: MakeWaits) -> MakeWaits:
+        self.waits[make.__name__] = make
+        return make
+
+    def over_links(self, make: Make) -> Make:
+        self.links[make.__name__] = make
+        return make
+
+    def at_speeds(self, make: Make) -> Make:
+        self.speeds[make.__name__] = make
         return make
 
 
@@ -493,3 +513,172 @@ def device_python() -> Run:
         engine.waitall()
 
     return run
+
+
+# -- with waits ------------------------------------------------------------------------------------
+
+
+def waits_after(step: Callable[[int], Any], steps: int) -> RunWaits:
+    """Steps that each give an array, which the program waits for."""
+
+    def run(waits: bool) -> None:
+        for k in range(steps):
+            result = step(k)
+            if waits:
+                result.wait_to_read()
+        nd.waitall()
+
+    return run
+
+
+@FITTED.with_waits
+def wait_for_each_product() -> RunWaits:
+    arrays = arrays_of(4, 300, 300)
+    return waits_after(lambda k: nd.dot(arrays[k % 4], arrays[k % 4]), 16)
+
+
+@FITTED.with_waits
+def wait_for_each_exp() -> RunWaits:
+    arrays = arrays_of(4, 400, 500)
+    return waits_after(lambda k: nd.exp(arrays[k % 4]), 24)
+
+
+@FITTED.with_waits
+def wait_beside_python() -> RunWaits:
+    x, host = nd.random.uniform(shape=(400, 400)), sum_of_squares(12_000)
+
+    def step(_: int) -> Any:
+        result = nd.tanh(nd.dot(x, x))
+        host()
+        return result
+
+    return waits_after(step, 12)
+
+
+@FITTED.with_waits
+def wait_then_numpy() -> RunWaits:
+    x, y = nd.random.uniform(shape=(400, 400)), np.random.RandomState(0).rand(150_000)
+
+    def run(waits: bool) -> None:
+        for _ in range(10):
+            result = nd.log1p(nd.dot(x, x))
+            if waits:
+                result.wait_to_read()
+            np.sort(y)
+        nd.waitall()
+
+    return run
+
+
+@FITTED.with_waits
+def wait_in_training() -> RunWaits:
+    net = mlp(256, 128, 10)
+    net.initialize()
+    net.hybridize()
+    x, y = nd.random.uniform(shape=(128, 784)), nd.array(np.arange(128) % 10)
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+
+    def step(_: int) -> Any:
+        with autograd.record():
+            value = loss(net(x), y)
+        value.backward()
+        trainer.step(128)
+        return value
+
+    return waits_after(step, 6)
+
+
+@FITTED.with_waits
+def wait_for_small() -> RunWaits:
+    arrays = arrays_of(4, 150, 200)
+    return waits_after(lambda k: (arrays[k % 4] + 1).tanh(), 40)
+
+
+@FITTED.with_waits
+def wait_for_sleeps() -> RunWaits:
+    x = nd.random.uniform(shape=(300, 300))
+
+    def run(waits: bool) -> None:
+        line = engine.new_var()
+        for _ in range(8):
+            engine.push(lambda: time.sleep(0.003), writes=[line])
+            nd.dot(x, x)
+            if waits:
+                engine.wait_for_var(line)
+        nd.waitall()
+
+    return run
+
+
+# -- over links, and at other speeds ---------------------------------------------------------------
+
+
+def sent(sizes: Sequence[int], back: bool) -> Run:
+    """Arrays that go to the devices by turns, and are used there; results may come back."""
+    arrays = [nd.random.uniform(shape=(size,)) for size in sizes]
+
+    def run(devices: Sequence[Context]) -> None:
+        for k, array in enumerate(arrays):
+            result = array.as_in_context(devices[k % len(devices)]) * 2 + 1
+            if back:
+                result.as_in_context(array.context)
+        nd.waitall()
+
+    return run
+
+
+@FITTED.over_links
+def sent_large() -> Run:
+    return sent([150_000] * 8, back=False)
+
+
+@FITTED.over_links
+def sent_mixed() -> Run:
+    return sent([20_000, 160_000, 40_000, 80_000] * 3, back=False)
+
+
+@FITTED.over_links
+def sent_and_back() -> Run:
+    return sent([30_000, 90_000, 60_000] * 3, back=True)
+
+
+@FITTED.over_links
+def link_training() -> Run:
+    return device_training((256, 128, 64), 64, 3)
+
+
+@FITTED.over_links
+def link_exchange() -> Run:
+    return device_exchange()
+
+
+@FITTED.at_speeds
+def speed_products() -> Run:
+    return on_each_device(lambda x: nd.dot(x, x) / 200, 6, 200, 200)
+
+
+@FITTED.at_speeds
+def speed_exps() -> Run:
+    return on_each_device(lambda x: nd.exp(-x), 10, 400, 500)
+
+
+@FITTED.at_speeds
+def speed_training() -> Run:
+    return device_training((256, 128, 64), 64, 4)
+
+
+@FITTED.at_speeds
+def speed_waits() -> Run:
+    def run(devices: Sequence[Context]) -> None:
+        for _ in range(5):
+            each = [nd.dot(x, x) for x in (nd.ones((200, 200), ctx=ctx) for ctx in devices)]
+            for result in each:
+                result.asnumpy()
+
+    return run
+
+
+@FITTED.at_speeds
+def speed_exchange() -> Run:
+    return device_exchange()

@@ -17,13 +17,17 @@ import numpy as np
 from band_programs import (
     Programs,
     Run,
+    RunWaits,
     arrays_of,
+    device_training,
     mlp,
     on_arrays,
     on_each_device,
     pushed,
+    sent,
     sum_of_squares,
     training,
+    waits_after,
 )
 
 from d2lmini import autograd, engine, gluon, nd
@@ -243,3 +247,71 @@ def device_unequal() -> Run:
         nd.waitall()
 
     return run
+
+
+# -- with waits, over links, and at other speeds ---------------------------------------------------
+
+
+@JUDGED.with_waits
+def wait_for_each_sort() -> RunWaits:
+    arrays = arrays_of(3, 60_000)
+    return waits_after(lambda k: nd.sort(arrays[k % 3]), 6)
+
+
+@JUDGED.with_waits
+def wait_in_a_chain() -> RunWaits:
+    start = nd.random.uniform(shape=(350, 350))
+    values = [start]
+
+    def step(_: int) -> Any:
+        values[0] = nd.tanh(nd.dot(values[0], start) / 350)
+        return values[0]
+
+    return waits_after(step, 12)
+
+
+@JUDGED.with_waits
+def wait_beside_json() -> RunWaits:
+    x, table = nd.random.uniform(shape=(500, 400)), [{"row": k} for k in range(2000)]
+
+    def step(_: int) -> Any:
+        result = nd.sqrt(x) * 2
+        json.dumps(table)
+        return result
+
+    return waits_after(step, 12)
+
+
+@JUDGED.with_waits
+def wait_for_batches() -> RunWaits:
+    step_of = training(mlp(128, 10), (64, 300), 1, hybrid=False)
+    arrays = arrays_of(2, 300, 300)
+
+    def run(waits: bool) -> None:
+        for k in range(6):
+            result = nd.dot(arrays[k % 2], arrays[k % 2])
+            if waits:
+                result.wait_to_read()
+            step_of(())
+
+    return run
+
+
+@JUDGED.over_links
+def sent_by_turns() -> Run:
+    return sent([50_000, 120_000] * 6, back=True)
+
+
+@JUDGED.over_links
+def link_networks() -> Run:
+    return device_training((200, 100, 100, 30), 32, 4)
+
+
+@JUDGED.at_speeds
+def speed_softmaxes() -> Run:
+    return on_each_device(lambda x: nd.softmax(x) * 3, 6, 300, 400)
+
+
+@JUDGED.at_speeds
+def speed_networks() -> Run:
+    return device_training((200, 100, 100, 30), 32, 6)

@@ -4,8 +4,7 @@
     python tests/benchmarks/truth.py waits checks     # some of them
     python tests/benchmarks/truth.py --full           # as many programs as the documentation states
 
-Only `workers`, `devices` and `compare` are timed, and so depend on what else the machine does. A
-section is a function that gives rows: a thing that was asked, how often
+Only `what_if` and `compare` are timed, and so depend on what else the machine does. A section is a function that gives rows: a thing that was asked, how often
 the answer was right, and of how many. To add one, write the function and name it in `SECTIONS`.
 """
 
@@ -47,7 +46,7 @@ from d2lmini import callsite, d2l, nd, profile
 from d2lmini.profiler.replay import Prediction
 
 #: The ends of a band are at most this factor apart, in the median.
-WIDTH = 1.6
+WIDTH = 2.4
 #: Does the command try all that there is? (`--full`)
 full = False
 
@@ -171,21 +170,12 @@ def _point(true: d2lmini.profiler.Trace) -> Prediction:
     return Prediction(length(true), length(true))
 
 
-def workers() -> Iterator[Row]:
-    """Programs on other numbers of workers: does the truth lie in the predicted band?"""
-    yield from _bands(bands.on_workers_answers)
-
-
-def devices() -> Iterator[Row]:
-    """Programs on one device instead of two: does the truth lie in the predicted band?"""
-    yield from _bands(bands.on_devices_answers)
-
-
-def _bands(answers: Callable[[bands.Programs, int], Iterator[bands.Answer]]) -> Iterator[Row]:
+def what_if() -> Iterator[Row]:
+    """Programs in another world than the recorded one: does the truth lie in the predicted band?"""
     for said, programs in bands.SETS.items():
-        if full or programs is bands.JUDGED:
+        for kind in bands.KINDS if full or programs is bands.JUDGED else ():
             tally, widths = Tally(), []
-            for answer in answers(programs, bands.ROUNDS if full else 3):
+            for answer in bands.answers(kind, programs, bands.ROUNDS if full else 3):
                 tally.add(f"{answer.before} to {answer.after}, {said}", answer.right, str(answer))
                 widths.append(answer.width)
             yield from tally.rows(0.1)
@@ -209,7 +199,18 @@ def compare() -> Iterator[Row]:
         for _ in range(13):
             once()
 
+    def twenty() -> None:
+        for _ in range(20):
+            once()
+
+    def twenty_three() -> None:
+        for _ in range(23):
+            once()
+
     tally = Tally()
+    for k in range(100 if full else 20):
+        verdict = d2l.compare({"20": twenty, "23": twenty_three}, explain=False)
+        tally.add("a factor of 1.15, nothing beside it: found", verdict.slower, f"{k}: {verdict}")
     with busy(2):
         for k in range(100 if full else 20):
             verdict = d2l.compare({"a": once, "b": lambda: once()}, explain=False)
@@ -234,7 +235,7 @@ def busy(n: int) -> Iterator[None]:
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     section.__name__: section
-    for section in (waits, checks, causes, replay, workers, devices, compare)
+    for section in (waits, checks, causes, replay, what_if, compare)
 }
 
 

@@ -1,6 +1,10 @@
 """Races on a virtual clock."""
 
+import itertools
+import math
+import random
 import time
+from collections import Counter
 
 import numpy  # noqa: F401 (brings the BLAS whose threads a verdict names)
 import pytest
@@ -132,6 +136,83 @@ def test_a_blas_that_cannot_be_asked_is_not_named(machine, monkeypatch):
     monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"user_api": "openmp"}])
     verdict = compare({n: lambda: machine.spend(1) for n in "ab"}, rounds=5)
     assert verdict.blas_threads is None and "BLAS" not in verdict.sentence
+
+
+# --- on a machine that is not quiet ---
+
+
+class Noise:
+    """How many times longer a lap takes than it should, lap after lap."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.laps = 0
+
+    def quiet(self):
+        return self.random.lognormvariate(0, 0.01)
+
+    def scattered(self):
+        return self.random.lognormvariate(0, 0.06)
+
+    def heavy_tailed(self):
+        """A quarter of the laps is disturbed, some of these for long."""
+        longer = self.random.paretovariate(2.5) - 1 if self.random.random() < 0.25 else 0
+        return self.quiet() * (1 + longer)
+
+    def drifting(self):
+        """The clock rate falls by a third, and comes back."""
+        self.laps += 1
+        return self.random.lognormvariate(0, 0.03) * (1 + 0.5 * abs(math.sin(self.laps / 15)))
+
+
+def verdicts_on(machine, noise, factor, comparisons=100):
+    """What comparisons say of a function that takes `factor` times as long as another."""
+    said = Counter()
+    for seed in range(comparisons):
+        lap = getattr(Noise(f"{seed} {noise}"), noise)
+        verdict = compare(
+            {
+                "a": lambda lap=lap: machine.spend(0.02 * lap()),
+                "b": lambda lap=lap: machine.spend(0.02 * factor * lap()),
+            },
+            explain=False,
+        )
+        said[verdict.relation("b", "a")] += 1
+    return said
+
+
+@pytest.mark.parametrize("noise", ["quiet", "scattered", "heavy_tailed", "drifting"])
+def test_equals_are_equal_and_a_factor_of_one_and_a_seventh_is_found(machine, noise):
+    assert verdicts_on(machine, noise, 1.0)["no measurable difference"] >= 99
+    assert verdicts_on(machine, noise, 1.15)["slower"] >= 95
+
+
+@pytest.mark.parametrize("noise", ["scattered", "heavy_tailed"])
+def test_a_difference_at_the_margin_is_claimed_as_often_as_the_intervals_miss(machine, noise):
+    """Three intervals that miss 22, 12 and 17 times in 1000, half of these on this side."""
+    said = verdicts_on(machine, noise, 1.05, comparisons=400)
+    assert said["slower"] <= 400 * (0.022 + 0.012 + 0.017) / 2 * 1.5 and not said["faster"]
+
+
+def test_rounds_go_on_while_the_answer_is_open(machine):
+    """An answer that is clear needs the rounds that were asked; one at the margin four times as
+    many, unless they take too long."""
+
+    def rounds_of(seconds, longer):
+        times = itertools.cycle([1.0, longer])
+        return compare(
+            {
+                "a": lambda: machine.spend(seconds),
+                "b": lambda: machine.spend(seconds * next(times)),
+            },
+            rounds=6,
+            explain=False,
+        ).rounds
+
+    assert rounds_of(0.02, 1.0) == 6
+    assert rounds_of(0.02, 1.15) == 24
+    assert rounds_of(0.15, 1.15) == 12
+    assert rounds_of(1.0, 1.15) == 6
 
 
 # --- the real engine ---

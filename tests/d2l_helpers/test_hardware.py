@@ -16,7 +16,7 @@ from d2lmini import d2l, engine, gpu, nd, virtual_gpus
 from d2lmini.d2l import hardware
 from d2lmini.d2l.hardware import ROOMS, Link, Machine
 from d2lmini.ops.spec import Cost
-from d2lmini.profiler.peaks import Peak
+from d2lmini.profiler.roofline import Peak
 
 CONFIG = Path(__file__).parents[2] / "chapters" / "nbval_sanitize.cfg"
 READS = {nbytes: 1e-9 * (i + 1) for i, nbytes in enumerate(ROOMS)}

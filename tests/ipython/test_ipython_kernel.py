@@ -176,6 +176,33 @@ b.asnumpy()
 """
 
 
+SCOPE = """\
+with mx.{scope}() as record:
+    door = threading.Event()
+    done = []
+    a = engine.new_var()
+    engine.push(door.wait, writes=[a], name="door")
+    for k in range(20):
+        engine.push(lambda: done.append(1), writes=[a])
+    print("ready")
+    engine.wait_for_var(a)
+"""
+
+
+@pytest.mark.parametrize("scope", ["profile", "watch"])
+def test_one_stop_ends_a_cell_that_is_recorded(kernel: Kernel, scope: str):
+    def stop(text: str) -> None:
+        if text.startswith("ready"):
+            kernel.process.interrupt_kernel()
+
+    shown = kernel.run(SCOPE.format(scope=scope), stop)
+    assert "KeyboardInterrupt" in shown and "20 operations still queued" in shown
+    assert kernel.run("len(done), sum(not operation.ran for operation in record.operations)") == (
+        "(0, 21)" if scope == "profile" else "(0, 0)"
+    )
+    assert kernel.run("door.set(); nd.waitall(); len(done)") == "20"
+
+
 def test_stop_says_what_is_queued_and_nothing_hangs_afterwards(kernel: Kernel):
     def stop(text: str) -> None:
         if text.startswith("ready"):

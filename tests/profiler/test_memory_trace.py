@@ -163,6 +163,23 @@ def test_nothing_happened():
         assert str(report) == "no memory was taken or given back"
 
 
+def test_the_copies_of_numpy_are_in_the_report():
+    x = nd.ones(N)
+    x.wait_to_read()
+    with profile() as trace:
+        kept = [x.asnumpy() for _ in range(2)]
+        more = x.asnumpy()
+        del more
+        x.asnumpy()
+        both = kept[0] + kept[1]
+    report = trace.memory()
+    assert [(line.nbytes, line.arrays) for line in report.copies] == [(2 * MB, 2), (MB, 1)]
+    lines = str(report).splitlines()
+    head = f"NumPy arrays that the program got (asnumpy, ...): {3 * MB / 1e6:.2f} MB at the peak"
+    assert lines[-3] == head and "kept = [x.asnumpy() for _ in" in lines[-2]
+    assert both.shape == N
+
+
 def test_when_nobody_listens_nothing_is_kept():
     pool = storage.pool_of(cpu())
     x = nd.ones(N)

@@ -8,7 +8,7 @@ from svg_words import arrows_of, words_of
 
 from d2lmini import cpu, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.engine.core import Var
-from d2lmini.profiler.graph import text_of
+from d2lmini.profiler.draw import text_of
 
 
 def test_readers_come_after_the_writer_and_a_writer_after_the_readers(engine_kind):

@@ -143,7 +143,7 @@ def test_what_fails_is_said_and_raised_at_the_end():
     assert "scale" in str(trace[1].failure) and trace[1].worker
     assert trace[2].failure and not trace[2].worker and not trace[2].began_ns
     assert more.shape == (2, 2) and trace not in instrument.listeners
-    assert "2 more failed, were skipped or not over" in str(trace.summary())
+    assert "2 more failed, were skipped, or had not ended" in str(trace.summary())
 
 
 def test_profiles_can_be_nested():
@@ -524,10 +524,37 @@ def test_the_summary_counts_and_prints_units():
     assert row.total_s == pytest.approx(sum(each.run_ns for each in ran) / 1e9)
     assert row.mean_s == row.total_s / 3 and row.nbytes == 3 * 120_000
     lines = str(table).splitlines()
-    assert lines[0].split() == ["operation", "place", "count", "total", "mean", "FLOPs", "bytes"]
+    head = ["operation", "place", "count", "total", "mean", "arithmetic", "memory"]
+    assert lines[0].split() == head
     words = r"dot +cpu +3 +[\d.]+ (s|ms|us) +[\d.]+ (s|ms|us) +[\d.]+ [GM]FLOP/s +[\d.]+ [GM]B/s"
     assert re.fullmatch(words, lines[2].rstrip()), lines[2]
     assert len({len(line) for line in lines}) == 1
+
+
+def test_a_printed_trace_shows_when_each_operation_began_and_how_long_it_took():
+    with engine.stepped(times=20, workers=1), profile() as trace:
+        x = nd.ones((2, 2))
+        y = x + 1
+        y.wait_to_read()
+    head, columns, *rows = str(trace).splitlines()
+    assert head == "trace of 2 operations in 0.0 ms"
+    assert columns.split() == ["operation", "place", "began", "at", "took", "line"]
+    assert [row.split()[:7] for row in rows] == [
+        ["1", "_ones", "cpu", "0.0", "us", "20.0", "us"],
+        ["2", "_plus_scalar", "cpu", "20.0", "us", "20.0", "us"],
+    ]
+    assert rows[1].endswith("y = x + 1")
+    predicted = str(trace.replay()).splitlines()
+    assert predicted[0].startswith("predicted trace of 2 operations") and predicted[1:] == [
+        columns, *rows
+    ]  # fmt: skip
+
+
+def test_of_a_long_trace_the_first_and_the_last_operations_are_printed(long_trace):
+    lines = str(long_trace).splitlines()
+    assert len(lines) == 1 + 1 + 40 + 1
+    assert lines[22] == "... 99960 more; trace.summary() adds all up"
+    assert [int(lines[k].split()[0]) for k in (2, 21, 23, 42)] == [1, 20, 99981, 100000]
 
 
 def test_the_summary_is_sorted_as_asked(long_trace):

@@ -11,6 +11,7 @@ import multiprocessing.pool  # noqa: F401  (what is followed depends on it)
 import os
 import pkgutil
 import sys
+import threading
 import types
 from collections.abc import Callable
 from itertools import count
@@ -193,6 +194,44 @@ def test_ctrl_c_at_any_instruction_leaves_all_as_it_was(name):
     assert not wrong
     assert points > 2
     x = mx.nd.ones(3) + 1
+    assert x.asnumpy().tolist() == [2, 2, 2]
+    engine.current.check()
+
+
+@pytest.mark.parametrize("name", sorted({*SCOPES} - {"d2l.dry_run.dry_run", "engine.use"}))
+def test_one_interrupt_ends_a_scope_whose_work_is_not_done(name: str):
+    """A wait at the end of the scope would end when the first task does, after all the others."""
+    go, ran = threading.Event(), []
+    var = engine.new_var()
+    with contextlib.suppress(KeyboardInterrupt), SCOPES[name]():
+        engine.push(lambda: go.wait(30), writes=[var])
+        for k in range(20):
+            engine.push(lambda k=k: ran.append(k), writes=[var])
+        raise KeyboardInterrupt
+    assert ran == []
+    go.set()
+    engine.waitall()
+    assert ran == list(range(20))
+    engine.current.check()
+
+
+def test_an_interrupted_scope_of_an_engine_drops_what_has_not_begun():
+    """A task of an engine that goes away cannot stay: the next engine does not know it."""
+    began, ran = threading.Event(), []
+    x = mx.nd.zeros(3)
+    with contextlib.suppress(KeyboardInterrupt), engine.use("threaded", workers=1) as fresh:
+        drop = fresh.cancel_pending
+        go = threading.Event()
+        fresh.cancel_pending = lambda: (drop(), go.set())
+        engine.push(lambda: began.set() or go.wait(30), writes=[x])
+        for k in range(20):
+            engine.push(lambda k=k: ran.append(k), writes=[x])
+        began.wait(30)
+        raise KeyboardInterrupt
+    assert ran == [] and engine.current is not fresh and not fresh.pending
+    with pytest.raises(mx.MXNetError, match="cancelled before it ran"):
+        x.asnumpy()
+    x[:] = 2
     assert x.asnumpy().tolist() == [2, 2, 2]
     engine.current.check()
 

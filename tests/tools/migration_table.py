@@ -24,7 +24,7 @@ from d2lmini.compat.mxnet_alias.differences import DIFFERENCES
 
 #: What a program that is no part of MXNet has no use for.
 INNER = re.compile(
-    r"backward_\w+|gen_\w+|get_\w+_op|\w+_code|\w+_axes|handle|writable|set_kvstore_handle|"
+    r"backward_\w+|gen_\w+|get_\w+_op|\w+_code|\w+_axes|handle|writable|"
     r"check_call|classproperty|with_metaclass"
 )
 

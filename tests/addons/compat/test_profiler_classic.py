@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 from oracle import Oracle
@@ -50,10 +51,15 @@ def test_run_pause_resume_stop():
     profiler.resume()  # what was stopped is not resumed
     nd.tanh(x)
     assert counts() == {"_plus_scalar": 1, "cos": 1}
-    profiler.set_state("run")  # a new run
+    profiler.set_state("run")  # the run goes on
     nd.tanh(x)
+    nd.tanh(x).wait_to_read()
     profiler.set_state("stop")
-    assert counts() == {"tanh": 1}
+    assert counts() == {"_plus_scalar": 1, "cos": 1, "tanh": 2}
+    profiler.dump()
+    written = json.loads(Path("profile.json").read_text())["traceEvents"]
+    names = [event["name"] for event in written if event.get("ph") == "X"]
+    assert [names.count(name) for name in ("_plus_scalar", "sin", "cos", "tanh")] == [1, 0, 1, 2]
 
 
 def test_a_stop_waits_for_what_was_pushed():
@@ -245,6 +251,7 @@ def profile(mx):
         "dump_profile",
         "profiler_set_config",
         "profiler_set_state",
+        "set_kvstore_handle",
     ]
     for name in names:
         found["signature " + name] = [
@@ -315,6 +322,14 @@ def profile(mx):
     found["reset"] = profiler.dumps(reset=True)
     found["after reset"] = profiler.dumps()
     attempt("stop", lambda: profiler.set_state("stop"))
+    attempt("handle", lambda: profiler.set_kvstore_handle(None))
+    for op in (mx.nd.log, mx.nd.tan, mx.nd.tan):
+        profiler.set_state("run")
+        op(y).wait_to_read()
+        profiler.set_state("stop")
+        mx.nd.sqrt(y).wait_to_read()
+    counts = json.loads(profiler.dumps(format="json"))["Time"]["operator"]
+    found["runs"] = [counts.get(name, {}).get("Count") for name in ("log", "tan", "sqrt")]
     attempt("dump", profiler.dump)
     with open("p.json") as file:
         found["events"] = sorted({e["name"] for e in json.load(file)["traceEvents"]})
@@ -393,5 +408,5 @@ def test_a_reset_empties_it_and_the_file_has_the_names(ours, theirs):
     assert "dot" in ours["reset"] and "dot" not in ours["after reset"]
     assert "dot" in theirs["reset"] and "dot" not in theirs["after reset"]
     for events in (ours["events"], theirs["events"]):
-        assert {"_ones", "dot", "cos", "tk", "fr", "ev", "cn", "mk"} <= set(events)
+        assert {"_ones", "dot", "cos", "log", "tan", "tk", "fr", "ev", "cn", "mk"} <= set(events)
         assert "sin" not in events, "it was paused"
