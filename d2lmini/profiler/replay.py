@@ -31,22 +31,27 @@ many `Conditions`, and use only the length.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import itemgetter
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
 from d2lmini.profiler import rates
-from d2lmini.profiler.program import bound_of, front_ends
+from d2lmini.profiler.cpu_time import Intervals
+from d2lmini.profiler.program import PAUSE
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.contention import Bands
+    from d2lmini.profiler.program import ThreadEvent
     from d2lmini.profiler.tracing import Trace
 
 
@@ -111,7 +116,7 @@ class Recording:
         )
         self._hand_overs = rates.hand_overs(operations)
         self._shares = rates.shares(trace)
-        self._weights, self._bound = bound_of(trace)
+        self._weights, self._bound = _bound_of(trace)
         self._names: dict[str, dict[str, None]] = defaultdict(dict)
         for operation, place in zip(operations, self.recorded.places):
             if operation.worker and not operation.inline:
@@ -172,7 +177,7 @@ class Recording:
 
     def _front_ends(self, dropped: Collection[int], pauses: bool) -> dict[str, list[ProgramStep]]:
         if (dropped, pauses) not in self._steps:
-            self._steps[dropped, pauses] = front_ends(self.trace, dropped, pauses)
+            self._steps[dropped, pauses] = steps_of(self.trace, dropped, pauses)
         return self._steps[dropped, pauses]
 
     def _names_of(self, place: str, n: int) -> list[str]:
@@ -222,7 +227,7 @@ def replay(
     workers: int | Mapping[str, int] | None = None,
     devices: int | None = None,
     link_gb_s: float | None = None,
-    without_wait_at: str | int | Iterable[str | int] | None = None,
+    without_wait_at: Any = None,
     priorities: Callable[[Operation], int] | None = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
@@ -312,32 +317,96 @@ def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
     return {gpu(number): gpu(k % devices) for k, number in enumerate(numbers)}
 
 
-def _find_dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
+def _find_dropped(trace: Trace, at: Any) -> set[int]:
     """The waits to leave out, as positions in trace.waits."""
-    if at is None:
-        return set()
-    lines = [at] if isinstance(at, (str, int)) else list(at)
+    several = isinstance(at, Iterable) and not isinstance(at, (str, Wait))
     found: set[int] = set()
     where = {wait.site: wait.where for wait in trace.waits}
-    for line in lines:
-        here = {i for i, wait in enumerate(trace.waits) if _is_at(where[wait.site], line)}
+    for one in [] if at is None else at if several else [at]:
+        here = {i for i, wait in enumerate(trace.waits) if _is_at(wait, where[wait.site], one)}
         if not here:
             known = "\n".join(f"    {text}" for text in sorted({*where.values()})) or "    nowhere"
-            raise MXNetError(f"replay: no wait at {line!r}; the program waited at\n{known}")
+            raise MXNetError(f"replay: no wait at {one!r}; the program waited at\n{known}")
         found |= here
     return found
 
 
-def _is_at(where: str, line: str | int) -> bool:
-    """True if `line` (12, "train.py:12", or all of it) names "src/train.py:12: l.asnumpy()"."""
+def _is_at(wait: Wait, where: str, at: Any) -> bool:
+    """True if `at` is a line of the wait "src/train.py:12: l.asnumpy()": 12, "train.py:12", or all
+    of it, as far as a ledger prints it; or the wait, a row that has it, or the operation that it is
+    for."""
     place = where.partition(": ")[0]
-    if isinstance(line, int):
-        return place.endswith((f":{line}", f"line {line}"))
-    line = line.partition(": ")[0]
-    return place == line or place.replace("\\", "/").endswith("/" + line)
+    if isinstance(at, int):
+        return place.endswith((f":{at}", f"line {at}"))
+    if isinstance(at, str):
+        line = at.partition(": ")[0]
+        cut = at.endswith("…") and where.startswith(at[:-1])
+        return cut or place == line or place.replace("\\", "/").endswith("/" + line)
+    if isinstance(at, Operation):
+        return wait.operation == at.number
+    return wait == at or wait in getattr(at, "waits", ())
 
 
 # -- inputs of the simulation ----------------------------------------------------------------------
+
+
+def steps_of(
+    trace: Trace, dropped: Collection[int] = (), pauses: bool = True
+) -> dict[str, list[ProgramStep]]:
+    """The steps of each thread of the program, by name, without the operations that others issued
+    and the waits at the positions `dropped`. Without `pauses` the garbage collector takes no time.
+
+    A trace does not record which thread started another. A thread is assumed to start at its
+    recorded delay after what the first thread had done last. The first thread ends with a wait for
+    everything.
+    """
+    graph = trace.events
+    threads = dict(graph.threads)
+    main = min(threads, key=lambda name: threads[name][0].begin_ns, default="main")
+    mine = threads.pop(main, [])
+    over = [event.end_ns for event in mine]
+    started: dict[int, list[str]] = defaultdict(list)  # after which event of the first thread
+    for name, own in threads.items():
+        started[bisect_right(over, own[0].begin_ns) - 1].append(name)
+    collector = {
+        name: Intervals((p.begin_ns, p.end_ns, 1.0) for p in trace.cpu.pauses if p.thread == name)
+        for name in (() if pauses else {pause.thread for pause in trace.cpu.pauses})
+    }
+
+    def walk(
+        name: str, events: Sequence[ThreadEvent], gap: int, base_ns: int
+    ) -> Iterator[tuple[ProgramStep | None, int]]:
+        """For each event of a thread its step, if it is one, and the own time since the last
+        step; the time before the first counts from `base_ns`."""
+        for i, event in enumerate(events):
+            own_ns = event.gap_ns if i else max(0, event.begin_ns - base_ns)
+            gap += own_ns
+            if name in collector and own_ns:
+                gap -= round(collector[name].within(event.begin_ns - own_ns, event.begin_ns))
+            step = None
+            if event.operation is not None:
+                step = ProgramStep(gap, event.operation.number)
+            elif not (event.pauses or event.at in dropped):
+                jobs, on_ns = graph.awaited[event.at]
+                step = ProgramStep(gap, 0, jobs, on_ns, event.wait)
+            gap = gap if step is None else 0
+            yield step, gap
+
+    found: dict[str, list[ProgramStep]] = {main: []}
+    gap, steps = 0, found[main]
+    for i, (step, gap) in enumerate([(None, 0), *walk(main, mine, 0, trace.begin_ns)], start=-1):
+        if step is not None:
+            steps.append(step)
+        for name in started[i]:
+            base_ns = over[i] if i >= 0 else trace.begin_ns
+            found[name] = [own for own, _ in walk(name, threads[name], gap, base_ns) if own]
+            if steps:
+                steps[-1] = steps[-1]._replace(starts=(*steps[-1].starts, name))
+    ended = (o.ended_ns for o in trace.operations if o.ended_ns <= trace.end_ns)
+    after = trace.end_ns - max(trace.left_ns, *ended, 0)
+    gap += max(0, trace.left_ns - max([trace.begin_ns, *over]))
+    steps.append(ProgramStep(gap, after=max(0, after)))
+    return found
 
 
 def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[int]:
@@ -370,6 +439,26 @@ def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
     here = new[number - 1].ctx
     return here != trace.operations[number - 1].ctx and any(
         new[before - 1].ctx == here for before in trace.needs(number)
+    )
+
+
+def _bound_of(trace: Trace) -> tuple[list[float] | None, float | None]:
+    """The weight of each operation, its bytes, to which the bound applies; and the largest pending
+    weight when a paused push continued. None if no push paused."""
+    ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
+    if not ends:
+        return None, None
+    weights = [operation.nbytes or 1.0 for operation in trace.operations]
+    pushed = [operation.pushed_ns for operation in trace.operations]
+    came = [0.0, *accumulate(weights)]
+    ended = (operation.ended_ns for operation in trace.operations)
+    over = sorted(zip(ended, weights, strict=True))
+    went = [0.0, *accumulate(weight for _, weight in over)]
+    # The paused operation is pushed right after, and counts.
+    return weights, max(
+        came[min(bisect_right(pushed, end) + 1, len(weights))]
+        - went[bisect_right(over, end, key=itemgetter(0))]
+        for end in ends
     )
 
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.event_graph import EventGraph
     from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
@@ -120,6 +121,7 @@ class Trace(OutsideRecorder):
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
+        self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
         self._closing = False
         self._gpu_times = GpuTimes()
         self.cpu = CpuTimes()
@@ -291,6 +293,18 @@ class Trace(OutsideRecorder):
         if number not in self._ancestors:
             self._ancestors[number] = ancestors(known, number)
         return self._ancestors[number]
+
+    @property
+    def events(self) -> EventGraph:
+        """The moments of the run and what had to come before each; see `profiler.event_graph`."""
+        from d2lmini.profiler.event_graph import EventGraph
+
+        built_of = len(self.operations), len(self.waits), self.end_ns
+        known, graph = self._events
+        if graph is None or known != built_of or not self.end_ns:
+            graph = EventGraph(self)
+            self._events = built_of, graph
+        return graph
 
     # -- analyses ----------------------------------------------------------------------------------
 
