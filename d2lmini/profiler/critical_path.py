@@ -59,22 +59,20 @@ class CriticalPath:
     def __init__(self, trace: Trace):
         graph = trace.events
         times, due = graph.times()
-        self.length_ns = max(times, default=0)
+        self.length_ns = max(times.values())
         self.wall_ns = trace.end_ns - trace.begin_ns
         self.steps: list[PathStep] = []
         # Of the moments that come last the first, and an operation's before a thread's.
-        last = [i for i, when in enumerate(times) if when == self.length_ns]
-        node = min(last, key=lambda i: (graph.nodes[i].kind != "end", i), default=-1)
+        last = [node for node, when in times.items() if when == self.length_ns]
+        node = next((node for node in last if graph.kind(node) == "end"), last[0])
         while node >= 0:
-            kind, what, _ = graph.nodes[node]
-            edge = due[node]
-            begin_ns = times[edge.source] if edge.source >= 0 else 0
-            if edge.cause == "child":  # the part of the other operation's run before the push
-                kind, what = "end", trace[what.by]  # type: ignore[union-attr]
-            if times[node] > begin_ns:
-                step = _step(_KINDS[kind], what, begin_ns, times[node], trace.begin_ns)
+            before, kind, what = due[node], graph.kind(node), graph.what(node)
+            if kind == "push" and graph.kind(before) == "begin":
+                kind, what = "end", graph.what(before)  # the part of its run before the push
+            if times[node] > times[before]:
+                step = _step(_KINDS[kind], what, times[before], times[node], trace.begin_ns)
                 self.steps.append(step)
-            node = edge.source
+            node = before
         self.steps.reverse()
 
     @property

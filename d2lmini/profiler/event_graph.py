@@ -6,47 +6,45 @@
 ...     y = nd.exp(x)
 ...     y.wait_to_read()
 >>> graph = trace.events
->>> for edge in graph.nodes[graph.begin[2]].after:
-...     print(graph.nodes[edge.source].kind, edge.cause)
-push push
-end value
+>>> for edge in graph.after(graph.begin(2)):
+...     print(graph.kind(edge.source), graph.what(edge.source), edge.cause)
+push 2 exp push
+end 1 _ones value
 
-A node is a moment: "push", "begin" and "end" of an operation; "wait" and "over", the begin and the
-end of a wait; "idle", when all that was pushed before is done; "note", when a thread tells another
-something or learns it (`profiler.outside`). An edge says that a node comes at least so many
-nanoseconds after another, and the cause:
+A node is a moment, and a number. An operation has three: "push", "begin", "end"; a wait has three:
+"wait", when the thread comes to it, "done", when the awaited operations are, and "over", when the
+thread goes on. Two more kinds are "idle", when all that was pushed before is done, and "note", when
+a thread tells another something or learns it (`profiler.outside`). An edge says that a node comes
+so many nanoseconds after another, or later, and why:
 
 program   a thread does one thing after the other; the time is its own
 inline    the same, after an operation that ran on the thread
 child     an operation pushed the other while it ran
-push      an operation begins when it is pushed, or later
+push      nothing begins before it is pushed
 value     it needs the result of the other operation
 room      it writes where the other read or wrote
-run       the time that an operation takes
-wait      the awaited operation is over; the time until the thread goes on
-all       an operation of all those that a wait is for
-pause     the same of a push that waited for room
+run       the time that an operation takes, or the thread until it goes on after a wait
+wait      the wait is for the other operation
+all       the wait is for all operations, and so for this
+pause     a push waited for room, until the other operation was over
 told      one thread learned from another, or from an operation, what had happened
 
-The graph is built once for a trace. The critical path is a longest path in it; what keeps two
-operations apart is a path from the end of one to the begin of the other (`obstacles`); a replay
-takes the threads' events and the edges between operations, and gives them new times by the engine's
-rules.
+The graph is made once for a trace, and is an index: `after` makes the edges of a node when they are
+asked for. The critical path is a longest path; what keeps two operations apart is a path from the
+end of one to the begin of the other (`obstacles`); a replay takes the threads' events and the edges
+between operations, and gives them new times by the engine's rules.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini.profiler.program import Completions, ThreadEvent, events_of
+from d2lmini.profiler.program import PAUSE, Completions, ThreadEvent, events_of
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.outside import Notice
-    from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.tracing import Trace
 
 
@@ -58,142 +56,170 @@ class Edge(NamedTuple):
     cause: str
 
 
-class Node(NamedTuple):
-    """A moment, and the edges that lead to it."""
-
-    kind: str
-    what: Operation | Wait | Notice
-    after: list[Edge]
-
-
-#: Causes that keep two operations apart in every legal schedule; the first two: their arrays.
+#: Causes that keep two operations apart in every legal schedule: the values alone, all arrays, and
+#: also what the program waited for before it issued the later one.
 VALUE = frozenset({"run", "value"})
 ORDER = VALUE | {"room"}
 ISSUE = ORDER | {"push", "child", "program", "all", "wait", "told"}
+
+_KINDS = ("push", "begin", "end"), ("wait", "done", "over")
 
 
 class EventGraph:
     """The graph of a trace.
 
-    nodes    in the order of the program; those of notices come last
     threads  the events of each thread of the program, in order
-    push, begin, end    the nodes of each operation, by number
-    over     the node of each wait's end, by its position in trace.waits
-    awaited  of each wait, by position: the operations it was for (None: all), and the time from
-             their end until the thread went on
+    awaited  of each wait, by its position in trace.waits: the operations it was for (None: all),
+             and the time from their end until the thread went on
     """
 
     def __init__(self, trace: Trace):
         self.trace = trace
-        self.nodes: list[Node] = []
         self.threads: dict[str, list[ThreadEvent]] = events_of(trace)
-        n = len(trace.operations) + 1
-        self.push, self.begin, self.end = [-1] * n, [-1] * n, [-1] * n
-        self.over = [-1] * len(trace.waits)
-        self.awaited: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(trace.waits)
-        self._ended: list[int] = []  # nodes: all that is over when what was pushed so far is
-        children = [
-            ThreadEvent(o.pushed_ns, 0, max(0, o.pushed_ns - trace[o.by].began_ns), o.number, o)
-            for o in trace.operations
-            if o.by
-        ]
+        waits, n = trace.waits, len(trace.operations) + 1
+        # Nodes 3 * i to 3 * i + 2 are of operation i, then of waits; idle nodes and notes follow.
+        self._waits, self._idles = n, 3 * (n + len(waits))
+        self._notes = self._idles + len(waits)
+        self._before, self._gap_ns = [-1] * (n + len(waits)), [0] * (n + len(waits))
+        for events in self.threads.values():
+            last = -1
+            for event in events:
+                i = self._index(event)
+                self._before[i], self._gap_ns[i] = last, event.gap_ns
+                operation = event.operation
+                last = 3 * i if operation is not None and not operation.inline else 3 * i + 2
+        for operation in trace.operations:
+            if operation.by:
+                gap_ns = operation.pushed_ns - trace[operation.by].began_ns
+                self._before[operation.number] = self.begin(operation.by)
+                self._gap_ns[operation.number] = max(0, gap_ns)
         completions = Completions(trace)
-        last: dict[str, list[tuple[int, str]]] = {}
-        for event in sorted(chain(children, *self.threads.values()), key=_place_of):
-            operation, wait = event.operation, event.wait
-            if wait is not None:
-                before = last.get(wait.thread, [(-1, "program")])
-                after = [Edge(node, event.gap_ns, cause) for node, cause in before]
-                last[wait.thread] = [(self._add_wait(event, wait, after, completions), "program")]
-            elif operation is not None and operation.by:
-                parent = self.begin[operation.by]
-                self._add_operation(operation, [Edge(parent, event.gap_ns, "child")])
-            elif operation is not None:
-                before = last.get(operation.thread, [(-1, "program")])
-                after = [Edge(node, event.gap_ns, cause) for node, cause in before]
-                push, end = self._add_operation(operation, after)
-                ran = [(end, "inline")] if operation.inline else []
-                last[operation.thread] = [*ran, (push, "program")]
-        for begin, befores in zip(self.begin[1:], trace.order):
-            for cause, numbers in zip(("value", "room"), befores):
-                for k in numbers:
-                    self.nodes[begin].after.append(Edge(self.end[k], 0, cause))
-        self._add_notices()
+        self.awaited: list[tuple[tuple[int, ...] | None, int]] = []
+        for wait in waits:
+            numbers, done_ns = completions.find_awaited(wait)
+            self.awaited.append((numbers, max(0, wait.end_ns - max(done_ns, wait.begin_ns))))
+        self._in_order = sorted(
+            range(len(waits)), key=lambda i: (waits[i].pushed, waits[i].begin_ns)
+        )
+        self._pending: dict[int, tuple[int, range]] = {}  # the idle node before, and what came since
+        last = pushed = -1
+        for i in self._in_order:
+            if self.awaited[i][0] is None:
+                since = range(max(pushed, 0) + 1, waits[i].pushed + 1)
+                self._pending[i] = last, since
+                last, pushed = self._idles + i, waits[i].pushed
+        self._told: dict[int, list[Edge]] = defaultdict(list)
+        if trace.notices:
+            self._add_notices()
 
-    def _add(self, kind: str, what: Operation | Wait | Notice, after: list[Edge]) -> int:
-        self.nodes.append(Node(kind, what, after))
-        return len(self.nodes) - 1
+    # -- nodes -------------------------------------------------------------------------------------
 
-    def _add_operation(self, operation: Operation, after: list[Edge]) -> tuple[int, int]:
-        number = operation.number
-        push = self.push[number] = self._add("push", operation, after)
-        begin = self.begin[number] = self._add("begin", operation, [Edge(push, 0, "push")])
-        run = Edge(begin, operation.run_ns, "run")
-        end = self.end[number] = self._add("end", operation, [run])
-        self._ended.append(end)
-        return push, end
+    def begin(self, number: int) -> int:
+        """The node of the begin of an operation."""
+        return 3 * number + 1
 
-    def _add_wait(
-        self, event: ThreadEvent, wait: Wait, after: list[Edge], completions: Completions
-    ) -> int:
-        begin = self._add("wait", wait, after)
-        numbers, done_ns = completions.find_awaited(wait)
-        on_ns = max(0, wait.end_ns - max(done_ns, wait.begin_ns))
-        self.awaited[event.at] = numbers, on_ns
-        if numbers is None:
-            self._ended = [self._add("idle", wait, [Edge(k, 0, "all") for k in self._ended])]
-        ended = self._ended if numbers is None else [self.end[k] for k in numbers]
-        cause = "pause" if event.pauses else "wait"
-        over = [Edge(begin, on_ns, "program"), *(Edge(k, on_ns, cause) for k in ended)]
-        self.over[event.at] = self._add("over", wait, over)
-        return self.over[event.at]
+    def end(self, number: int) -> int:
+        """The node of its end."""
+        return 3 * number + 2
 
-    def _first_node_of(self, event: ThreadEvent) -> int:
-        if event.operation is not None:
-            return self.push[event.operation.number]
-        return self.nodes[self.over[event.at]].after[0].source
+    def kind(self, node: int) -> str:
+        """The kind of a node."""
+        if node >= self._idles:
+            return "note" if node >= self._notes else "idle"
+        return _KINDS[node >= 3 * self._waits][node % 3]
 
-    def _last_node_of(self, event: ThreadEvent) -> int:
-        return self.push[event.pushed] if event.operation is not None else self.over[event.at]
+    def what(self, node: int) -> Any:
+        """The operation, the wait or the notice of a node."""
+        if node >= self._notes:
+            return self.trace.notices[node - self._notes]
+        if node >= self._idles:
+            return self.trace.waits[node - self._idles]
+        i = node // 3
+        waits = self._waits
+        return self.trace.operations[i - 1] if i < waits else self.trace.waits[i - waits]
+
+    def _index(self, event: ThreadEvent) -> int:
+        return event.pushed if event.operation is not None else self._waits + event.at
+
+    # -- edges -------------------------------------------------------------------------------------
+
+    def after(self, node: int) -> list[Edge]:
+        """The edges that lead to a node."""
+        i, part = divmod(node, 3)
+        if node >= self._notes:
+            return self._told[node]
+        if node >= self._idles:
+            before, numbers = self._pending[node - self._idles]
+            first = [Edge(before, 0, "all")] if before >= 0 else []
+            return [*first, *(Edge(3 * k + 2, 0, "all") for k in numbers)]
+        if part == 0:
+            return self._after_thread(i) + self._told.get(node, [])
+        if part == 1:
+            return [Edge(node - 1, 0, "push"), *self._after_others(i)]
+        at = i - self._waits
+        ns = self.trace.operations[i - 1].run_ns if at < 0 else self.awaited[at][1]
+        return [Edge(node - 1, ns, "run")]
+
+    def _after_thread(self, i: int) -> list[Edge]:
+        """What a thread, or an operation, does before it pushes or waits."""
+        node, gap_ns = self._before[i], self._gap_ns[i]
+        kind = self.kind(node) if node >= 0 else "over"
+        if kind == "end":
+            return [Edge(node, gap_ns, "inline"), Edge(node - 2, gap_ns, "program")]
+        return [Edge(node, gap_ns, "child" if kind == "begin" else "program")]
+
+    def _after_others(self, i: int) -> Iterator[Edge]:
+        """The operations after which an operation begins, or that a wait is for."""
+        at = i - self._waits
+        if at < 0:
+            needs, room = self.trace.order[i - 1]
+            yield from (Edge(3 * k + 2, 0, "value") for k in needs)
+            yield from (Edge(3 * k + 2, 0, "room") for k in room)
+        elif (numbers := self.awaited[at][0]) is None:
+            yield Edge(self._idles + at, 0, "wait")
+        else:
+            cause = "pause" if self.trace.waits[at].kind == PAUSE else "wait"
+            yield from (Edge(3 * k + 2, 0, cause) for k in numbers)
 
     def _add_notices(self) -> None:
-        """What one thread told another, after what the teller, and before what the listener does
-        next."""
+        """What one thread told another comes after what the teller, and before what the listener
+        does next."""
         told: dict[int, list[int]] = defaultdict(list)  # by token
-        events = {name: deque(own) for name, own in self.threads.items()}
+        ahead = {name: deque(events) for name, events in self.threads.items()}
         last: dict[str, list[Edge]] = defaultdict(list)
-        for notice in self.trace.notices:
-            own = events.get(notice.thread, deque())
-            while own and (
-                own[0].at < notice.waits if own[0].wait else own[0].pushed <= notice.pushed
-            ):
-                last[notice.thread] = [Edge(self._last_node_of(own.popleft()), 0, "program")]
-            after = list(last[notice.thread])
+        for node, notice in enumerate(self.trace.notices, start=self._notes):
+            own = ahead.get(notice.thread, deque())
+            while own and (own[0].at < notice.waits if own[0].wait else own[0].pushed <= notice.pushed):
+                done = 3 * self._index(own[0]) + (2 if own.popleft().wait else 0)
+                last[notice.thread] = [Edge(done, 0, "program")]
+            after = self._told[node] = list(last[notice.thread])
             if notice.kind != "tell":
-                after += [Edge(node, 0, "told") for node in told[notice.token]]
-            elif notice.operation:
-                after.append(Edge(self.end[notice.operation], 0, "told"))
-            node = self._add("note", notice, after)
-            if notice.kind == "tell":
+                after += [Edge(teller, 0, "told") for teller in told[notice.token]]
+            else:
                 told[notice.token].append(node)
+                if notice.operation:
+                    after.append(Edge(self.end(notice.operation), 0, "told"))
             last[notice.thread] = [Edge(node, 0, "told")]
             if own:
-                self.nodes[self._first_node_of(own[0])].after.append(Edge(node, 0, "told"))
+                self._told[3 * self._index(own[0])].append(Edge(node, 0, "told"))
+
+    # -- questions ---------------------------------------------------------------------------------
 
     def path(
         self, source: int, target: int, causes: Collection[str], without: Collection[str] = ()
     ) -> list[int]:
-        """The nodes of a shortest path, over edges with these causes, and without the waits at the
+        """The nodes of a shortest path over edges with these causes, and without the waits at the
         lines `without`; empty if there is none."""
-        low = 0 if self.trace._joined else source  # all that comes later has a higher number
+        # Operations that come later have higher numbers, and all other nodes higher ones still.
+        low = 0 if self.trace._joined else source - source % 3
         after = {target: -1}
         todo = [target]
         for node in todo:
             if node == source:
                 break
-            for before, _, cause in self.nodes[node].after:
+            for before, _, cause in self.after(node):
                 if before >= low and before not in after and cause in causes:
-                    if cause == "wait" and without and self.nodes[node].what.where in without:
+                    if cause == "wait" and without and self.what(node).where in without:
                         continue
                     after[before] = node
                     todo.append(before)
@@ -202,34 +228,38 @@ class EventGraph:
             found.append(after[found[-1]])
         return found
 
-    def times(self) -> tuple[list[int], list[Edge]]:
-        """The earliest time of each node after the begin of the trace, and the edge that it is
-        due to: of all that lead there, the longest way."""
-        times, due = [0] * len(self.nodes), [Edge(-1, 0, "")] * len(self.nodes)
-        for i in self._in_order():
-            best = -1
-            for edge in self.nodes[i].after:
-                source, ns, cause = edge
-                when = ns + times[source] if source >= 0 else ns
+    def times(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The earliest time of each moment after the begin of the trace, by the longest way that
+        leads there, and the node before it on that way."""
+        times, due = {-1: 0}, {-1: -1}
+        for node in self._sorted():
+            best, last = -1, -1
+            for before, ns, cause in self.after(node):
+                when = times.get(before, 0) + ns
                 if when > best and cause != "told":
-                    best, due[i] = when, edge
-            times[i] = max(best, 0)
+                    best, last = when, before
+            times[node], due[node] = max(best, 0), last
         return times, due
 
-    def _in_order(self) -> Iterable[int]:
-        """The nodes, each after all that lead to it. Only a rendezvous comes after later ones."""
+    def _sorted(self) -> Iterable[int]:
+        """The moments, each after those that lead to it."""
+        nodes: list[int] = []
+        waits = deque(self._in_order)
+        for i in range(1, self._waits + 1):
+            while waits and (i == self._waits or self.trace.waits[waits[0]].pushed < i):
+                at = waits.popleft()
+                if at in self._pending:
+                    nodes.append(self._idles + at)
+                first = 3 * (self._waits + at)
+                nodes += first, first + 1, first + 2
+            if i < self._waits:
+                nodes += 3 * i, 3 * i + 1, 3 * i + 2
         if not self.trace._joined:
-            return range(len(self.nodes))
-        before = {
-            i: [edge.source for edge in node.after if edge.source >= 0]
-            for i, node in enumerate(self.nodes)
-        }
+            return nodes
+        # A rendezvous comes after operations that joined it later.
+        known = set(nodes)
+        before = {n: [edge.source for edge in self.after(n) if edge.source in known] for n in nodes}
         try:
             return list(TopologicalSorter(before).static_order())
         except CycleError:  # the clocks of merged ranks are estimates
-            return range(len(self.nodes))
-
-
-def _place_of(event: ThreadEvent) -> tuple[int, bool, int]:
-    """The order of the program: a wait comes after the operations pushed before it."""
-    return event.pushed, event.wait is not None, event.begin_ns
+            return nodes

@@ -58,9 +58,9 @@ class Obstacles:
         """A shortest chain of direct dependencies from operation `x` to `y`, by values alone if
         asked; empty if there is none."""
         graph = self.trace.events
-        nodes = graph.path(graph.end[x], graph.begin[y], VALUE if by_value else ORDER)
-        ends = (graph.nodes[node].what for node in nodes if graph.nodes[node].kind == "begin")
-        return [x, *(operation.number for operation in ends)] if nodes else []  # type: ignore[union-attr]
+        nodes = graph.path(graph.end(x), graph.begin(y), VALUE if by_value else ORDER)
+        later = (graph.what(node).number for node in nodes if graph.kind(node) == "begin")
+        return [x, *later] if nodes else []
 
     def wait_between(self, x: Operation, y: Operation) -> Wait | Notice | None:
         """By what the program knew, before `y` was issued, that `x` was over: a wait, or what
@@ -69,11 +69,10 @@ class Obstacles:
 
     def _path(self, x: Operation, y: Operation) -> list[int]:
         graph = self.trace.events
-        return graph.path(graph.end[x.number], graph.begin[y.number], ISSUE, self.without)
+        return graph.path(graph.end(x.number), graph.begin(y.number), ISSUE, self.without)
 
     def _passes(self, node: int) -> Wait | Notice | None:
-        """The wait that is over at a node, or what an operation told."""
-        kind, what, after = self.trace.events.nodes[node]
-        if kind == "over" or (kind == "note" and not isinstance(what, Operation | Wait)):
-            return what if kind == "over" or what.kind != "tell" else None  # type: ignore[return-value, union-attr]
-        return None
+        """The wait that is over at a node, or what the thread learned there."""
+        graph = self.trace.events
+        kind, what = graph.kind(node), graph.what(node)
+        return what if kind == "over" or (kind == "note" and what.kind != "tell") else None
