@@ -66,6 +66,8 @@ _HINTS = {
     "step before",
     "room": "{y} ({y.where}) writes where {x} ({x.where}) reads or wrote, so it has to wait for "
     "the room. Give it an array of its own (two, in turns)",
+    "child": "{y} ({y.where}) is issued by an operation that needs {x} ({x.where}). Issue it where "
+    "the program runs, before it needs {x}",
     "worker": "{x} and {y} run at {x.place}, which has one worker. Put one of them on another "
     "device, or copy with as_in_context, which runs on the link",
     "inline": "{x} is so small that it runs where it is called ({x.where}), and is over when {y} "

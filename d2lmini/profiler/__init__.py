@@ -6,7 +6,7 @@ cpu_time   CPU time of operations
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 graph      a picture of the dependencies, which `engine.order` derives
 draw       the timeline; `summary` the table
-chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
+chrome     a trace as a file, for Perfetto too; `load` reads it, both by the tables of `columns`
 foreign    traces of PyTorch, JAX and others; `load` reads them too
 merge      the traces of several processes as one
 waits      the ledger of waits; `lint` finds hidden waits

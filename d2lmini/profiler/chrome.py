@@ -9,7 +9,7 @@ dependency arrow a pair of flow events (`s`, `f`) with their own id; bytes in us
 are counters (`C`). Times are microseconds since the start of the trace. An operation that did not
 run is an instant event (`i`).
 
-The file has every record, with times to the nanosecond: `own_reader` makes the same trace from it.
+The file has every record, with times to the nanosecond (`columns`): `load` makes the same trace of it.
 An event names what the operation reads and writes by serial numbers; "site" is (number of a code
 object, offset, line). What no viewer shows is beside the events: facts in "otherData", memory
 changes in "memoryChanges". Events are written one at a time, one per line, so that a large trace
@@ -26,16 +26,25 @@ import os
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import islice, pairwise
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import callsite, files
-from d2lmini.callsite import Site
+from d2lmini import files
 from d2lmini.engine.order import order_of
+from d2lmini.profiler.columns import (
+    BY_NUMBER,
+    FACTS,
+    NOT_RUN,
+    OPERATION,
+    OUTSIDE,
+    PLACED,
+    REAL,
+    WAIT,
+    Columns,
+    Sites,
+)
 from d2lmini.profiler.records import Change, Operation, PlacedOperation
 
 if TYPE_CHECKING:
@@ -102,21 +111,6 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
     return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
-class Sites:
-    """The lines of a trace as values for JSON: (number of the code object, offset, line)."""
-
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
-        self.text = lru_cache(None)(callsite.describe)
-        self._line = lru_cache(None)(callsite.line_of)
-
-    def of(self, site: Site | None) -> list[int] | None:
-        """The value of a site; None for an unknown one."""
-        if site is None:
-            return None
-        return [self._codes.setdefault(site[0], len(self._codes)), site[1], self._line(site)]
-
-
 def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ()) -> None:
     """Write a trace to a file, compressed if its name ends in .gz; `marks` are the user's own."""
     pieces = _join(_lines(trace, marks))
@@ -126,17 +120,17 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
 def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     """The file: a line for each event and each element of "memoryChanges"."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    facts = {name: getattr(trace, name) for name in FACTS}
+    facts: dict[str, Any] = {"producer": "d2lmini"}
+    facts |= {name: getattr(trace, name) for name in FACTS}
     sites = Sites()
-    facts["pauses"] = [
-        [*pause[:3], sites.of(pause.site), sites.text(pause.site)] for pause in trace.cpu.pauses
-    ]
-    facts["notices"] = [[*n[:6], sites.of(n.site), sites.text(n.site)] for n in trace.notices]
-    facts["copies"] = [[*c[:2], sites.of(c.site), sites.text(c.site)] for c in trace.copies]
-    facts["roles"] = {}
+    for name, (records, *_) in OUTSIDE.items():
+        facts[name] = [
+            [*fields, sites.save(site), sites.text(site)] for *fields, site in records(trace)
+        ]
+    roles: dict[str, list[int]] = facts.setdefault("roles", {})
     for serial, role in trace.roles.items():
-        facts["roles"].setdefault(role, []).append(serial)
-    yield f'{{"displayTimeUnit":"ms","otherData":{encode({"producer": "d2lmini", **facts})},\n'
+        roles.setdefault(role, []).append(serial)
+    yield f'{{"displayTimeUnit":"ms","otherData":{encode(facts)},\n'
     arrays: dict[str, Iterator[Any]] = {
         "traceEvents": _events(trace, marks),
         "memoryChanges": _changes(trace.memory),
@@ -150,21 +144,6 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
             comma = ",\n"
         before = "\n],"
     yield "\n]}\n"
-
-
-#: Attributes of a trace that stand in "otherData".
-FACTS = (
-    "begin_ns",
-    "left_ns",
-    "end_ns",
-    "workers",
-    "blas_threads",
-    "cores",
-    "engine_kind",
-    "older",
-    "lacks",
-    "thread",
-)
 
 
 def _join(lines: Iterator[str]) -> Iterator[bytes]:
@@ -202,55 +181,37 @@ def _us(trace: Trace, when_ns: int) -> float:
     return (when_ns - trace.begin_ns) / 1e3
 
 
-def _finite(value: float) -> float | str:
-    """A number as JSON has it; text for "inf" and "nan", which JSON lacks."""
-    return value if isfinite(value) else str(value)
+def _columns(record: Any, columns: Columns, zero: int) -> dict[str, Any]:
+    return {key: kind.save(getattr(record, name), zero) for key, (name, kind) in columns.items()}
 
 
 def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
-    for number, operation in enumerate(trace.operations, start=1):
+    zero = trace.begin_ns
+    for at, operation in enumerate(trace.operations):
         # `operation.cost` would keep the figures of every operation.
         cost = operation.cost if operation.footprint is None else operation.footprint()
-        args = {
-            "number": operation.number,
-            "issued at": sites.text(operation.site),
-            "site": sites.of(operation.site),
-            "issued by": operation.thread,
-            "context": str(operation.ctx),
-            "lane": operation.lane,
-            "pushed us": _us(trace, operation.pushed_ns),
-            "ready us": _us(trace, operation.ready_ns) if operation.ready_ns else None,
-            "priority": operation.priority,
-            "predicted us": _finite(operation.predicted_us),
-            "FLOPs": _finite(cost.flops),
-            "bytes": _finite(cost.nbytes),
-            "reads": operation.reads,
-            "writes": operation.writes,
-        }
+        args = _columns(operation, OPERATION, zero)
+        args["issued at"] = sites.text(operation.site)
+        args["site"] = sites.save(operation.site)
+        args["FLOPs"], args["bytes"] = REAL.save(cost.flops, 0), REAL.save(cost.nbytes, 0)
         if isinstance(operation, PlacedOperation):
-            args["place"], args["rank"] = operation.place, operation.rank
-            args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
+            args |= _columns(operation, PLACED, zero)
         if operation.by:
             args["by"] = operation.by
-        if trace.recording[number - 1 : number] == b"\1":
+        if trace.recording[at : at + 1] == b"\1":
             args["recording"] = True
         if operation.failure is not None:
             args["failure"] = operation.failure
-        if operation.number in trace.cpu.times:
-            args["cpu"] = trace.cpu.times[operation.number]
-        if operation.number in trace.shared:
-            args["split"] = trace.shared[operation.number]
-        if operation.number in trace._joined:
-            args["joined"] = trace._joined[operation.number]
+        for key, (known, *_) in BY_NUMBER.items():
+            if operation.number in known(trace):
+                args[key] = known(trace)[operation.number]
         event = {"name": operation.name, "cat": _kind(operation), "args": args}
         if operation.ran:
             dur = (operation.ended_ns - operation.began_ns) / 1e3
             where = tracks.of(operation.place, operation.worker)
             yield {**event, "ph": "X", "ts": _us(trace, operation.began_ns), "dur": dur, **where}
         else:
-            args["worker"] = operation.worker
-            args["began us"] = _us(trace, operation.began_ns) if operation.began_ns else None
-            args["ended us"] = _us(trace, operation.ended_ns) if operation.ended_ns else None
+            args |= _columns(operation, NOT_RUN, zero)
             when = _us(trace, operation.ended_ns or operation.pushed_ns)
             yield {**event, "ph": "i", "ts": when, "s": "t", **tracks.of(PROGRAM, operation.thread)}
 
@@ -272,12 +233,8 @@ def _waits(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             **tracks.of(PROGRAM, wait.thread),
             "args": {
                 "at": sites.text(wait.site),
-                "site": sites.of(wait.site),
-                "for operation": wait.operation,
-                "target": wait.target,
-                "pushed": wait.pushed,
-                "call": wait.call,
-                "instead": wait.instead,
+                "site": sites.save(wait.site),
+                **_columns(wait, WAIT, trace.begin_ns),
             },
         }
 
@@ -330,7 +287,7 @@ def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
             "live": [step(2, change.live) for change in made],
             "cached": [step(3, change.cached) for change in made],
             "sites": {
-                str(i): [sites.of(change.site), sites.text(change.site)]
+                str(i): [sites.save(change.site), sites.text(change.site)]
                 for i, change in enumerate(chunk)
                 if change.site is not None
             },

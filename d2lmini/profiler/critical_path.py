@@ -113,6 +113,4 @@ def _step(kind: str, what: Any, begin_ns: int, end_ns: int, zero_ns: int) -> Pat
         runs = kind == "operation"
         recorded_ns = what.ended_ns if runs else what.pushed_ns
         name, number, place = what.name, what.number, what.place if runs and not what.inline else ""
-    return PathStep(
-        kind, name, number, place, what.site, begin_ns, end_ns, recorded_ns - zero_ns
-    )
+    return PathStep(kind, name, number, place, what.site, begin_ns, end_ns, recorded_ns - zero_ns)

@@ -101,7 +101,9 @@ class EventGraph:
         self._in_order = sorted(
             range(len(waits)), key=lambda i: (waits[i].pushed, waits[i].begin_ns)
         )
-        self._pending: dict[int, tuple[int, range]] = {}  # the idle node before, and what came since
+        self._pending: dict[
+            int, tuple[int, range]
+        ] = {}  # the idle node before, and what came since
         last = pushed = -1
         for i in self._in_order:
             if self.awaited[i][0] is None:
@@ -189,7 +191,9 @@ class EventGraph:
         last: dict[str, list[Edge]] = defaultdict(list)
         for node, notice in enumerate(self.trace.notices, start=self._notes):
             own = ahead.get(notice.thread, deque())
-            while own and (own[0].at < notice.waits if own[0].wait else own[0].pushed <= notice.pushed):
+            while own and (
+                own[0].at < notice.waits if own[0].wait else own[0].pushed <= notice.pushed
+            ):
                 done = 3 * self._index(own[0]) + (2 if own.popleft().wait else 0)
                 last[notice.thread] = [Edge(done, 0, "program")]
             after = self._told[node] = list(last[notice.thread])

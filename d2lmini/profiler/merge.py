@@ -29,7 +29,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine.worker_pools import WIRE
 from d2lmini.profiler.load import load
-from d2lmini.profiler.own_reader import context_of
+from d2lmini.profiler.columns import context_of
 from d2lmini.profiler.records import Operation, PlacedOperation
 from d2lmini.profiler.tracing import Trace
 

@@ -30,7 +30,8 @@ from d2lmini import (
     virtual_gpus,
 )
 from d2lmini.gluon import nn
-from d2lmini.profiler.chrome import FACTS, SAMPLES, _few
+from d2lmini.profiler.chrome import SAMPLES, _few
+from d2lmini.profiler.columns import FACTS
 from d2lmini.profiler.records import Operation
 
 #: Phase -> the fields it must have besides name, ph, pid, tid; and those it may have.

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from d2lmini.profiler.json_stream import check, is_time, is_whole
+from d2lmini.profiler.columns import check, is_time, is_whole
 
 Thread = tuple[Any, Any]
 
 _ID = (None, int, is_whole, float, str)
 
-#: What the members of events are, see `json_stream.fits`.
+#: What the members of events are, see `columns.fits`.
 FORMS = {
     "ts": (None, is_time), "dur": (None, is_time), "args": (None, dict), "pid": _ID, "tid": _ID,
     "id": _ID, "baseTimeNanoseconds": int,
