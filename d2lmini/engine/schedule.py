@@ -132,9 +132,8 @@ class Schedule:
 
     def begin(self, operation: Schedulable) -> str:
         """A worker takes a ready operation; returns the worker. When it ends is for `ends`."""
-        self.withdraw(operation)
-        # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
         place = self.place_of(operation)
+        del place.ready[bisect_left(place.ready, _entry(operation))]
         # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
         operation.worker = place.idle_worker()
         place.busy.add(operation.worker)
