@@ -24,36 +24,23 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from d2lmini import files
+from d2lmini.engine.operation import place_of
 from d2lmini.engine.order import order_of
-from d2lmini.profiler.columns import (
-    BY_NUMBER,
-    FACTS,
-    NOT_RUN,
-    OPERATION,
-    OUTSIDE,
-    PLACED,
-    REAL,
-    WAIT,
-    Columns,
-    Sites,
-)
+from d2lmini.profiler import columns
+from d2lmini.profiler.columns import Columns, Sites
 from d2lmini.profiler.records import Change, Operation, PlacedOperation
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
 Event = dict[str, Any]
-
-#: A counter sample: time (ns) and two values.
-Sample = tuple[int, int, int]
 
 #: A counter with more changes is downsampled.
 SAMPLES = 10_000
@@ -121,9 +108,9 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     """The file: a line for each event and each element of "memoryChanges"."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     facts: dict[str, Any] = {"producer": "d2lmini"}
-    facts |= {name: getattr(trace, name) for name in FACTS}
+    facts |= {name: getattr(trace, name) for name in columns.FACTS}
     sites = Sites()
-    for name, (records, *_) in OUTSIDE.items():
+    for name, (records, *_) in columns.OUTSIDE.items():
         facts[name] = [
             [*fields, sites.save(site), sites.text(site)] for *fields, site in records(trace)
         ]
@@ -166,8 +153,7 @@ def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
         _operations(trace, tracks, sites),
         _waits(trace, tracks, sites),
         _arrows(trace, tracks),
-        _memory(trace, tracks),
-        _queues(trace, tracks),
+        _counters(trace, tracks),
         _marks(trace, marks, tracks),
     ):
         for event in part:
@@ -181,8 +167,8 @@ def _us(trace: Trace, when_ns: int) -> float:
     return (when_ns - trace.begin_ns) / 1e3
 
 
-def _columns(record: Any, columns: Columns, zero: int) -> dict[str, Any]:
-    return {key: kind.save(getattr(record, name), zero) for key, (name, kind) in columns.items()}
+def _columns(record: Any, of: Columns, zero: int) -> dict[str, Any]:
+    return {key: kind.save(getattr(record, name), zero) for key, (name, kind) in of.items()}
 
 
 def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
@@ -190,19 +176,22 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
     for at, operation in enumerate(trace.operations):
         # `operation.cost` would keep the figures of every operation.
         cost = operation.cost if operation.footprint is None else operation.footprint()
-        args = _columns(operation, OPERATION, zero)
+        args = _columns(operation, columns.OPERATION, zero)
         args["issued at"] = sites.text(operation.site)
         args["site"] = sites.save(operation.site)
-        args["FLOPs"], args["bytes"] = REAL.save(cost.flops, 0), REAL.save(cost.nbytes, 0)
+        args["FLOPs"], args["bytes"] = (
+            columns.REAL.save(cost.flops, 0),
+            columns.REAL.save(cost.nbytes, 0),
+        )
         if isinstance(operation, PlacedOperation):
-            args |= _columns(operation, PLACED, zero)
+            args |= _columns(operation, columns.PLACED, zero)
         if operation.by:
             args["by"] = operation.by
         if trace.recording[at : at + 1] == b"\1":
             args["recording"] = True
         if operation.failure is not None:
             args["failure"] = operation.failure
-        for key, (known, *_) in BY_NUMBER.items():
+        for key, (known, *_) in columns.BY_NUMBER.items():
             if operation.number in known(trace):
                 args[key] = known(trace)[operation.number]
         event = {"name": operation.name, "cat": _kind(operation), "args": args}
@@ -211,7 +200,7 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             where = tracks.of(operation.place, operation.worker)
             yield {**event, "ph": "X", "ts": _us(trace, operation.began_ns), "dur": dur, **where}
         else:
-            args |= _columns(operation, NOT_RUN, zero)
+            args |= _columns(operation, columns.NOT_RUN, zero)
             when = _us(trace, operation.ended_ns or operation.pushed_ns)
             yield {**event, "ph": "i", "ts": when, "s": "t", **tracks.of(PROGRAM, operation.thread)}
 
@@ -234,7 +223,7 @@ def _waits(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             "args": {
                 "at": sites.text(wait.site),
                 "site": sites.save(wait.site),
-                **_columns(wait, WAIT, trace.begin_ns),
+                **_columns(wait, columns.WAIT, trace.begin_ns),
             },
         }
 
@@ -301,7 +290,8 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
         begin, end = _us(trace, mark.begin_ns), _us(trace, mark.end_ns)
         event = {"name": mark.name, "cat": mark.domain, **where}
         if mark.kind == "counter":
-            yield _counter(mark.name, begin, where, **{mark.name: mark.value})
+            args = {mark.name: mark.value}
+            yield {"name": mark.name, "ph": "C", "ts": begin, **where, "args": args}
         elif mark.kind == "marker":
             yield {**event, "ph": "i", "ts": begin, "s": mark.scope}
         else:
@@ -309,62 +299,46 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
             yield {**event, "ph": "e", "ts": end, "id": number}
 
 
-def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Bytes in use on each device, relative to the start."""
-    changes: dict[str, array[int]] = {}
-    for change in trace.memory:
-        place = "cpu" if change.ctx.is_cpu else str(change.ctx)
-        changes.setdefault(place, array("q")).extend((change.when_ns, change.nbytes))
-    for place, numbers in changes.items():
-        rows = np.frombuffer(numbers, np.int64).reshape(-1, 2)
-        for when_ns, nbytes, _ in _few(rows[:, 0], np.cumsum(rows[:, 1])):
-            where = tracks.of(place, "memory")
-            yield _counter("memory since the begin", _us(trace, when_ns), where, bytes=nbytes)
-
-
-def _queues(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Numbers of waiting and running operations of each place."""
+def _counters(trace: Trace, tracks: Tracks) -> Iterator[Event]:
+    """Bytes in use on each device, relative to the start, and numbers of waiting and running
+    operations of each place."""
+    for ctx in dict.fromkeys(change.ctx for change in trace.memory):
+        changes = ((c.when_ns, c.nbytes, 0) for c in trace.memory if c.ctx == ctx)
+        where = tracks.of(place_of(ctx, "compute"), "memory")
+        yield from _counter(trace, where, "memory since the begin", ("bytes",), changes)
     for place in dict.fromkeys(operation.place for operation in trace.operations):
-        numbers = (
-            when_ns
-            for operation in trace.operations
-            if operation.place == place
-            for when_ns in (operation.pushed_ns, operation.began_ns, operation.ended_ns)
-        )
-        times = np.fromiter(numbers, np.int64).reshape(-1, 3)
-        began = np.where(times[:, 1] > 0, 1, 0).astype(np.int8)
-        ones = np.ones_like(began)
-        # In the order of the operations: pushed, began, ended.
-        happened = np.flatnonzero((times > 0) | (np.arange(3) == 0))
-        by_time = happened[np.argsort(times.reshape(-1)[happened], kind="stable")]
-        waiting = np.cumsum(
-            np.stack([ones, -began, began - 1], 1).reshape(-1)[by_time], dtype=np.int32
-        )
-        running = np.cumsum(
-            np.stack([0 * ones, began, -began], 1).reshape(-1)[by_time], dtype=np.int32
-        )
-        for when_ns, n, k in _few(times.reshape(-1)[by_time], waiting, running):
-            where = tracks.of(place, "queue")
-            yield _counter("queue", _us(trace, when_ns), where, waiting=n, running=k)
+        changes = (row for o in trace.operations if o.place == place for row in _queue(o))
+        where = tracks.of(place, "queue")
+        yield from _counter(trace, where, "queue", ("waiting", "running"), changes)
 
 
-def _counter(name: str, us: float, where: dict[str, int], **values: int) -> Event:
-    return {"name": name, "ph": "C", "ts": us, **where, "args": values}
+def _queue(operation: Operation) -> Iterator[tuple[int, int, int]]:
+    """When it joins and leaves the queue, and when it ends: the changes of both numbers."""
+    yield operation.pushed_ns, 1, 0
+    if operation.began_ns:
+        yield operation.began_ns, -1, 1
+    if operation.ended_ns:
+        yield operation.ended_ns, *((0, -1) if operation.began_ns else (-1, 0))
 
 
-def _few(when_ns: np.ndarray, values: np.ndarray, others: np.ndarray | None = None) -> list[Sample]:
-    """The samples of a counter, downsampled: the highest and the last sample of each of some
-    thousand intervals."""
-    n = len(when_ns)
-    kept: list[int] | range = range(n)
-    if n > SAMPLES:
-        begin, end = int(when_ns[0]), int(when_ns[-1])
-        edges = np.linspace(begin, end + 1, SAMPLES // 2 + 1)
-        cuts = np.searchsorted(when_ns, edges).tolist()
-        cuts[-1] = n
-        kept = sorted(
-            {k for i, j in pairwise(cuts) if i < j for k in (i + int(values[i:j].argmax()), j - 1)}
-        )
-    others = np.zeros(n, np.int8) if others is None else others
-    columns = (column[list(kept)].tolist() for column in (when_ns, values, others))
-    return list(zip(*columns))
+def _counter(
+    trace: Trace, where: Event, name: str, names: Sequence[str],
+    changes: Iterable[tuple[int, int, int]],
+) -> Iterator[Event]:  # fmt: skip
+    rows = np.fromiter(chain.from_iterable(changes), np.int64).reshape(-1, 3)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    rows[:, 1:] = rows[:, 1:].cumsum(0)
+    for when_ns, *values in rows[_few(rows[:, 0], rows[:, 1])].tolist():
+        args = dict(zip(names, values))
+        yield {"name": name, "ph": "C", "ts": _us(trace, when_ns), **where, "args": args}
+
+
+def _few(when_ns: np.ndarray, values: np.ndarray) -> list[int] | slice:
+    """The samples of a counter that are kept: the highest and the last of each of some thousand
+    intervals."""
+    if len(when_ns) <= SAMPLES:
+        return slice(None)
+    edges = np.linspace(when_ns[0], when_ns[-1] + 1, SAMPLES // 2 + 1)
+    cuts = [*np.searchsorted(when_ns, edges[:-1]).tolist(), len(when_ns)]
+    spans = ((i, j) for i, j in pairwise(cuts) if i < j)
+    return sorted({k for i, j in spans for k in (i + int(values[i:j].argmax()), j - 1)})

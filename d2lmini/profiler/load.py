@@ -22,22 +22,8 @@ from typing import IO, Any, NoReturn
 
 from d2lmini.base import MXNetError
 from d2lmini.engine.operation import RecordedCost
-from d2lmini.profiler.columns import (
-    BY_NUMBER,
-    FACTS,
-    FORMS,
-    NOT_RUN,
-    OPERATION,
-    OUTSIDE,
-    PLACED,
-    REAL,
-    TIME,
-    WAIT,
-    Columns,
-    Sites,
-    check,
-    context_of,
-)
+from d2lmini.profiler import columns
+from d2lmini.profiler.columns import FORMS, REAL, Columns, Sites, check, context_of
 from d2lmini.profiler.records import Operation, PlacedOperation, Wait
 from d2lmini.profiler.tracing import Trace
 
@@ -164,10 +150,10 @@ class _OwnReader:
         """`facts`: what stands in "otherData"."""
         check(facts, FORMS)
         trace = self.trace = Trace()
-        for name in FACTS:
+        for name in columns.FACTS:
             setattr(trace, name, facts[name])
         sites = Sites()
-        for name, (records, _, kind) in OUTSIDE.items():
+        for name, (records, _, kind) in columns.OUTSIDE.items():
             records(trace).extend(
                 kind(*fields, sites.load(saved, text)) for *fields, saved, text in facts[name]
             )
@@ -190,31 +176,31 @@ class _OwnReader:
         elif event.get("cat") == "wait" and "pushed" in args:
             begin_ns, end_ns = self._span(event)
             site, thread = self.sites.load(args["site"], args["at"]), self._threads[event["tid"]]
-            fields = self._fields(args, WAIT)
+            fields = self._fields(args, columns.WAIT)
             self.trace.waits.append(
                 Wait(intern(event["name"]), site=site, thread=thread, begin_ns=begin_ns,
                      end_ns=end_ns, **fields)
             )  # fmt: skip
 
-    def _fields(self, args: dict[str, Any], columns: Columns) -> dict[str, Any]:
+    def _fields(self, args: dict[str, Any], of: Columns) -> dict[str, Any]:
         zero = self.trace.begin_ns
-        return {name: kind.load(args[key], zero) for key, (name, kind) in columns.items()}
+        return {name: kind.load(args[key], zero) for key, (name, kind) in of.items()}
 
     def _span(self, event: dict[str, Any]) -> tuple[int, int]:
-        begin_ns = TIME.load(event["ts"], self.trace.begin_ns)
+        begin_ns = columns.TIME.load(event["ts"], self.trace.begin_ns)
         return begin_ns, begin_ns + round(event["dur"] * 1e3)
 
     def _operation(self, event: dict[str, Any], args: dict[str, Any]) -> None:
         trace = self.trace
         operation = PlacedOperation("") if "place" in args else Operation()
-        fields = self._fields(args, OPERATION)
+        fields = self._fields(args, columns.OPERATION)
         if "place" in args:
-            fields |= self._fields(args, PLACED)
+            fields |= self._fields(args, columns.PLACED)
         if event["ph"] == "X":
             fields["worker"] = self._threads[event["tid"]]
             fields["began_ns"], fields["ended_ns"] = self._span(event)
         else:
-            fields |= self._fields(args, NOT_RUN)
+            fields |= self._fields(args, columns.NOT_RUN)
         for name, value in fields.items():
             setattr(operation, name, value)
         number = operation.number
@@ -233,7 +219,7 @@ class _OwnReader:
             operation.began_ns = operation.pushed_ns
         cost = RecordedCost(REAL.load(args["FLOPs"], 0), REAL.load(args["bytes"], 0))
         operation.footprint = self._costs.setdefault(cost, cost)
-        for key, (known, _, kind) in BY_NUMBER.items():
+        for key, (known, _, kind) in columns.BY_NUMBER.items():
             if key in args:
                 known(trace)[number] = kind(*args[key])
         trace.operations.append(operation)
@@ -247,8 +233,8 @@ class _OwnReader:
         live, cached = iter(self._add(2, chunk["live"])), iter(self._add(3, chunk["cached"]))
         operations = iter(chunk["operation"])
         sites = {int(i): self.change_sites.load(*saved) for i, saved in chunk["sites"].items()}
-        columns = zip(chunk["context"], when, chunk["bytes"], serials)
-        for i, (context, when_ns, nbytes, serial) in enumerate(columns):
+        rows = zip(chunk["context"], when, chunk["bytes"], serials)
+        for i, (context, when_ns, nbytes, serial) in enumerate(rows):
             made = nbytes > 0
             self.trace.memory.add(
                 when_ns, contexts[context], nbytes, next(operations) if made else 0,
