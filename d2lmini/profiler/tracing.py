@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -381,7 +381,7 @@ class Trace(OutsideRecorder):
         workers: int | Mapping[str, int] | None = None,
         devices: int | None = None,
         link_gb_s: float | None = None,
-        without_wait_at: str | int | Iterable[str | int] | None = None,
+        without_wait_at: Any = None,
         priorities: Callable[[Operation], int] | None = None,
     ) -> Trace:
         """What if? Predict the trace of the program under changed conditions; its `recorded` is
@@ -392,7 +392,8 @@ class Trace(OutsideRecorder):
         devices          number of GPUs, at most as many as recorded; the i-th becomes
                          gpu(i % devices)
         link_gb_s        GB/s of each link in each direction
-        without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
+        without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the
+                         ledger, or the operation that a wait is for; or several of these
         priorities       operation -> its priority; higher priorities run first
 
         MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
@@ -409,8 +410,8 @@ class Trace(OutsideRecorder):
                 self.refuse(f"replay({name}=)")
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
-    def explain(self, a: int, b: int) -> Explanation:
-        """Why operations number `a` and `b` can never overlap: the chain of reads, writes and lines
+    def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
+        """Why operations `a` and `b`, or those of these numbers, can never overlap: the chain of reads, writes and lines
         that forbids it in every legal schedule, and the edits that would allow it, each with the
         time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
         ValueError if `a` is `b`."""
