@@ -110,6 +110,14 @@ class Schedule:
         """The first of `able_to_end`; None: none runs."""
         return min(self.ends, key=self._end_of, default=None)
 
+    def next(self) -> tuple[Any, bool] | None:
+        """The default order: (operation, does it begin?); None: nothing can happen. An operation
+        that can begin does so at once; then the earliest end comes."""
+        if (begins := self.next_to_begin()) is not None:
+            return begins, True
+        ends = self.next_to_end()
+        return None if ends is None else (ends, False)
+
     def _end_of(self, operation: Schedulable) -> tuple[float, int]:
         return self.ends[operation], operation.number
 

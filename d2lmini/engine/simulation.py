@@ -161,20 +161,19 @@ class Simulation:
         schedule, events = self.schedule, self.events
         while True:
             self.settle()
-            if (job := schedule.next_to_begin()) is not None:
+            job, begins = schedule.next() or (None, False)
+            if job is not None and begins:
                 self.begin(job)
             elif self.shared and self._find_helpers():
                 continue
+            elif events and (job is None or events[0][0] <= schedule.ends[job]):
+                self.now = events[0][0]
+            elif job is not None:
+                self.end(job)
+            elif self.room_waits:  # only later steps could end the pause: let the push proceed
+                self._step(self.room_waits.pop(0), admitted=True)
             else:
-                job = schedule.next_to_end()
-                if events and (job is None or events[0][0] <= schedule.ends[job]):
-                    self.now = events[0][0]
-                elif job is not None:
-                    self.end(job)
-                elif self.room_waits:  # only later steps could end the pause: let the push proceed
-                    self._step(self.room_waits.pop(0), admitted=True)
-                else:
-                    return self.ended
+                return self.ended
 
     def settle(self) -> None:
         """The program goes on until its next step takes time or waits."""

@@ -190,8 +190,9 @@ def ledger_of(trace: Trace) -> Ledger:
     )
     examples: dict[tuple[str, Site | None], Operation] = {}
     completions, held = Completions(trace), _find_held(trace)
+    lines = {site: callsite.same_line(site) for site in {wait.site for wait in trace.waits}}
     for i, wait in enumerate(trace.waits):
-        key = callsite.same_line(wait.site), wait.kind
+        key = lines[wait.site], wait.kind
         row = rows.setdefault(key, Row(wait.kind, wait.site, wait.call, wait.instead))
         row.waits.append(wait)
         # The maker of the value; of a wait for everything, the operation whose end ended the wait.
