@@ -9,11 +9,11 @@ dependency arrow a pair of flow events (`s`, `f`) with their own id; bytes in us
 are counters (`C`). Times are microseconds since the start of the trace. An operation that did not
 run is an instant event (`i`).
 
-The file has every record, with times to the nanosecond (`columns`): `load` makes the same trace of it.
-An event names what the operation reads and writes by serial numbers; "site" is (number of a code
-object, offset, line). What no viewer shows is beside the events: facts in "otherData", memory
-changes in "memoryChanges". Events are written one at a time, one per line, so that a large trace
-needs little memory.
+The file has every record, with times to the nanosecond, by the tables of `columns`; `load` makes
+the same trace of it. An event names what the operation reads and writes by serial numbers; "site"
+is (number of a code object, offset, line). What no viewer shows is beside the events: facts in
+"otherData", memory changes in "memoryChanges". Events are written one at a time, one per line, so
+that a large trace needs little memory.
 
 The format: "Trace Event Format", the Chromium authors; Perfetto's "Visualizing external trace
 formats".

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isfinite
 from sys import intern
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
@@ -23,9 +23,6 @@ from d2lmini.context import Context
 from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.outside import Copy, Notice
 from d2lmini.profiler.records import SplitRecord
-
-if TYPE_CHECKING:
-    from d2lmini.profiler.tracing import Trace
 
 # -- forms -----------------------------------------------------------------------------------------
 
@@ -138,7 +135,7 @@ WAIT: Columns = {
 }  # fmt: skip
 
 #: What only some operations have: name -> where the trace keeps it by number, form, type.
-BY_NUMBER: dict[str, tuple[Callable[[Trace], dict[int, Any]], Any, Callable[..., Any]]] = {
+BY_NUMBER: dict[str, tuple[Callable[[Any], dict[int, Any]], Any, Callable[..., Any]]] = {
     "cpu": (lambda trace: trace.cpu.times, [int, (None, int), bool], CpuTime),
     "split": (lambda trace: trace.shared, [is_few, int, int, bool], SplitRecord),
     "joined": (lambda trace: trace._joined, [is_whole], lambda *serials: serials),
@@ -146,7 +143,7 @@ BY_NUMBER: dict[str, tuple[Callable[[Trace], dict[int, Any]], Any, Callable[...,
 
 _OF_SITE = [(None, [int, is_whole, is_whole]), str]
 #: Records in "otherData" that end with a site: name -> their list, the forms of the rest, type.
-OUTSIDE: dict[str, tuple[Callable[[Trace], list[Any]], list[Any], Callable[..., Any]]] = {
+OUTSIDE: dict[str, tuple[Callable[[Any], list[Any]], list[Any], Callable[..., Any]]] = {
     "pauses": (lambda trace: trace.cpu.pauses, [is_whole, is_whole, str], Pause),
     "notices": (lambda trace: trace.notices, [is_whole, str, str, int, int, int], Notice),
     "copies": (lambda trace: trace.copies, [is_whole, is_whole], Copy),
@@ -161,7 +158,7 @@ FACTS: dict[str, Any] = {
 
 #: The forms of all members of a file's objects, by name.
 FORMS: dict[str, Any] = {
-    **{key: kind.form for of in (OPERATION, NOT_RUN, PLACED, WAIT) for key, (_, kind) in of.items()},
+    **{key: kind.form for key, (_, kind) in {**OPERATION, **NOT_RUN, **PLACED, **WAIT}.items()},
     **{key: form for key, (_, form, _) in BY_NUMBER.items()},
     **{key: [[*forms, *_OF_SITE]] for key, (_, forms, _) in OUTSIDE.items()},
     **FACTS, "roles": {str: [is_whole]},

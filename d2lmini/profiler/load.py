@@ -120,9 +120,10 @@ def _members_of(text: str) -> Iterator[tuple[str, Any]]:
         if not is_array:
             raise
         tree = _decode(text.rstrip().rstrip(",") + "]")  # its closing bracket may be missing
-    if not isinstance(tree, (dict, list)):
+    tree = {"traceEvents": tree} if is_array else tree
+    if not isinstance(tree, dict):
         raise ValueError("expected an object or an array")
-    for key, value in ({"traceEvents": tree} if is_array else tree).items():
+    for key, value in tree.items():
         yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
 
 

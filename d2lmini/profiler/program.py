@@ -65,10 +65,9 @@ def events_of(trace: Trace) -> dict[str, list[ThreadEvent]]:
         events.sort(key=_place_of)
         last_ns = trace.begin_ns
         for i, event in enumerate(events):
-            begin_ns, end_ns, _, *rest = event
-            if begin_ns > last_ns:
-                events[i] = ThreadEvent(begin_ns, end_ns, begin_ns - last_ns, *rest)
-            last_ns = max(last_ns, end_ns)
+            if event.begin_ns > last_ns:
+                events[i] = event._replace(gap_ns=event.begin_ns - last_ns)
+            last_ns = max(last_ns, event.end_ns)
     return found
 
 

@@ -37,14 +37,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
-from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
+from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
 from d2lmini.profiler import rates
 from d2lmini.profiler.cpu_time import Intervals
 from d2lmini.profiler.program import PAUSE
@@ -347,8 +347,8 @@ def steps_of(
     mine = threads.pop(main, [])
     over = [event.end_ns for event in mine]
     started: dict[int, list[str]] = defaultdict(list)  # after which event of the first thread
-    for name, own in threads.items():
-        started[bisect_right(over, own[0].begin_ns) - 1].append(name)
+    for name, events in threads.items():
+        started[bisect_right(over, events[0].begin_ns) - 1].append(name)
     collector: dict[str, Intervals] = {
         name: Intervals((p.begin_ns, p.end_ns, 1.0) for p in trace.cpu.pauses if p.thread == name)
         for name in {pause.thread for pause in trace.cpu.pauses}
@@ -383,16 +383,15 @@ def steps_of(
             yield step, own, paused
 
     found: dict[str, list[ProgramStep]] = {main: []}
-    own = paused = 0
-    steps = found[main]
-    events = [(None, 0, 0), *walk(main, mine, 0, 0, trace.begin_ns)]
-    for i, (step, own, paused) in enumerate(events, start=-1):
+    steps, own, paused = found[main], 0, 0
+    walked = walk(main, mine, 0, 0, trace.begin_ns)
+    for i, (step, own, paused) in enumerate(chain([(None, 0, 0)], walked), start=-1):
         if step is not None:
             steps.append(step)
         for name in started[i]:
             base_ns = over[i] if i >= 0 else trace.begin_ns
-            walked = walk(name, threads[name], own, paused, base_ns)
-            found[name] = [step for step, *_ in walked if step]
+            others = walk(name, threads[name], own, paused, base_ns)
+            found[name] = [step for step, *_ in others if step]
             if steps:
                 steps[-1] = steps[-1]._replace(starts=(*steps[-1].starts, name))
     last_ns = max([trace.begin_ns, *over])

@@ -411,10 +411,10 @@ class Trace(OutsideRecorder):
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
     def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
-        """Why operations `a` and `b`, or those of these numbers, can never overlap: the chain of reads, writes and lines
-        that forbids it in every legal schedule, and the edits that would allow it, each with the
-        time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
-        ValueError if `a` is `b`."""
+        """Why two operations, or those of these numbers, can never overlap: the chain of reads,
+        writes and lines that forbids it in every legal schedule, and the edits that would allow it,
+        each with the time that `replay` predicts it saves; prints as text. IndexError for an
+        unknown number, ValueError if `a` is `b`."""
         from d2lmini.profiler.overlap import explain
 
         return explain(self, a, b)

@@ -282,7 +282,7 @@ def test_any_chrome_trace(tmp_path):
 
 
 def test_bounds_of_a_single_thread_are_the_work_of_one(tmp_path):
-    """10 ms in a row are 10 ms; what an operation needs is not shown, so there is no upper bound."""
+    """10 ms in a row are 10 ms. What an operation needs is not shown: there is no upper bound."""
     trace = written([span("a", 1, 0, 4000), span("b", 1, 5000, 6000)], tmp_path)
     assert str(trace.bounds()) == (
         "11.00 ms; no order of these operations takes less than 10.00 ms (the work of cpu on all "

@@ -27,6 +27,7 @@ from typing import Any
 
 from d2lmini.context import Context, cpu, gpu
 from d2lmini.engine.worker_pools import WIRE
+from d2lmini.profiler.columns import check, is_whole
 from d2lmini.profiler.foreign.builder import TraceBuilder
 from d2lmini.profiler.foreign.events import (
     BEGIN,
@@ -39,7 +40,6 @@ from d2lmini.profiler.foreign.events import (
     last_until,
 )
 from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
-from d2lmini.profiler.columns import check, is_whole
 from d2lmini.profiler.records import Operation
 
 GPU_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
