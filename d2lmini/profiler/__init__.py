@@ -9,14 +9,17 @@ draw       the timeline; `summary` the table
 chrome     a trace as a file, for Perfetto too; `load` reads it, both by the tables of `columns`
 foreign    traces of PyTorch, JAX and others; `load` reads them too
 merge      the traces of several processes as one
+event_graph    what had to come after what, and why; from `program` (what each thread did). Asked
+           by `critical_path` (the longest way), `obstacles` and `overlap` (what keeps two
+           operations apart), `waits` (the ledger) and `replay`
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
 schedule_bounds    what no order of the operations beats
-critical_path    the longest chain; `roofline` compares operations with the machine's `peaks`
-replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
-           the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules);
-           `contention` makes bands of predictions for other workers or devices
+roofline   compares operations with the machine's `peaks`
+replay     what if: other workers, devices, links, waits, priorities; from the event graph, `rates`
+           (measured speeds) and `engine.simulation` (the engine's rules); `contention` makes bands
+           of predictions for other workers or devices
 diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on

@@ -189,7 +189,7 @@ def ledger_of(trace: Trace) -> Ledger:
         lambda: defaultdict(float)
     )
     examples: dict[tuple[str, Site | None], Operation] = {}
-    completions, held = Completions(trace), _find_held(trace)
+    completions, held, graph = Completions(trace), _find_held(trace), trace.events
     lines = {site: callsite.same_line(site) for site in {wait.site for wait in trace.waits}}
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
@@ -205,7 +205,8 @@ def ledger_of(trace: Trace) -> Ledger:
             lengths[key][issued] += wait.seconds
         numbers = held[i]
         row.held += len(numbers)
-        row.idle += sum(_could_run(trace, number, i) for number in numbers)
+        done_ns = wait.end_ns - graph.awaited[i][1]
+        row.idle += sum(_could_run(trace, number, wait, done_ns) for number in numbers)
         if numbers and row.held_first is None:
             row.held_first = trace[numbers[0]]
     for key, row in rows.items():
@@ -227,13 +228,11 @@ def _find_held(trace: Trace) -> dict[int, list[int]]:
     return held
 
 
-def _could_run(trace: Trace, number: int, at: int) -> bool:
+def _could_run(trace: Trace, number: int, wait: Wait, done_ns: int) -> bool:
     """True if all dependencies of an operation were issued before a wait, and done before what the
     wait was for. An operation of another library that runs where it is called has to wait, too."""
     if trace.lacks and trace[number].inline:
         return False
-    wait, (_, on_ns) = trace.waits[at], trace.events.awaited[at]
-    done_ns = wait.end_ns - on_ns
     before = (*trace.needs(number), *trace.makes_room(number))
     return all(n <= wait.pushed and trace[n].ended_ns < done_ns for n in before)
 
