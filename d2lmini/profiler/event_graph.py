@@ -101,9 +101,8 @@ class EventGraph:
         self._in_order = sorted(
             range(len(waits)), key=lambda i: (waits[i].pushed, waits[i].begin_ns)
         )
-        self._pending: dict[
-            int, tuple[int, range]
-        ] = {}  # the idle node before, and what came since
+        # Of waits for everything: the idle node before, and the operations that came since.
+        self._pending: dict[int, tuple[int, range]] = {}
         last = pushed = -1
         for i in self._in_order:
             if self.awaited[i][0] is None:
