@@ -32,7 +32,7 @@ class Obstacles:
     """Answers for one trace; `without` are lines whose waits do not count."""
 
     def __init__(self, trace: Trace, without: frozenset[str] = frozenset()):
-        self.trace = trace
+        self.trace, self.graph = trace, trace.events
         self.without = without
 
     def between(self, x: Operation, y: Operation) -> str:
@@ -57,7 +57,7 @@ class Obstacles:
     def path(self, x: int, y: int, by_value: bool = False) -> list[int]:
         """A shortest chain of direct dependencies from operation `x` to `y`, by values alone if
         asked; empty if there is none."""
-        graph = self.trace.events
+        graph = self.graph
         nodes = graph.path(graph.end(x), graph.begin(y), VALUE if by_value else ORDER)
         later = (graph.what(node).number for node in nodes if graph.kind(node) == "begin")
         return [x, *later] if nodes else []
@@ -68,11 +68,10 @@ class Obstacles:
         return next((what for node in self._path(x, y) if (what := self._passes(node))), None)
 
     def _path(self, x: Operation, y: Operation) -> list[int]:
-        graph = self.trace.events
+        graph = self.graph
         return graph.path(graph.end(x.number), graph.begin(y.number), ISSUE, self.without)
 
     def _passes(self, node: int) -> Wait | Notice | None:
         """The wait that is over at a node, or what the thread learned there."""
-        graph = self.trace.events
-        kind, what = graph.kind(node), graph.what(node)
+        kind, what = self.graph.kind(node), self.graph.what(node)
         return what if kind == "over" or (kind == "note" and what.kind != "tell") else None
