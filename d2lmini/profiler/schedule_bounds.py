@@ -104,9 +104,15 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
 
 def _workers(trace: Trace) -> dict[str, int]:
     """The threads of each place that could compute: its workers, and the threads of the program
-    that computed inline. Of another library's trace they are counted with the workers."""
+    that computed inline."""
     threads = recorded_threads(trace)
-    if not trace.lacks:
-        inline = {operation.thread for operation in trace.operations if operation.inline}
-        threads["cpu"] += len(inline)
+    threads["cpu"] += count_callers(trace)
     return threads
+
+
+def count_callers(trace: Trace) -> int:
+    """The threads of the program that computed inline beside workers. The naive engine has no
+    workers, and other libraries' are counted with the callers: these are "workers" of the trace."""
+    if trace.engine_kind in ("", "naive"):
+        return 0
+    return len({operation.thread for operation in trace.operations if operation.inline})

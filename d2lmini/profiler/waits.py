@@ -233,6 +233,10 @@ def _could_run(trace: Trace, number: int, wait: Wait, done_ns: int) -> bool:
     wait was for. An operation of another library that runs where it is called has to wait, too."""
     if trace.lacks and trace[number].inline:
         return False
+    if number <= wait.operation and (
+        number == wait.operation or trace.ordered(number, wait.operation)
+    ):  # the wait was for this, too
+        return False
     before = (*trace.needs(number), *trace.makes_room(number))
     return all(n <= wait.pushed and trace[n].ended_ns < done_ns for n in before)
 

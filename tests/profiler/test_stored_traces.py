@@ -12,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from d2lmini import MXNetError
 from d2lmini.profiler import Trace, load
 from d2lmini.profiler.obstacles import Obstacles
+from d2lmini.profiler.replay import Recording
 
 FOLDER = Path(__file__).parent / "traces"
 NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.gz"))
@@ -29,32 +30,30 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-def replayed(trace: Trace, **conditions: Any) -> list[Any]:
-    try:
-        new = trace.replay(**conditions)
-    except MXNetError as problem:
-        return [str(problem).splitlines()[0]]
-    zero = new.begin_ns
-    spans = [
-        (o.pushed_ns - zero, o.ready_ns - zero, o.began_ns, o.ended_ns - zero, o.worker, o.place)
-        for o in new.operations
-    ]
-    waits = [(w.kind, w.pushed, w.thread, w.begin_ns - zero, w.end_ns - zero) for w in new.waits]
-    return [new.end_ns - zero, new.left_ns - zero, digest(spans), digest(waits)]
+def simulated(recording: Recording, **changes: Any) -> list[Any]:
+    """A run under other conditions, by the engine's rules alone."""
+    run = recording.simulate(replace(recording.recorded, **changes))
+    jobs = [(job.pushed, job.ready, job.began, job.ended, job.worker) for job in run.jobs]
+    waits = [(wait and wait.kind, *others) for wait, *others in run.waits]
+    return [run.ended, run.left, digest(jobs), digest(waits)]
 
 
 def answers(trace: Trace) -> dict[str, Any]:
-    """What a trace says of its order, its waits, and other conditions."""
-    path, bounds = trace.critical_path(), trace.bounds()
+    """What a trace says of its order, its waits, and of other conditions."""
+    path, bounds, recording = trace.critical_path(), trace.bounds(), Recording(trace)
     steps = [(s.kind, s.name, s.operation, s.place, s.where, s.begin_ns, s.end_ns, s.recorded_ns)
              for s in path.steps]  # fmt: skip
+    last, recorded = len(trace.waits) - 1, recording.recorded
     conditions: dict[str, dict[str, Any]] = {
-        "as it was": {}, "priorities": {"priorities": lambda operation: operation.number % 3},
-        "link": {"link_gb_s": 2.0}, "without a wait": {"without_wait_at": trace.waits[-1:] or None},
-    }  # fmt: skip
-    if trace.engine_kind == "stepped":  # elsewhere a band, which test_contention.py knows
-        conditions |= {"1 worker": {"workers": 1}, "3 workers": {"workers": 3}}
-        conditions["1 device"] = {"devices": 1}
+        "as it was": {},
+        "without the last wait": {"dropped": frozenset({last})},
+        "without waits": {"dropped": frozenset(range(last + 1))},
+        "issuing": {"issuing": 0},
+        "no order": {"order": False},
+        "3 workers": {"workers": dict.fromkeys(recorded.workers, 3)},
+        "priorities": {"priorities": [number % 3 for number in range(len(recorded.places))]},
+        "twice as fast": {"run_ns": [ns // 2 for ns in recorded.run_ns]},
+    }
     rng, n = random.Random(len(trace.operations)), len(trace.operations)
     near = [(k, min(n, k + rng.randint(1, 6))) for k in rng.sample(range(1, n), min(n - 1, 40))]
     pairs = [*near, *(sorted(rng.sample(range(1, n + 1), 2)) for _ in range(40))]
@@ -67,7 +66,7 @@ def answers(trace: Trace) -> dict[str, Any]:
         "ledger": digest([(r.kind, r.where, r.times, r.awaited and r.awaited.number, r.held, r.idle)
                           for r in trace.waits()]),
         "obstacles": " ".join(f"{a}-{b}:{obstacles.between(trace[a], trace[b])}" for a, b in pairs),
-        "replays": {name: replayed(trace, **asked) for name, asked in conditions.items()},
+        "simulated": {name: simulated(recording, **c) for name, c in conditions.items()},
     }  # fmt: skip
 
 
