@@ -31,7 +31,7 @@ from typing import Any
 from d2lmini import callsite
 from d2lmini.context import Context
 from d2lmini.profiler.memory import DeviceMemory
-from d2lmini.profiler.obstacles import Obstacles, own_copy
+from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
@@ -66,6 +66,8 @@ _HINTS = {
     "step before",
     "room": "{y} ({y.where}) writes where {x} ({x.where}) reads or wrote, so it has to wait for "
     "the room. Give it an array of its own (two, in turns)",
+    "child": "{y} ({y.where}) is issued by an operation that needs {x} ({x.where}). Issue it where "
+    "the program runs, before it needs {x}",
     "worker": "{x} and {y} run at {x.place}, which has one worker. Put one of them on another "
     "device, or copy with as_in_context, which runs on the link",
     "inline": "{x} is so small that it runs where it is called ({x.where}), and is over when {y} "
@@ -115,7 +117,7 @@ def _choose(trace: Trace, what: str) -> list[Operation]:
     ran = [operation for operation in trace.operations if operation.began_ns]
     if what == "copy":
         found = [operation for operation in ran if operation.is_copy]
-        reads = {number for wait in trace.waits if (number := own_copy(trace, wait))}
+        reads = {number for wait in trace.waits if (number := _own_copy(trace, wait))}
         found = [copy for copy in found if copy.number not in reads] or found
     else:
         names = PRODUCTS if what == "dot" else {what}
@@ -136,13 +138,72 @@ def at_most_waits(trace: Trace, n: int, before: Operation | None = None) -> Chec
     no second wait. CheckFailed, with a hint: "hidden", "waitall", "polling", "reading", "waiting",
     after the most frequent kind of wait.
     """
-    waits = Obstacles(trace).blocking_waits()
+    waits = blocking_waits(trace)
     if before is not None:
         waits = [wait for wait in waits if wait.pushed < before.number]
     when = "in all" if before is None else f"before {before}"
     if len(waits) > n:
         raise _too_many(waits, n, when)
     return CheckPassed(f"at most {_count(n, 'wait')} {when}")
+
+
+def blocking_waits(trace: Trace) -> list[Wait]:
+    """The waits of the program that could block: all but those for what the same thread has waited
+    for already. A wait for what a pushed function sets is of the kind "event"."""
+    found: list[Wait] = []
+    earlier: dict[str, list[Wait]] = {}
+    for wait in _waits_and_events(trace):
+        if wait.kind == "backpressure":
+            continue
+        before = earlier.setdefault(wait.thread, [])
+        if not any(_covers(trace, other, wait) for other in before):
+            found.append(wait)
+            before.append(wait)
+    return found
+
+
+def _waits_and_events(trace: Trace) -> list[Wait]:
+    """The waits of the trace, and between them those for an event that an operation set."""
+    found, tellers = list(trace.waits), {}
+    for notice in trace.notices:
+        if notice.kind == "tell" and notice.operation:
+            tellers[notice.token] = notice.operation
+    woken = [n for n in trace.notices if n.kind == "wait" and n.token in tellers]
+    for n in reversed(woken):
+        event = Wait("event", -1, tellers[n.token], n.pushed, n.site, n.thread, 0, 0)
+        found.insert(n.waits, event)
+    return found
+
+
+def _covers(trace: Trace, other: Wait, wait: Wait) -> bool:
+    """Is all that `wait` waits for over since `other`, an earlier wait of the thread?"""
+    if wait.target is None or wait.kind == "wait_to_write":
+        return other.target is None and other.pushed >= wait.pushed
+    copy = _own_copy(trace, wait)
+    numbers = (trace.needs(copy) or (0,)) if copy else (wait.operation,)
+    if other.target is None:
+        return other.pushed >= max(numbers)
+    if not max(numbers):
+        return other.target == wait.target
+    return all(n <= other.pushed and _is_for(trace, other, trace[n]) for n in numbers if n)
+
+
+def _is_for(trace: Trace, wait: Wait, operation: Operation) -> bool:
+    """Is an operation, issued before a wait for a Var, over when the wait is?"""
+    touched = operation.writes + (operation.reads if wait.kind == "wait_to_write" else ())
+    number = operation.number
+    if wait.target in touched or wait.operation == number:
+        return True
+    return number < wait.operation and bool(Obstacles(trace).path(number, wait.operation))
+
+
+def _own_copy(trace: Trace, wait: Wait) -> int:
+    """The number of the copy to the host that a wait made itself, to read an array of a device; 0
+    if it made none."""
+    if not wait.operation or wait.operation != wait.pushed:
+        return 0
+    last = trace[wait.operation]
+    return last.number if last.is_copy and last.site == wait.site else 0
 
 
 def _too_many(waits: list[Wait], allowed: int, when: str) -> CheckFailed:

@@ -44,11 +44,8 @@ class InOrder:
 
     def next(self, engine: Stepping) -> Step | None:
         """The next step; None if nothing can happen."""
-        begins = engine.schedule.next_to_begin()
-        if begins is not None:
-            return Step(begins, True)
-        ends = engine.schedule.next_to_end()
-        return None if ends is None else Step(ends, False)
+        found = engine.schedule.next()
+        return None if found is None else Step(*found)
 
     def steps_before_push(self, engine: Stepping) -> int:
         """How many steps come before the next push."""

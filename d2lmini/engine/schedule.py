@@ -110,6 +110,14 @@ class Schedule:
         """The first of `able_to_end`; None: none runs."""
         return min(self.ends, key=self._end_of, default=None)
 
+    def next(self) -> tuple[Any, bool] | None:
+        """The default order: (operation, does it begin?); None: nothing can happen. An operation
+        that can begin does so at once; then the earliest end comes."""
+        if (begins := self.next_to_begin()) is not None:
+            return begins, True
+        ends = self.next_to_end()
+        return None if ends is None else (ends, False)
+
     def _end_of(self, operation: Schedulable) -> tuple[float, int]:
         return self.ends[operation], operation.number
 
@@ -132,9 +140,8 @@ class Schedule:
 
     def begin(self, operation: Schedulable) -> str:
         """A worker takes a ready operation; returns the worker. When it ends is for `ends`."""
-        self.withdraw(operation)
-        # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
         place = self.place_of(operation)
+        del place.ready[bisect_left(place.ready, _entry(operation))]
         # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
         operation.worker = place.idle_worker()
         place.busy.add(operation.worker)

@@ -154,27 +154,26 @@ class Simulation:
         later = {name for own in steps.values() for step in own for name in step.starts}
         for thread in self.threads.values():
             if thread.name not in later:
-                self._go_on(thread, 0)
+                self._plan(thread, 0)
 
     def run(self) -> Any:
         """Play to the end by the default order; the time of the last event."""
         schedule, events = self.schedule, self.events
         while True:
             self.settle()
-            if (job := schedule.next_to_begin()) is not None:
+            job, begins = schedule.next() or (None, False)
+            if job is not None and begins:
                 self.begin(job)
             elif self.shared and self._find_helpers():
                 continue
+            elif events and (job is None or events[0][0] <= schedule.ends[job]):
+                self.now = events[0][0]
+            elif job is not None:
+                self.end(job)
+            elif self.room_waits:  # only later steps could end the pause: let the push proceed
+                self._step(self.room_waits.pop(0), admitted=True)
             else:
-                job = schedule.next_to_end()
-                if events and (job is None or events[0][0] <= schedule.ends[job]):
-                    self.now = events[0][0]
-                elif job is not None:
-                    self.end(job)
-                elif self.room_waits:  # only later steps could end the pause: let the push proceed
-                    self._step(self.room_waits.pop(0), admitted=True)
-                else:
-                    return self.ended
+                return self.ended
 
     def settle(self) -> None:
         """The program goes on until its next step takes time or waits."""
@@ -189,7 +188,7 @@ class Simulation:
 
     # -- the program -------------------------------------------------------------------------------
 
-    def _go_on(self, thread: ProgramThread, when: Any) -> None:
+    def _plan(self, thread: ProgramThread, when: Any) -> None:
         """Schedule the next step, counted from `when`."""
         if thread.at < len(thread.steps):
             self._at(when + thread.steps[thread.at].gap, self._step, thread)
@@ -198,50 +197,51 @@ class Simulation:
         step = thread.steps[thread.at]
         if step.number:
             job = self.jobs[step.number - 1]
-            if not admitted and not self._admits(job):
-                if thread.since < 0:
-                    thread.since, thread.pushed = self.now, len(self.issued)
+            if not (admitted or self._admits(job)):
+                self._stop(thread)
                 self.room_waits.append(thread)
                 return
             if thread.since >= 0:
-                self._finish_wait(thread, None, self.now)
-                thread.since = -1
-            self._finish_step(thread, step, self._issue(job))
+                self._end_wait(thread, None, self.now)
+            self._go_on(thread, self._issue(job))
             return
-        thread.since, thread.pushed = self.now, len(self.issued)
+        self._stop(thread)
         if step.wait is None:
             self.left = self.now
-        if step.jobs is None:
-            if self.pending:
-                self.idle_waits.append(thread)
-                return
-        else:
-            for number in step.jobs:
-                job = self.jobs[number - 1]
-                if job.ended < 0 or job.ended > self.now:
-                    thread.missing += 1
-                    job.waiting.append(thread)
-            if thread.missing:
-                return
-        self._end_wait(thread)
+        for number in step.jobs or ():
+            job = self.jobs[number - 1]
+            if job.ended < 0 or job.ended > self.now:
+                thread.missing += 1
+                job.waiting.append(thread)
+        if step.jobs is None and self.pending:
+            self.idle_waits.append(thread)
+        elif not thread.missing:
+            self._resume(thread)
 
-    def _end_wait(self, thread: ProgramThread) -> None:
+    def _stop(self, thread: ProgramThread) -> None:
+        if thread.since < 0:
+            thread.since, thread.pushed = self.now, len(self.issued)
+
+    def _resume(self, thread: ProgramThread) -> None:
+        """What the thread waits for is done."""
         step = thread.steps[thread.at]
         end = self.now + step.after
-        if step.wait is not None:
-            self._finish_wait(thread, step.wait, end)
+        self._end_wait(thread, step.wait, end, recorded=step.wait is not None)
+        self._go_on(thread, end)
+
+    def _end_wait(self, thread: ProgramThread, wait: Any, end: Any, recorded: bool = True) -> None:
+        if recorded:
+            self.waits.append((wait, thread.name, thread.pushed, thread.since, end))
         thread.since = -1
-        self._finish_step(thread, step, end)
 
-    def _finish_wait(self, thread: ProgramThread, wait: Any, end: Any) -> None:
-        self.waits.append((wait, thread.name, thread.pushed, thread.since, end))
-
-    def _finish_step(self, thread: ProgramThread, step: ProgramStep, when: Any) -> None:
+    def _go_on(self, thread: ProgramThread, when: Any) -> None:
+        """The thread has done its step."""
         self.ended = max(self.ended, when)
+        starts = thread.steps[thread.at].starts
         thread.at += 1
-        self._go_on(thread, when)
-        for name in step.starts:
-            self._go_on(self.threads[name], when)
+        self._plan(thread, when)
+        for name in starts:
+            self._plan(self.threads[name], when)
 
     def _admits(self, job: SimulatedTask) -> bool:
         return self.bound is None or not self.pending or self.weight + job.weight <= self.bound
@@ -295,11 +295,11 @@ class Simulation:
         for thread in job.waiting:
             thread.missing -= 1
             if not thread.missing:
-                self._end_wait(thread)
+                self._resume(thread)
         if not self.pending and self.idle_waits:
             waiting, self.idle_waits = self.idle_waits, []
             for thread in waiting:
-                self._end_wait(thread)
+                self._resume(thread)
         if self.room_waits:
             waiting, self.room_waits = self.room_waits, []
             for thread in waiting:

@@ -6,17 +6,19 @@ cpu_time   CPU time of operations
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
 summary    tables of operations; `roofline` compares them with the machine's peaks
-chrome     a trace as a file, for Perfetto too; `load` reads it (`own_reader`, `json_stream`)
+chrome     a trace as a file, for Perfetto too; `load` reads it, both by the tables of `columns`
 foreign    traces of PyTorch, JAX and others; `load` reads them too
 merge      the traces of several processes as one
+event_graph    what had to come after what, and why; from `program` (what each thread did). Asked
+           by `critical_path` (the longest way), `obstacles` and `overlap` (what keeps two
+           operations apart), `waits` (the ledger) and `replay`
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution` and `bounds`
 schedule_bounds    what no order of the operations beats
-critical_path    the longest chain
-replay     what if: other workers, devices, links, waits, priorities; from `program` (the steps of
-           the threads), `rates` (measured speeds) and `engine.simulation` (the engine's rules);
-           `contention` makes bands of predictions for other workers or devices
+replay     what if: other workers, devices, links, waits, priorities; from the event graph, `rates`
+           (measured speeds) and `engine.simulation` (the engine's rules); `contention` makes bands
+           of predictions
 diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on

@@ -9,11 +9,11 @@ dependency arrow a pair of flow events (`s`, `f`) with their own id; bytes in us
 are counters (`C`). Times are microseconds since the start of the trace. An operation that did not
 run is an instant event (`i`).
 
-The file has every record, with times to the nanosecond: `own_reader` makes the same trace from it.
-An event names what the operation reads and writes by serial numbers; "site" is (number of a code
-object, offset, line). What no viewer shows is beside the events: facts in "otherData", memory
-changes in "memoryChanges". Events are written one at a time, one per line, so that a large trace
-needs little memory.
+The file has every record, with times to the nanosecond, by the tables of `columns`; `load` makes
+the same trace of it. An event names what the operation reads and writes by serial numbers; "site"
+is (number of a code object, offset, line). What no viewer shows is beside the events: facts in
+"otherData", memory changes in "memoryChanges". Events are written one at a time, one per line, so
+that a large trace needs little memory.
 
 The format: "Trace Event Format", the Chromium authors; Perfetto's "Visualizing external trace
 formats".
@@ -24,27 +24,23 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import islice, pairwise
-from math import isfinite
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import callsite, files
-from d2lmini.callsite import Site
+from d2lmini import files
+from d2lmini.engine.operation import place_of
 from d2lmini.engine.order import order_of
+from d2lmini.profiler import columns
+from d2lmini.profiler.columns import Columns, Sites
 from d2lmini.profiler.records import Change, Operation, PlacedOperation
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
 Event = dict[str, Any]
-
-#: A counter sample: time (ns) and two values.
-Sample = tuple[int, int, int]
 
 #: A counter with more changes is downsampled.
 SAMPLES = 10_000
@@ -102,21 +98,6 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
     return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args}
 
 
-class Sites:
-    """The lines of a trace as values for JSON: (number of the code object, offset, line)."""
-
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
-        self.text = lru_cache(None)(callsite.describe)
-        self._line = lru_cache(None)(callsite.line_of)
-
-    def of(self, site: Site | None) -> list[int] | None:
-        """The value of a site; None for an unknown one."""
-        if site is None:
-            return None
-        return [self._codes.setdefault(site[0], len(self._codes)), site[1], self._line(site)]
-
-
 def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ()) -> None:
     """Write a trace to a file, compressed if its name ends in .gz; `marks` are the user's own."""
     pieces = _join(_lines(trace, marks))
@@ -126,17 +107,17 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
 def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     """The file: a line for each event and each element of "memoryChanges"."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    facts = {name: getattr(trace, name) for name in FACTS}
+    facts: dict[str, Any] = {"producer": "d2lmini"}
+    facts |= {name: getattr(trace, name) for name in columns.FACTS}
     sites = Sites()
-    facts["pauses"] = [
-        [*pause[:3], sites.of(pause.site), sites.text(pause.site)] for pause in trace.cpu.pauses
-    ]
-    facts["notices"] = [[*n[:6], sites.of(n.site), sites.text(n.site)] for n in trace.notices]
-    facts["copies"] = [[*c[:2], sites.of(c.site), sites.text(c.site)] for c in trace.copies]
-    facts["roles"] = {}
+    for name, (records, *_) in columns.OUTSIDE.items():
+        facts[name] = [
+            [*fields, sites.save(site), sites.text(site)] for *fields, site in records(trace)
+        ]
+    roles: dict[str, list[int]] = facts.setdefault("roles", {})
     for serial, role in trace.roles.items():
-        facts["roles"].setdefault(role, []).append(serial)
-    yield f'{{"displayTimeUnit":"ms","otherData":{encode({"producer": "d2lmini", **facts})},\n'
+        roles.setdefault(role, []).append(serial)
+    yield f'{{"displayTimeUnit":"ms","otherData":{encode(facts)},\n'
     arrays: dict[str, Iterator[Any]] = {
         "traceEvents": _events(trace, marks),
         "memoryChanges": _changes(trace.memory),
@@ -150,21 +131,6 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
             comma = ",\n"
         before = "\n],"
     yield "\n]}\n"
-
-
-#: Attributes of a trace that stand in "otherData".
-FACTS = (
-    "begin_ns",
-    "left_ns",
-    "end_ns",
-    "workers",
-    "blas_threads",
-    "cores",
-    "engine_kind",
-    "older",
-    "lacks",
-    "thread",
-)
 
 
 def _join(lines: Iterator[str]) -> Iterator[bytes]:
@@ -187,8 +153,7 @@ def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
         _operations(trace, tracks, sites),
         _waits(trace, tracks, sites),
         _arrows(trace, tracks),
-        _memory(trace, tracks),
-        _queues(trace, tracks),
+        _counters(trace, tracks),
         _marks(trace, marks, tracks),
     ):
         for event in part:
@@ -202,55 +167,40 @@ def _us(trace: Trace, when_ns: int) -> float:
     return (when_ns - trace.begin_ns) / 1e3
 
 
-def _finite(value: float) -> float | str:
-    """A number as JSON has it; text for "inf" and "nan", which JSON lacks."""
-    return value if isfinite(value) else str(value)
+def _columns(record: Any, of: Columns, zero: int) -> dict[str, Any]:
+    return {key: kind.save(getattr(record, name), zero) for key, (name, kind) in of.items()}
 
 
 def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
-    for number, operation in enumerate(trace.operations, start=1):
+    zero = trace.begin_ns
+    for at, operation in enumerate(trace.operations):
         # `operation.cost` would keep the figures of every operation.
         cost = operation.cost if operation.footprint is None else operation.footprint()
-        args = {
-            "number": operation.number,
-            "issued at": sites.text(operation.site),
-            "site": sites.of(operation.site),
-            "issued by": operation.thread,
-            "context": str(operation.ctx),
-            "lane": operation.lane,
-            "pushed us": _us(trace, operation.pushed_ns),
-            "ready us": _us(trace, operation.ready_ns) if operation.ready_ns else None,
-            "priority": operation.priority,
-            "predicted us": _finite(operation.predicted_us),
-            "FLOPs": _finite(cost.flops),
-            "bytes": _finite(cost.nbytes),
-            "reads": operation.reads,
-            "writes": operation.writes,
-        }
+        args = _columns(operation, columns.OPERATION, zero)
+        args["issued at"] = sites.text(operation.site)
+        args["site"] = sites.save(operation.site)
+        args["FLOPs"], args["bytes"] = (
+            columns.REAL.save(cost.flops, 0),
+            columns.REAL.save(cost.nbytes, 0),
+        )
         if isinstance(operation, PlacedOperation):
-            args["place"], args["rank"] = operation.place, operation.rank
-            args["came us"] = _us(trace, operation.came_ns) if operation.came_ns else None
+            args |= _columns(operation, columns.PLACED, zero)
         if operation.by:
             args["by"] = operation.by
-        if trace.recording[number - 1 : number] == b"\1":
+        if trace.recording[at : at + 1] == b"\1":
             args["recording"] = True
         if operation.failure is not None:
             args["failure"] = operation.failure
-        if operation.number in trace.cpu.times:
-            args["cpu"] = trace.cpu.times[operation.number]
-        if operation.number in trace.shared:
-            args["split"] = trace.shared[operation.number]
-        if operation.number in trace._joined:
-            args["joined"] = trace._joined[operation.number]
+        for key, (known, *_) in columns.BY_NUMBER.items():
+            if operation.number in known(trace):
+                args[key] = known(trace)[operation.number]
         event = {"name": operation.name, "cat": _kind(operation), "args": args}
         if operation.ran:
             dur = (operation.ended_ns - operation.began_ns) / 1e3
             where = tracks.of(operation.place, operation.worker)
             yield {**event, "ph": "X", "ts": _us(trace, operation.began_ns), "dur": dur, **where}
         else:
-            args["worker"] = operation.worker
-            args["began us"] = _us(trace, operation.began_ns) if operation.began_ns else None
-            args["ended us"] = _us(trace, operation.ended_ns) if operation.ended_ns else None
+            args |= _columns(operation, columns.NOT_RUN, zero)
             when = _us(trace, operation.ended_ns or operation.pushed_ns)
             yield {**event, "ph": "i", "ts": when, "s": "t", **tracks.of(PROGRAM, operation.thread)}
 
@@ -272,12 +222,8 @@ def _waits(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             **tracks.of(PROGRAM, wait.thread),
             "args": {
                 "at": sites.text(wait.site),
-                "site": sites.of(wait.site),
-                "for operation": wait.operation,
-                "target": wait.target,
-                "pushed": wait.pushed,
-                "call": wait.call,
-                "instead": wait.instead,
+                "site": sites.save(wait.site),
+                **_columns(wait, columns.WAIT, trace.begin_ns),
             },
         }
 
@@ -330,7 +276,7 @@ def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
             "live": [step(2, change.live) for change in made],
             "cached": [step(3, change.cached) for change in made],
             "sites": {
-                str(i): [sites.of(change.site), sites.text(change.site)]
+                str(i): [sites.save(change.site), sites.text(change.site)]
                 for i, change in enumerate(chunk)
                 if change.site is not None
             },
@@ -344,7 +290,8 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
         begin, end = _us(trace, mark.begin_ns), _us(trace, mark.end_ns)
         event = {"name": mark.name, "cat": mark.domain, **where}
         if mark.kind == "counter":
-            yield _counter(mark.name, begin, where, **{mark.name: mark.value})
+            args = {mark.name: mark.value}
+            yield {"name": mark.name, "ph": "C", "ts": begin, **where, "args": args}
         elif mark.kind == "marker":
             yield {**event, "ph": "i", "ts": begin, "s": mark.scope}
         else:
@@ -352,62 +299,46 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
             yield {**event, "ph": "e", "ts": end, "id": number}
 
 
-def _memory(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Bytes in use on each device, relative to the start."""
-    changes: dict[str, array[int]] = {}
-    for change in trace.memory:
-        place = "cpu" if change.ctx.is_cpu else str(change.ctx)
-        changes.setdefault(place, array("q")).extend((change.when_ns, change.nbytes))
-    for place, numbers in changes.items():
-        rows = np.frombuffer(numbers, np.int64).reshape(-1, 2)
-        for when_ns, nbytes, _ in _few(rows[:, 0], np.cumsum(rows[:, 1])):
-            where = tracks.of(place, "memory")
-            yield _counter("memory since the begin", _us(trace, when_ns), where, bytes=nbytes)
-
-
-def _queues(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Numbers of waiting and running operations of each place."""
+def _counters(trace: Trace, tracks: Tracks) -> Iterator[Event]:
+    """Bytes in use on each device, relative to the start, and numbers of waiting and running
+    operations of each place."""
+    for ctx in dict.fromkeys(change.ctx for change in trace.memory):
+        changes = ((c.when_ns, c.nbytes, 0) for c in trace.memory if c.ctx == ctx)
+        where = tracks.of(place_of(ctx, "compute"), "memory")
+        yield from _counter(trace, where, "memory since the begin", ("bytes",), changes)
     for place in dict.fromkeys(operation.place for operation in trace.operations):
-        numbers = (
-            when_ns
-            for operation in trace.operations
-            if operation.place == place
-            for when_ns in (operation.pushed_ns, operation.began_ns, operation.ended_ns)
-        )
-        times = np.fromiter(numbers, np.int64).reshape(-1, 3)
-        began = np.where(times[:, 1] > 0, 1, 0).astype(np.int8)
-        ones = np.ones_like(began)
-        # In the order of the operations: pushed, began, ended.
-        happened = np.flatnonzero((times > 0) | (np.arange(3) == 0))
-        by_time = happened[np.argsort(times.reshape(-1)[happened], kind="stable")]
-        waiting = np.cumsum(
-            np.stack([ones, -began, began - 1], 1).reshape(-1)[by_time], dtype=np.int32
-        )
-        running = np.cumsum(
-            np.stack([0 * ones, began, -began], 1).reshape(-1)[by_time], dtype=np.int32
-        )
-        for when_ns, n, k in _few(times.reshape(-1)[by_time], waiting, running):
-            where = tracks.of(place, "queue")
-            yield _counter("queue", _us(trace, when_ns), where, waiting=n, running=k)
+        changes = (row for o in trace.operations if o.place == place for row in _queue(o))
+        where = tracks.of(place, "queue")
+        yield from _counter(trace, where, "queue", ("waiting", "running"), changes)
 
 
-def _counter(name: str, us: float, where: dict[str, int], **values: int) -> Event:
-    return {"name": name, "ph": "C", "ts": us, **where, "args": values}
+def _queue(operation: Operation) -> Iterator[tuple[int, int, int]]:
+    """When it joins and leaves the queue, and when it ends: the changes of both numbers."""
+    yield operation.pushed_ns, 1, 0
+    if operation.began_ns:
+        yield operation.began_ns, -1, 1
+    if operation.ended_ns:
+        yield operation.ended_ns, *((0, -1) if operation.began_ns else (-1, 0))
 
 
-def _few(when_ns: np.ndarray, values: np.ndarray, others: np.ndarray | None = None) -> list[Sample]:
-    """The samples of a counter, downsampled: the highest and the last sample of each of some
-    thousand intervals."""
-    n = len(when_ns)
-    kept: list[int] | range = range(n)
-    if n > SAMPLES:
-        begin, end = int(when_ns[0]), int(when_ns[-1])
-        edges = np.linspace(begin, end + 1, SAMPLES // 2 + 1)
-        cuts = np.searchsorted(when_ns, edges).tolist()
-        cuts[-1] = n
-        kept = sorted(
-            {k for i, j in pairwise(cuts) if i < j for k in (i + int(values[i:j].argmax()), j - 1)}
-        )
-    others = np.zeros(n, np.int8) if others is None else others
-    columns = (column[list(kept)].tolist() for column in (when_ns, values, others))
-    return list(zip(*columns))
+def _counter(
+    trace: Trace, where: Event, name: str, names: Sequence[str],
+    changes: Iterable[tuple[int, int, int]],
+) -> Iterator[Event]:  # fmt: skip
+    rows = np.fromiter(chain.from_iterable(changes), np.int64).reshape(-1, 3)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    rows[:, 1:] = rows[:, 1:].cumsum(0)
+    for when_ns, *values in rows[_few(rows[:, 0], rows[:, 1])].tolist():
+        args = dict(zip(names, values))
+        yield {"name": name, "ph": "C", "ts": _us(trace, when_ns), **where, "args": args}
+
+
+def _few(when_ns: np.ndarray, values: np.ndarray) -> list[int] | slice:
+    """The samples of a counter that are kept: the highest and the last of each of some thousand
+    intervals."""
+    if len(when_ns) <= SAMPLES:
+        return slice(None)
+    edges = np.linspace(when_ns[0], when_ns[-1] + 1, SAMPLES // 2 + 1)
+    cuts = [*np.searchsorted(when_ns, edges[:-1]).tolist(), len(when_ns)]
+    spans = ((i, j) for i, j in pairwise(cuts) if i < j)
+    return sorted({k for i, j in spans for k in (i + int(values[i:j].argmax()), j - 1)})

@@ -10,16 +10,24 @@ A trace of this library is the same trace again: each analysis gives the same re
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import zlib
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
-from typing import Any
+from itertools import accumulate, chain
+from sys import intern
+from typing import IO, Any, NoReturn
 
 from d2lmini.base import MXNetError
-from d2lmini.profiler.json_stream import check, read_members
-from d2lmini.profiler.own_reader import FORMS, OwnReader
+from d2lmini.engine.operation import RecordedCost
+from d2lmini.profiler import columns
+from d2lmini.profiler.columns import FORMS, REAL, Columns, Sites, check, context_of
+from d2lmini.profiler.records import Operation, PlacedOperation, Wait
 from d2lmini.profiler.tracing import Trace
+
+_OWN = '{"displayTimeUnit":"ms","otherData":'
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
@@ -60,14 +68,182 @@ def load(path: str | os.PathLike[str]) -> Trace:
         raise MXNetError(text if file in text else f"{file}: {place}{text}") from problem
 
 
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def read_members(path: str) -> Iterator[tuple[str, Any]]:
+    """(key, value) of the file's object, array elements one by one. Of our own files a line at a
+    time is read, so that a large trace needs little memory. A file that is an array, as the Trace
+    Event Format allows, has "traceEvents" as its only key. MXNetError if the file is not JSON, or
+    is cut off; OSError if it cannot be read."""
+    with open(path, "rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    with (
+        gzip.open(path, "rt", encoding="utf-8") if packed else open(path, encoding="utf-8") as file
+    ):
+        try:
+            first = file.readline()
+            if first.startswith(_OWN) and first.endswith(",\n"):
+                yield from _lines_of(first, file)
+            else:
+                yield from _members_of(first + file.read())
+        except (ValueError, EOFError, zlib.error, OSError, RecursionError) as problem:
+            raise MXNetError(f"{path} is not a whole JSON file: {problem}") from problem
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def _lines_of(first: str, file: IO[str]) -> Iterator[tuple[str, Any]]:
+    yield "otherData", _decode(first[len(_OWN) : -2])
+    key = ""
+    for line in file:
+        text = line.rstrip()
+        if text.endswith("["):
+            key = text.split('"')[-2]
+        elif text == "]}":
+            return
+        elif text:
+            yield key, _decode(text.removesuffix(","))
+    raise ValueError("it has no end")
+
+
+def _members_of(text: str) -> Iterator[tuple[str, Any]]:
+    is_array = text.lstrip().startswith("[")
+    try:
+        tree = _decode(text)
+    except ValueError:
+        if not is_array:
+            raise
+        tree = _decode(text.rstrip().rstrip(",") + "]")  # its closing bracket may be missing
+    tree = {"traceEvents": tree} if is_array else tree
+    if not isinstance(tree, dict):
+        raise ValueError("expected an object or an array")
+    for key, value in tree.items():
+        yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
+
+
+# -- our own traces --------------------------------------------------------------------------------
+
+
 def _read_own(facts: dict[str, Any], members: Iterator[tuple[str, Any]]) -> Trace:
-    trace = Trace()
-    reader = OwnReader(trace)
+    reader = _OwnReader(facts)
     read = {"traceEvents": reader.event, "memoryChanges": reader.changes}
-    reader.facts(facts)
     for key, value in members:
         if key in read:
             check(value, FORMS)
             read[key](value)
-    reader.finish()
-    return trace
+    n = len(reader.trace.operations)
+    for wait in reader.trace.waits:
+        if max(wait.operation, wait.pushed) > n:
+            raise ValueError(f"a wait of {wait.thread} is for an operation that is not there")
+    return reader.trace
+
+
+class _OwnReader:
+    """Fills `trace` from the members of a file."""
+
+    def __init__(self, facts: dict[str, Any]):
+        """`facts`: what stands in "otherData"."""
+        check(facts, FORMS)
+        trace = self.trace = Trace()
+        for name in columns.FACTS:
+            setattr(trace, name, facts[name])
+        sites = Sites()
+        for name, (records, _, kind) in columns.OUTSIDE.items():
+            records(trace).extend(
+                kind(*fields, sites.load(saved, text)) for *fields, saved, text in facts[name]
+            )
+        for role, serials in facts["roles"].items():
+            trace.roles.update(dict.fromkeys(serials, role))
+        self.sites, self.change_sites = Sites(), Sites()  # their code objects are numbered apart
+        self._threads: dict[int, str] = {}
+        self._costs: dict[tuple[float, float], RecordedCost] = {}
+        self._last = [0, 0, 0, 0]
+
+    def event(self, event: dict[str, Any]) -> None:
+        """One element of "traceEvents"."""
+        args = event.get("args", {})
+        check(args, FORMS if event["ph"] != "C" else {})
+        if event["ph"] == "M":
+            if event["name"] == "thread_name":
+                self._threads[event["tid"]] = intern(args["name"])
+        elif "number" in args:
+            self._operation(event, args)
+        elif event.get("cat") == "wait" and "pushed" in args:
+            begin_ns, end_ns = self._span(event)
+            site, thread = self.sites.load(args["site"], args["at"]), self._threads[event["tid"]]
+            fields = self._fields(args, columns.WAIT)
+            self.trace.waits.append(
+                Wait(intern(event["name"]), site=site, thread=thread, begin_ns=begin_ns,
+                     end_ns=end_ns, **fields)
+            )  # fmt: skip
+
+    def _fields(self, args: dict[str, Any], of: Columns) -> dict[str, Any]:
+        zero = self.trace.begin_ns
+        return {name: kind.load(args[key], zero) for key, (name, kind) in of.items()}
+
+    def _span(self, event: dict[str, Any]) -> tuple[int, int]:
+        begin_ns = columns.TIME.load(event["ts"], self.trace.begin_ns)
+        return begin_ns, begin_ns + round(event["dur"] * 1e3)
+
+    def _operation(self, event: dict[str, Any], args: dict[str, Any]) -> None:
+        trace = self.trace
+        operation = PlacedOperation("") if "place" in args else Operation()
+        fields = self._fields(args, columns.OPERATION)
+        if "place" in args:
+            fields |= self._fields(args, columns.PLACED)
+        if event["ph"] == "X":
+            fields["worker"] = self._threads[event["tid"]]
+            fields["began_ns"], fields["ended_ns"] = self._span(event)
+        else:
+            fields |= self._fields(args, columns.NOT_RUN)
+        for name, value in fields.items():
+            setattr(operation, name, value)
+        number = operation.number
+        if number != len(trace.operations) + 1:
+            raise MXNetError(
+                f"operation {number} follows operation {len(trace.operations)}: the file is not as "
+                "it was written"
+            )
+        operation.name = intern(event["name"])
+        operation.site = self.sites.load(args["site"], args["issued at"])
+        operation.failure, operation.by = args.get("failure"), args.get("by", 0)
+        # Equal numbers are one object, to save memory.
+        if operation.ready_ns == operation.pushed_ns:
+            operation.ready_ns = operation.pushed_ns
+        if operation.began_ns == operation.pushed_ns:
+            operation.began_ns = operation.pushed_ns
+        cost = RecordedCost(REAL.load(args["FLOPs"], 0), REAL.load(args["bytes"], 0))
+        operation.footprint = self._costs.setdefault(cost, cost)
+        for key, (known, _, kind) in columns.BY_NUMBER.items():
+            if key in args:
+                known(trace)[number] = kind(*args[key])
+        trace.operations.append(operation)
+        trace.recording.append("recording" in args)
+
+    def changes(self, chunk: dict[str, Any]) -> None:
+        """One element of "memoryChanges"; see `chrome`."""
+        contexts = [context_of(text) for text in chunk["contexts"]]
+        when = self._add(0, chunk["when"])
+        serials = self._add(1, chunk["serial"])
+        live, cached = iter(self._add(2, chunk["live"])), iter(self._add(3, chunk["cached"]))
+        operations = iter(chunk["operation"])
+        sites = {int(i): self.change_sites.load(*saved) for i, saved in chunk["sites"].items()}
+        rows = zip(chunk["context"], when, chunk["bytes"], serials)
+        for i, (context, when_ns, nbytes, serial) in enumerate(rows):
+            made = nbytes > 0
+            self.trace.memory.add(
+                when_ns, contexts[context], nbytes, next(operations) if made else 0,
+                serial, sites.get(i), next(live) if made else 0, next(cached) if made else 0,
+            )  # fmt: skip
+
+    def _add(self, column: int, steps: list[int]) -> list[int]:
+        """The values of a column, whose steps go on from the element before."""
+        values = list(accumulate(steps, initial=self._last[column]))
+        self._last[column] = values[-1]
+        return values[1:]

@@ -24,12 +24,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from statistics import median
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine.worker_pools import WIRE
+from d2lmini.profiler.columns import BY_NUMBER, context_of
 from d2lmini.profiler.load import load
-from d2lmini.profiler.own_reader import context_of
 from d2lmini.profiler.records import Operation, PlacedOperation
 from d2lmini.profiler.tracing import Trace
 
@@ -42,10 +43,27 @@ def merge(traces: Sequence[str | PathLike[str] | Trace]) -> Trace:
         raise MXNetError("merge: no trace; give the files of all ranks, in the order of the ranks")
     collectives = list(_match(ranks))
     shifts = _align(ranks, collectives)
-    merged = _Merge(ranks, shifts)
+    used = [record.ctx for trace in ranks for record in (*trace.operations, *trace.memory)]
+    devices = 1 + max((ctx.device_id for ctx in used), default=0)
+    parts = [_Part(i, ranks, shift, devices) for i, shift in enumerate(shifts)]
+    merged = Trace()
+    merged.operations += (operation for part in parts for operation in part.operations)
+    merged.operations.sort(key=lambda operation: (operation.pushed_ns, operation.rank))  # type: ignore[attr-defined]
+    for number, operation in enumerate(merged.operations, start=1):
+        operation.number = number
+    merged.recording = bytearray(len(merged.operations))
     for k, calls in enumerate(collectives, start=1):
-        merged.couple(k, calls)
-    return merged.finish()
+        _couple(merged, k, [part.new(call.number) for part, call in zip(parts, calls)])
+    pushed = [operation.pushed_ns for operation in merged.operations]
+    for part in parts:
+        part.add_to(merged, pushed)
+    merged.waits.sort(key=lambda wait: wait.end_ns)
+    merged.begin_ns = min(own.begin_ns + shift for own, shift in zip(ranks, shifts))
+    merged.left_ns = max(own.left_ns + shift for own, shift in zip(ranks, shifts))
+    merged.end_ns = max(own.end_ns + shift for own, shift in zip(ranks, shifts))
+    merged.cores = sum(own.cores for own in ranks)
+    merged.blas_threads = max(own.blas_threads for own in ranks)
+    return merged
 
 
 def _match(ranks: Sequence[Trace]) -> Iterator[tuple[Operation, ...]]:
@@ -76,117 +94,93 @@ def _align(ranks: Sequence[Trace], collectives: Sequence[tuple[Operation, ...]])
     return shifts
 
 
-class _Merge:
-    """The merged trace while it is made."""
+def _couple(merged: Trace, k: int, calls: Sequence[Any]) -> None:
+    """Let the rank that comes last to collective `k` carry it out, and the others need it."""
+    last = max(calls, key=lambda operation: operation.began_ns)
+    last.writes += (-k,)  # a Var of the collective
+    for operation in calls:
+        operation.came_ns = operation.began_ns
+        if operation is not last:
+            merged._joined[operation.number] = (-k,)
+            operation.reads += (-k,)
+            done_ns = max(operation.began_ns, last.ended_ns)
+            operation.began_ns = min(done_ns, operation.ended_ns)
+            operation.ready_ns = max(operation.ready_ns, operation.began_ns)
 
-    def __init__(self, ranks: Sequence[Trace], shifts: Sequence[int]):
-        self.ranks, self.shifts = ranks, shifts
-        self.trace = Trace()
-        used = [o.ctx for trace in ranks for o in trace.operations]
-        used += [change.ctx for trace in ranks for change in trace.memory]
-        self.devices = 1 + max((ctx.device_id for ctx in used), default=0)
-        self.new: dict[tuple[int, int], PlacedOperation] = {}
-        for rank, trace in enumerate(ranks):
-            for operation in trace.operations:
-                self.new[rank, operation.number] = self._copy(rank, operation)
-        in_order = sorted(self.new.values(), key=lambda o: (o.pushed_ns, o.rank))
-        self.trace.operations += in_order
-        for number, operation in enumerate(self.trace.operations, start=1):
-            operation.number = number
-        for (rank, _), operation in self.new.items():
-            if operation.by:
-                operation.by = self.new[rank, operation.by].number
-        self.trace.recording = bytearray(len(in_order))
-        for (rank, number), operation in self.new.items():
-            trace = ranks[rank]
-            if trace.recording[number - 1 : number] == b"\1":
-                self.trace.recording[operation.number - 1] = True
-            if number in trace.cpu.times:
-                self.trace.cpu.times[operation.number] = trace.cpu.times[number]
-            if number in trace.shared:
-                self.trace.shared[operation.number] = trace.shared[number]
-            if number in trace._joined:
-                serials = tuple(self._serial(rank, serial) for serial in trace._joined[number])
-                self.trace._joined[operation.number] = serials
 
-    def _serial(self, rank: int, serial: int) -> int:
-        return serial * len(self.ranks) + rank if serial else 0
+class _Part:
+    """What the merged trace has of one rank; `operations` are its new records."""
 
-    def _context(self, rank: int, ctx: Context) -> Context:
-        return Context(ctx.device_type, rank * self.devices + ctx.device_id)
+    def __init__(self, rank: int, ranks: Sequence[Trace], shift: int, devices: int):
+        self.rank, self.n, self.own = rank, len(ranks), ranks[rank]
+        self.shift, self.devices = shift, devices
+        self.operations = [self._copy(operation) for operation in self.own.operations]
 
-    def _copy(self, rank: int, operation: Operation) -> PlacedOperation:
-        new = PlacedOperation(f"rank {rank} {operation.place}", rank)
+    def new(self, number: int) -> PlacedOperation:
+        """The new record of an operation of the rank."""
+        return self.operations[number - 1]
+
+    def _number(self, number: int) -> int:
+        return self.new(number).number if number > 0 else number
+
+    def _serial(self, serial: int) -> int:
+        return serial * self.n + self.rank if serial else 0
+
+    def _serials(self, serials: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(self._serial, serials))
+
+    def _context(self, ctx: Context) -> Context:
+        return Context(ctx.device_type, self.rank * self.devices + ctx.device_id)
+
+    def _name(self, name: str) -> str:
+        return f"rank {self.rank} {name}"
+
+    def _copy(self, operation: Operation) -> PlacedOperation:
+        new = PlacedOperation(self._name(operation.place), self.rank)
         for name in Operation.__slots__:
             if hasattr(operation, name):
-                setattr(new, name, getattr(operation, name))
-        new.ctx = self._context(rank, operation.ctx)
+                value = getattr(operation, name)
+                is_time = name.endswith("_ns") and value
+                setattr(new, name, value + self.shift if is_time else value)
+        new.ctx = self._context(operation.ctx)
         if operation.worker and not operation.inline:
-            new.worker = f"rank {rank} {operation.worker}"
-        new.thread = f"rank {rank} {operation.thread}"
-        new.reads = tuple(self._serial(rank, serial) for serial in operation.reads)
-        new.writes = tuple(self._serial(rank, serial) for serial in operation.writes)
-        for name in ("pushed_ns", "ready_ns", "began_ns", "ended_ns"):
-            when_ns = getattr(operation, name)
-            setattr(new, name, when_ns + self.shifts[rank] if when_ns else 0)
+            new.worker = self._name(operation.worker)
+        new.thread = self._name(operation.thread)
+        new.reads = self._serials(operation.reads)
+        new.writes = self._serials(operation.writes)
         return new
 
-    def couple(self, k: int, calls: Sequence[Operation]) -> None:
-        """Let the rank that comes last to collective `k` carry it out, and the others need it."""
-        new = [self.new[rank, call.number] for rank, call in enumerate(calls)]
-        last = max(new, key=lambda operation: operation.began_ns)
-        last.writes += (-k,)  # a Var of the collective
-        for operation in new:
-            operation.came_ns = operation.began_ns
-            if operation is not last:
-                joined = self.trace._joined.get(operation.number, ())
-                self.trace._joined[operation.number] = (*joined, -k)
-                operation.reads += (-k,)
-                done_ns = max(operation.began_ns, last.ended_ns)
-                operation.began_ns = min(done_ns, operation.ended_ns)
-                operation.ready_ns = max(operation.ready_ns, operation.began_ns)
-
-    def finish(self) -> Trace:
-        """Add waits, memory and facts."""
-        trace = self.trace
-        pushed = {key: operation.number for key, operation in self.new.items()}
-        order = [operation.pushed_ns for operation in trace.operations]
-        for rank, (own, shift) in enumerate(zip(self.ranks, self.shifts)):
-            for wait in own.waits:
-                begin_ns, end_ns = wait.begin_ns + shift, wait.end_ns + shift
-                before = pushed.get((rank, wait.pushed), 0)
-                trace.waits.append(
-                    wait._replace(
-                        target=None if wait.target is None else self._serial(rank, wait.target),
-                        operation=pushed.get((rank, wait.operation), wait.operation),
-                        pushed=max(before, bisect_right(order, begin_ns)),
-                        thread=f"rank {rank} {wait.thread}",
-                        begin_ns=begin_ns,
-                        end_ns=end_ns,
-                    )
+    def add_to(self, merged: Trace, order: Sequence[int]) -> None:
+        """Add what is not an operation; `order`: when the operations of all ranks were pushed."""
+        own, shift = self.own, self.shift
+        for old, new in zip(own.operations, self.operations):
+            new.by = self._number(old.by)
+            merged.recording[new.number - 1] = own.recording[old.number - 1 : old.number] == b"\1"
+        for key, (known, *_) in BY_NUMBER.items():
+            for number, value in known(own).items():
+                if key == "joined":
+                    value = self._serials(value) + merged._joined.get(self._number(number), ())
+                known(merged)[self._number(number)] = value
+        for wait in own.waits:
+            begin_ns, end_ns = wait.begin_ns + shift, wait.end_ns + shift
+            merged.waits.append(
+                wait._replace(
+                    target=None if wait.target is None else self._serial(wait.target),
+                    operation=self._number(wait.operation),
+                    pushed=max(self._number(wait.pushed), bisect_right(order, begin_ns)),
+                    thread=self._name(wait.thread), begin_ns=begin_ns, end_ns=end_ns,
                 )
-            for change in own.memory:
-                trace.memory.append(
-                    change._replace(
-                        when_ns=change.when_ns + shift,
-                        ctx=self._context(rank, change.ctx),
-                        operation=pushed.get((rank, change.operation), 0),
-                        serial=self._serial(rank, change.serial),
-                    )
+            )  # fmt: skip
+        for change in own.memory:
+            merged.memory.append(
+                change._replace(
+                    when_ns=change.when_ns + shift, ctx=self._context(change.ctx),
+                    operation=self._number(change.operation), serial=self._serial(change.serial),
                 )
-            for serial, role in own.roles.items():
-                trace.roles[self._serial(rank, serial)] = role
-            for ctx, sizes in own.older.items():
-                trace.older[str(self._context(rank, context_of(ctx)))] = sizes
-            for place, workers in own.workers.items():
-                trace.workers[f"rank {rank} {place}"] = workers
-            for question, reason in own.lacks.items():
-                trace.lacks.setdefault(question, f"rank {rank}: {reason}")
-        trace.waits.sort(key=lambda wait: wait.end_ns)
-        shifted = list(zip(self.ranks, self.shifts))
-        trace.begin_ns = min(own.begin_ns + shift for own, shift in shifted)
-        trace.left_ns = max(own.left_ns + shift for own, shift in shifted)
-        trace.end_ns = max(own.end_ns + shift for own, shift in shifted)
-        trace.cores = sum(own.cores for own in self.ranks)
-        trace.blas_threads = max(own.blas_threads for own in self.ranks)
-        return trace
+            )  # fmt: skip
+        merged.roles |= {self._serial(serial): role for serial, role in own.roles.items()}
+        for ctx, sizes in own.older.items():
+            merged.older[str(self._context(context_of(ctx)))] = sizes
+        merged.workers |= {self._name(place): n for place, n in own.workers.items()}
+        for question, reason in own.lacks.items():
+            merged.lacks.setdefault(question, f"{self._name('')[:-1]}: {reason}")

@@ -15,7 +15,7 @@ NumPy arrays that it got.
 [16]
 
 A thread that joins another knows that the waits of the other are over, as if it had waited itself.
-`knows_since` follows this over any number of threads.
+The event graph follows this over any number of threads.
 """
 
 from __future__ import annotations
@@ -97,25 +97,3 @@ class OutsideRecorder(Recorder):
 
     def _given_back(self, nbytes: int, site: Site | None) -> None:
         self.copies.append(Copy(self._clock(), -nbytes, site))
-
-    def knows_since(
-        self, thread: str, waits: int = 0, pushed: int = 0, operations: frozenset[int] = frozenset()
-    ) -> dict[str, tuple[int, Notice | None]]:
-        """For each thread that knows a fact: how many operations had been pushed when it learned
-        it, and how it learned.
-
-        thread      the thread that knows it first, after `waits` waits and `pushed` operations;
-                    "": none
-        operations  operations that run only when it is a fact
-        """
-        known: dict[str, tuple[int, Notice | None]] = {thread: (pushed, None)} if thread else {}
-        tokens: set[int] = set()
-        for notice in self.notices:
-            if notice.kind == "tell":
-                since = known.get(notice.thread)
-                knows = since is not None and (notice.waits >= waits if since[1] is None else True)
-                if knows or notice.operation in operations:
-                    tokens.add(notice.token)
-            elif notice.token in tokens and notice.thread not in known:
-                known[notice.thread] = notice.pushed, notice
-        return known

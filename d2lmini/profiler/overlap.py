@@ -86,11 +86,16 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(trace: Trace, a: int, b: int) -> Explanation:
+def explain(trace: Trace, a: int | Operation, b: int | Operation) -> Explanation:
     """See `Trace.explain`."""
+    a, b = (one.number if isinstance(one, Operation) else one for one in (a, b))
+    trace[a], trace[b]  # IndexError for a number that no operation has
     if a == b:
         raise ValueError(f"explain: operation {a} and itself; name two operations by their numbers")
-    first, second = trace[min(a, b)], trace[max(a, b)]
+    a, b = sorted((a, b))
+    if not Obstacles(trace).path(a, b) and Obstacles(trace).path(b, a):
+        a, b = b, a  # a rendezvous comes after the operations that join it later
+    first, second = trace[a], trace[b]
     run_ns = _predict(trace, frozenset(), {}).ns
     found = Explanation(first, second, [], [], run_ns / 1e9)
     edited, without, workers = trace, frozenset[str](), dict[str, int]()
@@ -142,6 +147,8 @@ def _chain(trace: Trace, obstacles: Obstacles, why: str, x: Operation, y: Operat
             f"the program waits until it is over ({passed.kind}): {passed.where}",
             f"{y} is issued only then: {y.where}",
         ]
+    if why == "child":
+        return [f"{trace[y.by]} comes after {x}, and issues {y} while it runs: {y.where}"]
     if why == "worker":
         return [f"both run at {x.place}, which has one worker"]
     return [f"{x} is small and runs where it is called, before {y} is issued: {x.where}"]
@@ -167,8 +174,7 @@ def _link(trace: Trace, a: int, b: int) -> list[str]:
 
 def _last_room(obstacles: Obstacles, x: int, y: int) -> int:
     """The operation of the chain that only makes room, the last of them."""
-    path = obstacles.path(x, y, by_value=False)
-    needs = obstacles.trace.needs
+    path, needs = obstacles.path(x, y), obstacles.trace.needs
     return next(late for late, early in pairwise(path[::-1]) if early not in needs(late))
 
 
@@ -184,7 +190,7 @@ def _with_fresh_array(trace: Trace, number: int) -> Trace:
         operation.reads = tuple(fresh.get(serial, serial) for serial in operation.reads)
         operation.writes = tuple(fresh.get(serial, serial) for serial in operation.writes)
     edited.operations = operations
-    edited._order, edited._ancestors = [], {}
+    edited._order, edited._ancestors, edited._events = [], {}, (None, None)
     return edited
 
 

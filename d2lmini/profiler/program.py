@@ -1,20 +1,16 @@
-"""The program behind a trace: the steps of each of its threads, without the waiting time.
+"""The program behind a trace: what each of its threads did, one after the other.
 
 A thread's time consists of its own work, operations that ran inline on the thread, and waits.
-Between two events, time that is neither wait nor inline operation is own work: the gap before a
-step.
+Between two events, time that is neither wait nor inline operation is own work: the gap before the
+later one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
-
-from d2lmini.engine.simulation import ProgramStep
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
@@ -26,104 +22,58 @@ _ended_ns = attrgetter("ended_ns")
 
 
 class ThreadEvent(NamedTuple):
-    """An activity of a thread from begin to end: an operation issued (and run, if inline), a wait,
-    or neither: time that the replay removes. `pushed`: number of operations before a wait."""
+    """An activity of a thread: it issued an operation (and ran it, if inline), or waited.
+
+    begin_ns, end_ns  in the recording
+    gap_ns    the thread's own time before
+    pushed    a wait: number of operations pushed before; else the number of the operation
+    at        a wait: its position in trace.waits
+    """
 
     begin_ns: int
     end_ns: int
+    gap_ns: int
     pushed: int
-    operation: Operation | None = None
+    operation: Operation | None
     wait: Wait | None = None
+    at: int = -1
+
+    @property
+    def pauses(self) -> bool:
+        """True if a push waited for room. Its length follows from a bound on pending work."""
+        return self.wait is not None and self.wait.kind == PAUSE
 
     @property
     def site(self) -> Site | None:
         """The line that issued or waited."""
         step = self.operation or self.wait
-        return None if step is None else step.site
-
-    @property
-    def is_step(self) -> bool:
-        return self.operation is not None or self.wait is not None
+        return None if step is None or self.pauses else step.site
 
 
-def front_ends(
-    trace: Trace, dropped: Collection[int], pauses: bool = True
-) -> dict[str, list[ProgramStep]]:
-    """The steps of each thread of the program, by name, without the operations that others issued
-    and the waits at the positions `dropped`. Without `pauses` the garbage collector takes no time.
-
-    A trace does not record which thread started another. A thread is assumed to start at its
-    recorded delay after the first thread's previous step. The first thread ends with a wait for
-    everything.
-    """
-    events = events_of(trace, dropped, pauses)
-    # Not from `events`: there a thread may begin with a pause, but it is the same program.
-    begins = [(o.pushed_ns, o.thread) for o in trace.operations if not o.by]
-    begins += [(wait.begin_ns, wait.thread) for wait in trace.waits]
-    main = min(begins, key=itemgetter(0), default=(0, "main"))[1]
-    mine = events.setdefault(main, [])
-    over = [operation.end_ns for operation in mine]
-    steps_before = list(accumulate(event.is_step for event in mine))
-    starts: dict[int, list[str]] = defaultdict(list)
-    base = {main: trace.begin_ns}
-    for thread in set(events) - {main}:
-        k = bisect_right(over, events[thread][0].begin_ns)
-        base[thread] = over[k - 1] if k else trace.begin_ns
-        if k and steps_before[k - 1]:
-            starts[steps_before[k - 1] - 1].append(thread)
-    done = Completions(trace)
-    steps = {name: list(_steps(own, base[name], done)) for name, own in events.items()}
-    for i, names in starts.items():
-        steps[main][i] = steps[main][i]._replace(starts=tuple(names))
-    last = max([trace.begin_ns, *over])
-    ended = done.last_until(trace.end_ns)
-    after = trace.end_ns - max(trace.left_ns, ended.ended_ns if ended else 0)
-    steps[main].append(ProgramStep(max(0, trace.left_ns - last), after=max(0, after)))
-    return steps
-
-
-def events_of(
-    trace: Trace, dropped: Collection[int] = (), pauses: bool = True
-) -> dict[str, list[ThreadEvent]]:
-    """The activities of each thread, in order."""
-    events: dict[str, list[ThreadEvent]] = defaultdict(list)
-    for operation in trace.operations:
-        if not operation.by:
-            end = operation.ended_ns if operation.inline else operation.pushed_ns
-            event = ThreadEvent(operation.pushed_ns, end, 0, operation)
-            events[operation.thread].append(event)
+def events_of(trace: Trace) -> dict[str, list[ThreadEvent]]:
+    """The activities of each thread of the program, in order. The first gap of a thread counts from
+    the begin of the trace."""
+    found: dict[str, list[ThreadEvent]] = defaultdict(list)
+    for o in trace.operations:
+        if not o.by:
+            end_ns = o.ended_ns if o.inline else o.pushed_ns
+            found[o.thread].append(ThreadEvent(o.pushed_ns, end_ns, 0, o.number, o))
     for i, wait in enumerate(trace.waits):
-        kept = None if i in dropped or wait.kind == PAUSE else wait
-        event = ThreadEvent(wait.begin_ns, wait.end_ns, wait.pushed, None, kept)
-        events[wait.thread].append(event)
-    for pause in () if pauses else trace.cpu.pauses:
-        if pause.thread in events:
-            events[pause.thread].append(ThreadEvent(pause.begin_ns, pause.end_ns, 0))
-    for thread in events.values():
-        thread.sort(key=_place_of)
-    return events
+        event = ThreadEvent(wait.begin_ns, wait.end_ns, 0, wait.pushed, None, wait, i)
+        found[wait.thread].append(event)
+    for events in found.values():
+        events.sort(key=_place_of)
+        last_ns = trace.begin_ns
+        for i, event in enumerate(events):
+            if event.begin_ns > last_ns:
+                events[i] = event._replace(gap_ns=event.begin_ns - last_ns)
+            last_ns = max(last_ns, event.end_ns)
+    return found
 
 
 def _place_of(event: ThreadEvent) -> tuple[int, int, int]:
     """The sort key of a thread's events; on a virtual clock many have the same time."""
-    if event.operation is not None:
-        return event.begin_ns, event.operation.number, 0
-    return event.begin_ns, event.pushed, event.end_ns
-
-
-def _steps(events: Sequence[ThreadEvent], last: int, done: Completions) -> Iterator[ProgramStep]:
-    """The events of a thread as steps; `last`: the time from which its first gap counts."""
-    gap = 0
-    for event in events:
-        gap += max(0, event.begin_ns - last)
-        last = max(last, event.end_ns)
-        if event.operation is not None:
-            yield ProgramStep(gap, event.operation.number)
-        elif event.wait is not None:
-            jobs, when = done.find_awaited(event.wait)
-            after = event.end_ns - max(event.begin_ns, min(when, event.end_ns))
-            yield ProgramStep(gap, 0, jobs, after, event.wait)
-        gap = 0 if event.is_step else gap
+    return event.begin_ns, event.pushed, event.end_ns if event.operation is None else 0
 
 
 class Completions:
@@ -154,6 +104,8 @@ class Completions:
         none is known."""
         if wait.target is None:
             last = self.last_until(wait.end_ns)
+            if wait.kind == PAUSE and last is not None:
+                return ((last.number,), last.ended_ns) if last.number <= wait.pushed else ((), 0)
             return None, 0 if last is None else last.ended_ns
         numbers = {wait.operation} if 0 < wait.operation <= wait.pushed else set()
         if wait.kind == "wait_to_write":
@@ -170,25 +122,3 @@ class Completions:
                     self._readers[serial].append(operation.number)
         numbers = self._readers.get(wait.target or 0, [])
         return numbers[bisect_right(numbers, wait.operation) : bisect_right(numbers, wait.pushed)]
-
-
-def bound_of(trace: Trace) -> tuple[list[float] | None, float | None]:
-    """The weight of each operation, its bytes, to which the bound applies; and the largest pending
-    weight when a paused push continued. None if no push paused."""
-    ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
-    if not ends:
-        return None, None
-    weights = [operation.nbytes or 1.0 for operation in trace.operations]
-    pushed = [operation.pushed_ns for operation in trace.operations]
-    came = [0.0, *accumulate(weights)]
-    over = sorted(
-        (operation.ended_ns, weight)
-        for operation, weight in zip(trace.operations, weights, strict=True)
-    )
-    went = [0.0, *accumulate(weight for _, weight in over)]
-    # The paused operation is pushed right after, and counts.
-    return weights, max(
-        came[min(bisect_right(pushed, end) + 1, len(weights))]
-        - went[bisect_right(over, end, key=lambda ended: ended[0])]
-        for end in ends
-    )

@@ -31,22 +31,28 @@ many `Conditions`, and use only the length.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, chain
+from operator import itemgetter
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
-from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
+from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
 from d2lmini.profiler import rates
-from d2lmini.profiler.program import bound_of, front_ends
+from d2lmini.profiler.cpu_time import Intervals
+from d2lmini.profiler.program import PAUSE
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.contention import Bands
+    from d2lmini.profiler.program import ThreadEvent
     from d2lmini.profiler.tracing import Trace
 
 
@@ -109,15 +115,25 @@ class Recording:
             [operation.run_ns for operation in operations],
             [operation.priority for operation in operations],
         )
-        self._hand_overs = rates.hand_overs(operations)
+        taken = rates.hand_overs(operations)
+        self._usual_ns = round(median(taken.values())) if taken else 0
+        self._hand_over_ns = [
+            max(0, o.began_ns - o.pushed_ns) if o.inline else taken.get(o.number, self._usual_ns)
+            for o in operations
+        ]
         self._shares = rates.shares(trace)
-        self._weights, self._bound = bound_of(trace)
+        self._weights, self._bound = _bound_of(trace)
         self._names: dict[str, dict[str, None]] = defaultdict(dict)
         for operation, place in zip(operations, self.recorded.places):
             if operation.worker and not operation.inline:
                 self._names[place][operation.worker] = None
-        self._bands: Bands | None = None
-        self._steps: dict[tuple[Collection[int], bool], dict[str, list[ProgramStep]]] = {}
+        self._steps: dict[Any, dict[str, list[ProgramStep]]] = {}
+
+    @cached_property
+    def _bands(self) -> Bands:
+        from d2lmini.profiler.contention import Bands
+
+        return Bands(self)
 
     def predict(self, conditions: Conditions) -> Prediction:
         """The duration of the run under these conditions."""
@@ -129,38 +145,19 @@ class Recording:
         if conditions == self.recorded or self.trace.engine_kind != "threaded":
             run = self.simulate(conditions)
             return run, Prediction(run.ended, run.ended)
-        if self._bands is None:
-            from d2lmini.profiler.contention import Bands
-
-            self._bands = Bands(self)
         low, high = self._bands.of(conditions)
         run = self._bands.run(conditions)
         return run, Prediction(min(low, run.ended), max(high, run.ended))
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        steps = self._front_ends(conditions.dropped, conditions.pauses)
-        if (times := conditions.issuing) != 1:
-            without = self._front_ends(conditions.dropped, False)
-            steps = {
-                name: [
-                    step._replace(
-                        gap=round(step.gap + (times - 1) * least.gap),
-                        after=round(step.after * times),
-                    )
-                    for step, least in zip(own, without[name], strict=True)
-                ]
-                for name, own in steps.items()
-            }
+        key = conditions.dropped, conditions.pauses, conditions.issuing
+        if key not in self._steps:
+            self._steps[key] = steps_of(self.trace, *key)
         workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
-        run = Simulation(self._jobs(conditions), steps, workers, self._bound)
+        run = Simulation(self._jobs(conditions), self._steps[key], workers, self._bound)
         run.run()
         return run
-
-    def _front_ends(self, dropped: Collection[int], pauses: bool) -> dict[str, list[ProgramStep]]:
-        if (dropped, pauses) not in self._steps:
-            self._steps[dropped, pauses] = front_ends(self.trace, dropped, pauses)
-        return self._steps[dropped, pauses]
 
     def _names_of(self, place: str, n: int) -> list[str]:
         """The names of `n` workers, those of the recording first."""
@@ -169,30 +166,25 @@ class Recording:
 
     def _jobs(self, conditions: Conditions) -> list[SimulatedTask]:
         """The operations as jobs."""
-        taken, operations = self._hand_overs, self.trace.operations
-        usual = round(median(taken.values())) if taken else 0
         jobs: list[SimulatedTask] = []
-        for i, old in enumerate(operations):
-            hand_over = taken.get(old.number, usual)
-            if conditions.usual:
-                hand_over = min(hand_over, usual)
-            if old.inline:
-                hand_over = max(0, old.began_ns - old.pushed_ns)
+        for i, old in enumerate(self.trace.operations):
+            hand_over = self._hand_over_ns[i]
+            if conditions.usual and not old.inline:
+                hand_over = min(hand_over, self._usual_ns)
+            run_ns = conditions.run_ns[i]
             job = SimulatedTask(
-                old.number,
-                conditions.places[i],
-                conditions.run_ns[i],
-                round(hand_over * conditions.issuing),
-                conditions.priorities[i],
-                old.inline,
-            )
+                old.number, conditions.places[i], run_ns, round(hand_over * conditions.issuing),
+                conditions.priorities[i], old.inline,
+            )  # fmt: skip
             if self._weights is not None:
                 job.weight = self._weights[i]
             if (share := self._shares.get(old.number)) is not None:
-                job.share = _scale(share, conditions.run_ns[i] / old.run_ns if old.run_ns else 1.0)
+                times = run_ns / old.run_ns if old.run_ns else 1.0
+                alone, piece = share.alone * times, share.piece * times
+                job.share = share._replace(alone=alone, piece=piece)
             if old.by:
-                parent = operations[old.by - 1]
-                jobs[old.by - 1].children.append((old.pushed_ns - parent.began_ns, job))
+                began_ns = self.trace[old.by].began_ns
+                jobs[old.by - 1].children.append((old.pushed_ns - began_ns, job))
             jobs.append(job)
         if conditions.order:
             for job, (needs, room) in zip(jobs, self.trace.order):
@@ -200,16 +192,12 @@ class Recording:
         return jobs
 
 
-def _scale(share: SharedWork, by: float) -> SharedWork:
-    return share._replace(alone=share.alone * by, piece=share.piece * by)
-
-
 def replay(
     trace: Trace,
     workers: int | Mapping[str, int] | None = None,
     devices: int | None = None,
     link_gb_s: float | None = None,
-    without_wait_at: str | int | Iterable[str | int] | None = None,
+    without_wait_at: Any = None,
     priorities: Callable[[Operation], int] | None = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
@@ -299,32 +287,111 @@ def _places(trace: Trace, devices: int | None) -> dict[Context, Context]:
     return {gpu(number): gpu(k % devices) for k, number in enumerate(numbers)}
 
 
-def _find_dropped(trace: Trace, at: str | int | Iterable[str | int] | None) -> set[int]:
+def _find_dropped(trace: Trace, at: Any) -> set[int]:
     """The waits to leave out, as positions in trace.waits."""
     if at is None:
         return set()
-    lines = [at] if isinstance(at, (str, int)) else list(at)
+    several = isinstance(at, Iterable) and not isinstance(at, (str, Wait))
     found: set[int] = set()
     where = {wait.site: wait.where for wait in trace.waits}
-    for line in lines:
-        here = {i for i, wait in enumerate(trace.waits) if _is_at(where[wait.site], line)}
+    for one in at if several else [at]:
+        here = {i for i, wait in enumerate(trace.waits) if _is_at(wait, where[wait.site], one)}
         if not here:
             known = "\n".join(f"    {text}" for text in sorted({*where.values()})) or "    nowhere"
-            raise MXNetError(f"replay: no wait at {line!r}; the program waited at\n{known}")
+            raise MXNetError(f"replay: no wait at {one!r}; the program waited at\n{known}")
         found |= here
     return found
 
 
-def _is_at(where: str, line: str | int) -> bool:
-    """True if `line` (12, "train.py:12", or all of it) names "src/train.py:12: l.asnumpy()"."""
+def _is_at(wait: Wait, where: str, at: Any) -> bool:
+    """True if `at` is a line of the wait "src/train.py:12: l.asnumpy()": 12, "train.py:12", or all
+    of it, as far as a ledger prints it; or the wait, a row that has it, or the operation that it is
+    for."""
     place = where.partition(": ")[0]
-    if isinstance(line, int):
-        return place.endswith((f":{line}", f"line {line}"))
-    line = line.partition(": ")[0]
-    return place == line or place.replace("\\", "/").endswith("/" + line)
+    if isinstance(at, int):
+        return place.endswith((f":{at}", f"line {at}"))
+    if isinstance(at, str):
+        line = at.partition(": ")[0]
+        cut = at.endswith("…") and where.startswith(at[:-1])
+        return cut or place == line or place.replace("\\", "/").endswith("/" + line)
+    if isinstance(at, Operation):
+        return wait.operation == at.number
+    return wait == at or wait in getattr(at, "waits", ())
 
 
 # -- inputs of the simulation ----------------------------------------------------------------------
+
+
+def steps_of(
+    trace: Trace, dropped: Collection[int] = (), pauses: bool = True, issuing: float = 1
+) -> dict[str, list[ProgramStep]]:
+    """The steps of each thread of the program, by name, without the operations that others issued;
+    the other arguments are `Conditions`.
+
+    A trace does not record which thread started another. A thread is assumed to start at its
+    recorded delay after what the first thread had done last. The first thread ends with a wait for
+    everything.
+    """
+    graph = trace.events
+    threads = dict(graph.threads)
+    main = min(threads, key=lambda name: threads[name][0].begin_ns, default="main")
+    mine = threads.pop(main, [])
+    over = [event.end_ns for event in mine]
+    started: dict[int, list[str]] = defaultdict(list)  # after which event of the first thread
+    for name, events in threads.items():
+        started[bisect_right(over, events[0].begin_ns) - 1].append(name)
+    collector: dict[str, Intervals] = {
+        name: Intervals((p.begin_ns, p.end_ns, 1.0) for p in trace.cpu.pauses if p.thread == name)
+        for name in {pause.thread for pause in trace.cpu.pauses}
+    }
+
+    def paused_ns(name: str, begin_ns: int, end_ns: int) -> int:
+        """How long the collector kept a thread from its own work."""
+        return round(collector[name].within(begin_ns, end_ns)) if name in collector else 0
+
+    def length_of(own: int, paused: int) -> int:
+        return round((own - paused) * issuing) + (paused if pauses else 0)
+
+    def walk(
+        name: str, events: Sequence[ThreadEvent], own: int, paused: int, base_ns: int
+    ) -> Iterator[tuple[ProgramStep | None, int, int]]:
+        """For each event of a thread its step, if it is one, and the own time since the last
+        step, pauses included, and the pauses; the time before the first counts from `base_ns`."""
+        for i, event in enumerate(events):
+            gap_ns = event.gap_ns if i else max(0, event.begin_ns - base_ns)
+            if gap_ns:
+                own += gap_ns
+                paused += paused_ns(name, event.begin_ns - gap_ns, event.begin_ns)
+            step = None
+            if event.operation is not None:
+                step = ProgramStep(length_of(own, paused), event.operation.number)
+            elif not (event.pauses or event.at in dropped):
+                jobs, on_ns = graph.awaited[event.at]
+                on_ns = round(on_ns * issuing)
+                step = ProgramStep(length_of(own, paused), 0, jobs, on_ns, event.wait)
+            if step is not None:
+                own = paused = 0
+            yield step, own, paused
+
+    found: dict[str, list[ProgramStep]] = {main: []}
+    steps, own, paused = found[main], 0, 0
+    walked = walk(main, mine, 0, 0, trace.begin_ns)
+    for i, (step, own, paused) in enumerate(chain([(None, 0, 0)], walked), start=-1):
+        if step is not None:
+            steps.append(step)
+        for name in started[i]:
+            base_ns = over[i] if i >= 0 else trace.begin_ns
+            others = walk(name, threads[name], own, paused, base_ns)
+            found[name] = [step for step, *_ in others if step]
+            if steps:
+                steps[-1] = steps[-1]._replace(starts=(*steps[-1].starts, name))
+    last_ns = max([trace.begin_ns, *over])
+    own += max(0, trace.left_ns - last_ns)
+    paused += paused_ns(main, last_ns, trace.left_ns)
+    ended = (o.ended_ns for o in trace.operations if o.ended_ns <= trace.end_ns)
+    after_ns = max(0, trace.end_ns - max(trace.left_ns, *ended, 0))
+    steps.append(ProgramStep(length_of(own, paused), after=round(after_ns * issuing)))
+    return found
 
 
 def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[int]:
@@ -357,6 +424,26 @@ def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
     here = new[number - 1].ctx
     return here != trace.operations[number - 1].ctx and any(
         new[before - 1].ctx == here for before in trace.needs(number)
+    )
+
+
+def _bound_of(trace: Trace) -> tuple[list[float] | None, float | None]:
+    """The weight of each operation, its bytes, to which the bound applies; and the largest pending
+    weight when a paused push continued. None if no push paused."""
+    ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
+    if not ends:
+        return None, None
+    weights = [operation.nbytes or 1.0 for operation in trace.operations]
+    pushed = [operation.pushed_ns for operation in trace.operations]
+    came = [0.0, *accumulate(weights)]
+    ended = (operation.ended_ns for operation in trace.operations)
+    over = sorted(zip(ended, weights, strict=True))
+    went = [0.0, *accumulate(weight for _, weight in over)]
+    # The paused operation is pushed right after, and counts.
+    return weights, max(
+        came[min(bisect_right(pushed, end) + 1, len(weights))]
+        - went[bisect_right(over, end, key=itemgetter(0))]
+        for end in ends
     )
 
 

@@ -41,7 +41,8 @@ class ScheduleBounds(NamedTuple):
     wall_ns   how long the run took
     work_ns   place -> the work of its operations over the number of its workers; links too
     chain_ns  the longest chain
-    greedy_ns Graham's bound; None if operations ran at several places
+    greedy_ns Graham's bound; None if operations ran at several places, or if the trace does not
+              show all that they need
     """
 
     wall_ns: int
@@ -95,7 +96,7 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
     shares = {place: ns / workers[place] for place, ns in work.items()}
     longest = max(chain)
     greedy = None
-    if len(work) == 1:
+    if len(work) == 1 and not trace.lacks:
         ((place, ns),) = work.items()
         greedy = ns / workers[place] + (1 - 1 / workers[place]) * longest
     return ScheduleBounds(trace.end_ns - trace.begin_ns, shares, longest, greedy)
@@ -105,5 +106,13 @@ def _workers(trace: Trace) -> dict[str, int]:
     """The threads of each place that could compute: its workers, and the threads of the program
     that computed inline."""
     threads = recorded_threads(trace)
-    threads["cpu"] += len({operation.thread for operation in trace.operations if operation.inline})
+    threads["cpu"] += count_callers(trace)
     return threads
+
+
+def count_callers(trace: Trace) -> int:
+    """The threads of the program that computed inline beside workers. The naive engine has no
+    workers, and other libraries' are counted with the callers: these are "workers" of the trace."""
+    if trace.engine_kind in ("", "naive"):
+        return 0
+    return len({operation.thread for operation in trace.operations if operation.inline})

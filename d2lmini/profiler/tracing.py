@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from d2lmini.profiler.account import Account
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
+    from d2lmini.profiler.event_graph import EventGraph
     from d2lmini.profiler.overlap import Explanation
     from d2lmini.profiler.replay import Prediction
     from d2lmini.profiler.roofline import Roofline
@@ -120,6 +121,7 @@ class Trace(OutsideRecorder):
         self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
+        self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
         self._closing = False
         self._gpu_times = GpuTimes()
         self.cpu = CpuTimes()
@@ -293,6 +295,18 @@ class Trace(OutsideRecorder):
             self._ancestors[number] = ancestors(known, number)
         return self._ancestors[number]
 
+    @property
+    def events(self) -> EventGraph:
+        """The moments of the run and what had to come before each; see `profiler.event_graph`."""
+        from d2lmini.profiler.event_graph import EventGraph
+
+        built_of = len(self.operations), len(self.waits), self.end_ns
+        known, graph = self._events
+        if graph is None or known != built_of or not self.end_ns:
+            graph = EventGraph(self)
+            self._events = built_of, graph
+        return graph
+
     # -- analyses ----------------------------------------------------------------------------------
 
     def timeline(
@@ -368,7 +382,7 @@ class Trace(OutsideRecorder):
         workers: int | Mapping[str, int] | None = None,
         devices: int | None = None,
         link_gb_s: float | None = None,
-        without_wait_at: str | int | Iterable[str | int] | None = None,
+        without_wait_at: Any = None,
         priorities: Callable[[Operation], int] | None = None,
     ) -> Trace:
         """What if? Predict the trace of the program under changed conditions; its `recorded` is
@@ -379,7 +393,8 @@ class Trace(OutsideRecorder):
         devices          number of GPUs, at most as many as recorded; the i-th becomes
                          gpu(i % devices)
         link_gb_s        GB/s of each link in each direction
-        without_wait_at  leave out the waits at "train.py:12", or line 12, or several lines
+        without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the
+                         ledger, or the operation that a wait is for; or several of these
         priorities       operation -> its priority; higher priorities run first
 
         MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
@@ -396,11 +411,11 @@ class Trace(OutsideRecorder):
                 self.refuse(f"replay({name}=)")
         return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
 
-    def explain(self, a: int, b: int) -> Explanation:
-        """Why operations number `a` and `b` can never overlap: the chain of reads, writes and lines
-        that forbids it in every legal schedule, and the edits that would allow it, each with the
-        time that `replay` predicts it saves; prints as text. IndexError for an unknown number,
-        ValueError if `a` is `b`."""
+    def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
+        """Why two operations, or those of these numbers, can never overlap: the chain of reads,
+        writes and lines that forbids it in every legal schedule, and the edits that would allow it,
+        each with the time that `replay` predicts it saves; prints as text. IndexError for an
+        unknown number, ValueError if `a` is `b`."""
         from d2lmini.profiler.overlap import explain
 
         return explain(self, a, b)

@@ -15,9 +15,9 @@ The ledger is complete, since all waits pass through one function (`engine/waits
 hidden waits, whose line does not say that it waits (`d2lmini.lint_waits`).
 
 While the program waits it issues nothing. The operations it issued next, until its next wait, were
-*held*. Those among them are *idle* that needed only operations from before the end of the wait, so
-they could have run meanwhile, had they been issued. (Only the author of the program knows whether
-it could issue them before it knows the value.)
+*held*. Those among them are *idle* that needed nothing that the program waited for, so they could
+have run meanwhile, had they been issued. (Only the author of the program knows whether it could
+issue them before it knows the value.)
 """
 
 from __future__ import annotations
@@ -91,8 +91,6 @@ class Row:
 
     kind, site   kind of wait, and the line; `call` the library function that the line called
     instead      if hidden: an alternative; else None
-    times        number of waits
-    seconds, longest_s    total, and the longest
     awaited      the operation with the longest total wait; None: unknown
     held         number of operations that the program issued only afterwards, before its next wait
     held_first   the first of them
@@ -104,14 +102,26 @@ class Row:
     site: Site | None
     call: str
     instead: str | None
-    times: int = 0
-    seconds: float = 0.0
-    longest_s: float = 0.0
     awaited: Operation | None = None
     held: int = 0
     held_first: Operation | None = None
     idle: int = 0
     waits: list[Wait] = field(default_factory=list, repr=False)
+
+    @property
+    def times(self) -> int:
+        """Number of waits."""
+        return len(self.waits)
+
+    @property
+    def seconds(self) -> float:
+        """Their duration in total."""
+        return sum(wait.seconds for wait in self.waits)
+
+    @property
+    def longest_s(self) -> float:
+        """The duration of the longest."""
+        return max(wait.seconds for wait in self.waits)
 
     @property
     def hidden(self) -> bool:
@@ -175,20 +185,15 @@ def ledger_of(trace: Trace) -> Ledger:
     """Sum up the waits of a trace by line and kind."""
     rows: dict[Any, Row] = {}  # by line and kind
     # Duration of the waits of each line for each operation, by its name and issuing line.
-    lengths: dict[Any, dict[tuple[str, Site | None], float]] = {}
+    lengths: dict[Any, dict[tuple[str, Site | None], float]] = defaultdict(
+        lambda: defaultdict(float)
+    )
     examples: dict[tuple[str, Site | None], Operation] = {}
-    lines = {wait.site: callsite.same_line(wait.site) for wait in trace.waits}
-    completions = Completions(trace)
-    held = _find_delayed(trace)
+    completions, held, graph = Completions(trace), _find_held(trace), trace.events
+    lines = {site: callsite.same_line(site) for site in {wait.site for wait in trace.waits}}
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
-        row = rows.get(key)
-        if row is None:
-            row = rows[key] = Row(wait.kind, wait.site, wait.call, wait.instead)
-            lengths[key] = defaultdict(float)
-        row.times += 1
-        row.seconds += wait.seconds
-        row.longest_s = max(row.longest_s, wait.seconds)
+        row = rows.setdefault(key, Row(wait.kind, wait.site, wait.call, wait.instead))
         row.waits.append(wait)
         # The maker of the value; of a wait for everything, the operation whose end ended the wait.
         awaited = trace[wait.operation] if wait.operation > 0 else None
@@ -198,39 +203,42 @@ def ledger_of(trace: Trace) -> Ledger:
             issued = awaited.name, awaited.site
             examples.setdefault(issued, awaited)
             lengths[key][issued] += wait.seconds
-        numbers = held.get(i, [])
+        numbers = held[i]
         row.held += len(numbers)
-        row.idle += sum(_could_run(trace, number, wait) for number in numbers)
+        done_ns = wait.end_ns - graph.awaited[i][1]
+        row.idle += sum(_could_run(trace, number, wait, done_ns) for number in numbers)
         if numbers and row.held_first is None:
             row.held_first = trace[numbers[0]]
     for key, row in rows.items():
         if lengths[key]:
-            row.awaited = examples[max(lengths[key], key=lambda issued: lengths[key][issued])]
-    elapsed_s = (trace.end_ns - trace.begin_ns) / 1e9
-    return Ledger(sorted(rows.values(), key=lambda row: -row.seconds), elapsed_s)
+            row.awaited = examples[max(lengths[key], key=lengths[key].__getitem__)]
+    return Ledger(sorted(rows.values(), key=lambda row: -row.seconds), trace.seconds)
 
 
-def _find_delayed(trace: Trace) -> dict[int, list[int]]:
+def _find_held(trace: Trace) -> dict[int, list[int]]:
     """For each wait, by position: the operations its thread issued next, up to its next wait."""
-    issued: dict[str, list[int]] = defaultdict(list)
-    for operation in trace.operations:
-        issued[operation.thread].append(operation.number)
-    waits: dict[str, list[int]] = defaultdict(list)
-    for i, wait in enumerate(trace.waits):  # waits of one thread are in order
-        waits[wait.thread].append(i)
     held: dict[int, list[int]] = {}
-    for thread, places in waits.items():
-        numbers = issued[thread]
-        cuts = [bisect_right(numbers, trace.waits[i].pushed) for i in places] + [len(numbers)]
-        for i, begin, end in zip(places, cuts, cuts[1:]):
-            held[i] = numbers[begin:end]
+    for events in trace.events.threads.values():
+        numbers: list[int] = []
+        for event in events:
+            if event.wait is not None:
+                numbers = held[event.at] = []
+            else:
+                numbers.append(event.pushed)
     return held
 
 
-def _could_run(trace: Trace, number: int, wait: Wait) -> bool:
-    """True if all dependencies were issued before the wait and done before its end."""
+def _could_run(trace: Trace, number: int, wait: Wait, done_ns: int) -> bool:
+    """True if all dependencies of an operation were issued before a wait, and done before what the
+    wait was for. An operation of another library that runs where it is called has to wait, too."""
+    if trace.lacks and trace[number].inline:
+        return False
+    if number <= wait.operation and (
+        number == wait.operation or trace.ordered(number, wait.operation)
+    ):  # the wait was for this, too
+        return False
     before = (*trace.needs(number), *trace.makes_room(number))
-    return all(n <= wait.pushed and trace[n].ended_ns < wait.end_ns for n in before)
+    return all(n <= wait.pushed and trace[n].ended_ns < done_ns for n in before)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -281,6 +281,22 @@ def test_any_chrome_trace(tmp_path):
     assert account["work"].ns > 400_000
 
 
+def test_bounds_of_a_single_thread_are_the_work_of_one(tmp_path):
+    """10 ms in a row are 10 ms. What an operation needs is not shown: there is no upper bound."""
+    trace = written([span("a", 1, 0, 4000), span("b", 1, 5000, 6000)], tmp_path)
+    assert str(trace.bounds()) == (
+        "11.00 ms; no order of these operations takes less than 10.00 ms (the work of cpu on all "
+        "its workers)"
+    )
+
+
+def test_the_item_of_jax_is_a_wait(tmp_path):
+    """Recorded with JAX 0.10 on a CPU; the program called c.item() in each of four steps."""
+    trace = load(Path(__file__).parent / "traces" / "jax-eager.json.gz")
+    assert {row.kind: row.times for row in trace.waits()} == {"item": 4, "block_until_ready": 1}
+    assert trace.critical_path().length_ns < trace.account().wall_ns
+
+
 def test_a_file_without_operations_is_refused(tmp_path):
     with pytest.raises(MXNetError, match="no complete event"):
         written({"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1}]}, tmp_path)

@@ -141,6 +141,28 @@ def test_what_is_changed_in_place_and_what_a_thread_waited_for():
     assert "the program waits until it is over" in found.chain[1]
 
 
+def test_what_an_operation_issues():
+    """While the program waits: not after the wait. By one that needs the value: after it."""
+
+    def program(needs: bool) -> Trace:
+        def run() -> None:
+            x, done = nd.ones((2,)), engine.new_var()
+            y = nd.exp(x)  # left
+            reads = [y._chunk] if needs else []
+            engine.push(lambda: engine.push(int, name="inner"), reads, [done], name="outer")
+            y.wait_to_read()
+            engine.wait_for_var(done)
+
+        return trace_of(run)
+
+    for needs, why in ((True, "child"), (False, "")):
+        trace = program(needs)
+        (inner,) = [each for each in trace.operations if each.name == "inner"]
+        assert inner.by and Obstacles(trace).between(trace[2], inner) == why
+        found = str(trace.explain(trace[2], inner))
+        assert ("comes after 2 exp, and issues" in found) == needs
+
+
 def test_bad_numbers():
     trace = trace_of(waits)
     with pytest.raises(IndexError, match="operation 99: there are 1 to 4"):

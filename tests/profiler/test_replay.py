@@ -17,6 +17,7 @@ import pytest
 
 from d2lmini import MXNetError, cpu, engine, gpu, nd, profile
 from d2lmini.profiler import Operation, Trace, Wait
+from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.rates import fit
 from d2lmini.profiler.records import SplitRecord
 
@@ -143,6 +144,68 @@ def test_a_wait_that_is_left_out_lets_the_program_go_on(at: Any):
     assert length(free) == 3650 and free.left_ns == BASE + 700
     assert [len(each.waits) for each in (trace, trace.replay(), free)] == [1, 1, 0]
     assert length(trace.replay(without_wait_at=at, workers=1)) == 6050
+
+
+def test_a_wait_is_named_by_all_that_tells_of_it():
+    """By itself, its row of the ledger, what the ledger prints, and the operation that it is for;
+    a line of several waits names all."""
+    trace = with_wait()
+    row = trace.waits()[0]
+    assert row.where in str(trace.waits())
+    for at in (trace.waits[0], row, row.where, [row.where, 12], trace[1], trace.waits()):
+        assert length(trace.replay(without_wait_at=at)) == 3650, at
+    site = compile("\n", "/a/" + "long/" * 20 + "train.py", "exec"), 10**6
+    trace.waits[0] = trace.waits[0]._replace(site=site)
+    (row,) = trace.waits()
+    assert len(row.where) > 60
+    assert not trace.replay(without_wait_at=row.where[:59] + "…").waits
+    with pytest.raises(MXNetError, match=r"no wait at 2 op"):
+        trace.replay(without_wait_at=trace[2])
+
+
+def test_the_programs_own_time_before_the_last_wait_stays_without_that_wait():
+    """500 ns before it, 100 after it; 50 after the operation's end."""
+    made = Made()
+    made.op(0, 0, 3000, writes=[1])
+    made.wait(500, 3100, operation=1)
+    trace = made.end(3200, 3250)
+    free = trace.replay(without_wait_at=trace.waits[0])
+    assert (free.left_ns, free.end_ns) == (BASE + 600, BASE + 3050)
+
+
+def test_a_thread_that_began_after_a_wait_that_is_left_out_begins_after_the_time_before_it():
+    """100 ns of the first thread's own time before the wait, 100 after it."""
+    made = Made(cpu=2)
+    made.op(0, 0, 1000, writes=[1])
+    made.wait(100, 1000, operation=1)
+    made.op(1100, 1100, 2100, writes=[2], thread="other")
+    trace = made.end(1100, 2100)
+    assert spans(trace.replay()) == spans(trace)
+    assert trace.replay(without_wait_at=trace[1])[2].pushed_ns == BASE + 200
+
+
+def test_the_critical_path_goes_through_what_joined_a_rendezvous_later():
+    """The first operation needs the second: 10 ns until that is issued, 1000, and then 100."""
+    made = Made(cpu=2)
+    made.op(0, 1010, 1110, reads=[5], writes=[6], ready=1010)
+    made.op(10, 10, 1010, writes=[5])
+    made.trace._joined[1] = (5,)
+    trace = made.end(20, 1110)
+    assert trace.needs(1) == (2,)
+    path = trace.critical_path()
+    assert path.length_ns == 1110 and path.operations == [2, 1]
+    assert Obstacles(trace).between(trace[1], trace[2]) == "needs"
+    assert "1 op cannot run beside 2 op" in str(trace.explain(1, 2))
+
+
+def test_an_operation_that_needs_what_a_wait_is_for_is_held_and_not_idle():
+    made = Made(cpu=2)
+    made.op(0, 0, 1000, writes=[1])
+    made.wait(10, 1050, operation=1)
+    made.op(1100, 1100, 1200, reads=[1], writes=[2])
+    made.op(1110, 1110, 1200, writes=[3])
+    (row,) = made.end(1120, 1200).waits()
+    assert (row.held, row.idle) == (2, 1)
 
 
 def test_a_wait_ends_when_what_it_is_for_is_done():
@@ -304,7 +367,6 @@ def test_a_second_thread_begins_after_what_the_first_did_before():
     made.op(1200, 1200, 2200, writes=[3])
     trace = made.end(1210, 2200)
     assert spans(trace.replay()) == spans(trace)
-    trace.operations[0].ended_ns = BASE + 400
     assert trace.replay()[2].pushed_ns == trace.replay().waits[0].end_ns + 100
 
 

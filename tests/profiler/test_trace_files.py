@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from d2lmini import MXNetError, engine, nd, profile
-from d2lmini.profiler import json_stream, load
+from d2lmini.profiler import load
+from d2lmini.profiler.load import read_members
 
 #: Records as many operations as it is told, saves and loads, each in a process of its own: the
 #: growth of its largest resident set, in bytes.
@@ -112,19 +113,27 @@ def test_what_is_no_trace_is_refused(tmp_path):
         load(tmp_path / "nowhere.json")
 
 
-@pytest.mark.parametrize("piece", [1, 2, 7, 1 << 17])
-def test_members_are_read_in_pieces_of_any_size(piece, tmp_path, monkeypatch):
-    monkeypatch.setattr(json_stream, "_PIECE", piece)
+def test_members_of_any_file(tmp_path):
     value = {"a": [1, {"b": [23, "x\n}"]}, []], "c": {"d": 12345}, "e": 678, "f": [], "g": "ü"}
     expected = [("a", 1), ("a", {"b": [23, "x\n}"]}), ("a", []), ("c", {"d": 12345}), ("e", 678)]
+    path = tmp_path / "t.json"
     for indent in (None, 2):
-        path = tmp_path / "t.json"
         path.write_text(json.dumps(value, indent=indent, ensure_ascii=False), encoding="utf-8")
-        assert list(json_stream.read_members(path)) == [*expected, ("g", "ü")]
+        assert list(read_members(path)) == [*expected, ("g", "ü")]
     events = [{"ph": "X"}, {"ph": "i"}]
     for text in (json.dumps(events), json.dumps(events)[:-1], json.dumps(events)[:-1] + ",\n"):
         path.write_text(text)
-        assert [event for _, event in json_stream.read_members(path)] == events
+        assert [event for _, event in read_members(path)] == events
+
+
+def test_what_another_program_has_written_anew_is_the_same_trace(tmp_path):
+    """Our own file is read line by line; with other lines, or none, as a whole."""
+    a_trace().save(tmp_path / "t.json")
+    tree = json.loads((tmp_path / "t.json").read_text())
+    for indent in (None, 1):
+        (tmp_path / "other.json").write_text(json.dumps(tree, indent=indent))
+        again, trace = load(tmp_path / "other.json"), load(tmp_path / "t.json")
+        assert str(again.account()) == str(trace.account()) and again.order == trace.order
 
 
 # -- damaged files ---------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from itertools import count
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
@@ -29,16 +30,11 @@ LACKS = {
 }
 
 
-class _Found(NamedTuple):
-    """A wait as a reader found it; `awaited`: an operation, or None for all of them."""
-
-    kind: str
-    thread: str
-    begin_ns: int
-    end_ns: int
-    call: Call | None
-    awaited: Operation | None
-    everything: bool
+#: What a file does not say of an operation.
+_UNKNOWN = {
+    "site": None, "priority": 0, "predicted_us": float("inf"), "failure": None, "by": 0,
+    "reads": (), "writes": (),
+}  # fmt: skip
 
 
 class TraceBuilder:
@@ -48,34 +44,32 @@ class TraceBuilder:
         self.trace = Trace()
         self.trace.lacks = dict(LACKS)
         self.lines = lines
-        self.host_end_ns = 0  # the program's last activity
         self._calls: dict[int, Call | None] = {}  # of each operation, by its identity
-        self._waits: list[_Found] = []
+        self._waits: list[tuple[Wait, Call | None, Operation | None]] = []
         self._changes: list[tuple[Any, ...]] = []
-        self._serials = 0
-        self._spans: list[tuple[int, int]] = []
+        self._serials = count(1)
+        self._begins: list[int] = []  # of the program's activities
+        self._ends: list[int] = []
 
     def serial(self) -> int:
         """A serial number that stands for nothing else."""
-        self._serials += 1
-        return self._serials
+        return next(self._serials)
 
     def operation(
         self, name: str, began_ns: int, ended_ns: int, thread: str, *, pushed_ns: int | None = None,
         worker: str = "caller", ctx: Context | None = None, lane: str = "compute",
-        call: Call | None = None, nbytes: float = 0.0, writes: Iterable[int] = (),
+        call: Call | None = None, nbytes: float = 0.0,
     ) -> Operation:  # fmt: skip
         """Add an operation; without `worker` it ran on the thread that called it."""
         operation = Operation()
-        operation.name, operation.ctx, operation.lane = name, ctx or cpu(), lane
-        operation.worker, operation.thread, operation.site = worker, thread, None
-        operation.priority, operation.predicted_us, operation.failure = 0, float("inf"), None
-        operation.reads, operation.writes = (), tuple(writes)
-        operation.pushed_ns = began_ns if pushed_ns is None else min(pushed_ns, began_ns)
-        operation.began_ns, operation.ended_ns = began_ns, max(ended_ns, began_ns)
-        operation.ready_ns = operation.pushed_ns
-        operation.by = 0
-        operation.footprint = RecordedCost(0.0, float(nbytes))
+        pushed_ns = began_ns if pushed_ns is None else min(pushed_ns, began_ns)
+        fields = dict(
+            _UNKNOWN, name=name, ctx=ctx or cpu(), lane=lane, worker=worker, thread=thread,
+            pushed_ns=pushed_ns, ready_ns=pushed_ns, began_ns=began_ns,
+            ended_ns=max(ended_ns, began_ns), footprint=RecordedCost(0.0, float(nbytes)),
+        )  # fmt: skip
+        for field, value in fields.items():
+            setattr(operation, field, value)
         self.trace.operations.append(operation)
         self._calls[id(operation)] = call
         self.lines.add(call)
@@ -92,7 +86,13 @@ class TraceBuilder:
         awaited: Operation | None = None, everything: bool = False,
     ) -> None:  # fmt: skip
         """Add a wait for `awaited`, for everything, or for an unknown operation."""
-        self._waits.append(_Found(kind, thread, begin_ns, end_ns, call, awaited, everything))
+        # An awaited operation that is unknown: a Var that nothing writes.
+        target = None if everything else self.serial()
+        if awaited is not None and target:
+            awaited.writes += (target,)
+        hidden = HIDDEN.get(kind)
+        wait = Wait(kind, target, 0, 0, None, thread, begin_ns, end_ns, kind, hidden)
+        self._waits.append((wait, call, awaited))
         self.lines.add(call)
 
     def change(
@@ -106,8 +106,8 @@ class TraceBuilder:
 
     def span(self, begin_ns: int, end_ns: int) -> None:
         """Note an activity of the program, which the trace must cover."""
-        self._spans.append((begin_ns, end_ns))
-        self.host_end_ns = max(self.host_end_ns, end_ns)
+        self._begins.append(begin_ns)
+        self._ends.append(end_ns)
 
     def finish(self) -> Trace:
         """The trace; MXNetError if there is nothing in it."""
@@ -140,30 +140,19 @@ class TraceBuilder:
     def _add_waits(self) -> None:
         trace = self.trace
         pushed = [operation.pushed_ns for operation in trace.operations]
-        for found in sorted(self._waits, key=lambda wait: wait.end_ns):
-            number = 0 if found.awaited is None else found.awaited.number
-            # An awaited operation that is unknown: a Var that nothing writes.
-            target = None if found.everything else self.serial()
-            if found.awaited is not None:
-                found.awaited.writes += (target,) if target else ()
-            trace.waits.append(
-                Wait(
-                    found.kind, target, number, bisect_right(pushed, found.begin_ns),
-                    self.lines.site(found.call), found.thread, found.begin_ns, found.end_ns,
-                    found.kind, HIDDEN.get(found.kind),
-                )
-            )  # fmt: skip
+        for wait, call, awaited in sorted(self._waits, key=lambda found: found[0].end_ns):
+            number = 0 if awaited is None else awaited.number
+            before = bisect_right(pushed, wait.begin_ns)
+            site = self.lines.site(call)
+            trace.waits.append(wait._replace(operation=number, pushed=before, site=site))
 
     def _set_facts(self) -> None:
         trace = self.trace
-        begins = [operation.pushed_ns for operation in trace.operations]
-        ends = [operation.ended_ns for operation in trace.operations]
-        host = [wait.end_ns for wait in trace.waits]
-        host += [o.ended_ns if o.inline else o.pushed_ns for o in trace.operations]
-        self.host_end_ns = max([self.host_end_ns, *host])
-        trace.begin_ns = min([*begins, *(begin for begin, _ in self._spans)])
-        trace.end_ns = max([*ends, self.host_end_ns])
-        trace.left_ns = self.host_end_ns
+        self._ends += (wait.end_ns for wait in trace.waits)
+        self._ends += (o.ended_ns if o.inline else o.pushed_ns for o in trace.operations)
+        trace.left_ns = max(self._ends)
+        trace.begin_ns = min([trace.operations[0].pushed_ns, *self._begins])
+        trace.end_ns = max(trace.left_ns, *(operation.ended_ns for operation in trace.operations))
         for place in dict.fromkeys(operation.place for operation in trace.operations):
             own = [operation for operation in trace.operations if operation.place == place]
             trace.workers[place] = _most_at_once(own)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from d2lmini.profiler.json_stream import check, is_time, is_whole
+from d2lmini.profiler.columns import check, is_time, is_whole
 
 Thread = tuple[Any, Any]
 
 _ID = (None, int, is_whole, float, str)
 
-#: What the members of events are, see `json_stream.fits`.
+#: What the members of events are, see `columns.fits`.
 FORMS = {
     "ts": (None, is_time), "dur": (None, is_time), "args": (None, dict), "pid": _ID, "tid": _ID,
     "id": _ID, "baseTimeNanoseconds": int,
@@ -68,14 +68,22 @@ class ForeignEvents:
         self._names: dict[Thread, str] = {}
         self._open: dict[Thread, list[dict[str, Any]]] = defaultdict(list)
         self._arrows: dict[tuple[Any, Any], dict[str, Any]] = {}
+        events = []
         for key, value in members:
             if key != "traceEvents":
                 self.facts[key] = value
             elif isinstance(value, dict) and isinstance(value.get("name"), str):
                 check(value, FORMS)
-                self._add(value)
+                events.append(value)
         check(self.facts, FORMS)
-        self._shift(self.facts.get("baseTimeNanoseconds", 0))
+        begins = [
+            event["ts"] for event in events if event.get("ph") in ("X", "B") and _timed(event)
+        ]
+        first_ns, base_ns = _ns(min(begins, default=0)), self.facts.get("baseTimeNanoseconds", 0)
+        self._base_ns = base_ns if first_ns + base_ns > 0 else 1 - first_ns
+        for event in events:
+            if event.get("ph") == "M" or _timed(event):
+                self._add(event)
         self.slices.sort(key=lambda slice: (slice.begin_ns, -slice.end_ns))
         self.flows.sort(key=lambda flow: flow.begin_ns)
 
@@ -97,19 +105,17 @@ class ForeignEvents:
             elif event["name"] == "process_name" and name:
                 self.processes[thread[0]] = str(name)
             return
-        if event.get("ts") is None:
-            return
-        begin_ns = round(event["ts"] * 1000)
+        begin_ns = self._base_ns + _ns(event["ts"])
         name, kind = event["name"], str(event.get("cat", ""))
         if phase == "X":
-            end_ns = begin_ns + max(0, round((event.get("dur") or 0) * 1000))
+            end_ns = begin_ns + max(0, _ns(event.get("dur") or 0))
             self.slices.append(Slice(thread, name, kind, begin_ns, end_ns, args))
         elif phase == "B":
             self._open[thread].append(event)
         elif phase == "E" and self._open[thread]:
             first = self._open[thread].pop()
             args = {**(first.get("args") or {}), **args}
-            since_ns = round(first["ts"] * 1000)
+            since_ns = self._base_ns + _ns(first["ts"])
             kind = str(first.get("cat", ""))
             self.slices.append(Slice(thread, first["name"], kind, since_ns, begin_ns, args))
         elif phase in ("i", "I"):
@@ -120,13 +126,13 @@ class ForeignEvents:
             first = self._arrows.pop((kind, event.get("id")))
             self.flows.append(Flow(kind, first["ns"], first["thread"], begin_ns, thread))
 
-    def _shift(self, base_ns: int) -> None:
-        first_ns = min((slice.begin_ns for slice in self.slices), default=0)
-        ns = base_ns if first_ns + base_ns > 0 else 1 - first_ns
-        if ns:
-            for slices in (self.slices, self.instants):
-                slices[:] = [_later(slice, ns) for slice in slices]
-            self.flows[:] = [_later(flow, ns) for flow in self.flows]
+
+def _timed(event: dict[str, Any]) -> bool:
+    return event.get("ts") is not None
+
+
+def _ns(us: float) -> int:
+    return round(us * 1000)
 
 
 def by_thread(slices: Iterable[Slice]) -> dict[Thread, list[Slice]]:
@@ -141,10 +147,3 @@ def last_until(items: Sequence[T], when_ns: int, key: Callable[[T], int]) -> T |
     """The last of `items`, which are in the order of their `key`, that is not later than a time."""
     k = bisect_right(items, when_ns, key=key)
     return items[k - 1] if k else None
-
-
-AnyEvent = TypeVar("AnyEvent", Slice, Flow)
-
-
-def _later(event: AnyEvent, ns: int) -> AnyEvent:
-    return event._replace(begin_ns=event.begin_ns + ns, end_ns=event.end_ns + ns)

@@ -48,6 +48,7 @@ WAITING = {
     ("array.py", "__index__"): "index",
     ("array.py", "__array__"): "__array__",
     ("array.py", "item"): "item",
+    ("array_methods.py", "_item"): "item",
     ("array.py", "tolist"): "tolist",
     ("array.py", "_value"): "_value",
     ("array.py", "__repr__"): "print",

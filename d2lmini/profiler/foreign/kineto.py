@@ -27,6 +27,7 @@ from typing import Any
 
 from d2lmini.context import Context, cpu, gpu
 from d2lmini.engine.worker_pools import WIRE
+from d2lmini.profiler.columns import check, is_whole
 from d2lmini.profiler.foreign.builder import TraceBuilder
 from d2lmini.profiler.foreign.events import (
     BEGIN,
@@ -39,7 +40,6 @@ from d2lmini.profiler.foreign.events import (
     last_until,
 )
 from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
-from d2lmini.profiler.json_stream import check, is_whole
 from d2lmini.profiler.records import Operation
 
 GPU_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -64,7 +64,7 @@ _COPY = {"HtoD": "in", "DtoH": "out"}
 
 _ID = (is_whole, str)
 
-#: What the arguments of events are, see `json_stream.fits`.
+#: What the arguments of events are, see `columns.fits`.
 FORMS = {
     "correlation": is_whole, "stream": _ID, "wait_on_stream": _ID, "device": _ID, "bytes": float,
     "wait_on_cuda_event_record_corr_id": is_whole, "Device Type": is_whole, "Device Id": is_whole,

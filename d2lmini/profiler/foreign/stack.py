@@ -23,6 +23,7 @@ from d2lmini.profiler.foreign.events import Slice
 #: What a program may write to call a method.
 SPELLINGS = {
     "item": ("item", "float", "int", "bool", "tolist"),
+    "_item": ("item",),
     "__float__": ("float",),
     "__int__": ("int",),
     "__bool__": ("bool",),

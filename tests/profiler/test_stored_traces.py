@@ -1,0 +1,99 @@
+"""Traces that were recorded once give the same answers, to the nanosecond.
+
+`traces` holds programs on every engine, with threads, devices, links, back-pressure, split and
+failed operations, a rendezvous, ranks of a job, and traces of PyTorch and JAX on a CPU;
+`answers.json` what they answer. After a change that is meant to alter an answer:
+
+    python tests/profiler/test_stored_traces.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from d2lmini.profiler import Trace, load
+from d2lmini.profiler.obstacles import Obstacles
+from d2lmini.profiler.replay import Recording
+
+FOLDER = Path(__file__).parent / "traces"
+NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.gz"))
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def simulated(recording: Recording, **changes: Any) -> list[Any]:
+    """A run under other conditions, by the engine's rules alone."""
+    run = recording.simulate(replace(recording.recorded, **changes))
+    jobs = [(job.pushed, job.ready, job.began, job.ended, job.worker) for job in run.jobs]
+    waits = [(wait and wait.kind, *others) for wait, *others in run.waits]
+    return [run.ended, run.left, digest(jobs), digest(waits)]
+
+
+def answers(trace: Trace) -> dict[str, Any]:
+    """What a trace says of its order, its waits, and of other conditions."""
+    path, bounds, recording = trace.critical_path(), trace.bounds(), Recording(trace)
+    steps = [(s.kind, s.name, s.operation, s.place, s.where, s.begin_ns, s.end_ns, s.recorded_ns)
+             for s in path.steps]  # fmt: skip
+    last, recorded = len(trace.waits) - 1, recording.recorded
+    conditions: dict[str, dict[str, Any]] = {
+        "as it was": {},
+        "without the last wait": {"dropped": frozenset({last})},
+        "without waits": {"dropped": frozenset(range(last + 1))},
+        "issuing": {"issuing": 0},
+        "no order": {"order": False},
+        "3 workers": {"workers": dict.fromkeys(recorded.workers, 3)},
+        "priorities": {"priorities": [number % 3 for number in range(len(recorded.places))]},
+        "twice as fast": {"run_ns": [ns // 2 for ns in recorded.run_ns]},
+    }
+    rng, n = random.Random(len(trace.operations)), len(trace.operations)
+    near = [(k, min(n, k + rng.randint(1, 6))) for k in rng.sample(range(1, n), min(n - 1, 40))]
+    pairs = [*near, *(sorted(rng.sample(range(1, n + 1), 2)) for _ in range(40))]
+    obstacles = Obstacles(trace)
+    return {
+        "order": digest(trace.order),
+        "path": [path.length_ns, digest(steps), str(path).splitlines()[0]],
+        "bounds": str(bounds),
+        "waits": str(trace.waits()).splitlines()[-1],
+        "ledger": digest([(r.kind, r.where, r.times, r.awaited and r.awaited.number, r.held, r.idle)
+                          for r in trace.waits()]),
+        "obstacles": " ".join(f"{a}-{b}:{obstacles.between(trace[a], trace[b])}" for a, b in pairs),
+        "simulated": {name: simulated(recording, **c) for name, c in conditions.items()},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stored_trace_answers_as_before(name: str) -> None:
+    expected = json.loads((FOLDER / "answers.json").read_text())[name]
+    assert json.loads(json.dumps(answers(load(FOLDER / f"{name}.json.gz")))) == expected
+
+
+@pytest.mark.parametrize("name", ["virtual-gpus-0", "many_threads-threaded", "merged-job"])
+def test_a_stored_trace_is_saved_as_it_was_read(name: str, tmp_path: Path) -> None:
+    trace = load(FOLDER / f"{name}.json.gz")
+    trace.save(tmp_path / "t.json")
+    assert answers(load(tmp_path / "t.json")) == answers(trace)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_trace_explains_agrees_with_its_obstacles(name: str) -> None:
+    trace = load(FOLDER / f"{name}.json.gz")
+    last = len(trace.operations)
+    for number in range(max(1, last - 3), last):
+        if trace.engine_kind == "stepped":
+            found, free = trace.explain(number, last), "nothing forbids it"
+            stays = Obstacles(trace).between(trace[number], trace[last])
+            assert (free in str(found)) == (not stays), found
+
+
+if __name__ == "__main__":
+    text = json.dumps({name: answers(load(FOLDER / f"{name}.json.gz")) for name in NAMES}, indent=0)
+    (FOLDER / "answers.json").write_text(text + "\n")
