@@ -82,14 +82,6 @@ def test_the_same_seed_gives_the_same_trace(seed: int):
     assert told() == told()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_parts_sum_to_the_virtual_time_and_no_path_is_longer(seed: int):
-    trace = trace_of(draw(seed))
-    account = trace.account()
-    assert sum(part.ns for part in account.parts.values()) == pytest.approx(length(trace))
-    assert trace.critical_path().length_ns <= length(trace)
-
-
 def test_a_wait_to_write_is_for_the_readers_too():
     times = {"_ones": 0, "exp": 5000, "tanh": 100}
     with engine.stepped(workers=2, times=times), profile() as trace:
