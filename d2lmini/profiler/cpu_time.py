@@ -1,16 +1,20 @@
-"""CPU time of operations: how long an operation computed, and why it did not compute meanwhile.
+"""What threads did while they did not compute: the evidence for causes of lost time.
 
-A trace reads the CPU clock of the thread at the start and the end of each operation that a worker
-runs. On Linux it also reads how long the thread was ready to run but had no core, if the operation
-is expected to take 0.1 ms or more. The rest of the operation's duration is *off the CPU*:
+A trace *marks* the moments at which a thread goes from one activity to the next: operations, waits,
+and the program's own code between. At some marks it *reads* what the thread has used so far
+(`engine.thread_clock`), which takes 4 us: where a long operation begins or ends, else every half
+millisecond. So short activities are asked in sum, and share the answer by their durations. Their
+time, less the CPU time, was *off the CPU*:
 
-preempted   other threads or programs had the cores; known on Linux only
+preempted   the thread had no core, as the kernel counts: other threads or programs had the cores
 gc          Python's garbage collector ran, which stops all Python code of the process
-gil         the thread waited for Python's global interpreter lock. Operations of the library
-            neither sleep nor read files, so the rest of their time is this. For a function that
-            the program pushed, it is at most the CPU time of other Python code meanwhile
-blocked     what is left. A pushed function slept, read a file, or waited for a lock. The cause is
-            not known of operations shorter than 0.1 ms, and where the system is silent
+gil         the thread waited for Python's global interpreter lock. It does no longer than others
+            run Python meanwhile. And it wakes up at least every 5 ms and then once more to take the
+            lock, so that it cannot sleep for long at a time
+blocked     the thread slept, and could not wait for the interpreter lock: `time.sleep`, a file, a
+            lock. Only functions that the program pushed, and its own code; operations of the
+            library do none of this
+unexplained what is left: the kernel does not say, or either may be
 
 >>> import time
 >>> from d2lmini import engine, profile
@@ -19,43 +23,54 @@ blocked     what is left. A pushed function slept, read a file, or waited for a 
 >>> parts = trace.off_cpu()[1]
 >>> parts.blocked > 5e6, parts.gil
 (True, 0)
+
+An operation on a device of a given rate sleeps until the time of the device has passed: work.
 """
 
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
-from d2lmini.engine.thread_clock import delay_of
+from d2lmini.engine.thread_clock import Reading, delays_of_threads, read
 from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.records import Operation
+    from d2lmini.profiler.records import Operation, SplitRecord
 
 #: Pauses shorter than this are too many to keep.
 _SHORTEST_PAUSE_NS = 50_000
-
-#: Operations expected to take this long or longer are asked for preemption, which costs 1.5 us.
+#: A reading at least so often, and where an operation begins or ends that is expected to take
+#: `LONG_US`, unless the last one is as recent as that.
+_OFTEN_NS = 500_000
 LONG_US = 100.0
+
+#: Marks of what a thread does next, other than to run the operation of a number.
+OWN, WAIT = 0, -1
 
 
 class CpuTime(NamedTuple):
     """What a thread spent on an operation.
 
-    ns          CPU time
+    ns          CPU time, or the time of the device if that has a given rate
     delayed_ns  the thread was ready to run, and had no core; None if this is not known
     pushed      a function that the program pushed, rather than an operation of the library
+    gil_ns, blocked_ns    as in the module
+    late_ns     the worker had no core when it was to begin
     """
 
     ns: int
     delayed_ns: int | None
     pushed: bool
+    gil_ns: int = 0
+    blocked_ns: int = 0
+    late_ns: int = 0
 
 
 class Pause(NamedTuple):
@@ -67,6 +82,15 @@ class Pause(NamedTuple):
     site: Site | None
 
 
+class Span(NamedTuple):
+    """A part of the time of a thread of the program, in which it did not compute for `cause`."""
+
+    thread: str
+    begin_ns: int
+    end_ns: int
+    cause: str
+
+
 class OffCpu(NamedTuple):
     """The parts of an operation's duration that were not spent on computing it, in ns; see the
     module."""
@@ -75,6 +99,7 @@ class OffCpu(NamedTuple):
     gc: int = 0
     gil: int = 0
     blocked: int = 0
+    unexplained: int = 0
 
     @property
     def ns(self) -> int:
@@ -82,32 +107,77 @@ class OffCpu(NamedTuple):
         return sum(self)
 
 
+class ThreadMarks:
+    """The marks (when, what comes next) of a thread, and which of them have readings."""
+
+    __slots__ = ("marks", "name", "read_ns", "readings", "works")
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[int, int]] = []
+        self.readings: list[tuple[int, Reading]] = []
+        self.read_ns = 0
+        self.works = False  # as a worker of the engine
+        self.name = this_thread()
+
+
 class CpuTimes:
     """Reads the clocks of threads for a trace.
 
     times   operation number -> CpuTime
+    spans   of the program's own time, and of its waits if the thread had no core after them
     pauses  those of the garbage collector, in order
+    pushed  numbers of operations that are functions of the program
+    device_ns   operation number -> its time on a device of a given rate
     """
 
     def __init__(self) -> None:
         self.times: dict[int, CpuTime] = {}
+        self.spans: list[Span] = []
         self.pauses: list[Pause] = []
-        #: number, whether the program pushed it, clocks at the start, at the end
-        self.readings: list[tuple[int, bool, tuple[int, bytes], tuple[int, bytes]]] = []
+        self.pushed: set[int] = set()
+        self.device_ns: dict[int, int] = {}
+        self._threads: list[ThreadMarks] = []
+        self._local: Any = threading.local()
+        self._delays: dict[int, int] = {}
         self._collects_since = 0
 
     def begin(self) -> None:
         """Listen to the garbage collector."""
+        self._delays = delays_of_threads()
         gc.callbacks.append(self._collect)
 
-    def finish(self) -> None:
-        """Stop listening; compute `times`."""
+    def mark(self, now_ns: int, what: int, long: bool = False) -> ThreadMarks:
+        """From now on this thread does `what`: runs the operation of that number, OWN or WAIT."""
+        try:
+            mine: ThreadMarks = self._local.mine
+        except AttributeError:
+            mine = self._local.mine = ThreadMarks()
+            self._threads.append(mine)
+        since_ns = now_ns - mine.read_ns
+        if since_ns >= _OFTEN_NS or (long and since_ns >= 1e3 * LONG_US):
+            mine.read_ns = now_ns
+            mine.readings.append((len(mine.marks), read()))
+        mine.marks.append((now_ns, what))
+        return mine
+
+    def finish(
+        self, now_ns: int, operations: Sequence[Operation], shared: Mapping[int, SplitRecord]
+    ) -> None:
+        """Stop listening; compute `times` and `spans`."""
+        from d2lmini.profiler.evidence import Evidence
+
         if self._collect in gc.callbacks:
             gc.callbacks.remove(self._collect)
-        for number, pushed, (began_ns, before), (ended_ns, after) in self.readings:
-            delayed_ns = delay_of(after) - delay_of(before) if before else None
-            self.times[number] = CpuTime(ended_ns - began_ns, delayed_ns, pushed)
-        self.readings.clear()
+        self.mark(now_ns, OWN).read_ns = 0  # the next mark has a reading
+        self.mark(now_ns, OWN)
+        others_ns = sum(
+            ns - self._delays.get(thread, 0) for thread, ns in delays_of_threads().items()
+        )
+        evidence = Evidence(self, operations, shared)
+        for thread in self._threads:
+            others_ns -= evidence.add(thread)
+        evidence.enter(others_ns)
+        self._threads, self._local = [], threading.local()
 
     def _collect(self, phase: str, info: dict[str, Any]) -> None:
         now = time.perf_counter_ns()
@@ -119,35 +189,24 @@ class CpuTimes:
 
 
 def split_off_cpu(
-    operations: Sequence[Operation], times: dict[int, CpuTime], pauses: Iterable[Pause]
+    operations: Iterable[Operation], times: Mapping[int, CpuTime], pauses: Iterable[Pause]
 ) -> dict[int, OffCpu]:
-    """The parts off the CPU of each operation whose CPU time is known. Each rank of a merged trace
-    has a lock of its own."""
+    """The parts off the CPU of each operation whose CPU time is known."""
     collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
-    ranks: dict[int, list[Operation]] = defaultdict(list)
+    parts = {}
     for operation in operations:
         if operation.run_ns and operation.number in times:
-            ranks[getattr(operation, "rank", -1)].append(operation)
-    parts = {}
-    for own in ranks.values():
-        python = Intervals(
-            (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
-            for operation in own
-            if times[operation.number].pushed
-        )
-        for operation in own:
-            time_of = times[operation.number]
-            begin, end = operation.began_ns, operation.ended_ns
-            off_ns = max(0, operation.run_ns - time_of.ns)
-            preempted = min(off_ns, time_of.delayed_ns or 0)
+            spent = times[operation.number]
+            off_ns = max(0, operation.run_ns - spent.ns)
+            preempted = min(off_ns, spent.delayed_ns or 0)
             left_ns = off_ns - preempted
-            collected = min(left_ns, int(collections.within(begin, end)))
-            gil = left_ns = left_ns - collected
-            if time_of.pushed:
-                gil = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
-            elif time_of.delayed_ns is None:
-                gil = 0
-            parts[operation.number] = OffCpu(preempted, collected, gil, left_ns - gil)
+            within_ns = int(collections.within(operation.began_ns, operation.ended_ns))
+            collected = min(left_ns, within_ns)
+            left_ns -= collected
+            gil = min(left_ns, spent.gil_ns)
+            blocked = min(left_ns - gil, spent.blocked_ns)
+            left_ns -= gil + blocked
+            parts[operation.number] = OffCpu(preempted, collected, gil, blocked, left_ns)
     return parts
 
 

@@ -18,6 +18,7 @@ from d2lmini.engine.simulation import ProgramStep
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
+    from d2lmini.profiler.cpu_time import Span
     from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.tracing import Trace
 
@@ -47,16 +48,17 @@ class ThreadEvent(NamedTuple):
 
 
 def front_ends(
-    trace: Trace, dropped: Collection[int], pauses: bool = True
+    trace: Trace, dropped: Collection[int], pauses: bool = True, lost: Sequence[Span] = ()
 ) -> dict[str, list[ProgramStep]]:
     """The steps of each thread of the program, by name, without the operations that others issued
-    and the waits at the positions `dropped`. Without `pauses` the garbage collector takes no time.
+    and the waits at the positions `dropped`. Without `pauses` the garbage collector takes no time,
+    and no time passes in what was `lost`.
 
     A trace does not record which thread started another. A thread is assumed to start at its
     recorded delay after the first thread's previous step. The first thread ends with a wait for
     everything.
     """
-    events = events_of(trace, dropped, pauses)
+    events = events_of(trace, dropped, pauses, lost)
     # Not from `events`: there a thread may begin with a pause, but it is the same program.
     begins = [(o.pushed_ns, o.thread) for o in trace.operations if not o.by]
     begins += [(wait.begin_ns, wait.thread) for wait in trace.waits]
@@ -83,7 +85,7 @@ def front_ends(
 
 
 def events_of(
-    trace: Trace, dropped: Collection[int] = (), pauses: bool = True
+    trace: Trace, dropped: Collection[int] = (), pauses: bool = True, lost: Sequence[Span] = ()
 ) -> dict[str, list[ThreadEvent]]:
     """The activities of each thread, in order."""
     events: dict[str, list[ThreadEvent]] = defaultdict(list)
@@ -99,6 +101,9 @@ def events_of(
     for pause in () if pauses else trace.cpu.pauses:
         if pause.thread in events:
             events[pause.thread].append(ThreadEvent(pause.begin_ns, pause.end_ns, 0))
+    for span in lost:
+        if span.thread in events:
+            events[span.thread].append(ThreadEvent(span.begin_ns, span.end_ns, 0))
     for thread in events.values():
         thread.sort(key=_place_of)
     return events

@@ -36,12 +36,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
 from d2lmini.profiler import rates
+from d2lmini.profiler.cpu_time import Span
 from d2lmini.profiler.program import bound_of, front_ends
 from d2lmini.profiler.records import Operation, Wait
 
@@ -83,6 +84,8 @@ class Conditions:
                 workers take; 0: no time
     order       False: no operation comes after another
     pauses      False: the garbage collector takes no time of the program
+    lost        times of the program's threads that are left out
+    kept        times of the program's threads of which `issuing` is not true
     usual       True: no hand-over takes longer than the median of those recorded
     """
 
@@ -94,6 +97,8 @@ class Conditions:
     issuing: float = 1
     order: bool = True
     pauses: bool = True
+    lost: tuple[Span, ...] = ()
+    kept: tuple[Span, ...] = ()
     usual: bool = False
 
 
@@ -117,7 +122,7 @@ class Recording:
             if operation.worker and not operation.inline:
                 self._names[place][operation.worker] = None
         self._bands: Bands | None = None
-        self._steps: dict[tuple[Collection[int], bool], dict[str, list[ProgramStep]]] = {}
+        self._steps: dict[Any, dict[str, list[ProgramStep]]] = {}
 
     def predict(self, conditions: Conditions) -> Prediction:
         """The duration of the run under these conditions."""
@@ -152,9 +157,9 @@ class Recording:
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        steps = self._front_ends(conditions.dropped, conditions.pauses)
+        steps = self._front_ends(conditions.dropped, conditions.pauses, conditions.lost)
         if (times := conditions.issuing) != 1:
-            without = self._front_ends(conditions.dropped, False)
+            without = self._front_ends(conditions.dropped, False, conditions.kept)
             steps = {
                 name: [
                     step._replace(
@@ -170,10 +175,13 @@ class Recording:
         run.run()
         return run
 
-    def _front_ends(self, dropped: Collection[int], pauses: bool) -> dict[str, list[ProgramStep]]:
-        if (dropped, pauses) not in self._steps:
-            self._steps[dropped, pauses] = front_ends(self.trace, dropped, pauses)
-        return self._steps[dropped, pauses]
+    def _front_ends(
+        self, dropped: Collection[int], pauses: bool, lost: tuple[Span, ...]
+    ) -> dict[str, list[ProgramStep]]:
+        key = dropped, pauses, lost
+        if key not in self._steps:
+            self._steps[key] = front_ends(self.trace, *key)
+        return self._steps[key]
 
     def _names_of(self, place: str, n: int) -> list[str]:
         """The names of `n` workers, those of the recording first."""

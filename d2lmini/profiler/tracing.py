@@ -38,12 +38,12 @@ from d2lmini.base import MXNetError
 from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
+from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.engine.thread_clock import read_clocks
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
+from d2lmini.profiler.cpu_time import LONG_US, OWN, WAIT, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder
@@ -90,8 +90,8 @@ class Trace(OutsideRecorder):
     older       bytes of such memory from before the trace, by context and role
     lacks       of a trace of another library: what its file does not show, each with the reason
     prediction  of a predicted trace: its duration, from low_ns to high_ns; else None
-    cpu         the CPU times of operations that ran on workers of the CPU, and pauses for garbage
-                collection; see off_cpu(). Both empty on a virtual clock
+    cpu         the CPU times of operations on cores of this machine, and what the program's threads
+                did while they did not compute; see off_cpu(). Empty on a virtual clock
 
     trace[number] is an operation. A trace keeps no array alive.
     """
@@ -124,7 +124,6 @@ class Trace(OutsideRecorder):
         self._gpu_times = GpuTimes()
         self.cpu = CpuTimes()
         self._timing = False
-        self._clocks: dict[Task, tuple[int, bytes]] = {}
 
     def begin(self) -> None:
         """Record the machine's configuration and start to listen."""
@@ -142,6 +141,8 @@ class Trace(OutsideRecorder):
         if self._timing:
             self.cpu.begin()
         self.begin_ns = engine.current.clock()
+        if self._timing:
+            self.cpu.mark(self.begin_ns, OWN)
         instrument.add(self)
 
     def finish(self) -> None:
@@ -149,7 +150,7 @@ class Trace(OutsideRecorder):
         instrument.remove(self)
         self.end_ns = engine.current.clock()
         if self._timing:
-            self.cpu.finish()
+            self.cpu.finish(self.end_ns, self.operations, self.shared)
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -163,6 +164,8 @@ class Trace(OutsideRecorder):
     def push(self, task: Task) -> None:
         super().push(task)
         self.recording.append(modes.recording)
+        if self._timing and thread_state.task is None:
+            self.cpu.mark(self.operations[-1].pushed_ns, OWN)
 
     def role(self, var: Any, role: str) -> None:
         self.roles[serial_of(var)] = role
@@ -178,21 +181,25 @@ class Trace(OutsideRecorder):
             self.memory.add(
                 end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
             )  # fmt: skip
+        if self._timing:
+            self.cpu.mark(end_ns, OWN)
 
     def start(self, task: Task, worker: str) -> None:
         super().start(task, worker)
-        if self._timing and task.ctx.is_cpu:
-            self._clocks[task] = read_clocks(task.predicted_us >= LONG_US)
+        operation = self._open.get(task)
+        if self._timing and operation is not None and _computes_here(task):
+            cpu, number, long = self.cpu, operation.number, task.predicted_us >= LONG_US
+            cpu.mark(operation.began_ns, number, long).works = worker != "caller"
+            if not task.defers:
+                cpu.pushed.add(number)
+            if not task.ctx.is_cpu and (lane_time := find_lane_time(task)) is not None:
+                cpu.device_ns[number] = round(1e3 * (lane_time(task) or 0.0))
 
     def end(self, task: Task, failure: Any) -> None:
-        clocks = self._clocks.pop(task, None)
-        if clocks is not None:
-            operation = self._open.get(task)
-            if operation is not None and operation.number not in self.shared:
-                self.cpu.readings.append(
-                    (operation.number, not task.defers, clocks, read_clocks(bool(clocks[1])))
-                )
+        operation = self._open.get(task)
         super().end(task, failure)
+        if self._timing and operation is not None and operation.began_ns and _computes_here(task):
+            self.cpu.mark(operation.ended_ns, OWN, task.predicted_us >= LONG_US)
 
     def _join(self, operation: Operation, later: tuple[int, ...]) -> None:
         self._joined[operation.number] = later
@@ -220,7 +227,13 @@ class Trace(OutsideRecorder):
             cut = SplitRecord(max(most, pieces), before + ns, worked + work_ns, late or ever)
             self.shared[operation.number] = cut
 
+    def waits_now(self, begin_ns: int) -> None:
+        if self._timing:
+            self.cpu.mark(begin_ns, WAIT)
+
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
+        if self._timing:
+            self.cpu.mark(end_ns, OWN)
         if not self._closing:
             serial = None if target is None else serial_of(target)
             call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
@@ -444,6 +457,11 @@ class Trace(OutsideRecorder):
             return f"<{text} {ms:.1f} ms>"
         before = (self.recorded.end_ns - self.recorded.begin_ns) / 1e6
         return f"<predicted {text} {self.prediction}; recorded were {before:.1f} ms>"
+
+
+def _computes_here(task: Task) -> bool:
+    """True if the thread that runs the task computes it; else it issues work of a device."""
+    return task.ctx.is_cpu or (task.ctx, task.lane) not in engine.current.runners
 
 
 def _count_workers() -> dict[str, int]:

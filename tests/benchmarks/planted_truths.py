@@ -127,7 +127,7 @@ def a_wait_for_each_task() -> Any:
     return on_workers(2, body)
 
 
-@planted("dependency", ways="given calm busy")
+@planted("dependency", "transfer", ways="given calm busy")
 def a_chain_of_two_devices() -> Any:
     def body(a: Any, b: Any) -> None:
         for _ in range(5):
@@ -438,7 +438,7 @@ def judge(name: str) -> dict[str, Any]:
     wall = trace.end_ns - trace.begin_ns or 1
     late = {thread: (ns - before.get(thread, 0)) / wall for thread, ns in after.items()}
     true = {
-        "preempted": sum(late.values()) + 0.01,
+        "preempted": late.pop(caller, 0.0) + max([0.0, *late.values()]) + 0.02,
         "gc": (gc_after - gc_before) / wall + 0.01,
         "issuing": 0.02,
         "work": 1.0,
@@ -447,7 +447,7 @@ def judge(name: str) -> dict[str, Any]:
     if "program" not in program.right or program.right & {"issuing"}:
         true["issuing"] = (cpu_after - cpu_before) / wall + 0.05
     true.update({c: 1.0 for c in program.right | program.true if c not in true or c == "program"})
-    true.setdefault("program", true["issuing"] + late.get(caller, 0) * 0)
+    true.setdefault("program", true["issuing"])
     account = trace.account(2 if not program.pinned else 1)
     rows = {cause: part.ns / wall for cause, part in account.parts.items()}
     lost = {c: ns for c, ns in rows.items() if c in program.right or c not in ("work", "unexplained")}
