@@ -101,9 +101,6 @@ class Instrument:
         ready, start, alloc (of all of `writes`) and end in one event, which costs a fraction. Used
         only while every listener of one of these events has this method too."""
 
-    def waits_now(self, begin_ns: int) -> None:
-        """A user thread begins to wait; `wait` follows, unless the wait raises."""
-
     def wait(self, kind: str, target: Any, site: Site | None, begin_ns: int, end_ns: int) -> None:
         """A user thread waited (`kind`: asnumpy, wait_to_read, waitall, backpressure, ...)."""
 

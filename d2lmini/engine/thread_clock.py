@@ -85,12 +85,12 @@ def delay_of(counts: bytes) -> int:
     return int(counts.split()[1])
 
 
-def delays_of_threads() -> dict[int, int]:
-    """That time for each thread of this process, by the kernel's number; empty: not known."""
+def counts_of_threads() -> dict[int, bytes]:
+    """The kernel's counts for each thread of this process, by its number; empty: not known."""
     found = {}
     for file in glob("/proc/self/task/*/schedstat"):
         with suppress(OSError):  # the thread has ended
-            found[int(file.split("/")[4])] = delay_of(Path(file).read_bytes())
+            found[int(file.split("/")[4])] = Path(file).read_bytes()
     return found
 
 

@@ -140,8 +140,6 @@ class Waits(Scheduler):
         if self._late:
             self._push_late()
         begin = self.clock() if instrument.listeners else 0
-        if begin:
-            instrument.emit("waits_now", begin)
         result = block()
         if var is not None and var.order is not None and not core.is_missing(var, self):
             var.order.wait(write)

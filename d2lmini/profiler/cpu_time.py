@@ -2,7 +2,7 @@
 
 A trace *marks* the moments at which a thread goes from one activity to the next: operations, waits,
 and the program's own code between. At some marks it *reads* what the thread has used so far
-(`engine.thread_clock`), which takes 4 us: where a long operation begins or ends, else every half
+(`engine.thread_clock`), which takes 4 us: where a long operation begins or ends, else every
 millisecond. So short activities are asked in sum, and share the answer by their durations. Their
 time, less the CPU time, was *off the CPU*:
 
@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
-from d2lmini.engine.thread_clock import Reading, delays_of_threads, read
+from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, read
 from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
@@ -46,10 +46,11 @@ if TYPE_CHECKING:
 
 #: Pauses shorter than this are too many to keep.
 _SHORTEST_PAUSE_NS = 50_000
-#: A reading at least so often, and where an operation begins or ends that is expected to take
-#: `LONG_US`, unless the last one is as recent as that.
-_OFTEN_NS = 500_000
-LONG_US = 100.0
+#: A reading at least so often, and where an operation begins or ends that is expected to take as
+#: long, unless the last reading is recent.
+_OFTEN_NS = 1_000_000
+_RECENT_NS = 100_000
+LONG_US = _OFTEN_NS / 1e3
 
 #: Marks of what a thread does next, other than to run the operation of a number.
 OWN, WAIT = 0, -1
@@ -62,7 +63,7 @@ class CpuTime(NamedTuple):
     delayed_ns  the thread was ready to run, and had no core; None if this is not known
     pushed      a function that the program pushed, rather than an operation of the library
     gil_ns, blocked_ns    as in the module
-    late_ns     the worker had no core when it was to begin
+    late_ns, after_ns    the worker had no core when it was to begin, and after the end
     """
 
     ns: int
@@ -71,6 +72,7 @@ class CpuTime(NamedTuple):
     gil_ns: int = 0
     blocked_ns: int = 0
     late_ns: int = 0
+    after_ns: int = 0
 
 
 class Pause(NamedTuple):
@@ -110,7 +112,7 @@ class OffCpu(NamedTuple):
 class ThreadMarks:
     """The marks (when, what comes next) of a thread, and which of them have readings."""
 
-    __slots__ = ("marks", "name", "read_ns", "readings", "works")
+    __slots__ = ("marks", "name", "number", "read_ns", "readings", "works")
 
     def __init__(self) -> None:
         self.marks: list[tuple[int, int]] = []
@@ -118,6 +120,16 @@ class ThreadMarks:
         self.read_ns = 0
         self.works = False  # as a worker of the engine
         self.name = this_thread()
+        self.number = threading.get_native_id()
+
+    def end(self, now_ns: int, counts: bytes) -> None:
+        """The last reading, by another thread."""
+        if counts:
+            _, last = self.readings[-1]
+            self.readings.append(
+                (len(self.marks), Reading(int(counts.split()[0]), counts, last.sleeps))
+            )
+            self.marks.append((max(now_ns, self.marks[-1][0]), OWN))
 
 
 class CpuTimes:
@@ -138,12 +150,12 @@ class CpuTimes:
         self.device_ns: dict[int, int] = {}
         self._threads: list[ThreadMarks] = []
         self._local: Any = threading.local()
-        self._delays: dict[int, int] = {}
+        self._counts: dict[int, bytes] = {}
         self._collects_since = 0
 
     def begin(self) -> None:
         """Listen to the garbage collector."""
-        self._delays = delays_of_threads()
+        self._counts = counts_of_threads()
         gc.callbacks.append(self._collect)
 
     def mark(self, now_ns: int, what: int, long: bool = False) -> ThreadMarks:
@@ -154,11 +166,18 @@ class CpuTimes:
             mine = self._local.mine = ThreadMarks()
             self._threads.append(mine)
         since_ns = now_ns - mine.read_ns
-        if since_ns >= _OFTEN_NS or (long and since_ns >= 1e3 * LONG_US):
+        if since_ns >= _OFTEN_NS or (long and since_ns >= _RECENT_NS):
             mine.read_ns = now_ns
             mine.readings.append((len(mine.marks), read()))
         mine.marks.append((now_ns, what))
         return mine
+
+    def waited(self, begin_ns: int, end_ns: int) -> None:
+        """This thread has waited; from now on it runs the program's own code."""
+        mine: ThreadMarks | None = getattr(self._local, "mine", None)
+        if mine is not None:
+            mine.marks.append((max(begin_ns, mine.marks[-1][0]), WAIT))
+        self.mark(end_ns, OWN)
 
     def finish(
         self, now_ns: int, operations: Sequence[Operation], shared: Mapping[int, SplitRecord]
@@ -168,13 +187,12 @@ class CpuTimes:
 
         if self._collect in gc.callbacks:
             gc.callbacks.remove(self._collect)
-        self.mark(now_ns, OWN).read_ns = 0  # the next mark has a reading
-        self.mark(now_ns, OWN)
-        others_ns = sum(
-            ns - self._delays.get(thread, 0) for thread, ns in delays_of_threads().items()
-        )
+        counts = counts_of_threads()
+        others_ns = sum(map(delay_of, counts.values()))
+        others_ns -= sum(delay_of(self._counts[k]) for k in counts if k in self._counts)
         evidence = Evidence(self, operations, shared)
         for thread in self._threads:
+            thread.end(now_ns, counts.get(thread.number, b""))
             others_ns -= evidence.add(thread)
         evidence.enter(others_ns)
         self._threads, self._local = [], threading.local()

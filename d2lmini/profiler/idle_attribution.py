@@ -225,7 +225,10 @@ class IdleAttribution:
             self._attribute_queueing(operation, gap, ready_ns, now)
             now = ready_ns
         if pushed_ns < now:
-            gap.add("unexplained", operation.site, pushed_ns, now)
+            spent = self.trace.cpu.times.get(before.number) if before is not None else None
+            late_ns = min(now, pushed_ns + (spent.after_ns if spent is not None else 0))
+            gap.add("preempted", operation.site, pushed_ns, late_ns)
+            gap.add("unexplained", operation.site, late_ns, now)
             now = pushed_ns
         if enabled_ns < now:
             if gap.low < now:

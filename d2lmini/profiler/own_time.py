@@ -92,8 +92,11 @@ def _segments(
         if waits:
             found += _cut(late, Segment("waits", site, max(now, begin), end))
         now, last = max(now, end), site
-    cause = "issuing" if events else "program"
-    return found + _gap(lost, Segment(cause, Between(last, None), now, trace.end_ns))
+    cause, place, left = "issuing" if events else "program", Between(last, None), trace.end_ns
+    if trace.left_ns:  # then the trace waited for the end of everything
+        left = max(now, trace.left_ns)
+    found += _gap(lost, Segment(cause, place, now, left))
+    return [*found, *_cut(lost, Segment("unexplained", place, left, trace.end_ns))]
 
 
 def _one_after_the_other(segments: list[Segment]) -> list[Segment]:

@@ -43,7 +43,7 @@ from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, OWN, WAIT, CpuTimes, OffCpu, split_off_cpu
+from d2lmini.profiler.cpu_time import LONG_US, OWN, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder
@@ -227,13 +227,9 @@ class Trace(OutsideRecorder):
             cut = SplitRecord(max(most, pieces), before + ns, worked + work_ns, late or ever)
             self.shared[operation.number] = cut
 
-    def waits_now(self, begin_ns: int) -> None:
-        if self._timing:
-            self.cpu.mark(begin_ns, WAIT)
-
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if self._timing:
-            self.cpu.mark(end_ns, OWN)
+            self.cpu.waited(begin_ns, end_ns)
         if not self._closing:
             serial = None if target is None else serial_of(target)
             call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
