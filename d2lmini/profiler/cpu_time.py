@@ -1,10 +1,9 @@
 """What threads did while they did not compute: the evidence for causes of lost time.
 
-A trace *marks* the moments at which a thread goes from one activity to the next: operations, waits,
-and the program's own code between. At some marks it *reads* what the thread has used so far
-(`engine.thread_clock`), which takes 4 us: where a long operation begins or ends, else every
-millisecond. So short activities are asked in sum, and share the answer by their durations. Their
-time, less the CPU time, was *off the CPU*:
+A trace *reads* what a thread has used so far (`engine.thread_clock`) where the thread goes from one
+activity to the next: operations, waits, and the program's own code between. That takes 4 us, so it
+reads where a long operation begins or ends, else every two milliseconds. Short activities are asked
+in sum, and share the answer by their durations. Their time, less the CPU time, was *off the CPU*:
 
 preempted   the thread had no core, as the kernel counts: other threads or programs had the cores
 gc          Python's garbage collector ran, which stops all Python code of the process
@@ -33,7 +32,7 @@ import gc
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
@@ -42,18 +41,16 @@ from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, re
 from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.records import Operation, SplitRecord
+    from d2lmini.profiler.records import Operation
+    from d2lmini.profiler.tracing import Trace
 
 #: Pauses shorter than this are too many to keep.
 _SHORTEST_PAUSE_NS = 50_000
-#: A reading at least so often, and where an operation begins or ends that is expected to take as
-#: long, unless the last reading is recent.
-_OFTEN_NS = 1_000_000
+#: A reading at least so often; and where an operation begins or ends that is expected to take
+#: `LONG_US`, unless the last reading is recent.
+_OFTEN_NS = 2_000_000
 _RECENT_NS = 100_000
-LONG_US = _OFTEN_NS / 1e3
-
-#: Marks of what a thread does next, other than to run the operation of a number.
-OWN, WAIT = 0, -1
+LONG_US = 1000.0
 
 
 class CpuTime(NamedTuple):
@@ -63,7 +60,6 @@ class CpuTime(NamedTuple):
     delayed_ns  the thread was ready to run, and had no core; None if this is not known
     pushed      a function that the program pushed, rather than an operation of the library
     gil_ns, blocked_ns    as in the module
-    late_ns, after_ns    the worker had no core when it was to begin, and after the end
     """
 
     ns: int
@@ -71,8 +67,6 @@ class CpuTime(NamedTuple):
     pushed: bool
     gil_ns: int = 0
     blocked_ns: int = 0
-    late_ns: int = 0
-    after_ns: int = 0
 
 
 class Pause(NamedTuple):
@@ -85,7 +79,7 @@ class Pause(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A part of the time of a thread of the program, in which it did not compute for `cause`."""
+    """A time in which a thread had no operation and did not compute, for `cause`."""
 
     thread: str
     begin_ns: int
@@ -109,34 +103,24 @@ class OffCpu(NamedTuple):
         return sum(self)
 
 
-class ThreadMarks:
-    """The marks (when, what comes next) of a thread, and which of them have readings."""
+class ThreadReadings:
+    """The readings of a thread, each with its time."""
 
-    __slots__ = ("marks", "name", "number", "read_ns", "readings", "works")
+    __slots__ = ("due_ns", "name", "number", "readings", "works")
 
     def __init__(self) -> None:
-        self.marks: list[tuple[int, int]] = []
         self.readings: list[tuple[int, Reading]] = []
-        self.read_ns = 0
+        self.due_ns = 0  # the time of the next reading
         self.works = False  # as a worker of the engine
         self.name = this_thread()
         self.number = threading.get_native_id()
-
-    def end(self, now_ns: int, counts: bytes) -> None:
-        """The last reading, by another thread."""
-        if counts:
-            _, last = self.readings[-1]
-            self.readings.append(
-                (len(self.marks), Reading(int(counts.split()[0]), counts, last.sleeps))
-            )
-            self.marks.append((max(now_ns, self.marks[-1][0]), OWN))
 
 
 class CpuTimes:
     """Reads the clocks of threads for a trace.
 
     times   operation number -> CpuTime
-    spans   of the program's own time, and of its waits if the thread had no core after them
+    spans   when threads did not compute: of the program's own time, between operations of workers
     pauses  those of the garbage collector, in order
     pushed  numbers of operations that are functions of the program
     device_ns   operation number -> its time on a device of a given rate
@@ -148,7 +132,7 @@ class CpuTimes:
         self.pauses: list[Pause] = []
         self.pushed: set[int] = set()
         self.device_ns: dict[int, int] = {}
-        self._threads: list[ThreadMarks] = []
+        self._threads: list[ThreadReadings] = []
         self._local: Any = threading.local()
         self._counts: dict[int, bytes] = {}
         self._collects_since = 0
@@ -158,41 +142,36 @@ class CpuTimes:
         self._counts = counts_of_threads()
         gc.callbacks.append(self._collect)
 
-    def mark(self, now_ns: int, what: int, long: bool = False) -> ThreadMarks:
-        """From now on this thread does `what`: runs the operation of that number, OWN or WAIT."""
+    def note(self, now_ns: int, long: bool = False) -> ThreadReadings:
+        """This thread begins or ends an operation, or one that is `long`, or a wait: read, if it is
+        time."""
         try:
-            mine: ThreadMarks = self._local.mine
+            mine: ThreadReadings = self._local.mine
         except AttributeError:
-            mine = self._local.mine = ThreadMarks()
+            mine = self._local.mine = ThreadReadings()
             self._threads.append(mine)
-        since_ns = now_ns - mine.read_ns
-        if since_ns >= _OFTEN_NS or (long and since_ns >= _RECENT_NS):
-            mine.read_ns = now_ns
-            mine.readings.append((len(mine.marks), read()))
-        mine.marks.append((now_ns, what))
+        if now_ns >= mine.due_ns or (long and now_ns >= mine.due_ns - _OFTEN_NS + _RECENT_NS):
+            mine.due_ns = now_ns + _OFTEN_NS
+            mine.readings.append((now_ns, read()))
         return mine
 
-    def waited(self, begin_ns: int, end_ns: int) -> None:
-        """This thread has waited; from now on it runs the program's own code."""
-        mine: ThreadMarks | None = getattr(self._local, "mine", None)
-        if mine is not None:
-            mine.marks.append((max(begin_ns, mine.marks[-1][0]), WAIT))
-        self.mark(end_ns, OWN)
-
-    def finish(
-        self, now_ns: int, operations: Sequence[Operation], shared: Mapping[int, SplitRecord]
-    ) -> None:
+    def finish(self, trace: Trace) -> None:
         """Stop listening; compute `times` and `spans`."""
         from d2lmini.profiler.evidence import Evidence
 
         if self._collect in gc.callbacks:
             gc.callbacks.remove(self._collect)
-        counts = counts_of_threads()
+        counts, evidence = counts_of_threads(), Evidence(trace)
         others_ns = sum(map(delay_of, counts.values()))
         others_ns -= sum(delay_of(self._counts[k]) for k in counts if k in self._counts)
-        evidence = Evidence(self, operations, shared)
         for thread in self._threads:
-            thread.end(now_ns, counts.get(thread.number, b""))
+            last = thread.readings[-1][1]
+            if thread.number == threading.get_native_id():
+                last = read()
+            elif last.counts and thread.number in counts:
+                ended = counts[thread.number]
+                last = Reading(int(ended.split()[0]), ended, last.sleeps)
+            thread.readings.append((trace.end_ns, last))
             others_ns -= evidence.add(thread)
         evidence.enter(others_ns)
         self._threads, self._local = [], threading.local()

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from d2lmini.callsite import Site
 from d2lmini.profiler.cpu_time import OffCpu
-from d2lmini.profiler.own_time import Between, Segment, own_times
+from d2lmini.profiler.own_time import Between, Segment, cut, lost_times, own_times
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class IdleAttribution:
                 self.groups.append(WorkerGroup(name, own, trace.workers))
         self.group_of = {operation.number: g for g in self.groups for operation in g.operations}
         self.own = own_times(trace)
+        self._lost = lost_times(trace)
         self.off_cpu = trace.off_cpu()
         self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
         for group in self.groups:
@@ -225,10 +226,8 @@ class IdleAttribution:
             self._attribute_queueing(operation, gap, ready_ns, now)
             now = ready_ns
         if pushed_ns < now:
-            spent = self.trace.cpu.times.get(before.number) if before is not None else None
-            late_ns = min(now, pushed_ns + (spent.after_ns if spent is not None else 0))
-            gap.add("preempted", operation.site, pushed_ns, late_ns)
-            gap.add("unexplained", operation.site, late_ns, now)
+            thread = "" if before is None else before.worker
+            self._add_late(thread, gap, Segment("unexplained", operation.site, pushed_ns, now))
             now = pushed_ns
         if enabled_ns < now:
             if gap.low < now:
@@ -257,17 +256,18 @@ class IdleAttribution:
         self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
     ) -> None:
         """A worker was free but late: it had no core, or others held the interpreter lock."""
-        spent = self.trace.cpu.times.get(operation.number)
-        if spent is not None and spent.late_ns:
-            late_ns = max(begin_ns, end_ns - spent.late_ns)
-            gap.add("preempted", operation.site, late_ns, end_ns)
-            end_ns = late_ns
         usual_ns = min(begin_ns + _HAND_OVER_NS, end_ns)
-        for cause, place, begin, end in self.front(
-            operation.thread, operation.site, usual_ns, end_ns
-        ):
-            gap.add("unexplained" if cause == "waits" else cause, place, begin, end)
-        gap.add("issuing", operation.site, begin_ns, usual_ns)
+        usual = Segment("issuing", operation.site, begin_ns, usual_ns)
+        self._add_late(operation.worker, gap, usual)
+        for segment in self.front(operation.thread, operation.site, usual_ns, end_ns):
+            if segment.cause == "waits":
+                segment = segment._replace(cause="unexplained")
+            self._add_late(operation.worker, gap, segment)
+
+    def _add_late(self, worker: str, gap: _Gap, segment: Segment) -> None:
+        """The time is that of a worker, which may have had no core."""
+        for part in cut(self._lost.get(worker, []), segment):
+            gap.add(*part)
 
     def _running(self, operation: Operation, gap: _Gap, now: int) -> int:
         """Walk back to the start of `operation`, which ran while its successors had to wait."""

@@ -1,6 +1,6 @@
-"""What each thread of the program did from one operation or wait to the next.
+"""What each thread did from one operation or wait to the next.
 
-The time between is cut into segments. While the thread did not compute, the cause is that of
+The program's own time is cut into segments. While the thread did not compute, the cause is that of
 `cpu_time`. The rest is "issuing": the short Python from one operation to the next; or "program",
 if it is longer than a millisecond or no operation was issued at all: code of the program's own.
 
@@ -30,7 +30,20 @@ if TYPE_CHECKING:
 #: The program's own code; shorter is the issuing of the next operation.
 _PROGRAM_NS = 1_000_000
 
+#: What a thread does, other than the operation of a number.
+OWN, WAIT = 0, -1
+
 _begin_ns, _end_ns = attrgetter("begin_ns"), attrgetter("end_ns")
+
+
+class Step(NamedTuple):
+    """A time of a thread. `what`: an operation that it ran, WAIT, or OWN: nothing of this.
+    due_ns: when it was to end, if it did not compute: a worker's next operation was ready."""
+
+    begin_ns: int
+    end_ns: int
+    what: int
+    due_ns: int
 
 
 class Between(NamedTuple):
@@ -48,7 +61,7 @@ class Between(NamedTuple):
             return f"after {last}"
         if self.last == self.next:
             return f"between one turn and the next of {last}"
-        if callsite.line_of(self.last) == callsite.line_of(self.next):
+        if callsite.same_line(self.last) == callsite.same_line(self.next):
             return following
         return f"between {last.partition(': ')[0]} and {following}"
 
@@ -62,64 +75,97 @@ class Segment(NamedTuple):
     end_ns: int
 
 
+#: What a thread did, in order: begin, end, a number or WAIT, line, when it was ready.
+_Events = dict[str, list[tuple[int, int, int, Site | None, int]]]
+
+
+def _events_of(trace: Trace) -> tuple[_Events, _Events]:
+    """Operations issued or run, and waits: of the program's threads, and of workers."""
+    program: _Events = defaultdict(list)
+    workers: _Events = defaultdict(list)
+    program[trace.thread or "main"] = []
+    for o in trace.operations:
+        if not o.by:
+            end_ns = o.ended_ns if o.inline else o.pushed_ns
+            program[o.thread].append((o.pushed_ns, end_ns, o.number, o.site, o.pushed_ns))
+        if o.ran and not o.inline:
+            workers[o.worker].append((o.began_ns, o.ended_ns, o.number, o.site, o.ready_ns))
+    for w in trace.waits:
+        program[w.thread].append((w.begin_ns, w.end_ns, WAIT, w.site, w.end_ns))
+    for own in (*program.values(), *workers.values()):
+        own.sort(key=itemgetter(0, 1))
+    return program, workers
+
+
+def steps_of(trace: Trace) -> dict[str, list[Step]]:
+    """The steps of each thread, one after the other from the begin of the trace to its end."""
+    found: dict[str, list[Step]] = {}
+    for events in _events_of(trace):
+        for thread, own in events.items():
+            steps = found[thread] = []
+            now = trace.begin_ns
+            last = trace.end_ns
+            if thread == trace.thread:  # it waits for the end of everything
+                last = trace.left_ns or last
+            for begin, end, what, _, ready in [*own, (last, trace.end_ns, WAIT, None, last)]:
+                begin, end = max(begin, now), max(end, now)
+                if begin > now:
+                    steps.append(Step(now, begin, OWN, min(max(now, ready), begin)))
+                if end > begin:
+                    steps.append(Step(begin, end, what, end))
+                now = end
+    return found
+
+
 def own_times(trace: Trace) -> dict[str, list[Segment]]:
-    """The segments of each thread, waits among them, in order, from the begin of the trace to its
-    end."""
-    events: dict[str, list[tuple[int, int, bool, Site | None]]] = defaultdict(list)
-    events[trace.thread or "main"] = []
-    for operation in trace.operations:
-        if not operation.by:
-            end_ns = operation.ended_ns if operation.inline else operation.pushed_ns
-            events[operation.thread].append((operation.pushed_ns, end_ns, False, operation.site))
-    for wait in trace.waits:
-        events[wait.thread].append((wait.begin_ns, wait.end_ns, True, wait.site))
-    return {thread: _segments(trace, thread, own) for thread, own in events.items()}
+    """The segments of each thread of the program, waits among them, in order, from the begin of the
+    trace to its end."""
+    lost = lost_times(trace)
+    found: dict[str, list[Segment]] = {}
+    for thread, events in _events_of(trace)[0].items():
+        mine = lost.get(thread, lost[""])
+        late = [segment for segment in mine if segment.cause == "preempted"]
+        segments = found[thread] = []
+        now, last = trace.begin_ns, None
+        for begin, end, what, site, _ in events:
+            segments += _gap(mine, Segment("issuing", Between(last, site), now, begin))
+            if what == WAIT:
+                segments += cut(late, Segment("waits", site, max(now, begin), end))
+            now, last = max(now, end), site
+        # The trace waits for the end of everything when the program has left.
+        left_ns = max(now, trace.left_ns or trace.end_ns)
+        cause, place = "issuing" if events else "program", Between(last, None)
+        segments += _gap(mine, Segment(cause, place, now, left_ns))
+        segments += cut(mine, Segment("unexplained", place, left_ns, trace.end_ns))
+    return found
 
 
-def _segments(
-    trace: Trace, thread: str, events: list[tuple[int, int, bool, Site | None]]
-) -> list[Segment]:
-    """The segments of a thread, of its operations and waits."""
-    lost = [Segment("gc", pause.site, pause.begin_ns, pause.end_ns) for pause in trace.cpu.pauses]
-    lost += [Segment(span.cause, None, *span[1:3]) for span in trace.cpu.spans
-             if span.thread == thread]  # fmt: skip
-    lost = _one_after_the_other(lost)
-    late = [segment for segment in lost if segment.cause == "preempted"]
-    found: list[Segment] = []
-    now, last = trace.begin_ns, None
-    for begin, end, waits, site in sorted(events, key=itemgetter(0, 1)):
-        found += _gap(lost, Segment("issuing", Between(last, site), now, begin))
-        if waits:
-            found += _cut(late, Segment("waits", site, max(now, begin), end))
-        now, last = max(now, end), site
-    cause, place, left = "issuing" if events else "program", Between(last, None), trace.end_ns
-    if trace.left_ns:  # then the trace waited for the end of everything
-        left = max(now, trace.left_ns)
-    found += _gap(lost, Segment(cause, place, now, left))
-    return [*found, *_cut(lost, Segment("unexplained", place, left, trace.end_ns))]
-
-
-def _one_after_the_other(segments: list[Segment]) -> list[Segment]:
-    """The segments in order, without the times that an earlier one has."""
-    found: list[Segment] = []
-    now = 0
-    for segment in sorted(segments, key=_begin_ns):
-        if segment.end_ns > now:
-            found.append(segment._replace(begin_ns=max(now, segment.begin_ns)))
-            now = segment.end_ns
+def lost_times(trace: Trace) -> dict[str, list[Segment]]:
+    """The times in which each thread did not compute, without overlaps; "": any other thread."""
+    pauses = [Segment("gc", pause.site, *pause[:2]) for pause in trace.cpu.pauses]
+    spans: dict[str, list[Segment]] = defaultdict(list, {"": []})
+    for span in trace.cpu.spans:
+        spans[span.thread].append(Segment(span.cause, None, *span[1:3]))
+    found: dict[str, list[Segment]] = {}
+    for thread, own in spans.items():
+        found[thread], now = [], 0
+        for segment in sorted(pauses + own, key=_begin_ns):
+            if segment.end_ns > now:
+                found[thread].append(segment._replace(begin_ns=max(now, segment.begin_ns)))
+                now = segment.end_ns
     return found
 
 
 def _gap(lost: list[Segment], whole: Segment) -> list[Segment]:
     """The segments from one operation or wait to the next."""
-    found = list(_cut(lost, whole))
+    found = list(cut(lost, whole))
     own_ns = sum(s.end_ns - s.begin_ns for s in found if s.cause == "issuing")
     if own_ns > _PROGRAM_NS:
         found = [s._replace(cause="program") if s.cause == "issuing" else s for s in found]
     return found
 
 
-def _cut(lost: list[Segment], whole: Segment) -> Iterator[Segment]:
+def cut(lost: list[Segment], whole: Segment) -> Iterator[Segment]:
     """`whole` without the times that were lost, and these between."""
     _, place, now, end = whole
     first = bisect_right(lost, now, key=_end_ns)

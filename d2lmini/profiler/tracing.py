@@ -43,7 +43,7 @@ from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, OWN, CpuTimes, OffCpu, split_off_cpu
+from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder
@@ -142,7 +142,7 @@ class Trace(OutsideRecorder):
             self.cpu.begin()
         self.begin_ns = engine.current.clock()
         if self._timing:
-            self.cpu.mark(self.begin_ns, OWN)
+            self.cpu.note(self.begin_ns)
         instrument.add(self)
 
     def finish(self) -> None:
@@ -150,7 +150,7 @@ class Trace(OutsideRecorder):
         instrument.remove(self)
         self.end_ns = engine.current.clock()
         if self._timing:
-            self.cpu.finish(self.end_ns, self.operations, self.shared)
+            self.cpu.finish(self)
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -165,7 +165,7 @@ class Trace(OutsideRecorder):
         super().push(task)
         self.recording.append(modes.recording)
         if self._timing and thread_state.task is None:
-            self.cpu.mark(self.operations[-1].pushed_ns, OWN)
+            self.cpu.note(self.operations[-1].pushed_ns)
 
     def role(self, var: Any, role: str) -> None:
         self.roles[serial_of(var)] = role
@@ -182,14 +182,15 @@ class Trace(OutsideRecorder):
                 end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
             )  # fmt: skip
         if self._timing:
-            self.cpu.mark(end_ns, OWN)
+            self.cpu.note(end_ns)
 
     def start(self, task: Task, worker: str) -> None:
         super().start(task, worker)
         operation = self._open.get(task)
         if self._timing and operation is not None and _computes_here(task):
-            cpu, number, long = self.cpu, operation.number, task.predicted_us >= LONG_US
-            cpu.mark(operation.began_ns, number, long).works = worker != "caller"
+            cpu, number = self.cpu, operation.number
+            thread = cpu.note(operation.began_ns, task.predicted_us >= LONG_US)
+            thread.works = worker != "caller"
             if not task.defers:
                 cpu.pushed.add(number)
             if not task.ctx.is_cpu and (lane_time := find_lane_time(task)) is not None:
@@ -199,7 +200,7 @@ class Trace(OutsideRecorder):
         operation = self._open.get(task)
         super().end(task, failure)
         if self._timing and operation is not None and operation.began_ns and _computes_here(task):
-            self.cpu.mark(operation.ended_ns, OWN, task.predicted_us >= LONG_US)
+            self.cpu.note(operation.ended_ns, task.predicted_us >= LONG_US)
 
     def _join(self, operation: Operation, later: tuple[int, ...]) -> None:
         self._joined[operation.number] = later
@@ -229,7 +230,7 @@ class Trace(OutsideRecorder):
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if self._timing:
-            self.cpu.waited(begin_ns, end_ns)
+            self.cpu.note(end_ns)
         if not self._closing:
             serial = None if target is None else serial_of(target)
             call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
