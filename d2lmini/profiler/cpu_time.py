@@ -165,12 +165,14 @@ class CpuTimes:
         others_ns = sum(map(delay_of, counts.values()))
         others_ns -= sum(delay_of(self._counts[k]) for k in counts if k in self._counts)
         for thread in self._threads:
-            last = thread.readings[-1][1]
+            (_, first), (_, last) = thread.readings[0], thread.readings[-1]
+            begun = self._counts.get(thread.number, b"0 0 0")
+            if first.counts:
+                thread.readings.insert(0, (trace.begin_ns, _asleep_since(begun, first)))
             if thread.number == threading.get_native_id():
                 last = read()
             elif last.counts and thread.number in counts:
-                ended = counts[thread.number]
-                last = Reading(int(ended.split()[0]), ended, last.sleeps)
+                last = _asleep_since(counts[thread.number], last)
             thread.readings.append((trace.end_ns, last))
             others_ns -= evidence.add(thread)
         evidence.enter(others_ns)
@@ -183,6 +185,11 @@ class CpuTimes:
         elif now - self._collects_since >= _SHORTEST_PAUSE_NS:
             pause = Pause(self._collects_since, now, this_thread(), callsite.find())
             self.pauses.append(pause)
+
+
+def _asleep_since(counts: bytes, reading: Reading) -> Reading:
+    """The reading of another thread that was idle when the kernel counted."""
+    return Reading(int(counts.split()[0]), counts, reading.sleeps)
 
 
 def split_off_cpu(

@@ -117,13 +117,14 @@ class Evidence:
         `others_ns` in all: helpers of operations that were split."""
         shared = self.trace.shared
         collections = Intervals((p.begin_ns, p.end_ns, 1.0) for p in self.cpu.pauses)
-        python, delays = [], self._delays
+        python, delays = [], []
         for a in self._activities:
-            begin, end, _ = a.step[:3]
-            if end > begin:
-                python.append((begin, end, self._python_ns(a) / (end - begin)))
-                delays.append((begin, end, (a.delayed_ns or 0.0) / (end - begin)))
-        held, without_core = Intervals(python), Intervals(delays)
+            begin, end, number, _ = a.step
+            python.append((begin, end, self._python_ns(a) / (end - begin)))
+            delay = begin, end, (a.delayed_ns or 0.0) / (end - begin)
+            (self._delays if number == OWN else delays).append(delay)
+        held, without_core = Intervals(python), Intervals(delays + self._delays)
+        in_engine = Intervals(self._delays)
         awaited = {a.step.what: self._awaited_ns(a) for a in self._activities
                    if a.step.what in shared}  # fmt: skip
         scale = min(1.0, max(0, others_ns) / (sum(awaited.values()) or 1))
@@ -134,6 +135,9 @@ class Evidence:
             kept_ns = held_ns + max(0.0, without_core.within(begin, end) - delayed_ns)
             asleep_ns = max(0.0, off_ns - delayed_ns - collections.within(begin, end))
             gil_ns, blocked_ns = asleep(asleep_ns, a.sleeps, held_ns, kept_ns)
+            # The thread may have waited for the engine's lock, if one without a core had it.
+            lock_ns = in_engine.within(begin, end) - (delayed_ns if number == OWN else 0.0)
+            blocked_ns = max(0.0, blocked_ns - max(0.0, lock_ns))
             if a.delayed_ns is None:
                 gil_ns = blocked_ns = 0.0
             if number == OWN:
