@@ -131,6 +131,7 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     facts["pauses"] = [
         [*pause[:3], sites.of(pause.site), sites.text(pause.site)] for pause in trace.cpu.pauses
     ]
+    facts["spans"] = trace.cpu.spans
     facts["notices"] = [[*n[:6], sites.of(n.site), sites.text(n.site)] for n in trace.notices]
     facts["copies"] = [[*c[:2], sites.of(c.site), sites.text(c.site)] for c in trace.copies]
     facts["roles"] = {}
@@ -237,7 +238,8 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
         if operation.failure is not None:
             args["failure"] = operation.failure
         if operation.number in trace.cpu.times:
-            args["cpu"] = trace.cpu.times[operation.number]
+            spent = trace.cpu.times[operation.number]
+            args["cpu"], args["asleep"] = spent[:3], spent[3:]
         if operation.number in trace.shared:
             args["split"] = trace.shared[operation.number]
         if operation.number in trace._joined:

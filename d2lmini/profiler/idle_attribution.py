@@ -4,8 +4,8 @@ The workers of a place are *slots*: the CPU's, or those of a GPU. While a slot i
 delays the operation X that starts there next. Backward in time from the start of X:
 
     X was ready and not started           hand-over: "preempted" while its worker had no core, then
-                                          "issuing"; a longer one while the program waits is
-                                          "unexplained"
+                                          "issuing"; a longer one, unless the program issues
+                                          meanwhile, is "unexplained"
     X could have run but was not ready    the engine's own time: "unexplained"
     X could have run but was not pushed   what the thread that pushed X did: see `own_time`
     X's last dependency ran               a copy: "transfer"; on another device that had been busy
@@ -36,7 +36,7 @@ from d2lmini.profiler.records import Operation
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
-#: A longer hand-over, while the program waits, is not explained by the work of handing over.
+#: A longer hand-over is not explained by the work of handing over.
 _HAND_OVER_NS = 1_000_000
 #: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
 _BREATH_NS = 100_000
@@ -260,7 +260,7 @@ class IdleAttribution:
         usual = Segment("issuing", operation.site, begin_ns, usual_ns)
         self._add_late(operation.worker, gap, usual)
         for segment in self.front(operation.thread, operation.site, usual_ns, end_ns):
-            if segment.cause == "waits":
+            if segment.cause != "issuing":
                 segment = segment._replace(cause="unexplained")
             self._add_late(operation.worker, gap, segment)
 

@@ -17,7 +17,7 @@ from d2lmini.callsite import RecordedCode, Site
 from d2lmini.context import Context
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.chrome import FACTS
-from d2lmini.profiler.cpu_time import CpuTime, Pause
+from d2lmini.profiler.cpu_time import CpuTime, Pause, Span
 from d2lmini.profiler.json_stream import check, is_few, is_time, is_whole
 from d2lmini.profiler.outside import Copy, Notice
 from d2lmini.profiler.records import Operation, PlacedOperation, SplitRecord, Wait
@@ -35,7 +35,7 @@ FORMS: dict[str, Any] = {
     "begin_ns": is_whole, "left_ns": is_whole, "end_ns": is_whole, "workers": {str: is_few},
     "cores": is_few, "blas_threads": is_few, "engine_kind": str, "older": {str: {str: int}},
     "lacks": {str: str}, "thread": str, "pauses": [[is_whole, is_whole, str, *_OF_SITE]],
-    "copies": [[is_whole, is_whole, *_OF_SITE]],
+    "spans": [[str, is_whole, is_whole, str]], "copies": [[is_whole, is_whole, *_OF_SITE]],
     "notices": [[is_whole, str, str, int, int, int, *_OF_SITE]], "roles": {str: [is_whole]},
     # events
     "name": str, "ph": str, "args": dict, "ts": is_time, "dur": lambda us: is_time(us) and us >= 0,
@@ -43,7 +43,7 @@ FORMS: dict[str, Any] = {
     "context": (str, [int]), "lane": str, "pushed us": is_time, "ready us": (None, is_time),
     "priority": is_whole, "predicted us": (float, str), "FLOPs": (float, str), "reads": [is_whole],
     "writes": [is_whole], "place": str, "rank": is_few, "came us": (None, is_time), "by": int,
-    "failure": str, "cpu": [int, (None, int), bool], "split": [is_few, int, int, bool],
+    "failure": str, "cpu": [int, (None, int), bool], "asleep": [int, int], "split": [is_few, int, int, bool],
     "joined": [is_whole], "worker": str, "began us": (None, is_time), "ended us": (None, is_time),
     "at": str, "for operation": int, "target": (None, is_whole), "pushed": int, "call": str,
     "instead": (None, str),
@@ -106,6 +106,7 @@ class OwnReader:
             Pause(begin_ns, end_ns, thread, sites.of(saved, text))
             for begin_ns, end_ns, thread, saved, text in facts["pauses"]
         ]
+        self.trace.cpu.spans += [Span(*span) for span in facts.get("spans", ())]
         self.trace.notices += [
             Notice(token, kind, thread, operation, pushed, waits, sites.of(saved, text))
             for token, kind, thread, operation, pushed, waits, saved, text in facts["notices"]
@@ -174,7 +175,11 @@ class OwnReader:
             operation.began_ns = self._ns(args["began us"])
             operation.ended_ns = self._ns(args["ended us"])
         if "cpu" in args:
-            trace.cpu.times[operation.number] = CpuTime(*args["cpu"])
+            ns, delayed_ns, pushed = args["cpu"]
+            # An older file does not tell sleeps apart: only functions of the program can block.
+            rest = operation.run_ns if pushed and delayed_ns is not None else 0
+            asleep = args.get("asleep", (0, rest))
+            trace.cpu.times[operation.number] = CpuTime(ns, delayed_ns, pushed, *asleep)
         if "split" in args:
             trace.shared[operation.number] = SplitRecord(*args["split"])
         if "joined" in args:

@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
@@ -53,16 +53,19 @@ class Between(NamedTuple):
     last: Site | None
     next: Site | None
 
+    @property
+    def is_line(self) -> bool:
+        """Is it within one line, or from one turn of a loop to the next?"""
+        return callsite.same_line(self.last) == callsite.same_line(self.next)
+
     def __str__(self) -> str:
         last, following = callsite.describe(self.last), callsite.describe(self.next)
         if self.last is None:
             return "outside of the engine" if self.next is None else following
         if self.next is None:
             return f"after {last}"
-        if self.last == self.next:
-            return f"between one turn and the next of {last}"
-        if callsite.same_line(self.last) == callsite.same_line(self.next):
-            return following
+        if self.is_line:
+            return f"between two operations of {following}"
         return f"between {last.partition(': ')[0]} and {following}"
 
 
@@ -128,14 +131,17 @@ def own_times(trace: Trace) -> dict[str, list[Segment]]:
         segments = found[thread] = []
         now, last = trace.begin_ns, None
         for begin, end, what, site, _ in events:
-            segments += _gap(mine, Segment("issuing", Between(last, site), now, begin))
+            segments += _gap(mine, Between(last, site), now, begin)
+            begin, end = max(now, begin), max(now, begin, end)
             if what == WAIT:
-                segments += cut(late, Segment("waits", site, max(now, begin), end))
-            now, last = max(now, end), site
+                segments += cut(late, Segment("waits", site, begin, end))
+            else:  # it ran the operation itself
+                segments += cut(mine, Segment("issuing", site, begin, end))
+            now, last = end, site
         # The trace waits for the end of everything when the program has left.
         left_ns = max(now, trace.left_ns or trace.end_ns)
         cause, place = "issuing" if events else "program", Between(last, None)
-        segments += _gap(mine, Segment(cause, place, now, left_ns))
+        segments += _gap(mine, place, now, left_ns, cause)
         segments += cut(mine, Segment("unexplained", place, left_ns, trace.end_ns))
     return found
 
@@ -156,13 +162,17 @@ def lost_times(trace: Trace) -> dict[str, list[Segment]]:
     return found
 
 
-def _gap(lost: list[Segment], whole: Segment) -> list[Segment]:
+def _gap(
+    lost: list[Segment], place: Between, begin: int, end: int, cause: str = "issuing"
+) -> list[Segment]:
     """The segments from one operation or wait to the next."""
-    found = list(cut(lost, whole))
-    own_ns = sum(s.end_ns - s.begin_ns for s in found if s.cause == "issuing")
-    if own_ns > _PROGRAM_NS:
-        found = [s._replace(cause="program") if s.cause == "issuing" else s for s in found]
-    return found
+    found = list(cut(lost, Segment(cause, place, begin, end)))
+    own = [segment for segment in found if segment.cause == "issuing"]
+    if sum(segment.end_ns - segment.begin_ns for segment in own) > _PROGRAM_NS:
+        changed: dict[str, Any] = {"cause": "program"}
+    else:
+        changed = {"place": place.next} if place.is_line else {}
+    return [segment._replace(**changed) if segment in own else segment for segment in found]
 
 
 def cut(lost: list[Segment], whole: Segment) -> Iterator[Segment]:
