@@ -15,6 +15,7 @@ from statistics import mean, median
 from d2lmini.profiler.cpu_time import Intervals, OffCpu, Span
 from d2lmini.profiler.idle_attribution import UNKNOWN_US, IdleAttribution, WorkerGroup
 from d2lmini.profiler.replay import Conditions
+from d2lmini.profiler.schedule_bounds import count_callers
 
 
 def without(
@@ -75,8 +76,7 @@ def least_ns(blame: IdleAttribution, conditions: Conditions) -> float:
     work: Counter[str] = Counter()
     chain = [0.0] * (len(trace.operations) + 1)
     able = Counter(conditions.workers)
-    for place, _ in {(o.place, o.thread) for o in trace.operations if o.inline}:
-        able[place] += 1
+    able["cpu"] += count_callers(trace)
     for operation, place, run_ns, (needs, room) in zip(
         trace.operations, conditions.places, conditions.run_ns, trace.order
     ):

@@ -28,6 +28,7 @@ from statistics import median
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine.worker_pools import WIRE
+from d2lmini.profiler.cpu_time import Span
 from d2lmini.profiler.load import load
 from d2lmini.profiler.own_reader import context_of
 from d2lmini.profiler.records import Operation, PlacedOperation
@@ -165,6 +166,10 @@ class _Merge:
                         end_ns=end_ns,
                     )
                 )
+            trace.cpu.spans += [
+                Span(f"rank {rank} {thread}", begin_ns + shift, end_ns + shift, cause)
+                for thread, begin_ns, end_ns, cause in own.cpu.spans
+            ]
             for change in own.memory:
                 trace.memory.append(
                     change._replace(

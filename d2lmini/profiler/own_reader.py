@@ -43,8 +43,9 @@ FORMS: dict[str, Any] = {
     "context": (str, [int]), "lane": str, "pushed us": is_time, "ready us": (None, is_time),
     "priority": is_whole, "predicted us": (float, str), "FLOPs": (float, str), "reads": [is_whole],
     "writes": [is_whole], "place": str, "rank": is_few, "came us": (None, is_time), "by": int,
-    "failure": str, "cpu": [int, (None, int), bool], "asleep": [int, int], "split": [is_few, int, int, bool],
-    "joined": [is_whole], "worker": str, "began us": (None, is_time), "ended us": (None, is_time),
+    "failure": str, "cpu": [int, (None, int), bool], "asleep": [int, int],
+    "split": [is_few, int, int, bool], "joined": [is_whole],
+    "worker": str, "began us": (None, is_time), "ended us": (None, is_time),
     "at": str, "for operation": int, "target": (None, is_whole), "pushed": int, "call": str,
     "instead": (None, str),
     # memory changes; the bytes of an operation

@@ -105,5 +105,13 @@ def _workers(trace: Trace) -> dict[str, int]:
     """The threads of each place that could compute: its workers, and the threads of the program
     that computed inline."""
     threads = recorded_threads(trace)
-    threads["cpu"] += len({operation.thread for operation in trace.operations if operation.inline})
+    threads["cpu"] += count_callers(trace)
     return threads
+
+
+def count_callers(trace: Trace) -> int:
+    """The threads of the program that computed inline beside workers. The naive engine has no
+    workers, and other libraries' are counted with the callers: these are "workers" of the trace."""
+    if trace.engine_kind in ("", "naive"):
+        return 0
+    return len({operation.thread for operation in trace.operations if operation.inline})

@@ -189,8 +189,8 @@ class Trace(OutsideRecorder):
         operation = self._open.get(task)
         if self._timing and operation is not None and _computes_here(task):
             cpu, number = self.cpu, operation.number
-            thread = cpu.note(operation.began_ns, task.predicted_us >= LONG_US)
-            thread.works = worker != "caller"
+            if worker != "caller":  # else the push was noted
+                cpu.note(operation.began_ns, task.predicted_us >= LONG_US).works = True
             if not task.defers:
                 cpu.pushed.add(number)
             if not task.ctx.is_cpu and (lane_time := find_lane_time(task)) is not None:

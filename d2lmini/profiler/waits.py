@@ -228,8 +228,13 @@ def _find_delayed(trace: Trace) -> dict[int, list[int]]:
 
 
 def _could_run(trace: Trace, number: int, wait: Wait) -> bool:
-    """True if all dependencies were issued before the wait and done before its end."""
+    """True if all dependencies were issued before the wait and done before its end. Not what the
+    awaited operation needs: the wait was for this, too."""
     before = (*trace.needs(number), *trace.makes_room(number))
+    if number <= wait.operation and (
+        number == wait.operation or trace.ordered(number, wait.operation)
+    ):
+        return False
     return all(n <= wait.pushed and trace[n].ended_ns < wait.end_ns for n in before)
 
 
