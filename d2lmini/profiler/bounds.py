@@ -37,8 +37,7 @@ def without(
     elif cause == "waits" and trace.waits:
         changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
     elif cause == "issuing":
-        others = {segment.cause for own in blame.own.values() for segment in own}
-        kept = _spans(blame, others - {"issuing", "waits", "gc"})
+        kept = _spans(blame, {"program", *OffCpu._fields} - {"gc"})
         changed = replace(recorded, issuing=0, kept=kept)
     elif cause == "dependency":
         changed = replace(recorded, order=False)
@@ -60,13 +59,14 @@ def without(
 
 
 def _spans(blame: IdleAttribution, causes: Container[str]) -> tuple[Span, ...]:
-    """The times of the program's threads with these causes."""
-    return tuple(
+    """The times of the program's threads, and of workers between operations, with these causes."""
+    found = [
         Span(thread, segment.begin_ns, segment.end_ns, segment.cause)
         for thread, own in blame.own.items()
         for segment in own
-        if segment.cause in causes
-    )
+    ]
+    found += [span for span in blame.trace.cpu.spans if span.thread not in blame.own]
+    return tuple(span for span in found if span.cause in causes)
 
 
 def least_ns(blame: IdleAttribution, conditions: Conditions) -> float:

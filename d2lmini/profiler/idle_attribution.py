@@ -145,6 +145,7 @@ class IdleAttribution:
         self._lost = lost_times(trace)
         self.off_cpu = trace.off_cpu()
         self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
+        self._queued_until: dict[int, int] = {}  # per operation: end of the one before on its slot
         for group in self.groups:
             for slot in group.slots:
                 self._follow(slot)
@@ -156,6 +157,7 @@ class IdleAttribution:
         for run in slot.runs:
             since_ns = run.began_ns
             if before is not None:
+                self._queued_until[run.number] = before.ended_ns
                 breath_ns = max(_BREATH_NS, min(before.run_ns, run.run_ns) // 4)
                 if run.began_ns - before.ended_ns <= breath_ns:
                     since_ns = self._busy_since[before.number]
@@ -242,15 +244,20 @@ class IdleAttribution:
         self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
     ) -> None:
         """`operation` was ready and had not started."""
+        site, other = operation.site, self.group_of.get(operation.number)
         if operation.is_copy:
-            gap.add("transfer", operation.site, begin_ns, end_ns)
-        elif (other := self.group_of.get(operation.number)) is not gap.group:
+            self._add_late(operation.worker, gap, Segment("transfer", site, begin_ns, end_ns))
+            return
+        # Where it ran, others were before it until then.
+        free_ns = min(max(begin_ns, self._queued_until.get(operation.number, 0)), end_ns)
+        if other is not gap.group:
             few = other is not None and self.spare(other) > 0
-            gap.add("workers" if few else "dependency", operation.site, begin_ns, end_ns)
+            gap.add("workers" if few else "dependency", site, begin_ns, free_ns)
         elif self.places[operation.number - 1] != gap.slot.place:
-            gap.add("imbalance", operation.site, begin_ns, end_ns)
+            gap.add("imbalance", site, begin_ns, free_ns)
         else:
-            self._attribute_handover(operation, gap, begin_ns, end_ns)
+            free_ns = begin_ns
+        self._attribute_handover(operation, gap, free_ns, end_ns)
 
     def _attribute_handover(
         self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int

@@ -42,7 +42,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
 from d2lmini.profiler import rates
-from d2lmini.profiler.cpu_time import Span
+from d2lmini.profiler.cpu_time import Intervals, Span
 from d2lmini.profiler.program import bound_of, front_ends
 from d2lmini.profiler.records import Operation, Wait
 
@@ -84,8 +84,8 @@ class Conditions:
                 workers take; 0: no time
     order       False: no operation comes after another
     pauses      False: the garbage collector takes no time of the program
-    lost        times of the program's threads that are left out
-    kept        times of the program's threads of which `issuing` is not true
+    lost        times of threads that are left out
+    kept        times of threads of which `issuing` is not true
     usual       True: no hand-over takes longer than the median of those recorded
     """
 
@@ -193,17 +193,21 @@ class Recording:
         taken, operations = self._hand_overs, self.trace.operations
         usual = round(median(taken.values())) if taken else 0
         jobs: list[SimulatedTask] = []
+        lost, kept = _by_thread(conditions.lost), _by_thread(conditions.kept)
         for i, old in enumerate(operations):
             hand_over = taken.get(old.number, usual)
             if conditions.usual:
                 hand_over = min(hand_over, usual)
             if old.inline:
                 hand_over = max(0, old.began_ns - old.pushed_ns)
+            since_ns = old.began_ns - hand_over
+            kept_ns = kept[old.worker].within(since_ns, old.began_ns)
+            hand_over -= kept_ns + lost[old.worker].within(since_ns, old.began_ns)
             job = SimulatedTask(
                 old.number,
                 conditions.places[i],
                 conditions.run_ns[i],
-                round(hand_over * conditions.issuing),
+                round(hand_over * conditions.issuing + kept_ns),
                 conditions.priorities[i],
                 old.inline,
             )
@@ -219,6 +223,15 @@ class Recording:
             for job, (needs, room) in zip(jobs, self.trace.order):
                 job.follows([jobs[number - 1] for number in needs + room])
         return jobs
+
+
+def _by_thread(spans: Iterable[Span]) -> dict[str, Intervals]:
+    """The spans of each thread."""
+    found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    for span in spans:
+        found[span.thread].append((span.begin_ns, span.end_ns, 1.0))
+    none = Intervals(())
+    return defaultdict(lambda: none, {thread: Intervals(own) for thread, own in found.items()})
 
 
 def _scale(share: SharedWork, by: float) -> SharedWork:
