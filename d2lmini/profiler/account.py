@@ -62,38 +62,20 @@ CAUSES = (
     "contention", *OffCpu._fields,
 )  # fmt: skip
 
-#: What happened, and the condition under which a replay takes less.
-_SAYS = {
-    "waits": ("the program waited and issued nothing", "if the program did not wait there"),
-    "issuing": (
-        "the program prepared operations", "if issuing took no time: fewer and larger operations"
-    ),
-    "program": ("the program's own code ran; no operation was issued", ""),
-    "dependency": ("operations needed results of others", "if nothing came after anything else"),
-    "transfer": ("operations needed copies", "if copies took no time"),
-    "imbalance": (
-        "one place had more work than others",
-        "if the work were spread evenly over places that are equally fast",
-    ),
-    "workers": ("operations were ready and cores were free", "with a worker for every core"),
-    "contention": (
-        "operations took longer together than alone",
-        "if operations took no longer together than alone",
-    ),
-    "preempted": (
-        "threads were ready and had no core",
-        "if no other thread or program had taken the cores",
-    ),
-    "gc": ("Python collected garbage", "without garbage collection"),
-    "gil": (
-        "threads waited for Python's global lock",
-        "if no thread waited for Python's global lock",
-    ),
-    "blocked": (
-        "threads slept, read files or waited for locks",
-        "if no thread slept, read files or waited for locks",
-    ),
-}  # fmt: skip
+#: What a replay leaves out.
+_ADVICE = {
+    "waits": "if the program did not wait there",
+    "issuing": "if issuing took no time, as with fewer and larger operations",
+    "dependency": "if nothing came after anything else",
+    "transfer": "if copies took no time",
+    "imbalance": "if the work were spread evenly over places that are equally fast",
+    "workers": "with a worker for every core",
+    "contention": "if operations took no longer together than alone",
+    "preempted": "if no other thread or program had taken the cores",
+    "gc": "without garbage collection",
+    "gil": "if no thread waited for Python's global lock",
+    "blocked": "if no thread slept, read files or waited for locks",
+}
 
 
 @dataclass(frozen=True)
@@ -137,7 +119,7 @@ class Account:
         self.wall_ns = wall_ns
         self.parts = parts
         self.sure = sure
-        lost = [p for p in parts.values() if p.cause in _SAYS
+        lost = [p for p in parts.values() if p.cause not in ("work", "unexplained")
                 and (p.ns > 0 or p.saves.low_ns > 0)]  # fmt: skip
         self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
 
@@ -156,7 +138,7 @@ class Account:
             part = self.parts[cause]
             name = "not explained" if cause == "unexplained" else cause
             row = f"{name:<13}{part.ns / 1e6:>10.2f} ms{100 * part.ns / wall_ns:>7.1f} %"
-            if cause in _SAYS and _SAYS[cause][1]:
+            if cause in _ADVICE:
                 row += f"{part!s:>18}"
             rows.append(row)
         rows.append(f"{'wall time':<13}{self.wall_ns / 1e6:>10.2f} ms{100.0:>7.1f} %")
@@ -209,7 +191,7 @@ class _AccountBuilder:
         for cause in CAUSES:
             saves = Prediction(0.0, 0.0)
             changed = None
-            if cause in _SAYS and (self.ns[cause] > 0 or trace.engine_kind == "stepped"):
+            if cause in _ADVICE and (self.ns[cause] > 0 or trace.engine_kind == "stepped"):
                 changed = without(cause, recording.recorded, blame, self.alone_ns, self.off_cpu)
             if changed is not None:
                 saves = recording.predict(changed).less_than(recorded_ns)
@@ -276,12 +258,12 @@ class _AccountBuilder:
     def _part(self, cause: str, saves: Prediction, error_ns: float, wall_ns: int) -> Part:
         lines = tuple(sorted(self.lines[cause].items(), key=lambda line: -line[1])[:3])
         part = Part(cause, self.ns[cause], lines, saves, error_ns, "")
-        if cause not in _SAYS:
-            return part
-        sentence, condition = _SAYS[cause]
-        if part.gain_ns and condition:
+        sentence = "no saving is sure"
+        if cause == "program":
+            sentence = "the program's own code ran; no operation was issued"
+        elif part.gain_ns:
             share = 100 * saves.ns / (wall_ns or 1)
-            sentence = f"the replay takes {saves} ({share:.0f} %) less {condition}"
+            sentence = f"the replay takes {saves} ({share:.0f} %) less {_ADVICE[cause]}"
         if cause == "contention":
             sentence += f"; an estimate: {self.sure}"
         return replace(part, sentence=sentence)
