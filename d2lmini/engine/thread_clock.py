@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 try:
-    from resource import RUSAGE_THREAD, getrusage
-except ImportError:  # not Linux
-    RUSAGE_THREAD = None
+    import resource
+except ImportError:  # Windows
+    _THREAD = None
+else:
+    _THREAD = getattr(resource, "RUSAGE_THREAD", None)  # Linux
 
 
 class Reading(NamedTuple):
@@ -76,7 +78,7 @@ def read() -> Reading:
         file = (stat := _Schedstat()).file
         _thread.stat = stat
     counts = os.pread(file, 64, 0) if file >= 0 else b""
-    sleeps = getrusage(RUSAGE_THREAD).ru_nvcsw if RUSAGE_THREAD is not None else 0
+    sleeps = 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
     return Reading(time.thread_time_ns(), counts, sleeps)
 
 

@@ -42,7 +42,6 @@ from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
-    from d2lmini.profiler.tracing import Trace
 
 #: Pauses shorter than this are too many to keep.
 _SHORTEST_PAUSE_NS = 50_000
@@ -155,28 +154,25 @@ class CpuTimes:
             mine.readings.append((now_ns, read()))
         return mine
 
-    def finish(self, trace: Trace) -> None:
-        """Stop listening; compute `times` and `spans`."""
-        from d2lmini.profiler.evidence import Evidence
-
+    def finish(self, begin_ns: int, end_ns: int) -> tuple[list[ThreadReadings], int]:
+        """Stop listening; the threads, with readings at the begin and the end of the trace, and how
+        long all threads of the process together had no core."""
         if self._collect in gc.callbacks:
             gc.callbacks.remove(self._collect)
-        counts, evidence = counts_of_threads(), Evidence(trace)
-        others_ns = sum(map(delay_of, counts.values()))
-        others_ns -= sum(delay_of(self._counts[k]) for k in counts if k in self._counts)
-        for thread in self._threads:
+        threads, self._threads, self._local = self._threads, [], threading.local()
+        begun, ended = self._counts, counts_of_threads()
+        for thread in threads:
             (_, first), (_, last) = thread.readings[0], thread.readings[-1]
-            begun = self._counts.get(thread.number, b"0 0 0")
             if first.counts:
-                thread.readings.insert(0, (trace.begin_ns, _asleep_since(begun, first)))
+                counts = begun.get(thread.number, b"0 0 0")
+                thread.readings.insert(0, (begin_ns, _asleep_since(counts, first)))
             if thread.number == threading.get_native_id():
                 last = read()
-            elif last.counts and thread.number in counts:
-                last = _asleep_since(counts[thread.number], last)
-            thread.readings.append((trace.end_ns, last))
-            others_ns -= evidence.add(thread)
-        evidence.enter(others_ns)
-        self._threads, self._local = [], threading.local()
+            elif last.counts and thread.number in ended:
+                last = _asleep_since(ended[thread.number], last)
+            thread.readings.append((end_ns, last))
+        delayed_ns = sum(delay_of(ended[k]) - delay_of(begun.get(k, b"0 0 0")) for k in ended)
+        return threads, delayed_ns
 
     def _collect(self, phase: str, info: dict[str, Any]) -> None:
         now = time.perf_counter_ns()

@@ -45,6 +45,15 @@ class Activity(NamedTuple):
     sleeps: int
 
 
+def judge(trace: Trace, threads: Sequence[ThreadReadings], delayed_ns: int) -> None:
+    """Enter in `trace.cpu` what the readings of `threads` say. All threads of the process together
+    had no core for `delayed_ns`."""
+    evidence = Evidence(trace)
+    for thread in threads:
+        delayed_ns -= evidence.add(thread)
+    evidence.enter(delayed_ns)
+
+
 class Evidence:
     """Fills `trace.cpu.times` and `trace.cpu.spans`."""
 
@@ -117,7 +126,8 @@ class Evidence:
         `others_ns` in all: helpers of operations that were split."""
         shared = self.trace.shared
         collections = Intervals((p.begin_ns, p.end_ns, 1.0) for p in self.cpu.pauses)
-        python, delays = [], []
+        python: list[tuple[int, int, float]] = []
+        delays: list[tuple[int, int, float]] = []
         for a in self._activities:
             begin, end, number, _ = a.step
             python.append((begin, end, self._python_ns(a) / (end - begin)))

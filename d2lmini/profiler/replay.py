@@ -195,7 +195,7 @@ class Recording:
         jobs: list[SimulatedTask] = []
         lost, kept = _by_thread(conditions.lost), _by_thread(conditions.kept)
         for i, old in enumerate(operations):
-            hand_over = taken.get(old.number, usual)
+            hand_over: float = taken.get(old.number, usual)
             if conditions.usual:
                 hand_over = min(hand_over, usual)
             if old.inline:

@@ -44,6 +44,7 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
+from d2lmini.profiler.evidence import judge
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.outside import OutsideRecorder
@@ -152,7 +153,7 @@ class Trace(OutsideRecorder):
         self.end_ns = engine.current.clock()
         self._resolve_shares()
         if self._timing:
-            self.cpu.finish(self)
+            judge(self, *self.cpu.finish(self.begin_ns, self.end_ns))
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -512,8 +513,7 @@ def profile(nvtx: bool = False) -> Profile:
     What it costs, measured in turns with and without: an empty task 7 us, an operation on tiny
     arrays 5 us (7 us in place of 2, since it reports all its events in one), a wait 2 us, the call
     of a small hybridized net 12 us (26 in place of 14). A product of 0.45 ms that is waited for
-    takes 40 to 50 us longer, 10 %: the code of its eight events is no longer in the caches when the
-    product has passed through them. The bars of a timeline are as short as without a trace; the gaps
-    between them grow.
+    takes 40 to 50 us longer, 10 %: the code of its eight events is no longer in the caches after
+    the product. The bars of a timeline are as short as without a trace; the gaps between them grow.
     """
     return Profile(nvtx)
